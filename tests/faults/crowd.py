@@ -180,7 +180,7 @@ def read_or_write(folder, number, id, writers, seconds):
         data = json.loads(file.read_bytes())
         assert data["displayName"] == data["description"], data
         if count % 50 == 0:
-            store.look()
+            store.sync()
             assert store.mistakes() == [], store.mistakes()
     store.close()
     return count

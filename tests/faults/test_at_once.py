@@ -38,7 +38,7 @@ def test_eight_processes_put_different_keys(tmp_path):
     crowd("put_other", 8, folder, id, keys)
     store = FileStore(folder)
     assert len(store.tools(limit=10_000)) == 8 * keys == len(list(folder.glob("*/tools/*.json")))
-    assert not store.look() or store.mistakes() == []
+    assert not store.sync() or store.mistakes() == []
     store.close()
 
 

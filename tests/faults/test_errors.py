@@ -135,7 +135,7 @@ def test_a_look_that_the_system_refuses_forgets_nothing(tmp_path, monkeypatch):
     for at in range(1, 12):
         with monkeypatch.context() as patch:
             patch.setattr(disk, "os", Faulty(at, errno.EMFILE))
-            store.look()
+            store.sync()
         assert everything(store) == seen
         assert store.mistakes() == []
     store.close()

@@ -96,7 +96,7 @@ def kept_tool(folder):
         store = app.bundles.store
         bundle, _ = store.put_bundle(new_id(time()), BundleContent(slug="mine"))
         kept = store.put_tool(bundle.id, "hello", "1", ToolContent(type="script", script_impl={"code": "1 + 1"}))
-        return Path(store.place(kept.id))
+        return Path(store.file_of(kept.id))
 
 
 @as_root

@@ -54,7 +54,7 @@ class AppBundles:
         if self._service is None or monotonic() < self._retry_at:
             return True
         try:
-            return self._service.loading.is_in_step()
+            return self._service.loading.is_current()
         except BundleError:  # as long as nobody knows, what was there stays; who asks for bundles is told why
             return True
 
@@ -64,7 +64,7 @@ class AppBundles:
 
     def file_of(self, spec: ToolSpec) -> str | None:
         """The file that it is kept in, if it is."""
-        return None if spec.kept_as is None else self.service.store.place(spec.kept_as)
+        return None if spec.kept_as is None else self.service.store.file_of(spec.kept_as)
 
     def add_bundles(self, catalogues: Iterable[Catalogue], servers: Iterable[str]) -> list[Catalogue]:
         """What there is, without what is switched off, and then what bundles make of it. `servers` are packs, too."""
@@ -120,7 +120,7 @@ class AppBundles:
     def _poll(self) -> None:
         if self._service is None and not self._folder.is_dir():
             return
-        self.service.store.look()
+        self.service.store.sync()
         self.service.store.reap()
         self._refresh()
 

@@ -24,18 +24,18 @@ from onetool.services.secrets import Fits, SecretHostError
 log = logging.getLogger("onetool.ask")
 
 
-def keys_for(config: Config, wanted: ModelChoice) -> Secret:
+def keys_for(config: Config, choice: ModelChoice) -> Secret:
     """How to look up a key that is sent where `wanted` says."""
     secrets = config.secrets
 
     def own(name: str) -> str | None:
         try:
-            return secrets.get(name, _fits(wanted, name)) or _users_key(config, name, _fits(wanted, name))
+            return secrets.get(name, _fits(choice, name)) or _users_key(config, name, _fits(choice, name))
         except SecretHostError as bound:
             log.warning("%s", bound)
             return None
 
-    if wanted.base_url is None or _is_users_config(config) or not _is_other_address(config, wanted):
+    if choice.base_url is None or _is_users_config(config) or not _is_other_address(config, choice):
         return own
 
     def kept(name: str) -> str | None:
@@ -45,19 +45,19 @@ def keys_for(config: Config, wanted: ModelChoice) -> Secret:
             words = (
                 "%s is not sent to %s, which %s names: if that is meant, keep it with that config: onetool auth set %s"
             )
-            log.warning(words, name, wanted.base_url, config.path, name)
+            log.warning(words, name, choice.base_url, config.path, name)
         return None
 
     return kept
 
 
-def _fits(wanted: ModelChoice, name: str) -> Fits:
+def _fits(choice: ModelChoice, name: str) -> Fits:
     """Whether a key goes to one of the hosts that it is for: where somebody said, else to the provider."""
 
     def fits(hosts: tuple[str, ...]) -> bool:
         provider = next((one for one in NAMES if adapter(one).key == name), None)
         own = None if provider is None else adapter(provider).base_url
-        where = wanted.base_url or (ollama_url(os.environ) if provider == "ollama" else own)
+        where = choice.base_url or (ollama_url(os.environ) if provider == "ollama" else own)
         try:
             return where is not None and is_one_of(parse_url(where.strip()), hosts)
         except RequestRefusedError:
@@ -96,13 +96,13 @@ def _users_key(config: Config, name: str, fits: Fits) -> str | None:
     return found
 
 
-def _is_other_address(config: Config, wanted: ModelChoice) -> bool:
+def _is_other_address(config: Config, choice: ModelChoice) -> bool:
     """Whether it is neither the provider's own place nor, for a config that somebody named, one of this network."""
     try:
-        url = parse_url((wanted.base_url or "").strip())
+        url = parse_url((choice.base_url or "").strip())
     except RequestRefusedError:
         return True  # it will be told
     if config.whose != "project" and is_private(url.host):
         return False
-    provider = (wanted.provider or "openai").strip().lower()  # as it is chosen where only an address is named
+    provider = (choice.provider or "openai").strip().lower()  # as it is chosen where only an address is named
     return provider not in NAMES or url[:3] != parse_url(adapter(provider).base_url)[:3]

@@ -102,63 +102,63 @@ _FAMILIES = {"claude": "anthropic", "gemini": "gemini", "gpt": "openai"}
 class ProviderErrors:
     """The errors of one model at one endpoint."""
 
-    def __init__(self, adapter: "Adapter", model: str, place: Endpoint, key: str | None) -> None:
-        self._adapter, self._model, self._place, self._key = adapter, model, place, key
-        self._hidden = key if key and len(key) >= SHORTEST_KEY else None
+    def __init__(self, adapter: "Adapter", model: str, endpoint: Endpoint, key: str | None) -> None:
+        self._adapter, self._model, self._endpoint, self._key = adapter, model, endpoint, key
+        self._key_forms = key if key and len(key) >= SHORTEST_KEY else None
 
     def without_key(self, body: bytes) -> bytes:
         """The body with the key masked: some servers repeat it. Done before it is cut: half a key can't be found."""
-        return body.replace(self._hidden.encode(), MASK.encode()) if self._hidden else body
+        return body.replace(self._key_forms.encode(), MASK.encode()) if self._key_forms else body
 
     def masked(self, text: str, most: int = LONGEST_MESSAGE) -> str:
         """On one line, and without the key."""
-        return in_short(text.replace(self._hidden, MASK) if self._hidden else text, most)
+        return in_short(text.replace(self._key_forms, MASK) if self._key_forms else text, most)
 
-    def of_fault(self, fault: ToolFailure) -> ModelError:
+    def from_http_failure(self, failure: ToolFailure) -> ModelError:
         """The ModelError for a failure of our HTTP client."""
-        where = self._place.authority
-        if isinstance(fault, ResponseTooLargeError):
+        where = self._endpoint.authority
+        if isinstance(failure, ResponseTooLargeError):
             return ModelError(f"the answer of {where} is larger than anybody could read", "garbled")
-        if isinstance(fault, RequestTimeoutError) and not isinstance(fault, ConnectTimeoutError):
-            return ModelError(str(fault), "timeout")
-        reason = "garbled" if isinstance(fault, InvalidResponseError) else "unreachable"
-        again = isinstance(fault, WireError) and fault.again and not self._is_not_running(fault)
-        return ModelError(str(fault), reason, fault.hints, again=again)
+        if isinstance(failure, RequestTimeoutError) and not isinstance(failure, ConnectTimeoutError):
+            return ModelError(str(failure), "timeout")
+        reason = "garbled" if isinstance(failure, InvalidResponseError) else "unreachable"
+        again = isinstance(failure, WireError) and failure.again and not self._is_not_running(failure)
+        return ModelError(str(failure), reason, failure.hints, again=again)
 
-    def _is_not_running(self, fault: WireError) -> bool:
+    def _is_not_running(self, failure: WireError) -> bool:
         """Whether the connection was refused on this machine: then nothing is listening, and a retry does not help."""
-        return self._place.is_loopback and str(fault).endswith(f": {os.strerror(ECONNREFUSED)}")
+        return self._endpoint.is_loopback and str(failure).endswith(f": {os.strerror(ECONNREFUSED)}")
 
-    def of_no_json(self, answer: "HttpResponse") -> ModelError:
+    def not_json(self, answer: "HttpResponse") -> ModelError:
         """Of an answer that says it is fine, and is something else: mostly a page."""
         begins = self.masked(answer.body[:LOOKED_AT].decode("utf-8", "replace"), EXCERPT) or "(nothing)"
-        hint = f"is {self._place.text} really the place of this API? ({self._place.setting})"
-        return ModelError(f"{self._place.authority} answered with what is no JSON: {begins}", "garbled", [hint])
+        hint = f"is {self._endpoint.text} really the place of this API? ({self._endpoint.setting})"
+        return ModelError(f"{self._endpoint.authority} answered with what is no JSON: {begins}", "garbled", [hint])
 
-    def of_redirect(self, answer: "HttpResponse", path: str) -> ModelError:
+    def redirected(self, answer: "HttpResponse", path: str) -> ModelError:
         from urllib.parse import urljoin
 
-        here = self._place.url(path).text
+        here = self._endpoint.url(path).text
         location = answer.headers.get("location", "").strip()
         try:
             there = urljoin(here, location) if location else ""
         except ValueError:
             there = location
-        words = f"{self._place.authority} answered {answer.status}, which leads to {there or 'nowhere'}"
+        words = f"{self._endpoint.authority} answered {answer.status}, which leads to {there or 'nowhere'}"
         base = there.removesuffix(path)
-        hint = f"redirects are not followed: if that is where it is, set {self._place.setting} to {base}"
+        hint = f"redirects are not followed: if that is where it is, set {self._endpoint.setting} to {base}"
         return ModelError(words, "unreachable", [hint] if there else (), status=answer.status)
 
-    def retold(
-        self, error: ModelError, *, tries: int = 1, broke_off: bool = False, models: Iterable[str] = ()
+    def explained(
+        self, error: ModelError, *, tries: int = 1, was_cut_off: bool = False, models: Iterable[str] = ()
     ) -> ModelError:
         """The error with the number of tries, hints and a masked key."""
         text = str(error)
-        if broke_off:
+        if was_cut_off:
             text = f"the answer broke off: {text}"
         if tries > 1:
             text += f" (tried {tries} times)"
-        hints = error.hints if broke_off else dict.fromkeys((*error.hints, *self._hints(error, list(models))))
+        hints = error.hints if was_cut_off else dict.fromkeys((*error.hints, *self._hints(error, list(models))))
         return ModelError(
             self.masked(text),
             error.reason,
@@ -179,9 +179,9 @@ class ProviderErrors:
             case "model_not_found":
                 yield from self._about_model(models)
             case "overloaded" if not error.wait:
-                yield f"it was asked at {self._place.text}; try again later, or another model"
+                yield f"it was asked at {self._endpoint.text}; try again later, or another model"
             case "unreachable" if error.status is None:
-                yield self._about_place()
+                yield self._about_endpoint()
             case "quota":
                 yield f"waiting does not help: see the billing page of {self._adapter.name}, or use another --provider"
             case "too_long":
@@ -189,11 +189,11 @@ class ProviderErrors:
             case "timeout":
                 yield "ask.timeout_s in the config sets how long a model may take for one step"
             case "bad_request" if error.status == 404 and not self._is_own:
-                yield f"{self._place.setting} is {self._place.text}"
+                yield f"{self._endpoint.setting} is {self._endpoint.text}"
 
     @property
     def _is_own(self) -> bool:
-        return self._place.text == self._adapter.base_url
+        return self._endpoint.text == self._adapter.base_url
 
     def _about_key(self) -> str:
         name, provider = self._adapter.key, self._adapter.name
@@ -217,8 +217,8 @@ class ProviderErrors:
         if family is not None and family != self._adapter.name and self._is_own:
             yield f"{wanted} is a model of another provider: --provider {family}"
 
-    def _about_place(self) -> str:
-        name, place = self._adapter.name, self._place
+    def _about_endpoint(self) -> str:
+        name, place = self._adapter.name, self._endpoint
         if place.is_loopback:
             start = ": `ollama serve` starts it" if name == "ollama" else ""
             return f"is it running? {name} is expected at {place.text}{start}"

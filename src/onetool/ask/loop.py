@@ -90,14 +90,14 @@ class AskLoop:
                     text=f"the limit of {most} steps is reached: the model is asked for an answer without tools"
                 )
             reply = ModelReply()
-            async with aclosing(self._said(step, may_call=not is_last)) as said:
+            async with aclosing(self._ask_model(step, may_call=not is_last)) as said:
                 async for event in said:
                     if isinstance(event, ModelReply):
                         reply = event
                     else:
                         yield event
             if reply.calls:
-                async with aclosing(self._called(reply)) as called:
+                async with aclosing(self._run_calls(reply)) as called:
                     async for event in called:
                         yield event
             elif not is_last and not tried_again and _is_worth_retrying(reply):
@@ -109,13 +109,13 @@ class AskLoop:
 
     # The model's part
 
-    async def _said(self, step: int, may_call: bool) -> AsyncGenerator[Event | ModelReply, None]:
+    async def _ask_model(self, step: int, may_call: bool) -> AsyncGenerator[Event | ModelReply, None]:
         """One step of the model: yields its text as it comes, then the reply, which is written to the session."""
         said: list[str] = []
         reply: ModelReply | None = None
         while reply is None:
-            prompt = await self._prompts.make(may_call)
-            if news := self._prompts.news():
+            prompt = await self._prompts.build(may_call)
+            if news := self._prompts.notice():
                 yield Notice(text=news)
             try:
                 async with aclosing(self._model.ask(prompt, self._task.stream)) as heard:
@@ -135,7 +135,7 @@ class AskLoop:
             finally:
                 if said and reply is None:
                     self._session.append(Assistant(text=self._backend.clean("".join(said)), broken_off=True))
-        written = self._written(reply, may_call)
+        written = self._write_reply(reply, may_call)
         if written.text and not said:  # it came in one piece
             yield Text(text=written.text, step=step)
         if len(reply.calls) > MOST_CALLS:
@@ -144,7 +144,7 @@ class AskLoop:
             )
         yield written
 
-    def _written(self, reply: ModelReply, may_call: bool) -> ModelReply:
+    def _write_reply(self, reply: ModelReply, may_call: bool) -> ModelReply:
         """Write the reply to the session, with unique ids of calls. An empty reply is not written."""
         self._steps += 1
         self._usage += reply.usage
@@ -152,12 +152,12 @@ class AskLoop:
         calls = with_ids(reply.calls[:MOST_CALLS], self._taken) if takes else ()
         text = self._backend.clean(reply.text)
         if text or calls:
-            kept = tuple(map(self._to_keep, calls))
+            kept = tuple(map(self._without_secrets, calls))
             said = Assistant(text=text, calls=kept, provider=self._model.provider, kept=reply.kept)
             self._session.append(said)
         return msgspec.structs.replace(reply, text=text, calls=calls)
 
-    def _to_keep(self, call: Call) -> Call:
+    def _without_secrets(self, call: Call) -> Call:
         """The call without secrets, for the session."""
         return msgspec.structs.replace(
             call, args=public_call(call, self._backend).args, malformed=self._backend.clean(call.malformed)
@@ -173,7 +173,7 @@ class AskLoop:
 
     # The tools' part
 
-    async def _called(self, reply: ModelReply) -> AsyncGenerator[Event, None]:
+    async def _run_calls(self, reply: ModelReply) -> AsyncGenerator[Event, None]:
         self._calls += [public_call(call, self._backend) for call in reply.calls]
         async with aclosing(run_calls(reply.calls, self._backend, self._session)) as under_way:
             async for event in under_way:

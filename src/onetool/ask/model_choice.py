@@ -45,17 +45,17 @@ Secret = Callable[[str], str | None]
 
 
 async def choose_model(
-    wanted: ModelChoice, secret: Secret, client: HttpClient, env: Mapping[str, str] = os.environ
+    choice: ModelChoice, secret: Secret, client: HttpClient, env: Mapping[str, str] = os.environ
 ) -> ModelClient:
     """A model that can be asked. NoModelError says what is missing.
 
     Where a server has to be asked for its models, a ModelError says why it did not answer.
     """
-    name = _provider(wanted, secret)
+    name = _provider(choice, secret)
     if name is None:
-        return await _local_model(wanted, secret, client, env)
+        return await _local_model(choice, secret, client, env)
     chosen = adapter(name)
-    key, base_url, setting = _key(chosen, secret), wanted.base_url, SETTING
+    key, base_url, setting = _key(chosen, secret), choice.base_url, SETTING
     if base_url is not None and name in VERSIONS:
         base_url = base_url.strip().rstrip("/").removesuffix(VERSIONS[name])
     if base_url is None and name == "ollama":
@@ -64,8 +64,8 @@ async def choose_model(
     is_own = base_url is None or Endpoint(base_url, setting=setting).text == chosen.base_url
     if is_own and name in BY_KEY and not key:
         raise _no_key_error(chosen)
-    make = _maker(chosen, base_url or chosen.base_url, key, client, wanted.timeout, setting)
-    if named := wanted.model or (chosen.model if is_own else None):
+    make = _maker(chosen, base_url or chosen.base_url, key, client, choice.timeout, setting)
+    if named := choice.model or (chosen.model if is_own else None):
         return make(named)
     return await _first_listed(make)
 
@@ -80,11 +80,11 @@ def _maker(
 # Which provider
 
 
-def _provider(wanted: ModelChoice, secret: Secret) -> str | None:
+def _provider(choice: ModelChoice, secret: Secret) -> str | None:
     """The provider to use; None if only a local Ollama is left."""
-    if wanted.provider is not None:
-        return _known_provider(wanted.provider)
-    if wanted.base_url is not None:
+    if choice.provider is not None:
+        return _known_provider(choice.provider)
+    if choice.base_url is not None:
         return "openai"  # which most servers speak
     return next((name for name in BY_KEY if _key(adapter(name), secret)), None)
 
@@ -117,16 +117,16 @@ def _no_key_error(chosen: Adapter) -> NoModelError:
 # What runs here
 
 
-async def _local_model(wanted: ModelChoice, secret: Secret, client: HttpClient, env: Mapping[str, str]) -> ModelClient:
+async def _local_model(choice: ModelChoice, secret: Secret, client: HttpClient, env: Mapping[str, str]) -> ModelClient:
     ollama = adapter("ollama")
     base_url = ollama_url(env)
     key = _key(ollama, secret) if _host(env) else None
-    make = _maker(ollama, base_url, key, client, wanted.timeout, OLLAMA_SETTING)
+    make = _maker(ollama, base_url, key, client, choice.timeout, OLLAMA_SETTING)
     try:
         names = await make("").names(PROBE)
     except ModelError:
         raise _no_provider_error(base_url) from None
-    return make(wanted.model) if wanted.model else await _first_model(make, names)
+    return make(choice.model) if choice.model else await _first_model(make, names)
 
 
 def _no_provider_error(base_url: str) -> NoModelError:

@@ -70,28 +70,28 @@ class ModelClient:
         self.provider, self.name = adapter.name, model
         key = _checked_key(key, adapter)
         self._adapter, self._client = adapter, client
-        self._place = Endpoint(base_url, with_key=key is not None, setting=setting)
-        self._troubles = ProviderErrors(adapter, model, self._place, key)
+        self._endpoint = Endpoint(base_url, with_key=key is not None, setting=setting)
+        self._errors = ProviderErrors(adapter, model, self._endpoint, key)
         self._headers = [*HEADERS, *adapter.headers(key)]
         self._timeout, self._tries, self._silence = timeout, tries, silence
-        self._sleep, self._chance = sleep, chance or _random
+        self._sleep, self._random = sleep, chance or _random
 
     def __repr__(self) -> str:
-        return f"Model({self.provider}, {self.name}, {self._place.text})"
+        return f"Model({self.provider}, {self.name}, {self._endpoint.text})"
 
     @property
     def base_url(self) -> str:
-        return self._place.text
+        return self._endpoint.text
 
     async def ask(self, prompt: ModelPrompt, stream: bool = True) -> AsyncGenerator[ModelOutput]:
         """What is said, as it comes, and at last the Reply, which has all of it."""
         request = self._adapter.request(prompt, stream)
-        outgoing = self._outgoing(request, stream)
+        http_request = self._http_request(request, stream)
         until = asyncio.get_running_loop().time() + self._timeout
         tries, begun = 1, False
         while True:
             try:
-                async with aclosing(self._try(outgoing, request, prompt, stream, until)) as heard:
+                async with aclosing(self._try(http_request, request, prompt, stream, until)) as heard:
                     async for one in heard:
                         begun = True
                         yield one
@@ -99,11 +99,11 @@ class ModelClient:
             except ModelError as error:
                 failed = error
             except ToolFailure as fault:
-                failed = self._troubles.of_fault(fault)
+                failed = self._errors.from_http_failure(fault)
             pause = None if begun else self._pause(failed, tries, until)
             if pause is None:
                 raise await self._explained(failed, tries, begun) from None
-            yield Retrying(pause, self._troubles.masked(str(failed)))
+            yield Retrying(pause, self._errors.masked(str(failed)))
             await self._sleep(pause)
             tries += 1
 
@@ -117,24 +117,24 @@ class ModelClient:
         """What the provider says to something else than a prompt. It is asked once."""
         try:
             answer = await self._client.send(
-                self._outgoing(request), self._place.hosts, timeout=seconds, max_bytes=LARGEST, connect=CONNECT
+                self._http_request(request), self._endpoint.hosts, timeout=seconds, max_bytes=LARGEST, connect=CONNECT
             )
             return self._body(answer, request)
         except ModelError as error:
-            raise self._troubles.retold(error) from None
+            raise self._errors.explained(error) from None
         except ToolFailure as fault:
-            raise self._troubles.retold(self._troubles.of_fault(fault)) from None
+            raise self._errors.explained(self._errors.from_http_failure(fault)) from None
 
     # One try
 
     async def _try(
-        self, outgoing: HttpRequest, request: ProviderRequest, prompt: ModelPrompt, stream: bool, until: float
+        self, http_request: HttpRequest, request: ProviderRequest, prompt: ModelPrompt, stream: bool, until: float
     ) -> AsyncGenerator[TextDelta | ThoughtDelta | ModelReply]:
         seconds = until - asyncio.get_running_loop().time()
         if seconds <= 0:
-            raise RequestTimeoutError(f"{self._place.authority} did not answer", self._timeout)
+            raise RequestTimeoutError(f"{self._endpoint.authority} did not answer", self._timeout)
         send = self._client.stream if stream else self._client.send
-        answer = await send(outgoing, self._place.hosts, timeout=seconds, max_bytes=LARGEST, connect=CONNECT)
+        answer = await send(http_request, self._endpoint.hosts, timeout=seconds, max_bytes=LARGEST, connect=CONNECT)
         pieces = answer.stream
         try:
             if pieces is not None and _is_stream(answer):
@@ -156,35 +156,37 @@ class ModelClient:
         self, pieces: BodyStream, prompt: ModelPrompt, until: float
     ) -> AsyncGenerator[TextDelta | ThoughtDelta | ModelReply]:
         reader = self._adapter.reader(prompt)
-        patience = StreamTimeouts(reader, self._silence, until)
-        values = each_stream_value(pieces, self._adapter.stream, self._place.authority, patience.seconds)
+        timeouts = StreamTimeouts(reader, self._silence, until)
+        values = each_stream_value(pieces, self._adapter.stream, self._endpoint.authority, timeouts.seconds)
         number = 0
         try:
             async with aclosing(values) as coming:
                 async for value in coming:
                     number += 1
-                    self._check(number, patience)
+                    self._check(number, timeouts)
                     if reader.has_ended:
                         continue
                     with self._reading():
                         deltas = list(reader.feed(value))
                     for delta in deltas:
                         yield delta
-                    patience.heard(more=bool(deltas))
+                    timeouts.event_received(has_delta=bool(deltas))
         except WireError:
             if not reader.is_complete:
                 raise
         if not reader.is_complete:
-            raise ModelError(f"{self._place.authority} broke off its answer", "unreachable", status=200, again=True)
+            raise ModelError(f"{self._endpoint.authority} broke off its answer", "unreachable", status=200, again=True)
         with self._reading():
             reply = reader.reply()
         yield reply
 
-    def _check(self, number: int, patience: StreamTimeouts) -> None:
-        if patience.is_over:
-            raise RequestTimeoutError(f"{self._place.authority} did not come to the end of its answer", self._timeout)
+    def _check(self, number: int, timeouts: StreamTimeouts) -> None:
+        if timeouts.is_over:
+            raise RequestTimeoutError(
+                f"{self._endpoint.authority} did not come to the end of its answer", self._timeout
+            )
         if number > MOST_EVENTS:
-            raise InvalidResponseError(f"{self._place.authority} sends more than {MOST_EVENTS:,} events")
+            raise InvalidResponseError(f"{self._endpoint.authority} sends more than {MOST_EVENTS:,} events")
 
     async def _rest(self, answer: HttpResponse, pieces: BodyStream) -> bytes:
         """A body that is no stream. Of one that tells of an error the beginning will do."""
@@ -199,14 +201,14 @@ class ModelClient:
     def _body(self, answer: HttpResponse, request: ProviderRequest) -> Any:
         """What it says, in JSON; ModelError where it is a refusal, or none."""
         if 300 <= answer.status < 400:
-            raise self._troubles.of_redirect(answer, request.path)
+            raise self._errors.redirected(answer, request.path)
         is_fine = _is_success(answer)
-        said = answer.body if is_fine else self._troubles.without_key(answer.body)
+        said = answer.body if is_fine else self._errors.without_key(answer.body)
         try:
             body = json_of(said.removeprefix(BOM_UTF8))
         except (msgspec.MsgspecError, JsonTooCostlyError, UnicodeError):
             if is_fine:
-                raise self._troubles.of_no_json(answer) from None
+                raise self._errors.not_json(answer) from None
             body = said.decode("utf-8", "replace")
         if is_fine:
             return body
@@ -223,12 +225,12 @@ class ModelClient:
             raise
         except Exception as error:
             raise ModelError(
-                f"{self._place.authority} sent what can't be read ({type(error).__name__}: {error})", "garbled"
+                f"{self._endpoint.authority} sent what can't be read ({type(error).__name__}: {error})", "garbled"
             ) from error
 
-    def _outgoing(self, request: ProviderRequest, stream: bool = False) -> HttpRequest:
+    def _http_request(self, request: ProviderRequest, stream: bool = False) -> HttpRequest:
         headers = [*self._headers, NO_COMPRESSION] if stream else self._headers
-        url = self._place.url(request.path)
+        url = self._endpoint.url(request.path)
         if request.body is None:
             return HttpRequest("GET", url, [one for one in headers if one not in BODY_HEADERS], b"")
         return HttpRequest("POST", url, headers, encode_body(request.body), idempotent=True)
@@ -239,17 +241,17 @@ class ModelClient:
         """Seconds until the next try; None where there is none."""
         if tries >= self._tries or not error.again or error.reason == "quota" or (error.wait or 0) > LONGEST_WAIT:
             return None
-        pause = max(error.wait or 0.0, longest_pause(tries + 1) * (1 + self._chance()) / 2)
+        pause = max(error.wait or 0.0, longest_pause(tries + 1) * (1 + self._random()) / 2)
         return pause if pause < until - asyncio.get_running_loop().time() else None
 
-    async def _explained(self, error: ModelError, tries: int, broke_off: bool) -> ModelError:
+    async def _explained(self, error: ModelError, tries: int, was_cut_off: bool) -> ModelError:
         models: list[str] = []
         if error.reason == "model_not_found":
             try:
                 models = await self.names(LISTING_FOR_HINT)
             except ModelError:
                 models = []
-        return self._troubles.retold(error, tries=tries, broke_off=broke_off, models=models)
+        return self._errors.explained(error, tries=tries, was_cut_off=was_cut_off, models=models)
 
 
 def _checked_key(key: str | None, adapter: Adapter) -> str | None:

@@ -75,33 +75,33 @@ def fit_messages(messages: Sequence[Message], most: int, *, other: int = 0) -> t
     It begins with a question. The last turn always stays; where it is too long by itself, its oldest results are
     shortened. Raises AskError (too_long).
     """
-    room = most - other
+    limit = most - other
     start, used, size = len(messages), 0, 0  # of what stays; and of the turn that is being counted, from its end
     for place in reversed(range(len(messages))):
         message = messages[place]
         size += _message_tokens(message)
         if isinstance(message, User):
-            if used and used + size > room:
+            if used and used + size > limit:
                 break
             start, used, size = place, used + size, 0
-        elif used and used + size > room:
+        elif used and used + size > limit:
             break
     kept = list(messages[start:])
-    if used > room:
-        kept, used = _shortened(kept, used, room)
-    if used > room:
+    if used > limit:
+        kept, used = _shortened(kept, used, limit)
+    if used > limit:
         raise _too_long_error(used, most, other)
     return kept, start, used
 
 
-def _shortened(messages: list[Message], used: int, room: int) -> tuple[list[Message], int]:
+def _shortened(messages: list[Message], used: int, limit: int) -> tuple[list[Message], int]:
     """The oldest results first, and each by no more than is needed."""
     for place, message in enumerate(messages):
-        if used <= room:
+        if used <= limit:
             break
         if isinstance(message, Result):
             before = _message_tokens(message)
-            shorter = _shorter(message, before - (used - room))
+            shorter = _shorter(message, before - (used - limit))
             if (after := _message_tokens(shorter)) < before:
                 messages[place] = shorter
                 used += after - before
@@ -198,19 +198,19 @@ class PromptBuilder:
         self._system = system_prompt(task.system, bool(toolset))
         self._window = task.context_tokens or window_of(model.provider, model.name)
         self._shorter = 0
-        self._left_out = self._told = 0  # messages
+        self._left_out = self._has_noted = 0  # messages
 
-    async def make(self, may_call: bool) -> ModelPrompt:
+    async def build(self, may_call: bool) -> ModelPrompt:
         """The next one. Where there is much to count it is counted in a thread: others wait for the loop."""
         if sum(map(message_chars, self._session.messages)) < MUCH_TEXT:
-            return self._made(may_call)
-        return await asyncio.to_thread(self._made, may_call)
+            return self._build(may_call)
+        return await asyncio.to_thread(self._build, may_call)
 
-    def news(self) -> str | None:
+    def notice(self) -> str | None:
         """A notice about left-out messages, once."""
-        if self._left_out <= self._told:
+        if self._left_out <= self._has_noted:
             return None
-        self._told = self._left_out
+        self._has_noted = self._left_out
         return f"{self._left_out} older messages are left out: the model takes {self._window:,} tokens"
 
     def shorten(self, error: ModelError) -> bool:
@@ -221,16 +221,16 @@ class PromptBuilder:
         self._window = min(error.window or self._window // 2, self._window * 4 // 5)
         return True
 
-    def _made(self, may_call: bool) -> ModelPrompt:
+    def _build(self, may_call: bool) -> ModelPrompt:
         task, model = self._task, self._model
         shown = self._toolset.tokens(model.provider) if may_call else 0
         if shown > self._window * 3 // 4:
             raise self._too_many_tools(shown)
         note = () if may_call else (User(text=LAST_STEP_TEXT),)  # for this once: it is nothing that the person said
-        room = min(task.max_tokens or ANSWER_TOKENS, self._window // ANSWER_SHARE)
+        limit = min(task.max_tokens or ANSWER_TOKENS, self._window // ANSWER_SHARE)
         other = count_tokens(self._system) + shown + sum(count_tokens(one.text) for one in note)
         fitting, self._left_out, used = fit_messages(
-            without_abandoned(self._session.messages), self._window, other=other + room
+            without_abandoned(self._session.messages), self._window, other=other + limit
         )
         return ModelPrompt(
             model=model.name,

@@ -46,15 +46,15 @@ class JsonLines:
 class _BoundedFraming:
     """Wraps a framing, and limits the size of one event."""
 
-    def __init__(self, framing: Framing, place: str) -> None:
-        self._framing, self._place = framing, place
+    def __init__(self, framing: Framing, host: str) -> None:
+        self._framing, self._host = framing, host
         self._pending = 0
 
     def feed(self, piece: bytes) -> list[str]:
         found = self._framing.feed(piece)
         self._pending = 0 if found else self._pending + len(piece)
         if self._pending > LARGEST:
-            raise InvalidResponseError(f"{self._place} sends one event of more than {LARGEST:,} bytes")
+            raise InvalidResponseError(f"{self._host} sends one event of more than {LARGEST:,} bytes")
         return found
 
     def end(self) -> list[str]:
@@ -62,30 +62,30 @@ class _BoundedFraming:
 
 
 async def each_stream_value(
-    pieces: BodyStream, framing: Literal["events", "lines"], place: str, patience: Callable[[], float | None]
+    pieces: BodyStream, framing: Literal["events", "lines"], host: str, timeouts: Callable[[], float | None]
 ) -> AsyncGenerator[Any]:
     """The value of each event or line: its JSON, or the text if it is not JSON.
 
     `patience` tells how many seconds there may be nothing now; None is for ever. `Silent` is raised after that, and
     where there are none left: also when there would be something at hand.
     """
-    frames = _BoundedFraming(EventDecoder() if framing == "events" else JsonLines(), place)
+    frames = _BoundedFraming(EventDecoder() if framing == "events" else JsonLines(), host)
     async with (
-        aclosing(_with_timeout(pieces, place, patience)) as coming,
+        aclosing(_with_timeout(pieces, host, timeouts)) as coming,
         aclosing(each_event(coming, frames)) as texts,
     ):
         async for text in texts:
             yield event_value(text)
 
 
-async def _with_timeout(pieces: BodyStream, place: str, patience: Callable[[], float | None]) -> AsyncGenerator[bytes]:
+async def _with_timeout(pieces: BodyStream, host: str, timeouts: Callable[[], float | None]) -> AsyncGenerator[bytes]:
     async with aclosing(aiter(pieces)) as coming:
-        while (piece := await _next_piece(coming, place, patience())) is not None:
+        while (piece := await _next_piece(coming, host, timeouts())) is not None:
             yield piece
 
 
-async def _next_piece(coming: AsyncGenerator[bytes], place: str, seconds: float | None) -> bytes | None:
-    silent = StreamStalledError(f"{place} did not go on with its answer", max(seconds or 0, 0))
+async def _next_piece(coming: AsyncGenerator[bytes], host: str, seconds: float | None) -> bytes | None:
+    silent = StreamStalledError(f"{host} did not go on with its answer", max(seconds or 0, 0))
     if seconds is not None and seconds <= 0:
         raise silent
     try:
@@ -130,11 +130,11 @@ class StreamTimeouts:
         """Whether the deadline has passed, also for a stream that never pauses."""
         return self._now() >= self._ends
 
-    def heard(self, more: bool) -> None:
+    def event_received(self, has_delta: bool) -> None:
         """An event was received. `more`: it had more of the answer. Some servers say `complete` with every piece."""
         self._begun = True
         if self._reader.has_ended:
             self._ends = min(self._ends, self._now() + ENDING)
-        elif self._reader.is_complete and (more or not self._was_complete):
+        elif self._reader.is_complete and (has_delta or not self._was_complete):
             self._was_complete = True
             self._ends = min(self._until, self._now() + AFTERWARDS)

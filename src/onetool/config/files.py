@@ -27,14 +27,14 @@ def _importable(path: Path) -> Iterator[Path]:
         yield from (part.path for part in parts_of(path) if part.place)
 
 
-def watched_files(config: Config, in_vain: Iterable[Path], finds: bool) -> list[Path]:
+def watched_files(config: Config, failed: Iterable[Path], finds: bool) -> list[Path]:
     """Files to watch for changes. `in_vain`: files with the mistakes of a failed reload; `finds`: also watch for a
     config to appear.
     """
     beside = _config_folder(config)
     place = beside / "onetool.yaml" if config.path is None and finds else config.path
     named = (place, *config.include, config.prompts or beside / PROMPTS, config.secrets.file)
-    files = [*(file for file in named if file), *config.packs, beside / "packs", *in_vain]
+    files = [*(file for file in named if file), *config.packs, beside / "packs", *failed]
     return list(dict.fromkeys(files))
 
 

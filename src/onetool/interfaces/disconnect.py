@@ -11,12 +11,12 @@ CHECK_AFTER_S = 0.1  # seconds after which it is worth finding out whether the c
 class DisconnectWatch:
     """Watches the client while the current task answers it, once the body has been read. Starts only after a moment."""
 
-    __slots__ = ("_loop", "_receive", "_slow", "_timer", "_watcher", "_worker", "is_disconnected")
+    __slots__ = ("_loop", "_on_slow", "_receive", "_timer", "_watcher", "_worker", "is_disconnected")
 
-    def __init__(self, receive: Receive, slow: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, receive: Receive, on_slow: Callable[[], None] = lambda: None) -> None:
         """`slow` is called when the answer takes longer than CHECK_AFTER_S."""
         self.is_disconnected = False
-        self._slow = slow
+        self._on_slow = on_slow
         self._receive = receive
         self._loop = asyncio.get_running_loop()
         self._worker = asyncio.current_task()
@@ -35,7 +35,7 @@ class DisconnectWatch:
         return self.is_disconnected
 
     def _begin(self) -> None:
-        self._slow()
+        self._on_slow()
         self._watcher = self._loop.create_task(self._watch())
 
     async def _watch(self) -> None:

@@ -37,12 +37,12 @@ class NonBlockingHandler(logging.Handler):
             self.handleError(record)
             return
         if getattr(record, "may_wait", False):
-            self._written_soon()
+            self._write_soon()
         else:
             self.flush()
             self._shorten()
 
-    def _written_soon(self) -> None:
+    def _write_soon(self) -> None:
         if len(self._lines) > MOST_LINES:
             self.flush()
             self._shorten()

@@ -39,30 +39,30 @@ class ResponseStream:
         self._size = 0
         self._ended = False
         self._more: asyncio.Event | None = None
-        self._pump: asyncio.Task[None] | None = None
-        self._quiet: asyncio.TimerHandle | None = None
+        self._sender: asyncio.Task[None] | None = None
+        self._idle_timer: asyncio.TimerHandle | None = None
 
     @property
     def is_stream(self) -> bool:
-        return self._pump is not None
+        return self._sender is not None
 
-    def begin_when_quiet(self) -> None:
+    def begin_when_idle(self) -> None:
         """Become a stream if there is no reply for KEEP_ALIVE_S seconds: a proxy in between may time out."""
         if not self._ended:
-            self._quiet = asyncio.get_running_loop().call_later(KEEP_ALIVE_S, self.begin)
+            self._idle_timer = asyncio.get_running_loop().call_later(KEEP_ALIVE_S, self.begin)
 
     def begin(self) -> None:
         """Become a stream now."""
-        if self._pump is None and not self._ended:
-            self._hush()
+        if self._sender is None and not self._ended:
+            self._cancel_timer()
             self._more = asyncio.Event()
-            self._pump = asyncio.get_running_loop().create_task(self._pumped(self._more))
+            self._sender = asyncio.get_running_loop().create_task(self._send_events(self._more))
 
     def push(self, message: Message) -> None:
-        self.push_event(b"data: " + encode(message) + b"\n\n", by_the_way="id" not in message)
+        self.push_event(b"data: " + encode(message) + b"\n\n", droppable="id" not in message)
 
-    def push_event(self, event: bytes, by_the_way: bool = False) -> None:
-        if self._ended or (by_the_way and self._size >= MOST_UNSENT):
+    def push_event(self, event: bytes, droppable: bool = False) -> None:
+        if self._ended or (droppable and self._size >= MOST_UNSENT):
             return
         self.begin()
         self._unsent.append(event)
@@ -70,8 +70,8 @@ class ResponseStream:
         self._wake()
 
     async def finish(self, reply: Message, status: int = 200) -> None:
-        self._hush()
-        if self._pump is None:
+        self._cancel_timer()
+        if self._sender is None:
             self._ended = True
             await send_json(self._send, status, reply)
             return
@@ -80,28 +80,28 @@ class ResponseStream:
 
     async def end(self) -> None:
         """No more events."""
-        self._hush()
+        self._cancel_timer()
         self._ended = True
         self._wake()
-        if self._pump is not None:
-            await self._pump
+        if self._sender is not None:
+            await self._sender
 
     def drop(self) -> None:
         """The client has gone."""
-        self._hush()
+        self._cancel_timer()
         self._ended = True
-        if self._pump is not None:
-            self._pump.cancel()
+        if self._sender is not None:
+            self._sender.cancel()
 
-    def _hush(self) -> None:
-        if self._quiet is not None:
-            self._quiet.cancel()
+    def _cancel_timer(self) -> None:
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
 
     def _wake(self) -> None:
         if self._more is not None:
             self._more.set()
 
-    async def _pumped(self, more: asyncio.Event) -> None:
+    async def _send_events(self, more: asyncio.Event) -> None:
         await self._send({"type": "http.response.start", "status": 200, "headers": _EVENTS})
         if self._opening:
             await self._write(self._opening)

@@ -49,37 +49,37 @@ class Watchdog:
     def __init__(self) -> None:
         self._seconds = _wanted()
         self._loop = asyncio.get_running_loop()
-        self._dog: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | None = None
         self._timer = self._loop.call_later(LATER, self._begin)
 
     def close(self) -> None:
         self._timer.cancel()
-        if self._dog is not None and self._dog.stdin is not None:
+        if self._process is not None and self._process.stdin is not None:
             with suppress(OSError):
-                self._dog.stdin.write(b"!")  # closing may not do: a child that a tool forked may hold the pipe, too
-            self._dog.stdin.close()
+                self._process.stdin.write(b"!")  # closing may not do: a child that a tool forked may hold the pipe, too
+            self._process.stdin.close()
             with suppress(subprocess.TimeoutExpired):
-                self._dog.wait(1)
+                self._process.wait(1)
 
     def _begin(self) -> None:
         if not self._seconds:
             return
         with suppress(OSError):  # a machine that has no process left for it
-            self._dog = subprocess.Popen(  # noqa: S603 - our own code
+            self._process = subprocess.Popen(  # noqa: S603 - our own code
                 [sys.executable, "-I", "-S", "-c", _CODE, str(os.getpid()), str(self._seconds), VARIABLE],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 bufsize=0,
                 process_group=0,  # Ctrl-C is not meant for it
             )
-            if self._dog.stdin is not None:
-                os.set_blocking(self._dog.stdin.fileno(), False)
+            if self._process.stdin is not None:
+                os.set_blocking(self._process.stdin.fileno(), False)
             self._beat()
 
     def _beat(self) -> None:
         with suppress(OSError):  # it may be gone; that is no reason for us to be
-            if self._dog is not None and self._dog.stdin is not None:
-                self._dog.stdin.write(b".")
+            if self._process is not None and self._process.stdin is not None:
+                self._process.stdin.write(b".")
         self._timer = self._loop.call_later(self._seconds / _OFTEN, self._beat)
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from onetool.ask.messages import Assistant, Call, File, Result, Usage, User
 from onetool.ask.sessions import SessionStore
-from onetool.ask.sessions.records import TurnEnded, kept, message_line, record_line
+from onetool.ask.sessions.records import TurnEnded, message_line, read_session, record_line
 
 TEXT = st.text(max_size=8)
 IDS = st.sampled_from(["1", "2", ""])
@@ -91,7 +91,7 @@ def test_whatever_was_said_is_read_up_to_the_cut(said, data):
     lines = [record_line(one) if isinstance(one, TurnEnded) else message_line(one, 1.0)[0] for one in said]
     whole = b"".join(lines)
     cut = whole[: data.draw(st.integers(1, len(whole)))] + data.draw(st.sampled_from(TAILS))
-    read = kept("x", cut)
+    read = read_session("x", cut)
     messages = [one.message for one in read.said]
     assert paired(messages)
     found = without_results(messages)
@@ -106,10 +106,10 @@ def test_whatever_was_said_is_read_up_to_the_cut(said, data):
 )
 def test_a_file_of_anything(some, lines):
     data = some + b"".join(lines)
-    before = [one.message for one in kept("x", data).said]
+    before = [one.message for one in read_session("x", data).said]
     assert paired(before)
     added = b"".join(message_line(one, 1.0)[0] for one in NEW)
-    assert [one.message for one in kept("x", data + b"\n" + added).said] == [*before, *NEW]
+    assert [one.message for one in read_session("x", data + b"\n" + added).said] == [*before, *NEW]
 
 
 def test_a_file_of_anything_is_gone_on_with(tmp_path, loop):

@@ -106,17 +106,17 @@ def test_names_come_from_outside(info, name):
 
 def test_a_peer_knows_when_it_was_silent():
     peer = CallGapTimer()
-    assert peer.calls() is None  # the first one
-    peer.gets(answer=True)
-    assert peer.calls() == pytest.approx(0, abs=5)
-    assert peer.calls() is None  # beside another
-    peer.gets(answer=True)
-    assert peer.calls() is None  # while another one is still under way
-    peer.gets(answer=True)
-    peer.gets(answer=True)
-    assert peer.calls() is not None
-    peer.gets(answer=False)
-    assert peer.calls() is None
+    assert peer.call_started() is None  # the first one
+    peer.call_ended(has_result=True)
+    assert peer.call_started() == pytest.approx(0, abs=5)
+    assert peer.call_started() is None  # beside another
+    peer.call_ended(has_result=True)
+    assert peer.call_started() is None  # while another one is still under way
+    peer.call_ended(has_result=True)
+    peer.call_ended(has_result=True)
+    assert peer.call_started() is not None
+    peer.call_ended(has_result=False)
+    assert peer.call_started() is None
 
 
 def test_a_menu_is_weighed_once():

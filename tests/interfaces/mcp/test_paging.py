@@ -10,7 +10,7 @@ from onetool.interfaces.mcp.request import PAGE_SIZE, Request, page
 
 
 def request(**params):
-    return Request(id=1, method="tools/list", params=params, client=RemoteClient(), link=None)
+    return Request(id=1, method="tools/list", params=params, client=RemoteClient(), channel=None)
 
 
 @given(st.integers(0, 5 * PAGE_SIZE + 1))

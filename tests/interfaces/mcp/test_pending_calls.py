@@ -55,14 +55,14 @@ async def endless(pending):
 def test_a_turn_ends_with_a_question_or_with_the_result():
     async def test():
         pending = begun(greeting)
-        assert await pending.turn()
+        assert await pending.wait_for_pause()
         assert not pending.is_done
         assert list(pending.questions()) == ["name"]
-        pending.give(ADA)
+        pending.take_answers(ADA)
         assert pending.questions() == {}
-        assert await pending.turn()
+        assert await pending.wait_for_pause()
         assert pending.result() == {"said": "Hello, Ada!"}
-        assert await pending.turn()  # and stays so
+        assert await pending.wait_for_pause()  # and stays so
 
     asyncio.run(test())
 
@@ -70,10 +70,10 @@ def test_a_turn_ends_with_a_question_or_with_the_result():
 def test_a_turn_that_takes_too_long_ends_too():
     async def test():
         pending = begun(endless)
-        assert not await pending.turn(0.01)
+        assert not await pending.wait_for_pause(0.01)
         assert not pending.is_done
         pending.cancel()
-        assert await pending.turn()
+        assert await pending.wait_for_pause()
         with pytest.raises(JsonRpcError, match="the call was cancelled"):
             pending.result()
 
@@ -90,7 +90,7 @@ def test_questions_that_come_a_moment_apart_go_out_together():
 
     async def test():
         pending = begun(both)
-        await pending.turn()
+        await pending.wait_for_pause()
         assert set(pending.questions()) == {"name", "other"}
         pending.cancel()
 
@@ -107,9 +107,9 @@ def test_questions_that_come_a_moment_apart_go_out_together():
 def test_a_no_reaches_the_one_who_asked(answer, raised, words):
     async def test():
         pending = begun(greeting)
-        await pending.turn()
-        pending.give({"name": answer})
-        await pending.turn()
+        await pending.wait_for_pause()
+        pending.take_answers({"name": answer})
+        await pending.wait_for_pause()
         with pytest.raises(raised, match=words):
             pending.result()
 
@@ -123,7 +123,7 @@ def test_answers_that_came_with_the_call_are_used_once():
 
     async def test():
         pending = begun(twice, ADA)
-        await pending.turn()
+        await pending.wait_for_pause()
         assert not pending.is_done
         assert list(pending.questions()) == ["name"]
         pending.cancel()
@@ -134,7 +134,7 @@ def test_answers_that_came_with_the_call_are_used_once():
 def test_an_answer_that_came_with_the_call_and_can_not_be_used_is_asked_for():
     async def test():
         pending = begun(greeting, {"name": {"action": "accept", "content": {}}})
-        await pending.turn()
+        await pending.wait_for_pause()
         assert list(pending.questions()) == ["name"]
         pending.cancel()
 
@@ -150,7 +150,7 @@ def test_a_question_that_is_given_up_is_no_longer_asked():
 
     async def test():
         pending = begun(impatient)
-        await pending.turn()
+        await pending.wait_for_pause()
         assert pending.questions()
         await asyncio.sleep(0.1)
         assert pending.questions() == {}
@@ -165,12 +165,12 @@ def test_a_question_that_is_given_up_is_no_longer_asked():
 def test_a_task_tells_how_it_stands():
     async def test():
         pending = begun(greeting)
-        await pending.turn()
+        await pending.wait_for_pause()
         told = pending.task(1000)
         assert (told["status"], list(told["inputRequests"])) == ("input_required", ["name"])
-        pending.give(ADA)
+        pending.take_answers(ADA)
         assert pending.task(1000)["status"] == "working"
-        await pending.turn()
+        await pending.wait_for_pause()
         told = pending.task(1000)
         assert (told["status"], told["result"]) == ("completed", {"said": "Hello, Ada!"})
         assert told["createdAt"] <= told["lastUpdatedAt"]
@@ -192,7 +192,7 @@ def test_a_task_that_fails_says_what_it_may(error, told):
 
     async def test():
         pending = begun(failing)
-        await pending.turn()
+        await pending.wait_for_pause()
         assert pending.task(1000)["status"] == "failed"
         assert pending.task(1000)["error"] == told
 
@@ -208,8 +208,8 @@ def test_after_some_time_nobody_waits_any_more(monkeypatch):
     async def test():
         waiting = PendingCalls(1000)
         pending = begun(greeting)
-        await pending.turn()
-        state = waiting.park(pending)
+        await pending.wait_for_pause()
+        state = waiting.keep(pending)
         await asyncio.sleep(0.1)
         with pytest.raises(JsonRpcError, match="requestState has expired"):
             waiting.resume(state, ME, b"")
@@ -225,12 +225,12 @@ def test_who_answers_in_time_is_not_ended_by_the_clock_of_the_question(monkeypat
     async def test():
         waiting = PendingCalls(1000)
         pending = begun(greeting)
-        await pending.turn()
-        assert waiting.resume(waiting.park(pending), ME, b"") is pending
+        await pending.wait_for_pause()
+        assert waiting.resume(waiting.keep(pending), ME, b"") is pending
         await asyncio.sleep(0.1)
         assert not pending.is_done
-        pending.give(ADA)
-        await pending.turn()
+        pending.take_answers(ADA)
+        await pending.wait_for_pause()
         assert pending.result() == {"said": "Hello, Ada!"}
 
     asyncio.run(test())
@@ -254,8 +254,8 @@ def test_what_waits_belongs_to_its_owner():
     async def test():
         waiting = PendingCalls(1000)
         pending = begun(greeting)
-        await pending.turn()
-        state, other = waiting.park(pending), RemoteClient(revision=NEW, owner="other")
+        await pending.wait_for_pause()
+        state, other = waiting.keep(pending), RemoteClient(revision=NEW, owner="other")
         with pytest.raises(JsonRpcError, match="requestState has expired"):
             waiting.resume(state, other, b"")
         id = waiting.as_task(pending)["taskId"]
@@ -271,8 +271,8 @@ def test_a_call_that_waits_for_an_answer_is_no_task():
     async def test():
         waiting = PendingCalls(1000)
         pending = begun(greeting)
-        await pending.turn()
-        waiting.park(pending)
+        await pending.wait_for_pause()
+        waiting.keep(pending)
         with pytest.raises(JsonRpcError, match="no such task"):
             waiting.task(pending.id, ME)
         waiting.close()
@@ -285,17 +285,17 @@ def test_so_many_wait_and_no_more():
         waiting = PendingCalls(1000)
         for _ in range(MOST_PENDING):
             pending = begun(greeting)
-            await pending.turn()
-            state = waiting.park(pending)
+            await pending.wait_for_pause()
+            state = waiting.keep(pending)
         assert not waiting.has_room
         one_more = begun(greeting)
-        await one_more.turn()
+        await one_more.wait_for_pause()
         with pytest.raises(JsonRpcError, match=f"{MOST_PENDING} calls wait for an answer"):
-            waiting.park(one_more)
-        await one_more.turn()
+            waiting.keep(one_more)
+        await one_more.wait_for_pause()
         assert one_more.is_done  # it holds nothing any more
         assert waiting.resume(state, ME, b"") is pending
-        waiting.park(pending)
+        waiting.keep(pending)
         waiting.close()
         assert waiting.has_room
         await asyncio.sleep(0)

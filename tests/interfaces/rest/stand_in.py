@@ -35,7 +35,7 @@ def main(options):
     place = listen("127.0.0.1", 0, resolve("127.0.0.1"))
     door = RestApp(app, allowed=options.get("allowed"))
     routes = [
-        Route("/tools", door, below=True, told=problem_body, kind=PROBLEM_TYPE, finds=check_route),
+        Route("/tools", door, below=True, write_error=problem_body, error_type=PROBLEM_TYPE, check=check_route),
         Route("/openapi.json", openapi(app), methods=READ),
         Route("/docs", docs(app), methods=READ, is_page=True),
     ]

@@ -40,7 +40,7 @@ def references(part):
 
 
 def test_every_route_and_method_is_described_and_no_other(document):
-    served = {(ROOT + place.template, method.lower()) for place in ROUTES for method in place.ways} | {(ASK, "post")}
+    served = {(ROOT + place.template, method.lower()) for place in ROUTES for method in place.methods} | {(ASK, "post")}
     told = {(path, method) for path, item in document["paths"].items() for method in item if method != "parameters"}
     assert served == told
     assert document["openapi"] == "3.1.0"
@@ -50,7 +50,7 @@ def test_every_parameter_is_described(document):
     for place in ROUTES:
         item = document["paths"][ROOT + place.template]
         assert [one["name"] for one in item["parameters"]] == re.findall(r"{(\w+)}", place.template)
-        for method, way in place.ways.items():
+        for method, way in place.methods.items():
             told = [one["name"] for one in item[method.lower()]["parameters"] if one["in"] == "query"]
             assert told == list(way.parameters)
 

@@ -116,7 +116,7 @@ def tasks(app):
     async def names():
         return sorted(one.get_coro().__qualname__ for one in asyncio.all_tasks() - {asyncio.current_task()})
 
-    return app.servers._loop.background.call(names())
+    return app.servers._loop.background.run_sync(names())
 
 
 def test_connections_that_come_and_go_leave_no_tasks(stage):
@@ -142,7 +142,7 @@ def test_a_life_that_is_cancelled_takes_its_tasks_with_it(stage):
         async def cancel():
             loop.upstreams["good"]._life.cancel()
 
-        loop.background.call(cancel())
+        loop.background.run_sync(cancel())
         until(lambda: tasks(app) == ["ServerLoop._poll_approvals"])
         assert stage.left() == []
 

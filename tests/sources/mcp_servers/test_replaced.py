@@ -41,7 +41,7 @@ def test_what_is_told_for_a_proxy_that_was_replaced_is_not_heard(stage):
 
 def test_secrets_that_were_learnt_are_masked_after_a_reload(stage):
     with stage.app({"one": stage.nasty("ok")}) as app:
-        app.servers.known(SECRET)
+        app.servers.mask_also(SECRET)
         assert SECRET not in app.redact(SECRET)
         for _ in range(2):
             app.reload()
@@ -51,7 +51,7 @@ def test_secrets_that_were_learnt_are_masked_after_a_reload(stage):
 
 def test_secrets_are_masked_in_all_that_a_server_tells(stage):
     with stage.app({"one": stage.nasty("ok")}) as app:
-        app.servers.known(SECRET)
+        app.servers.mask_also(SECRET)
         proxy = app.servers.proxy("one")
         words = f"use {SECRET}"
         offers = Offers(

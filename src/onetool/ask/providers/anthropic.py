@@ -163,7 +163,7 @@ class AnthropicStreamReader:
         self._blocks: dict[int, _Block] = {}
         self._usage: dict[str, Any] = {}
         self._ending: dict[str, Any] = {}
-        self._room, self._room_for_thoughts = text_limit(), thoughts_limit()
+        self._text_limit, self._thoughts_limit = text_limit(), thoughts_limit()
         self.has_ended = False
         self._spoke = -1  # the block of text that spoke last …
         self._said = ""  # … and its last words
@@ -180,7 +180,7 @@ class AnthropicStreamReader:
             case "content_block_start":
                 block = _Block(an_object(event.get("content_block"), "content_block"))
                 self._blocks[_index(event)] = block
-                return self._told(_index(event), block.start)
+                return self._deltas(_index(event), block.start)
             case "content_block_delta":
                 return self._add(_index(event), an_object(event.get("delta"), "delta"))
             case "content_block_stop":
@@ -218,11 +218,11 @@ class AnthropicStreamReader:
             return ()
         key, member = _DELTAS[kind]
         piece = a_text(delta.get(key), f"delta.{key}")
-        room = {"text": self._room, "input": block.room}.get(member, self._room_for_thoughts)
+        room = {"text": self._text_limit, "input": block.limit}.get(member, self._thoughts_limit)
         block.pieces.setdefault(member, []).append(room.take(piece))
-        return self._told(index, {"type": block.type, member: piece})
+        return self._deltas(index, {"type": block.type, member: piece})
 
-    def _told(self, index: int, block: dict[str, Any]) -> Iterable[Delta]:
+    def _deltas(self, index: int, block: dict[str, Any]) -> Iterable[Delta]:
         """The deltas of a block or a piece of it."""
         if block.get("type") == "text" and (text := a_text(block.get("text"), "text")):
             gap = "" if index == self._spoke else _paragraph_gap(self._said, text)
@@ -240,7 +240,7 @@ class _Block:
         self.start = start
         self.type = start.get("type")
         self.pieces: dict[str, list[str]] = {}
-        self.room = arguments_limit()
+        self.limit = arguments_limit()
         self.is_whole = False
 
     def read(self) -> dict[str, Any]:

@@ -162,7 +162,7 @@ class GeminiStreamReader:
         self._parts: list[_Part] = []
         self._usage: dict[str, Any] = {}
         self._ending: dict[str, Any] = {}
-        self._room, self._room_for_thoughts = text_limit(), thoughts_limit()
+        self._text_limit, self._thoughts_limit = text_limit(), thoughts_limit()
         self.has_candidate = False
         self.has_ended = False  # there is no word for it here
 
@@ -176,7 +176,7 @@ class GeminiStreamReader:
         usage = an_object(event.get("usageMetadata"), "usageMetadata")
         self._usage |= {key: value for key, value in usage.items() if value is not None}
         candidates = a_list(event.get("candidates"), "candidates")
-        return self._heard(an_object(candidates[0], "a candidate")) if candidates else ()
+        return self._read_candidate(an_object(candidates[0], "a candidate")) if candidates else ()
 
     @property
     def is_complete(self) -> bool:
@@ -209,7 +209,7 @@ class GeminiStreamReader:
             kept={"model": self._prompt.model, "order": order} if is_signed else {},
         )
 
-    def _heard(self, candidate: dict[str, Any]) -> Iterable[Delta]:
+    def _read_candidate(self, candidate: dict[str, Any]) -> Iterable[Delta]:
         self.has_candidate = True
         finish = a_text(candidate.get("finishReason"), "finishReason")
         if self._ending and self._parts and not finish:
@@ -224,7 +224,7 @@ class GeminiStreamReader:
 
     def _add(self, given: dict[str, Any]) -> list[Delta]:
         """A part, or some more of the one before it."""
-        signature = self._room_for_thoughts.take(a_text(given.get(SIGNATURE), SIGNATURE))
+        signature = self._thoughts_limit.take(a_text(given.get(SIGNATURE), SIGNATURE))
         if given.get("functionCall") is not None:
             self._parts.append(_Part(call=an_object(given["functionCall"], "functionCall"), signature=signature))
             return []
@@ -232,7 +232,7 @@ class GeminiStreamReader:
         if not text and not signature:
             return []  # kinds of parts that nobody asked for
         is_thought = given.get("thought") is True
-        (self._room_for_thoughts if is_thought else self._room).take(text)
+        (self._thoughts_limit if is_thought else self._text_limit).take(text)
         last = self._parts[-1] if self._parts else None
         if last and not signature and not last.signature and last.call is None and last.is_thought == is_thought:
             last.texts.append(text)

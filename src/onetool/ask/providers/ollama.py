@@ -116,7 +116,7 @@ class LineReader:
         self._calls: list[Call] = []
         self._stop = ""
         self._usage = Usage()
-        self._room, self._room_for_thoughts = text_limit(), thoughts_limit()
+        self._text_limit, self._thoughts_limit = text_limit(), thoughts_limit()
         self.has_ended = False
         self.is_empty = True
 
@@ -130,7 +130,7 @@ class LineReader:
             raise _refusal(a_count(status) or 500, said, f"Ollama broke off with an error: {said}")
         message = an_object(line.get("message"), "message")
         self.is_empty = self.is_empty and not message
-        deltas = list(self._heard(message))
+        deltas = list(self._read_message(message))
         if line.get("done") is True:
             self.has_ended = True
             self._stop = a_text(line.get("done_reason"), "done_reason")
@@ -155,12 +155,12 @@ class LineReader:
             kept={"model": self._prompt.model, "thinking": thoughts} if thoughts else {},
         )
 
-    def _heard(self, message: dict[str, Any]) -> Iterator[Delta]:
+    def _read_message(self, message: dict[str, Any]) -> Iterator[Delta]:
         if thought := a_text(message.get("thinking"), "message.thinking"):
-            self._thoughts.append(self._room_for_thoughts.take(thought))
+            self._thoughts.append(self._thoughts_limit.take(thought))
             yield ThoughtDelta(thought)
         if text := a_text(message.get("content"), "message.content"):
-            self._text.append(self._room.take(text))
+            self._text.append(self._text_limit.take(text))
             yield TextDelta(text)
         for item in a_list(message.get("tool_calls"), "message.tool_calls"):
             self._calls.append(self._call(an_object(item, "a tool call")))

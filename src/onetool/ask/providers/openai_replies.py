@@ -88,7 +88,7 @@ class _Pieces:
         self.id = self.name = ""
         self.kept: dict[str, Any] = {}
         self._args: list[str] = []
-        self._room = arguments_limit()
+        self._limit = arguments_limit()
         self._balance = JsonBalance()
         self._weighed = 0  # how many pieces are in the balance: most calls never ask
 
@@ -99,7 +99,7 @@ class _Pieces:
             if len(self.name) > LONGEST_NAME:
                 raise too_large_error(LONGEST_NAME, "the name of a tool")
         if args:
-            self._args.append(self._room.take(args))
+            self._args.append(self._limit.take(args))
         self.kept |= kept
 
     def arguments(self) -> tuple[dict[str, Any], str | None]:
@@ -161,7 +161,7 @@ class OpenAIStreamReader:
     """Reads the events of one answer."""
 
     def __init__(self, prompt: ModelPrompt) -> None:
-        self._sum = ReplySoFar(prompt)
+        self._reply = ReplySoFar(prompt)
         self.has_ended = False
 
     def feed(self, event: Any) -> Iterable[Delta]:
@@ -172,14 +172,14 @@ class OpenAIStreamReader:
                 raise garbled_error(f"an event is no JSON: {body_text(event)}")
             self.has_ended = bool(event.strip())
             return ()
-        return self._sum.take(an_object(event, "an event"))
+        return self._reply.take(an_object(event, "an event"))
 
     @property
     def is_complete(self) -> bool:
-        return self.has_ended or bool(self._sum.finish)
+        return self.has_ended or bool(self._reply.finish)
 
     def reply(self) -> ModelReply:
-        return self._sum.reply()
+        return self._reply.reply()
 
 
 class ReplySoFar:
@@ -192,8 +192,8 @@ class ReplySoFar:
         self._thoughts: dict[str, list[str]] = {}
         self._details = _Details()
         self._extra: Any = None
-        self._room, self._room_for_thoughts = text_limit(), thoughts_limit()
-        self._calls = CallPieces(self._room_for_thoughts)
+        self._text_limit, self._thoughts_limit = text_limit(), thoughts_limit()
+        self._calls = CallPieces(self._thoughts_limit)
         self._usage = Usage()
         self.finish = ""
         self.is_empty = True
@@ -217,7 +217,7 @@ class ReplySoFar:
         is_whole = "message" in choice and "delta" not in choice
         name = "message" if is_whole else "delta"
         self.is_empty = self.is_empty and choice.get(name) is None
-        deltas = list(self._heard(an_object(choice.get(name), f"choices[0].{name}"), is_whole))
+        deltas = list(self._read_message(an_object(choice.get(name), f"choices[0].{name}"), is_whole))
         self.finish = finish or self.finish
         return deltas
 
@@ -241,26 +241,26 @@ class ReplySoFar:
         text = "".join(self._text)
         return ModelReply(text=text, calls=calls, stop=stop, why=why, usage=self._usage, kept=self._kept(calls))
 
-    def _heard(self, said: dict[str, Any], is_whole: bool) -> Iterator[Delta]:
+    def _read_message(self, said: dict[str, Any], is_whole: bool) -> Iterator[Delta]:
         thoughts = next((key for key in THOUGHTS if isinstance(said.get(key), str) and said[key]), None)
         if thoughts:
-            self._thoughts.setdefault(thoughts, []).append(self._room_for_thoughts.take(said[thoughts]))
+            self._thoughts.setdefault(thoughts, []).append(self._thoughts_limit.take(said[thoughts]))
             yield ThoughtDelta(said[thoughts])
         for delta in _content(said.get("content")):
             if isinstance(delta, TextDelta):
-                self._text.append(self._room.take(delta.text))
+                self._text.append(self._text_limit.take(delta.text))
             yield delta
         if refusal := a_text(said.get("refusal"), "refusal"):
-            self._refusal.append(self._room.take(refusal))
+            self._refusal.append(self._text_limit.take(refusal))
         for item in a_list(said.get("tool_calls"), "tool_calls"):
             self._calls.take(an_object(item, "a tool call"), is_whole)
         if said.get("function_call"):  # the older form of the only call
             self._calls.take({"index": 0, "function": said["function_call"]}, is_whole)
         if isinstance(details := said.get("reasoning_details"), list) and details:
-            self._room_for_thoughts.take(as_json(details))
+            self._thoughts_limit.take(as_json(details))
             self._details.take(details)
         if extra := said.get("extra_content"):
-            self._room_for_thoughts.take(as_json(extra))
+            self._thoughts_limit.take(as_json(extra))
             self._extra = extra
 
     def _kept(self, calls: tuple[Call, ...]) -> dict[str, Any]:

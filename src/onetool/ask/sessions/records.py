@@ -217,7 +217,7 @@ class SessionContent(msgspec.Struct, frozen=True, kw_only=True):
         return sum((one.usage for one in self.ended), Usage())
 
 
-def kept(id: str, data: bytes, goes_on: bool = False) -> SessionContent:
+def read_session(id: str, data: bytes, goes_on: bool = False) -> SessionContent:
     """`goes_on`: a turn is under way."""
     begun: SessionHeader | None = None
     said: list[TimedMessage] = []

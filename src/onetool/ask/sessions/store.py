@@ -28,9 +28,9 @@ from onetool.ask.sessions.records import (
     TurnEnded,
     check_id,
     is_generated,
-    kept,
     new_id,
     read_line,
+    read_session,
 )
 from onetool.ask.sessions.session import ChatSession
 from onetool.core import flock
@@ -153,9 +153,9 @@ class Transcript(msgspec.Struct, frozen=True, kw_only=True):
     provider: str = ""  # of the last turn that came to its end
     model: str = ""
 
-    def lacks_answer(self, place: int) -> bool:
+    def lacks_answer(self, index: int) -> bool:
         """Whether a question's part ends with this message, and there is no answer to it."""
-        said, following = self.messages[place], self.messages[place + 1 : place + 2]
+        said, following = self.messages[index], self.messages[index + 1 : index + 2]
         if following and not isinstance(following[0], User):
             return False
         if isinstance(said, Assistant):
@@ -177,7 +177,7 @@ class SessionStore:
         Without an id it is a new one; `new` refuses one that is there already. An id that looks like one of ours has
         to be there, without `new`. Where nothing is said, nothing is kept.
         """
-        session = await self._begun(id, new, wait)
+        session = await self._open_turn(id, new, wait)
         try:
             yield session
         except BaseException:
@@ -191,7 +191,7 @@ class SessionStore:
 
     def read(self, id: str) -> Transcript:
         """What was said, also while a turn is under way. Raises SessionError."""
-        id = self._meant(id)
+        id = self._resolve(id)
         path = self._path(id)
         try:
             file = files.open_file(path, files.READ_FLAGS)
@@ -208,7 +208,7 @@ class SessionStore:
 
     def delete(self, id: str) -> None:
         """Raises SessionError: not_found, or busy while a turn is under way."""
-        id = self._meant(id)
+        id = self._resolve(id)
         path = self._path(id)
         try:
             file = files.lock_file(path)
@@ -230,7 +230,7 @@ class SessionStore:
         except (OSError, ValueError):
             return False
 
-    def like(self, id: str) -> builtins.list[str]:
+    def similar_ids(self, id: str) -> builtins.list[str]:
         """Those of similar names, the most similar first."""
         from onetool.core.text import nearest
 
@@ -258,7 +258,7 @@ class SessionStore:
     def _path(self, id: str) -> Path:
         return self.folder / f"{id}{files.SUFFIX}"
 
-    def _meant(self, id: str) -> str:
+    def _resolve(self, id: str) -> str:
         files.refuse_link(self.folder)
         if id != LAST:
             return check_id(id)
@@ -269,33 +269,33 @@ class SessionStore:
 
     # Opening one. All of it but the waiting is done in a thread: a session may be large, and a disk slow.
 
-    async def _begun(self, id: str | None, new: bool, wait: float) -> ChatSession:
+    async def _open_turn(self, id: str | None, new: bool, wait: float) -> ChatSession:
         from asyncio import sleep
 
         if id is None:
-            return await run_in_thread(self._made_up, undo=ChatSession.close)
-        named, give_up = await run_in_thread(lambda: self._named(id, new)), time.monotonic() + wait
-        while (session := await run_in_thread(lambda: self._tried(named, new), undo=_close)) is None:
+            return await run_in_thread(self._open_generated, undo=ChatSession.close)
+        named, give_up = await run_in_thread(lambda: self._resolve_for_turn(id, new)), time.monotonic() + wait
+        while (session := await run_in_thread(lambda: self._try_open(named, new), undo=_close)) is None:
             if time.monotonic() >= give_up:
                 raise _busy_error(named, self._path(named), f"or {NEW_SESSION_HINT}")
             await sleep(uniform(PAUSE / 2, PAUSE))  # noqa: S311 - so that those who wait do not march in step
         return session
 
-    def _named(self, id: str, new: bool) -> str:
+    def _resolve_for_turn(self, id: str, new: bool) -> str:
         """The id of the session, resolved once: `last` may become another one while we wait."""
         files.make_private(self.folder)
-        return check_id(id) if new else self._meant(id)
+        return check_id(id) if new else self._resolve(id)
 
-    def _tried(self, id: str, new: bool) -> ChatSession | None:
+    def _try_open(self, id: str, new: bool) -> ChatSession | None:
         """None while somebody else has it."""
         file = files.lock_file(self._path(id), create=True)
         if file is not None:
-            return self._opened(id, file, new)
+            return self._open_locked(id, file, new)
         if new:
             raise _exists_error(id)
         return None
 
-    def _made_up(self) -> ChatSession:
+    def _open_generated(self) -> ChatSession:
         files.make_private(self.folder)
         while True:
             id = new_id(self._now())
@@ -303,12 +303,12 @@ class SessionStore:
             if file is None:  # the same id at the same time: another one, then
                 continue
             try:
-                return self._opened(id, file, new=True)
+                return self._open_locked(id, file, new=True)
             except SessionError as error:
                 if error.reason != "exists":
                     raise
 
-    def _opened(self, id: str, file: int, new: bool) -> ChatSession:
+    def _open_locked(self, id: str, file: int, new: bool) -> ChatSession:
         """Gives the file back where there is no session to give."""
         path = self._path(id)
         try:
@@ -317,7 +317,7 @@ class SessionStore:
                 raise _exists_error(id)
             if not new and not data and is_generated(id):
                 raise self._not_found(id, f"or --new-session begins it: {GENERATED_HINT}")
-            return ChatSession(id, path, file, kept(id, data), is_new=not data, now=self._now)
+            return ChatSession(id, path, file, read_session(id, data), is_new=not data, now=self._now)
         except BaseException:
             files.release_file(path, file)
             raise
@@ -330,7 +330,7 @@ class SessionStore:
 
 
 def _transcript(id: str, data: bytes, modified: float, goes_on: bool) -> Transcript:
-    read = kept(id, data, goes_on)
+    read = read_session(id, data, goes_on)
     return Transcript(
         id=id,
         created=read.begun.created if read.begun else modified,

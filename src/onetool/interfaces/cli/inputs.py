@@ -116,7 +116,7 @@ def is_piped() -> bool:
     return stat.S_ISFIFO(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode)
 
 
-def comes() -> bool:
+def has_input() -> bool:
     """Whether standard input has data or has ended."""
     if not sys.stderr.isatty():
         return _ready(PATIENCE)
@@ -125,7 +125,7 @@ def comes() -> bool:
     return True
 
 
-def invite(what: str) -> None:
+def print_prompt(what: str) -> None:
     """Tell the user at the terminal that input is expected."""
     if sys.stdin.isatty() and sys.stderr.isatty():
         click.echo(f"Type {what}; Ctrl-D ends it.", err=True)

@@ -55,12 +55,14 @@ def new(name: str, folder: Path | None) -> None:
     click.echo(f"  onetool packs check {pack}\n  pytest {test}")
 
 
-def _refuse_untrusted(path: Path, waits: "Untrusted | None") -> None:
+def _refuse_untrusted(path: Path, untrusted: "Untrusted | None") -> None:
     """Checking a pack runs it: not one of a folder that waits to be trusted."""
     from onetool.config.file_checks import is_inside
 
-    if waits is not None and is_inside(path, waits.folder.parent):
-        known = f"its folder is {waits.short}, or set ONETOOL_TRUST=1" if waits.mistake is None else waits.short
+    if untrusted is not None and is_inside(path, untrusted.folder.parent):
+        known = (
+            f"its folder is {untrusted.short}, or set ONETOOL_TRUST=1" if untrusted.mistake is None else untrusted.short
+        )
         raise click.ClickException(f"a pack is run to be checked, and {known}")
 
 

@@ -82,15 +82,15 @@ class Person:
             raise CannotAsk("sampling", "there is no model at a terminal")
         form = _Form(question, self._keyboard)
         with paused_for_caller():
-            answer = asyncio.ensure_future(self._threads.run(form.filled_in, {}))
+            answer = asyncio.ensure_future(self._threads.run(form.ask, {}))
             try:
                 return await asyncio.shield(answer)
             except asyncio.CancelledError:
-                await _taken_back(form, answer)
+                await _wait_for_reader(form, answer)
                 raise
 
 
-async def _taken_back(form: "_Form", answer: "asyncio.Future[Any]") -> None:
+async def _wait_for_reader(form: "_Form", answer: "asyncio.Future[Any]") -> None:
     """Wait until a cancelled question has stopped reading, so that typed text goes to the next one."""
     form.withdrawn.set()
     if form.is_shown and not answer.done():
@@ -109,7 +109,7 @@ class _Form:
         self.withdrawn = Event()
         self.is_shown = False
 
-    def filled_in(self) -> dict[str, Any]:
+    def ask(self) -> dict[str, Any]:
         self.is_shown = True
         if self.withdrawn.is_set():  # before its turn came
             raise Declined("cancel")

@@ -47,7 +47,7 @@ def serve(
 
     http = app.config.http
     port = http.port if port is None else port
-    ended_by = serve_app(app, host or http.host, port, menu=menu, allowed=allowed, say=_print_headline)
+    ended_by = serve_app(app, host or http.host, port, menu=menu, allowed=allowed, print_line=_print_headline)
     signal.signal(signal.SIGTERM, _exit_on_signal)  # while it closes; the server had its own, and took it away
     if ended_by == signal.SIGINT:
         raise KeyboardInterrupt

@@ -166,14 +166,14 @@ HEADS = {
 }
 
 
-def offer_trust(waits: "Untrusted") -> bool:
+def offer_trust(untrusted: "Untrusted") -> bool:
     """Report an untrusted folder and, at a terminal, ask to trust it; whether it is trusted now. What was shown is
     pinned.
     """
     from onetool.config.reach import reach_of
 
-    click.echo(f"onetool: {visible(waits)}", err=True)
-    if waits.mistake is not None or not is_interactive():
+    click.echo(f"onetool: {visible(untrusted)}", err=True)
+    if untrusted.mistake is not None or not is_interactive():
         return False
     shown = None
     while True:
@@ -181,9 +181,9 @@ def offer_trust(waits: "Untrusted") -> bool:
             click.prompt("Trust this folder? [y/N/v]iew", default="n", show_default=False, err=True).strip().lower()
         )
         if answer in ("v", "view"):
-            shown = _show_reach(waits)
+            shown = _show_reach(untrusted)
         elif answer in ("y", "yes"):
-            store_trust(waits.folder, shown or reach_of(waits.folder, waits.config))
+            store_trust(untrusted.folder, shown or reach_of(untrusted.folder, untrusted.config))
             return True
         else:
             return False
@@ -249,11 +249,11 @@ def _line(text: str) -> str:
     return visible(f"{text} ({'; '.join(odd)})" if odd else text)
 
 
-def _show_reach(waits: "Untrusted") -> "Reach":
+def _show_reach(untrusted: "Untrusted") -> "Reach":
     from onetool.config.find import trust_store
     from onetool.config.reach import reach_of
 
-    reach = reach_of(waits.folder, waits.config)
-    for line in describe_reach(reach, trust_store().folder(waits.folder)):
+    reach = reach_of(untrusted.folder, untrusted.config)
+    for line in describe_reach(reach, trust_store().folder(untrusted.folder)):
         click.echo(line, err=True)
     return reach

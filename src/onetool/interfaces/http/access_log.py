@@ -126,7 +126,7 @@ class AccessHandler(NonBlockingHandler):
 
     def take(self, message: str, fields: dict[str, Any]) -> None:
         self._lines.append(self._line(message, fields, time()).encode("utf-8", "backslashreplace") + b"\n")
-        self._written_soon()
+        self._write_soon()
 
 
 def _on_one_line(entry: dict[str, Any]) -> str:

@@ -71,44 +71,44 @@ class BodyLimit:
     """
 
     def __init__(
-        self, receive: Receive, send: Send, limit: int, told: Callable[[HttpError], bytes], kind: bytes
+        self, receive: Receive, send: Send, limit: int, write_error: Callable[[HttpError], bytes], error_type: bytes
     ) -> None:
         """`told` writes an error in the form of this route; `kind` is its media type."""
-        self._told = told
-        self._kind = kind
+        self._write_error = write_error
+        self._error_type = error_type
         self._receive = receive
         self._send = send
         self._limit = limit
         self._size = 0
         self._started = False
-        self._over = False
+        self._is_over = False
 
     async def receive(self) -> Message:
-        if self._over:
+        if self._is_over:
             return DISCONNECT
         message = await self._receive()
         self._size += len(message.get("body", b""))
         if self._size <= self._limit:
             return message
-        self._over = True
+        self._is_over = True
         if not self._started:
-            refused = BodyTooLargeError(self._limit)
-            await refuse_body(refused, self._limit, self._receive, self._send, self._told(refused), self._kind)
+            error = BodyTooLargeError(self._limit)
+            await refuse_body(error, self._limit, self._receive, self._send, self._write_error(error), self._error_type)
         return DISCONNECT
 
     async def send(self, message: Message) -> None:
-        if not self._over:
+        if not self._is_over:
             self._started = True
             await self._send(message)
 
 
-async def refuse_body(refused: HttpError, limit: int, receive: Receive, send: Send, body: bytes, kind: bytes) -> None:
+async def refuse_body(error: HttpError, limit: int, receive: Receive, send: Send, body: bytes, kind: bytes) -> None:
     """Send the error at once, then read and discard the rest of the body for a moment before closing.
 
     Closing with bytes unread would reset the connection, and most clients send all they have before they read: they
     would never see the answer.
     """
-    await send(response_start(refused.status, body, kind, refused.headers))
+    await send(response_start(error.status, body, kind, error.headers))
     await send({"type": "http.response.body", "body": body, "more_body": True})
     left = limit * LINGER_TIMES
     try:
@@ -139,10 +139,10 @@ class Route(NamedTuple):
     protected: bool = True
     methods: tuple[str, ...] = ()  # none: the app has its own answer to each
     below: bool = False
-    told: Callable[[HttpError], bytes] = HttpError.body  # a refusal, as clients of this route read it …
-    kind: bytes = JSON  # … and what that is
+    write_error: Callable[[HttpError], bytes] = HttpError.body  # a refusal, as clients of this route read it …
+    error_type: bytes = JSON  # … and what that is
     is_page: bool = False  # people may come here by a link on any page
-    finds: Callable[[Scope], object] | None = None  # raises where there is nothing, or not for this method
+    check: Callable[[Scope], object] | None = None  # raises where there is nothing, or not for this method
 
     def is_above(self, path: str) -> bool:
         return self.below and path.startswith(f"{self.path}/")
@@ -214,7 +214,7 @@ class HttpApp:
         scope["principal"] = "" if is_open else rules.check_token(head.get(b"authorization"))
         route = self._can_take(scope, route, head)
         if b"transfer-encoding" in head:
-            counted = BodyLimit(receive, answer.send, self.max_body, route.told, route.kind)
+            counted = BodyLimit(receive, answer.send, self.max_body, route.write_error, route.error_type)
             await route.app(scope, counted.receive, counted.send)
         else:
             await route.app(scope, receive, answer.send)
@@ -236,14 +236,14 @@ class HttpApp:
             try:
                 check_content_type(head.get(b"content-type"))
             except HttpError:
-                if route.finds is not None:
-                    route.finds(scope)  # that there is nothing to send it to is worth more to know
+                if route.check is not None:
+                    route.check(scope)  # that there is nothing to send it to is worth more to know
                 raise
         return route
 
     async def _refuse(self, refused: HttpError, receive: Receive, answer: "LoggedResponse", path: str) -> None:
         route = self._route(path)
-        body, kind = (route.told(refused), route.kind) if route else (refused.body(), JSON)
+        body, kind = (route.write_error(refused), route.error_type) if route else (refused.body(), JSON)
         if isinstance(refused, BodyTooLargeError):
             await refuse_body(refused, self.max_body, receive, answer.send, body, kind)
         else:

@@ -44,53 +44,53 @@ class HttpConnection(HttpToolsProtocol):
     def __init__(self, *args: Any, limits: ConnectionLimits, waiting: IdleConnections, **options: Any) -> None:
         super().__init__(*args, **options)
         self._limits = limits
-        self._waiting = waiting
-        self._come = NOTHING
+        self._idle = waiting
+        self._requests = NOTHING
         self._size = self._body = 0  # of what has come since the last request was complete
-        self._alarm: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle | None = None
         self._stuck: asyncio.TimerHandle | None = None
-        self._wrong: HttpError | None = None  # what is wrong with this head
-        self._deaf = False  # what still comes is not for us
-        self._earlier: list[RequestResponseCycle] = []  # asked before the last one, and perhaps not yet answered
+        self._error: HttpError | None = None  # what is wrong with this head
+        self._is_closing = False  # what still comes is not for us
+        self._pending_cycles: list[RequestResponseCycle] = []  # asked before the last one, and perhaps not yet answered
 
     # What the transport tells
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        self._waiting[self] = None
-        self._alarm = self.loop.call_later(self._limits.head_s, self._too_slow)
+        self._idle[self] = None
+        self._timer = self.loop.call_later(self._limits.head_s, self._too_slow)
         if len(self.connections) > self._limits.connections:
             self._make_room()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._waiting.pop(self, None)
-        self._disarm()
+        self._idle.pop(self, None)
+        self._cancel_timer()
         if self._stuck is not None:
             self._stuck.cancel()
             self._stuck = None
-        self._deaf = True
+        self._is_closing = True
         self.pipeline.clear()
-        for cycle in self._earlier:  # uvicorn tells only the last one, and the others would never learn of it
+        for cycle in self._pending_cycles:  # uvicorn tells only the last one, and the others would never learn of it
             cycle.disconnected = not cycle.response_complete
             cycle.message_event.set()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        if self._deaf:
+        if self._is_closing:
             return
         self._size += len(data)
         super().data_received(data)
-        if self._come == ALL:
-            if self._alarm is not None:
-                self._disarm()
-        elif not self._deaf:
-            if self._come != BODY and self._size > self._limits.head_bytes:
+        if self._requests == ALL:
+            if self._timer is not None:
+                self._cancel_timer()
+        elif not self._is_closing:
+            if self._requests != BODY and self._size > self._limits.head_bytes:
                 self._end(self._head_too_large())
-            elif self._come == BODY and self._size > self._body * CHUNK_OVERHEAD + 2 * self._limits.head_bytes:
+            elif self._requests == BODY and self._size > self._body * CHUNK_OVERHEAD + 2 * self._limits.head_bytes:
                 self._end(self._head_too_large())  # trailers: a head that comes behind the body
-            elif self._alarm is None:
-                patience = self._limits.body_s if self._come == BODY else self._limits.head_s
-                self._alarm = self.loop.call_later(patience, self._too_slow)
+            elif self._timer is None:
+                patience = self._limits.body_s if self._requests == BODY else self._limits.head_s
+                self._timer = self.loop.call_later(patience, self._too_slow)
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -106,11 +106,11 @@ class HttpConnection(HttpToolsProtocol):
     # What the parser tells
 
     def on_message_begin(self) -> None:
-        self._come = HEAD
+        self._requests = HEAD
         super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self._come != BODY:  # what comes behind the body is no header: it would be one that nobody has checked
+        if self._requests != BODY:  # what comes behind the body is no header: it would be one that nobody has checked
             super().on_header(name, value)
 
     def on_body(self, body: bytes) -> None:
@@ -119,40 +119,40 @@ class HttpConnection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         if len(self.pipeline) >= MOST_PIPELINED:
-            self._wrong = HttpError(400, "too_many", "Too many requests ahead of their answers on one connection.")
-            raise self._wrong
+            self._error = HttpError(400, "too_many", "Too many requests ahead of their answers on one connection.")
+            raise self._error
         if self._size > self._limits.head_bytes and self._size_of_head() > self._limits.head_bytes:
-            self._wrong = self._head_too_large()
-            raise self._wrong
+            self._error = self._head_too_large()
+            raise self._error
         if self.url[:1] != b"/":
             # Of `GET http://elsewhere/ HTTP/1.1` uvicorn would drop the host, and the rules would never see it.
-            self._wrong = HttpError(400, "bad_request", "The target of a request must be a path, such as /mcp.")
-            raise self._wrong
-        self._come = BODY
-        self._waiting.pop(self, None)
-        if self._alarm is not None:
-            self._disarm()
+            self._error = HttpError(400, "bad_request", "The target of a request must be a path, such as /mcp.")
+            raise self._error
+        self._requests = BODY
+        self._idle.pop(self, None)
+        if self._timer is not None:
+            self._cancel_timer()
         if self._is_busy():
-            self._earlier.append(self.cycle)
-        elif self._earlier:
-            self._earlier.clear()
+            self._pending_cycles.append(self.cycle)
+        elif self._pending_cycles:
+            self._pending_cycles.clear()
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
         super().on_message_complete()
-        self._come = NOTHING if self.cycle.response_complete else ALL
+        self._requests = NOTHING if self.cycle.response_complete else ALL
         self._size = self._body = 0
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
         if self.cycle.response_complete:  # else it is the next one's turn, which has come already
-            self._waiting[self] = None
-            if self._come == ALL:
-                self._come = NOTHING
+            self._idle[self] = None
+            if self._requests == ALL:
+                self._requests = NOTHING
 
     def _unsupported_upgrade_warning(self) -> None:
         """WebSockets are not supported: the request is answered as plain HTTP, then the connection is closed."""
-        self._deaf = True
+        self._is_closing = True
         self.cycle.keep_alive = False
 
     # How it ends
@@ -160,21 +160,21 @@ class HttpConnection(HttpToolsProtocol):
     def send_400_response(self, msg: str) -> None:
         """Called by uvicorn for malformed HTTP, and for exceptions of our own callbacks."""
         message = "This is not a request that HTTP/1.1 knows: its head or its body is malformed."
-        self._end(self._wrong or HttpError(400, "bad_request", message))
+        self._end(self._error or HttpError(400, "bad_request", message))
 
     def _too_slow(self) -> None:
-        self._alarm = None
-        if self._come == HEAD or self._is_busy():
+        self._timer = None
+        if self._requests == HEAD or self._is_busy():
             self._end(HttpError(408, "too_slow", "The request did not arrive in time."))
         else:  # nothing was asked, or it was answered before it had come: there is nothing to say
             self.transport.close()
 
     def _end(self, refused: HttpError) -> None:
         """Stop reading. Earlier pipelined requests get their responses first."""
-        self._deaf = True
-        self._disarm()
+        self._is_closing = True
+        self._cancel_timer()
         if self._is_busy():
-            if self._come != BODY:
+            if self._requests != BODY:
                 self.cycle.keep_alive = False  # the last one's: the connection ends when it is answered
                 return
             self.cycle.disconnected = True  # what is wrong is its own body: its route need not wait for the rest
@@ -185,8 +185,8 @@ class HttpConnection(HttpToolsProtocol):
         self._refuse(refused)
 
     def _make_room(self) -> None:
-        oldest = next(iter(self._waiting))  # there is one: ourselves
-        del self._waiting[oldest]
+        oldest = next(iter(self._idle))  # there is one: ourselves
+        del self._idle[oldest]
         if oldest is self:
             self._end(HttpError(503, "too_many", "Too many connections are busy here; try again."))
         else:
@@ -212,7 +212,7 @@ class HttpConnection(HttpToolsProtocol):
         most = f"{self._limits.head_bytes // 1024} KiB"
         return HttpError(431, "head_too_large", f"The head of a request may have at most {most}.")
 
-    def _disarm(self) -> None:
-        if self._alarm is not None:
-            self._alarm.cancel()
-            self._alarm = None
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

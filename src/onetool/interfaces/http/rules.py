@@ -137,14 +137,14 @@ def relevant_headers(headers: Headers) -> dict[bytes, bytes]:
 class AccessRules:
     """The access rules of one server. Built at start and at each reload, then only read."""
 
-    def __init__(self, http: "HttpConfig", place: BoundAddress) -> None:
-        own = {*LOOPBACK, *filter(None, (_name(name) for name in (place.host, *place.addresses)))} - set(WILDCARDS)
+    def __init__(self, http: "HttpConfig", address: BoundAddress) -> None:
+        own = {*LOOPBACK, *filter(None, (_name(name) for name in (address.host, *address.addresses)))} - set(WILDCARDS)
         self._own = own
-        self._port = place.port
-        self._everywhere = not set(WILDCARDS).isdisjoint(place.addresses)
+        self._port = address.port
+        self._everywhere = not set(WILDCARDS).isdisjoint(address.addresses)
         self._further = frozenset(filter(None, map(read_authority, http.hosts)))
         self._origins = frozenset(filter(None, (read_origin(origin.rstrip("/")) for origin in http.origins)))
-        self._usual = frozenset(_host_headers(own, place.port))  # answered without a closer look
+        self._usual = frozenset(_host_headers(own, address.port))  # answered without a closer look
         self._token = _digest(http.token) if http.token else None
         self.principal = sha256(b"principal:" + http.token.encode()).hexdigest()[:16] if http.token else ""
 

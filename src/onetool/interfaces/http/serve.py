@@ -34,18 +34,29 @@ HEALTH_BODY = msgspec.json.encode({"status": "ok", "version": __version__})
 
 
 def build_app(
-    app: "App", place: BoundAddress, mcp: Any, facts: Callable[[], ServerFacts], allowed: Collection[str] | None = None
+    app: "App",
+    address: BoundAddress,
+    mcp: Any,
+    facts: Callable[[], ServerFacts],
+    allowed: Collection[str] | None = None,
 ) -> HttpApp:
     """The ASGI app with all routes. `mcp` is an ASGI app that may have `stop()` and `reload()`."""
     routes = [
-        Route("/mcp", mcp, told=as_json_rpc),
-        Route("/tools", RestApp(app, allowed), below=True, told=problem_body, kind=PROBLEM_TYPE, finds=check_route),
+        Route("/mcp", mcp, write_error=as_json_rpc),
+        Route(
+            "/tools",
+            RestApp(app, allowed),
+            below=True,
+            write_error=problem_body,
+            error_type=PROBLEM_TYPE,
+            check=check_route,
+        ),
         Route(
             routing.ASK_PATH,
             _lazy_route(lambda: _ask(app, allowed)),
             methods=routing.ASK_METHODS,
-            told=problem_body,
-            kind=PROBLEM_TYPE,
+            write_error=problem_body,
+            error_type=PROBLEM_TYPE,
         ),
         Route("/openapi.json", _lazy_route(lambda: _openapi(app)), methods=READ),
         Route("/docs", _lazy_route(lambda: _docs(app)), methods=READ, is_page=True),
@@ -53,14 +64,14 @@ def build_app(
         Route("/", welcome_page(facts), methods=READ, is_page=True),
     ]
     http = app.config.http
-    return HttpApp(routes, AccessRules(http, place), http.max_body_mb * 1024**2, app.redact)
+    return HttpApp(routes, AccessRules(http, address), http.max_body_mb * 1024**2, app.redact)
 
 
-def server_facts(app: "App", place: BoundAddress, menu: str | None, allowed: Collection[str] | None) -> ServerFacts:
+def server_facts(app: "App", address: BoundAddress, menu: str | None, allowed: Collection[str] | None) -> ServerFacts:
     tools = len(app.tools(allowed))
     token = app.config.http.token
     return ServerFacts(
-        url=place.url,
+        url=address.url,
         version=__version__,
         menu=menu or app.config.menu,
         tools=f"{tools:,} tool{'' if tools == 1 else 's'}",
@@ -69,7 +80,7 @@ def server_facts(app: "App", place: BoundAddress, menu: str | None, allowed: Col
     )
 
 
-def follow_config(app: "App", place: BoundAddress, site: HttpApp) -> Callable[[], None]:
+def follow_config(app: "App", address: BoundAddress, http_app: HttpApp) -> Callable[[], None]:
     """Apply the access rules of every new config. The address does not change."""
     in_force = app.config
 
@@ -78,11 +89,11 @@ def follow_config(app: "App", place: BoundAddress, site: HttpApp) -> Callable[[]
         if app.config is in_force:
             return
         in_force, http = app.config, app.config.http
-        if (lacks := missing_token(http)) and not is_loopback(place.addresses):
+        if (lacks := missing_token(http)) and not is_loopback(address.addresses):
             log.error("others can reach this server, which needs %s in http.token: the old rules stay in force", lacks)
             return
         access_log.enable_access_log(http.access_log)
-        site.rules, site.max_body = AccessRules(http, place), http.max_body_mb * 1024**2
+        http_app.rules, http_app.max_body = AccessRules(http, address), http.max_body_mb * 1024**2
 
     return app.on_change(changed)
 
@@ -146,22 +157,22 @@ def serve_app(
     *,
     menu: str | None = None,
     allowed: Collection[str] | None = None,
-    say: Callable[[str], None],
+    print_line: Callable[[str], None],
 ) -> int:
     """Serve until a signal says to stop; gives that signal."""
-    place = bind_address(app, host, port)
+    address = bind_address(app, host, port)
     make_log_non_blocking(access_log.AccessHandler)
     access_log.enable_access_log(app.config.http.access_log)
     for told in ("onetool.serve", "onetool.watch"):
         logging.getLogger(told).setLevel(logging.INFO)
-    facts = partial(server_facts, app, place, menu, allowed)
+    facts = partial(server_facts, app, address, menu, allowed)
     mcp = McpHttpApp(app, menu=menu, allowed=allowed)
-    site = build_app(app, place, mcp, facts, allowed)
-    follow_config(app, place, site)
+    http_app = build_app(app, address, mcp, facts, allowed)
+    follow_config(app, address, http_app)
     dogs: list[Watchdog] = []
 
     def started() -> None:
-        say(greeting(facts()))
+        print_line(greeting(facts()))
         loop = asyncio.get_running_loop()
         loop.call_later(WARM_AFTER_S, loop.run_in_executor, None, lambda: app.runtime.warm())
         loop.run_in_executor(None, app.warm_bundles)
@@ -169,7 +180,7 @@ def serve_app(
         dogs.append(Watchdog())
 
     try:
-        return serve(site, place, started=started, reload=partial(reload_app, app, mcp))
+        return serve(http_app, address, started=started, reload=partial(reload_app, app, mcp))
     finally:
         for dog in dogs:
             dog.close()

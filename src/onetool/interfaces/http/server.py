@@ -34,8 +34,8 @@ Reload = Callable[[], Awaitable[None] | None]
 
 
 def serve(
-    site: HttpApp,
-    place: BoundAddress,
+    http_app: HttpApp,
+    address: BoundAddress,
     *,
     started: Callable[[], None],
     reload: Reload | None = None,
@@ -46,17 +46,17 @@ def serve(
     logging.getLogger("uvicorn").setLevel(logging.CRITICAL)  # the site tells what there is to tell
     handlers = logging.getLogger("onetool").handlers
     logging.getLogger("asyncio").handlers = list(handlers)  # else it would write lines that are no JSON
-    server = _Server(_config(site, limits), site, started, reload)
+    server = _Server(_config(http_app, limits), http_app, started, reload)
     with asyncio.Runner(loop_factory=_uvloop_factory()) as runner:
-        runner.run(server.serve(list(place.sockets)))
+        runner.run(server.serve(list(address.sockets)))
     for handler in handlers:
         handler.flush()
     return server.signal
 
 
-def _config(site: HttpApp, limits: ConnectionLimits) -> uvicorn.Config:
+def _config(http_app: HttpApp, limits: ConnectionLimits) -> uvicorn.Config:
     return uvicorn.Config(
-        site,
+        http_app,
         http=partial(HttpConnection, limits=limits, waiting=IdleConnections()),  # pyright: ignore[reportArgumentType]
         ws="none",
         lifespan="on",
@@ -73,11 +73,11 @@ class _Server(uvicorn.Server):
     """uvicorn's server with our own signal handlers: uvicorn's would end the process before everything is closed."""
 
     def __init__(
-        self, config: uvicorn.Config, site: HttpApp, started: Callable[[], None], reload: Reload | None
+        self, config: uvicorn.Config, http_app: HttpApp, started: Callable[[], None], reload: Reload | None
     ) -> None:
         super().__init__(config)
         self.signal = 0
-        self._site = site
+        self._http_app = http_app
         self._on_start = started
         self._reload = reload
         self._reloading: asyncio.Task[None] | None = None
@@ -116,7 +116,7 @@ class _Server(uvicorn.Server):
             server.close()  # nobody new, before those who are there are told
         try:
             async with asyncio.timeout(PATIENCE_S):
-                await self._site.stop()
+                await self._http_app.stop()
         except Exception as error:  # noqa: BLE001 - whatever goes wrong, we stop
             log.error("Streams could not be told to end: %s: %s", type(error).__name__, error)
         await super().shutdown(sockets)
@@ -135,9 +135,9 @@ class _Server(uvicorn.Server):
         if self._had_terminal and not os.isatty(0):
             self._stop(signal.SIGHUP)
         elif self._reload is not None:
-            self._reloading = asyncio.create_task(self._reloaded(self._reload))
+            self._reloading = asyncio.create_task(self._run_reload(self._reload))
 
-    async def _reloaded(self, reload: Reload) -> None:
+    async def _run_reload(self, reload: Reload) -> None:
         try:
             done = reload()
             if isawaitable(done):

@@ -35,23 +35,23 @@ LONGEST_NAME = 100
 class CallGapTimer:
     """Measures how long a client waits between a result and its next call. One for each conversation."""
 
-    __slots__ = ("_answered", "_under_way")
+    __slots__ = ("_answered", "_running")
 
     def __init__(self) -> None:
         self._answered: float | None = None
-        self._under_way = 0
+        self._running = 0
 
-    def calls(self) -> float | None:
+    def call_started(self) -> float | None:
         """A call begins. Returns the seconds since the last result, if no other call ran meanwhile."""
-        silent_since = None if self._under_way else self._answered
-        self._under_way += 1
+        silent_since = None if self._running else self._answered
+        self._running += 1
         self._answered = None
         return None if silent_since is None else monotonic() - silent_since
 
-    def gets(self, answer: bool) -> None:
+    def call_ended(self, has_result: bool) -> None:
         """A call has ended. Without a final result, the time until the next call is not measured."""
-        self._under_way -= 1
-        self._answered = monotonic() if answer else None
+        self._running -= 1
+        self._answered = monotonic() if has_result else None
 
 
 class RemoteClient(msgspec.Struct, kw_only=True):
@@ -63,10 +63,10 @@ class RemoteClient(msgspec.Struct, kw_only=True):
     owner: str = ""
     name: str = ""
     menu: str | None = None  # the one it chose, if it did
-    peer: CallGapTimer = msgspec.field(default_factory=CallGapTimer)
+    gap_timer: CallGapTimer = msgspec.field(default_factory=CallGapTimer)
 
     @property
-    def is_modern(self) -> bool:
+    def is_stateless(self) -> bool:
         return self.revision in STATELESS_REVISIONS
 
     def can(self, what: str) -> bool:
@@ -105,7 +105,7 @@ def client_name(info: Any) -> str:
     return "".join(filter(str.isprintable, name[: 2 * LONGEST_NAME])).strip()[:LONGEST_NAME]
 
 
-def is_modern(meta: Any) -> bool:
+def is_stateless_message(meta: Any) -> bool:
     """Whether a message is stateless: its `_meta` has the protocol version or the capabilities."""
     return isinstance(meta, dict) and (PROTOCOL_VERSION in meta or CLIENT_CAPABILITIES in meta)
 
@@ -216,13 +216,13 @@ class ClientCaller:
     """The client as one call sees it. Thread-safe: tools in threads use it, too."""
 
     def __init__(
-        self, client: RemoteClient, link: ReplyChannel, progress_token: Any, ask: AskClient | None = None
+        self, client: RemoteClient, channel: ReplyChannel, progress_token: Any, ask: AskClient | None = None
     ) -> None:
         self.client = client
-        self.link: ReplyChannel | None = link  # none while nobody waits for the call
+        self.channel: ReplyChannel | None = channel  # none while nobody waits for the call
         self.progress_token = progress_token
         self.lacking: CannotAsk | None = None
-        self._ask = ask
+        self._ask_client = ask
         self._loop = asyncio.get_running_loop()
         self._thread = get_ident()
         self._last: float | None = None
@@ -237,7 +237,7 @@ class ClientCaller:
 
     @property
     def peer(self) -> object:
-        return self.client.peer
+        return self.client.gap_timer
 
     def can(self, what: str) -> bool:
         return self.client.can(what)
@@ -260,14 +260,14 @@ class ClientCaller:
 
     async def ask(self, question: Question) -> Any:
         with paused_for_caller():
-            return await (self._by_request(question) if self._ask is None else self._ask(question))
+            return await (self._by_request(question) if self._ask_client is None else self._ask_client(question))
 
     async def _by_request(self, question: Question) -> Any:
         """Ask by a request of ours, which clients with a session take."""
-        if self.link is None:
+        if self.channel is None:
             raise ToolFailure("the call is over, and nobody is there to be asked")
         try:
-            return read_answer(question, await self.link.request(**request_for(question)))
+            return read_answer(question, await self.channel.request(**request_for(question)))
         except JsonRpcError as fault:
             raise ToolFailure(f"the client could not answer: {fault}") from None
         except BadAnswerError as bad:
@@ -275,10 +275,10 @@ class ClientCaller:
 
     def _notify(self, method: str, params: dict[str, Any]) -> None:
         if get_ident() == self._thread:
-            self._tell(method, params)
+            self._send_notification(method, params)
         else:
-            self._loop.call_soon_threadsafe(self._tell, method, params)
+            self._loop.call_soon_threadsafe(self._send_notification, method, params)
 
-    def _tell(self, method: str, params: dict[str, Any]) -> None:
-        if self.link is not None:  # else it comes from a handler that goes on though its time is up
-            self.link.notify(method, params)
+    def _send_notification(self, method: str, params: dict[str, Any]) -> None:
+        if self.channel is not None:  # else it comes from a handler that goes on though its time is up
+            self.channel.notify(method, params)

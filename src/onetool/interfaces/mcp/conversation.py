@@ -9,7 +9,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
-from onetool.interfaces.mcp.client import RemoteClient, client_from_meta, is_modern
+from onetool.interfaces.mcp.client import RemoteClient, client_from_meta, is_stateless_message
 from onetool.interfaces.mcp.methods import handle_request
 from onetool.interfaces.mcp.pending_calls import PARKED_SECONDS
 from onetool.interfaces.mcp.protocol import (
@@ -54,12 +54,12 @@ class Conversation:
 
     def __init__(self, service: Service, client: RemoteClient, send: Send) -> None:
         self._service = service
-        self._under_way: dict[Id, asyncio.Task[Any]] = {}
-        self._unwanted: set[Id] = set()  # cancelled by the client
-        self._asked: dict[Id, asyncio.Future[Any]] = {}
+        self._running: dict[Id, asyncio.Task[Any]] = {}
+        self._cancelled_ids: set[Id] = set()  # cancelled by the client
+        self._questions: dict[Id, asyncio.Future[Any]] = {}
         self._numbers = count(1)
-        self._silent = False  # the client says nothing more
-        self._introduced = self._is_closed = False
+        self._has_no_reader = False  # the client says nothing more
+        self._is_initialized = self._is_closed = False
         self._news = Listener(lambda method, params: send(notification(method, params or None)), client)
         self._forget: Callable[[], None] | None = None
         self.client = client
@@ -94,26 +94,26 @@ class Conversation:
         except JsonRpcError as fault:
             return error_response(id, fault)
         except asyncio.CancelledError:
-            if id not in self._unwanted:
+            if id not in self._cancelled_ids:
                 raise
             _current().uncancel()
             return (
                 error_response(id, JsonRpcError(INTERNAL_ERROR, "the session has ended")) if self._is_closed else None
             )
         finally:
-            self._unwanted.discard(id)
+            self._cancelled_ids.discard(id)
 
     async def _result(self, message: Message, send: Send) -> dict[str, Any]:
         params = message.get("params", {})
         meta, method = params.get("_meta"), message["method"]
-        if is_modern(meta) or method == "server/discover":
+        if is_stateless_message(meta) or method == "server/discover":
             client = client_from_meta(meta, self.client.owner, self.client.menu)
-            client.peer = self.client.peer
-        elif not self._introduced and method not in BEFORE_INITIALIZE:
+            client.gap_timer = self.client.gap_timer
+        elif not self._is_initialized and method not in BEFORE_INITIALIZE:
             raise JsonRpcError(
                 INVALID_REQUEST, f"{method:.100} came before initialize, and without a protocol version in _meta"
             )
-        elif method == "initialize" and self._introduced:
+        elif method == "initialize" and self._is_initialized:
             raise JsonRpcError(INVALID_REQUEST, "initialize came already")
         else:
             client = self.client
@@ -122,24 +122,24 @@ class Conversation:
             method=method,
             params=params,
             client=client,
-            link=ConversationChannel(self, send),
+            channel=ConversationChannel(self, send),
             watched=self.watched,
         )
-        return await self._watched_over(request)
+        return await self._run_cancellable(request)
 
-    async def _watched_over(self, request: Request) -> dict[str, Any]:
+    async def _run_cancellable(self, request: Request) -> dict[str, Any]:
         """Handle the request in the current task, which can be cancelled by the request's id."""
-        if request.id in self._under_way:
+        if request.id in self._running:
             raise JsonRpcError(
                 INVALID_REQUEST, f"id {request.id!r:.100} is that of a request that is still being answered"
             )
-        self._under_way[request.id] = _current()
+        self._running[request.id] = _current()
         try:
             result = await handle_request(self._service, request)
         finally:
-            del self._under_way[request.id]
-        if request.method == "initialize" and not self._introduced:
-            self._introduced = True
+            del self._running[request.id]
+        if request.method == "initialize" and not self._is_initialized:
+            self._is_initialized = True
             self._forget = self._service.changes.add(self._news)
         return result
 
@@ -150,18 +150,18 @@ class Conversation:
                 self._cancel(id)
 
     def _cancel(self, id: Id) -> None:
-        if task := self._under_way.get(id):
-            self._unwanted.add(id)
+        if task := self._running.get(id):
+            self._cancelled_ids.add(id)
             task.cancel()
 
     # Questions of ours
 
     async def ask(self, send: Send, method: str, params: dict[str, Any]) -> Any:
-        if self._silent:
+        if self._has_no_reader:
             raise _closed_error()
         number = next(self._numbers)
         with self._service.pending_calls.asking():
-            waiting = self._asked[number] = asyncio.get_running_loop().create_future()
+            waiting = self._questions[number] = asyncio.get_running_loop().create_future()
             send({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
             return await self._answer_to(number, waiting, send)
 
@@ -175,10 +175,10 @@ class Conversation:
             send(notification("notifications/cancelled", {"requestId": number, "reason": "no longer wanted"}))
             raise
         finally:
-            self._asked.pop(number, None)
+            self._questions.pop(number, None)
 
     def _take(self, message: Message) -> None:
-        waiting = self._asked.get(message["id"]) if message["id"] is not None else None
+        waiting = self._questions.get(message["id"]) if message["id"] is not None else None
         if waiting is None or waiting.done():
             return
         if "result" in message:
@@ -189,8 +189,8 @@ class Conversation:
 
     def expect_no_answers(self) -> None:
         """The client has closed its end: fail all questions that wait for an answer."""
-        self._silent = True
-        for waiting in self._asked.values():
+        self._has_no_reader = True
+        for waiting in self._questions.values():
             if not waiting.done():
                 waiting.set_exception(_closed_error())
 
@@ -199,9 +199,9 @@ class Conversation:
         self._is_closed = True
         if self._forget is not None:
             self._forget()
-        for id in list(self._under_way):
+        for id in list(self._running):
             self._cancel(id)
-        for waiting in self._asked.values():
+        for waiting in self._questions.values():
             waiting.cancel()
 
 

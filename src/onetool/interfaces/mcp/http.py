@@ -13,7 +13,7 @@ from onetool.app import App
 from onetool.config.model import Menu
 from onetool.interfaces.asgi import HttpError, Receive, Scope, Send, respond
 from onetool.interfaces.disconnect import DisconnectWatch
-from onetool.interfaces.mcp.client import RemoteClient, client_from_meta, is_modern
+from onetool.interfaces.mcp.client import RemoteClient, client_from_meta, is_stateless_message
 from onetool.interfaces.mcp.http_headers import (
     HTTP_STATUS,
     SESSION,
@@ -63,10 +63,10 @@ class NotifyOnlyChannel:
     """The channel of a stateless request: notifications only, the client takes no requests."""
 
     def __init__(self, response: ResponseStream) -> None:
-        self._outlet = response
+        self._response = response
 
     def notify(self, method: str, params: dict[str, Any]) -> None:
-        self._outlet.push(notification(method, params))
+        self._response.push(notification(method, params))
 
     async def request(self, method: str, params: dict[str, Any]) -> Any:
         raise JsonRpcError(INTERNAL_ERROR, "this client takes no requests")
@@ -74,7 +74,7 @@ class NotifyOnlyChannel:
 
 async def answer_alone(request: Request, service: Service, response: ResponseStream, receive: Receive) -> None:
     """Handle the request and send the response. If the client disconnects, the request is cancelled."""
-    watch = DisconnectWatch(receive, response.begin_when_quiet)
+    watch = DisconnectWatch(receive, response.begin_when_idle)
     try:
         reply, status = result_response(request.id, await handle_request(service, request)), 200
     except JsonRpcError as fault:
@@ -104,7 +104,7 @@ def request_alone(
         check_arguments(headers, entry, params.get("arguments"))
     response = ResponseStream(send)
     link = NotifyOnlyChannel(response)
-    return Request(id=message["id"], method=method, params=params, client=client, link=link, entry=entry), response
+    return Request(id=message["id"], method=method, params=params, client=client, channel=link, entry=entry), response
 
 
 def _client_of(message: Message, headers: Headers, meta: Any, owner: str, menu: str | None) -> RemoteClient:
@@ -133,7 +133,7 @@ class McpHttpApp:
 
     async def stop(self) -> None:
         self.service.close()
-        await self._sessions.stop_news()
+        await self._sessions.end_notifications()
 
     async def reload(self) -> None:
         await reload(self.service)
@@ -229,7 +229,7 @@ def _stands_alone(message: Any) -> bool:
         return False
     params = message.get("params")
     return (
-        is_modern(params.get("_meta") if isinstance(params, dict) else None)
+        is_stateless_message(params.get("_meta") if isinstance(params, dict) else None)
         or message.get("method") == "server/discover"
     )
 

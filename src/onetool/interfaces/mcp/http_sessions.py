@@ -51,7 +51,7 @@ class EventStream:
             self._size -= len(self._events.popleft()[1])
         if self.response is not None:
             self._sent = number
-            self.response.push_event(event, by_the_way="id" not in message)
+            self.response.push_event(event, droppable="id" not in message)
 
     def opening(self) -> bytes:
         """An empty first event, so that the client has an id to resume from."""
@@ -99,7 +99,7 @@ class HttpSession:
                 del self._streams[id]
         return made
 
-    def found(self, event_id: str) -> tuple[EventStream, int] | None:
+    def find_stream(self, event_id: str) -> tuple[EventStream, int] | None:
         """The stream that an event belongs to, and the event's number."""
         id, _, number = event_id.partition("-")
         stream = self._streams.get(id)
@@ -121,49 +121,49 @@ class HttpSessions:
     def __init__(self, service: Service, now: Callable[[], float] = monotonic) -> None:
         self._service = service
         self._now = now
-        self._known: OrderedDict[str, HttpSession] = OrderedDict()  # the longest unused first
+        self._sessions: OrderedDict[str, HttpSession] = OrderedDict()  # the longest unused first
 
     def open(self, client: RemoteClient) -> HttpSession:
         self._sweep()
         session = HttpSession(self._service, client)
-        self._known[session.id] = session
+        self._sessions[session.id] = session
         return session
 
     def get(self, id: str, owner: str) -> HttpSession | None:
         """The session, if it is this owner's."""
-        session = self._known.get(id)
+        session = self._sessions.get(id)
         if session is None or session.client.owner != owner:
             return None
         session.used = self._now()
-        self._known.move_to_end(id)
+        self._sessions.move_to_end(id)
         return session
 
     async def close(self, session: HttpSession) -> None:
-        self._known.pop(session.id, None)
+        self._sessions.pop(session.id, None)
         await session.close()
 
-    async def stop_news(self) -> None:
+    async def end_notifications(self) -> None:
         """End the streams of notifications when the server stops; requests are still answered."""
-        await end_all(session.news.response for session in self._known.values())
+        await end_all(session.news.response for session in self._sessions.values())
 
     def _sweep(self) -> None:
         for _ in range(SWEEP_BATCH):  # a few with every new one: a sweep of thousands would hold up everybody
-            oldest = next(iter(self._known.values()), None)
-            too_many = len(self._known) >= MOST_SESSIONS
+            oldest = next(iter(self._sessions.values()), None)
+            too_many = len(self._sessions) >= MOST_SESSIONS
             if oldest is None or not (too_many or self._now() - oldest.used >= IDLE_SECONDS):
                 return
             if oldest.news.response is not None and not too_many:  # it listens
                 self.get(oldest.id, oldest.client.owner)
                 continue
-            del self._known[oldest.id]
+            del self._sessions[oldest.id]
             oldest.conversation.close()
             if oldest.news.response is not None:
                 oldest.news.response.drop()
 
 
-async def end_all(outlets: Iterable[ResponseStream | None]) -> None:
+async def end_all(responses: Iterable[ResponseStream | None]) -> None:
     """End all responses concurrently, and wait a second at most: a client may not read."""
-    ending = [asyncio.ensure_future(response.end()) for response in outlets if response is not None]
+    ending = [asyncio.ensure_future(response.end()) for response in responses if response is not None]
     if ending:
         await asyncio.wait(ending, timeout=END_TIMEOUT_S)
 
@@ -175,7 +175,7 @@ async def answer_in_session(session: HttpSession, message: Message, send: Send) 
     """Answer a request of a session. It continues when the connection breaks: the client may resume the stream."""
     stream = session.stream()
     response = stream.response = ResponseStream(send, stream.opening() if session.primes else b"")
-    response.begin_when_quiet()
+    response.begin_when_idle()
 
     def push(message: Message) -> None:
         """Send on the request's stream; after its end, on the stream of notifications."""
@@ -219,7 +219,7 @@ async def serve_stream(session: HttpSession, headers: Headers, receive: Receive,
         raise HttpError(406, "not_acceptable", "a stream is text/event-stream, which the header accept does not allow")
     found, after = session.news, None
     if (last := headers.get("last-event-id")) is not None:
-        known = session.found(last)
+        known = session.find_stream(last)
         if known is None:
             raise HttpError(404, "no_such_event", f"last-event-id: there is no event {last:.40} in this session")
         found, after = known

@@ -24,7 +24,9 @@ CONNECT_AFTER_S = 0.2  # seconds: what the client wants first comes first
 async def reload(service: Service) -> None:
     """Reload the config and all tools, one reload at a time. An invalid config changes nothing."""
     async with service.reloading:
-        service.told = service.told or _state(service)  # a change that is due must not be forgotten over this
+        service.last_listed = service.last_listed or _state(
+            service
+        )  # a change that is due must not be forgotten over this
         try:
             await asyncio.to_thread(service.app.reload)
         except ConfigError as error:
@@ -44,15 +46,15 @@ def follow(service: Service) -> None:
 
     def changed() -> None:
         with suppress(RuntimeError):  # the loop has just ended
-            loop.call_soon_threadsafe(news.come)
+            loop.call_soon_threadsafe(news.on_change)
 
     def begin() -> None:
-        service.told = service.told or _state(service)
+        service.last_listed = service.last_listed or _state(service)
         service.app.connect()
 
-    service.unfollow = service.app.on_change(changed)
+    service.stop_following = service.app.on_change(changed)
     if service.app.servers is not None:  # they may be quicker
-        service.told = _state(service)
+        service.last_listed = _state(service)
     loop.call_later(CONNECT_AFTER_S, begin)
 
 
@@ -65,24 +67,24 @@ class _DebouncedNotice:
         self._timer: asyncio.TimerHandle | None = None
         self._latest = 0.0
 
-    def come(self) -> None:
+    def on_change(self) -> None:
         now = self._loop.time()
         if self._timer is None:
             self._latest = now + LONGEST_DEBOUNCE_S
         else:
             self._timer.cancel()
-        self._timer = self._loop.call_at(min(now + DEBOUNCE_S, self._latest), self._tell)
+        self._timer = self._loop.call_at(min(now + DEBOUNCE_S, self._latest), self._notify)
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         self._timer = None
         notify_clients(self._service)
 
 
 def notify_clients(service: Service) -> None:
     """Notify clients of what has changed since the last time."""
-    before, service.told = service.told, _state(service)
+    before, service.last_listed = service.last_listed, _state(service)
     if before is not None:
-        service.changes.tell(before, service.told)
+        service.changes.notify(before, service.last_listed)
 
 
 def _state(service: Service) -> ListedState:
@@ -106,7 +108,7 @@ async def listen(service: Service, request: Request) -> dict[str, Any]:
     mark = {SUBSCRIPTION_ID: request.id}
 
     def notify(method: str, params: dict[str, Any]) -> None:
-        request.link.notify(method, {**params, "_meta": mark})
+        request.channel.notify(method, {**params, "_meta": mark})
 
     honoured: dict[str, Any] = {f"{kind}ListChanged": True for kind in kinds}
     if uris:

@@ -38,17 +38,17 @@ class StateSigner:
     def __init__(self) -> None:
         self._key = os.urandom(32)
 
-    def sealed(self, data: bytes) -> str:
+    def sign(self, data: bytes) -> str:
         return urlsafe_b64encode(data + self._mac(data)).decode().rstrip("=")
 
-    def opened(self, text: str) -> bytes | None:
+    def verify(self, text: str) -> bytes | None:
         """The data of a signed text; None if the signature does not match."""
         try:
             raw = urlsafe_b64decode(text + "=" * (-len(text) % 4))
         except ValueError:
             return None
         data, mac = raw[:-_MAC], raw[-_MAC:]
-        ours = hmac.compare_digest(mac, self._mac(data)) and self.sealed(data) == text  # spelled in one way only
+        ours = hmac.compare_digest(mac, self._mac(data)) and self.sign(data) == text  # spelled in one way only
         return data if ours else None
 
     def _mac(self, data: bytes) -> bytes:
@@ -89,23 +89,23 @@ class PendingCall:
         self.asks: dict[str, PendingQuestion] = {}
         self.created = self.updated = _now()
         self.expires: asyncio.TimerHandle | None = None
-        self.parked = 0.0
+        self.is_kept = 0.0
         self._loop = asyncio.get_running_loop()
         self._answers = dict(answers)  # that came with the first request: a client may know what will be asked
-        self._turn: asyncio.Future[None] | None = None
+        self._paused: asyncio.Future[None] | None = None
 
     def start(self, work: Coroutine[Any, Any, Result]) -> None:
         self._work = self._loop.create_task(work)
         self._work.add_done_callback(self._ended)
 
-    async def turn(self, seconds: float | None = None) -> bool:
+    async def wait_for_pause(self, seconds: float | None = None) -> bool:
         """Wait until the call is done or asks something. Returns False after `seconds`."""
         if self._work.done():
             return True
-        self._turn = self._loop.create_future()
+        self._paused = self._loop.create_future()
         self._settle_soon()
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._turn, seconds)
+            await asyncio.wait_for(self._paused, seconds)
             return True
         return False
 
@@ -140,7 +140,7 @@ class PendingCall:
         finally:
             self.asks.pop(question.key, None)
 
-    def give(self, answers: Mapping[str, Any]) -> None:
+    def take_answers(self, answers: Mapping[str, Any]) -> None:
         """Take answers of the client. Unusable ones and those without a question are ignored."""
         for key, raw in answers.items():
             asking = self.asks.get(key)
@@ -180,14 +180,14 @@ class PendingCall:
         self._wake()
 
     def _wake(self) -> None:
-        if self._turn is not None and not self._turn.done():
-            self._turn.set_result(None)
+        if self._paused is not None and not self._paused.done():
+            self._paused.set_result(None)
 
     # As a task
 
     def task(self, ttl_ms: int) -> Result:
         """The task with its questions, result or error."""
-        return {**self.summary(ttl_ms), **self._told()}
+        return {**self.summary(ttl_ms), **self._details()}
 
     def summary(self, ttl_ms: int) -> Result:
         return {
@@ -207,7 +207,7 @@ class PendingCall:
             return "cancelled"
         return "completed" if work.exception() is None else "failed"
 
-    def _told(self) -> Result:
+    def _details(self) -> Result:
         match self._status():
             case "input_required":
                 return {"inputRequests": self.questions()}
@@ -228,7 +228,7 @@ class PendingCalls:
         self._kept: dict[str, PendingCall] = {}
         self._tasks: set[str] = set()
         self._asking = 0
-        self._seal = StateSigner()
+        self._signer = StateSigner()
 
     @property
     def ttl_ms(self) -> int:
@@ -249,18 +249,18 @@ class PendingCalls:
         finally:
             self._asking -= 1
 
-    def park(self, pending: PendingCall) -> str:
+    def keep(self, pending: PendingCall) -> str:
         """Keep the call until the client answers; returns the `requestState` for the client."""
         pending.forget_answers()
         if not self.has_room and not self._make_room():
             pending.cancel()
             raise JsonRpcError(INTERNAL_ERROR, FULL)
-        self._keep(pending, PARKED_SECONDS)
-        return self._seal.sealed(bytes.fromhex(pending.id) + pending.round.to_bytes(4))
+        self._keep_until(pending, PARKED_SECONDS)
+        return self._signer.sign(bytes.fromhex(pending.id) + pending.round.to_bytes(4))
 
     def resume(self, state: Any, client: RemoteClient, binding: bytes) -> PendingCall:
         """The pending that goes on with this request."""
-        data = self._seal.opened(state) if isinstance(state, str) else None
+        data = self._signer.verify(state) if isinstance(state, str) else None
         if data is None:
             raise JsonRpcError(INVALID_PARAMS, "requestState is not one of ours: send it back exactly as it came")
         pending = self._kept.get(data[:16].hex())
@@ -279,7 +279,7 @@ class PendingCalls:
         done = [id for id, pending in self._kept.items() if pending.is_done]
         for id in done[: max(0, len(done) - MOST_DONE)]:
             self._end(id)
-        self._keep(pending, self._task_seconds)
+        self._keep_until(pending, self._task_seconds)
         self._tasks.add(pending.id)
         return {"resultType": "task", **pending.summary(self.ttl_ms)}
 
@@ -297,14 +297,14 @@ class PendingCalls:
         """Drop the call that has waited longest, if it has waited for EVICTABLE_SECONDS: its client may be gone."""
         parked = (pending for id, pending in self._kept.items() if id not in self._tasks)
         oldest = next(parked, None)
-        if oldest is None or monotonic() - oldest.parked < EVICTABLE_SECONDS:
+        if oldest is None or monotonic() - oldest.is_kept < EVICTABLE_SECONDS:
             return False
         self._end(oldest.id)
         return True
 
-    def _keep(self, pending: PendingCall, seconds: float) -> None:
+    def _keep_until(self, pending: PendingCall, seconds: float) -> None:
         self._drop(pending.id)
-        pending.parked = monotonic()
+        pending.is_kept = monotonic()
         self._kept[pending.id] = pending
         pending.expires = asyncio.get_running_loop().call_later(seconds, self._end, pending.id)
 
@@ -351,22 +351,22 @@ async def run_pausable(
         task_after = None
     can_ask = bool(client.capabilities) and any(map(client.can, _ASKING_CAPABILITIES))
     can_pause = task_after is not None or can_ask or "requestState" in request.params
-    if not client.is_modern or not can_pause:
-        return await _with_caller(ClientCaller(client, request.link, request.progress_token), work)
+    if not client.is_stateless or not can_pause:
+        return await _with_caller(ClientCaller(client, request.channel, request.progress_token), work)
     pending = _start_or_resume(request, work, pending_calls)
     try:
-        if not await pending.turn(task_after):
+        if not await pending.wait_for_pause(task_after):
             if pending_calls.has_room:
-                pending.caller.link = None  # what it tells from now on belongs to no request
+                pending.caller.channel = None  # what it tells from now on belongs to no request
                 return pending_calls.as_task(pending)
-            await pending.turn()
+            await pending.wait_for_pause()
     except asyncio.CancelledError:
         pending.cancel()
         raise
     if pending.is_done:
         return pending.result()
-    state = pending_calls.park(pending)
-    pending.caller.link = None
+    state = pending_calls.keep(pending)
+    pending.caller.channel = None
     return {"resultType": "input_required", "inputRequests": pending.questions(), "requestState": state}
 
 
@@ -376,11 +376,13 @@ def _start_or_resume(request: Request, work: Work, pending_calls: PendingCalls) 
     binding = binding_of(request.method, request.params)
     if "requestState" in request.params:
         pending = pending_calls.resume(request.params["requestState"], request.client, binding)
-        pending.caller.client, pending.caller.link = request.client, request.link
+        pending.caller.client, pending.caller.channel = request.client, request.channel
         pending.caller.progress_token = request.progress_token
-        pending.give(answers)
+        pending.take_answers(answers)
         return pending
-    caller = ClientCaller(request.client, request.link, request.progress_token, lambda question: pending.ask(question))
+    caller = ClientCaller(
+        request.client, request.channel, request.progress_token, lambda question: pending.ask(question)
+    )
     pending = PendingCall(caller, binding, answers)
     pending.start(_with_caller(caller, work))
     return pending
@@ -392,13 +394,13 @@ async def _with_caller(caller: ClientCaller, work: Work) -> dict[str, Any]:
         return await work(caller)
     finally:
         current_caller.reset(token)
-        caller.link = None
+        caller.channel = None
 
 
 def lacking_capability(caller: ClientCaller) -> JsonRpcError | None:
     """The error for a call that failed because its client lacks a capability."""
     error = caller.lacking
-    if error is None or not caller.client.is_modern:
+    if error is None or not caller.client.is_stateless:
         return None
     return missing_capability(error.capability, str(error))
 

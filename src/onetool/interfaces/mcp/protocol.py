@@ -113,8 +113,8 @@ def result_response(id: Id, result: Any) -> Message:
     return {"jsonrpc": "2.0", "id": id, "result": result}
 
 
-def error_response(id: Id | None, fault: JsonRpcError) -> Message:
-    return {"jsonrpc": "2.0", "id": id, "error": fault.error()}
+def error_response(id: Id | None, error: JsonRpcError) -> Message:
+    return {"jsonrpc": "2.0", "id": id, "error": error.error()}
 
 
 def notification(method: str, params: Any = None) -> Message:

@@ -23,7 +23,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     method: str
     params: Mapping[str, Any]
     client: RemoteClient
-    link: ReplyChannel
+    channel: ReplyChannel
     watched: set[str] | None = None  # resources that its session wants to hear of, if it has one
     entry: "MenuEntry | None" = None  # of the menu, that it calls: where somebody had to look already
 

@@ -137,5 +137,5 @@ def _content(value: dict[str, Any], mime_type: str | None) -> dict[str, Any]:
 
 
 def _not_found(request: Request, uri: str, why: str | None = None) -> JsonRpcError:
-    code = INVALID_PARAMS if request.client.is_modern else RESOURCE_NOT_FOUND
+    code = INVALID_PARAMS if request.client.is_stateless else RESOURCE_NOT_FOUND
     return JsonRpcError(code, why or f"Resource not found: {uri:.200}", {"uri": uri})

@@ -61,7 +61,7 @@ class ChangeListeners:
         self._listeners.add(listener)
         return lambda: self._listeners.discard(listener)
 
-    def tell(self, before: ListedState, after: ListedState) -> None:
+    def notify(self, before: ListedState, after: ListedState) -> None:
         for listener in list(self._listeners):
             for kind in after.changed(before, listener.client):
                 if kind in listener.kinds:
@@ -94,8 +94,8 @@ class Service:
         self.reloading = asyncio.Lock()
         self._menu = menu
         self._menus: dict[str, tuple[Snapshot, Menu]] = {}
-        self.told: ListedState | None = None  # what clients have been told to be there
-        self.unfollow: Callable[[], None] | None = None
+        self.last_listed: ListedState | None = None  # what clients have been told to be there
+        self.stop_following: Callable[[], None] | None = None
 
     def menu_kind(self, client: RemoteClient) -> str:
         return client.menu or self._menu or self.app.config.menu
@@ -128,8 +128,8 @@ class Service:
         return self.allowed is None or any(name.partition(".")[0] == spec.pack for name in self.allowed)
 
     def close(self) -> None:
-        if self.unfollow is not None:
-            self.unfollow()
-            self.unfollow = None
+        if self.stop_following is not None:
+            self.stop_following()
+            self.stop_following = None
         self.pending_calls.close()
         self.changes.close()

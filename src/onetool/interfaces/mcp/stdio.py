@@ -21,7 +21,7 @@ MOST_AT_ONCE = 1000  # requests that are being answered
 TURNS = 3  # of the loop, in which a quick request is answered
 
 
-async def serve(service: Service, source: int, sink: int, warm: Callable[[], None] | None = None) -> None:
+async def serve(service: Service, source: int, writer: int, warm: Callable[[], None] | None = None) -> None:
     """Serve until the client closes the pipe, or a signal stops us. `warm` prepares the first call, in a thread."""
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
@@ -30,7 +30,7 @@ async def serve(service: Service, source: int, sink: int, warm: Callable[[], Non
     if hasattr(signal, "SIGHUP"):
         reloads: set[asyncio.Task[None]] = set()
         loop.add_signal_handler(signal.SIGHUP, lambda: _keep(reloads, loop.create_task(reload(service))))
-    pipe = StdioConnection(service, sink, stop)
+    pipe = StdioConnection(service, writer, stop)
     reading = loop.create_task(pipe.read(source))
     follow(service)
     if warm is not None:
@@ -44,29 +44,29 @@ async def serve(service: Service, source: int, sink: int, warm: Callable[[], Non
 class StdioConnection:
     """One client at the other end."""
 
-    def __init__(self, service: Service, sink: int, stop: asyncio.Event) -> None:
-        self._sink = StdoutWriter(sink, stop)
+    def __init__(self, service: Service, writer: int, stop: asyncio.Event) -> None:
+        self._writer = StdoutWriter(writer, stop)
         self._service = service
-        self._conversation = Conversation(service, RemoteClient(), self._sink.send)
+        self._conversation = Conversation(service, RemoteClient(), self._writer.send)
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def read(self, source: int) -> None:
         async for line in _lines(source):
             if line is None:
-                self._sink.send(
+                self._writer.send(
                     error_response(None, JsonRpcError(INVALID_REQUEST, f"a message of over {LONGEST} bytes"))
                 )
             elif line.strip():
-                await self._let_others_end()
+                await self._drain()
                 self._received(line)
-            await self._sink.has_room()
+            await self._writer.has_room()
         # The client has said all it wants to: what it asked for is still answered, but for what would go on for ever.
         self._service.changes.close()
         self._conversation.expect_no_answers()
         while self._tasks:
             await asyncio.wait(self._tasks)
 
-    async def _let_others_end(self) -> None:
+    async def _drain(self) -> None:
         """Give running requests some turns of the loop to end: many at once are mostly quick ones."""
         for _ in range(TURNS):
             if len(self._tasks) < MOST_AT_ONCE:
@@ -80,23 +80,23 @@ class StdioConnection:
             await reading
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=1.0)
-        await self._sink.close()
+        await self._writer.close()
 
     def _received(self, line: bytes) -> None:
         try:
             message = decode(line)
         except JsonRpcError as fault:
-            self._sink.send(error_response(None, fault))
+            self._writer.send(error_response(None, fault))
             return
         if len(self._tasks) >= MOST_AT_ONCE and isinstance(message, dict) and "method" in message and "id" in message:
             told = f"{MOST_AT_ONCE} requests are being answered already: wait for some of them"
-            self._sink.send(error_response(id_of(message), JsonRpcError(INTERNAL_ERROR, told)))
+            self._writer.send(error_response(id_of(message), JsonRpcError(INTERNAL_ERROR, told)))
             return
         _keep(self._tasks, asyncio.get_running_loop().create_task(self._answer(message)))
 
     async def _answer(self, message: object) -> None:
-        if (reply := await self._conversation.answer(message, self._sink.send)) is not None:
-            self._sink.send(reply)
+        if (reply := await self._conversation.answer(message, self._writer.send)) is not None:
+            self._writer.send(reply)
 
 
 class StdoutWriter:
@@ -109,7 +109,7 @@ class StdoutWriter:
         self._unsent = bytearray()
         self._empty = asyncio.Event()
         self._empty.set()
-        self._waits = False
+        self._is_waiting = False
         os.set_blocking(fd, False)
 
     def send(self, message: object) -> None:
@@ -118,7 +118,7 @@ class StdoutWriter:
             return  # whoever does not read misses what it is only told
         if not self._stop.is_set() or not self._unsent:
             self._unsent += encode(message) + b"\n"
-            if not self._waits:
+            if not self._is_waiting:
                 self._write()
 
     async def has_room(self) -> None:
@@ -134,7 +134,7 @@ class StdoutWriter:
                 while self._unsent:
                     self._empty.clear()
                     await self._empty.wait()
-        if self._waits:
+        if self._is_waiting:
             self._loop.remove_writer(self._fd)
         with suppress(OSError):
             os.set_blocking(self._fd, True)
@@ -144,15 +144,15 @@ class StdoutWriter:
             while self._unsent:
                 del self._unsent[: os.write(self._fd, self._unsent[:CHUNK])]
         except BlockingIOError:
-            if not self._waits:
-                self._waits = True
+            if not self._is_waiting:
+                self._is_waiting = True
                 self._loop.add_writer(self._fd, self._write)
             return
         except OSError:  # the client has gone
             self._unsent.clear()
             self._stop.set()
-        if self._waits:
-            self._waits = False
+        if self._is_waiting:
+            self._is_waiting = False
             self._loop.remove_writer(self._fd)
         self._empty.set()
 

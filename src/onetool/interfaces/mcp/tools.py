@@ -26,7 +26,7 @@ async def list_tools(service: Service, request: Request) -> dict[str, Any]:
 async def call_tool(service: Service, request: Request) -> dict[str, Any]:
     """tools/call. Also records how long the client took since the last result."""
     client, is_answer = request.client, False
-    silent = client.peer.calls()
+    silent = client.gap_timer.call_started()
     if silent is not None and "requestState" not in request.params and (stats := service.app.runtime.stats):
         stats.record_gap(client.name, silent)
     try:
@@ -36,7 +36,7 @@ async def call_tool(service: Service, request: Request) -> dict[str, Any]:
         is_answer = True
         raise
     finally:
-        client.peer.gets(is_answer)
+        client.gap_timer.call_ended(is_answer)
     return result
 
 
@@ -46,7 +46,7 @@ async def _call(service: Service, request: Request) -> dict[str, Any]:
     entry = request.entry or find_entry(service, request.client, request.param("name"))
     args = request.param("arguments", dict, None) or {}
     # Clients from before there were tasks have only one way to have it: to wait.
-    if entry.needs_task and request.client.is_modern and not request.client.can(TASKS):
+    if entry.needs_task and request.client.is_stateless and not request.client.can(TASKS):
         raise missing_capability(TASKS, f"{entry.name} may take long, and is for clients that know tasks")
 
     async def work(caller: ClientCaller) -> dict[str, Any]:
@@ -88,7 +88,7 @@ async def get_task(service: Service, request: Request) -> dict[str, Any]:
 async def update_task(service: Service, request: Request) -> dict[str, Any]:
     _check_tasks(request)
     pending = service.pending_calls.task(request.param("taskId"), request.client)
-    pending.give(request.param("inputResponses", dict))
+    pending.take_answers(request.param("inputResponses", dict))
     return {}
 
 

@@ -38,14 +38,14 @@ class RestApp:
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> RestResponse | None:
         found = match_route(scope["raw_path"], scope["method"])
-        if found.way is None:
-            takes = found.place.takes(() if self._context.may_change else _CHANGES)
+        if found.method is None:
+            takes = found.route.allow_header(() if self._context.may_change else _CHANGES)
             return RestResponse(204, headers=((b"allow", takes.encode()),))
         if scope["method"] in _CHANGES and not self._context.may_change:
             raise RestError(403, "read_only", _read_only_message(self._context.allowed))
-        raw, parameters = scope["query_string"], found.way.parameters
+        raw, parameters = scope["query_string"], found.method.parameters
         query = read_query(raw, parameters) if raw or parameters else parameters
-        return await found.way.answer(
+        return await found.method.answer(
             RestRequest(self._context, found.path, query, _headers(scope), scope, receive, send)
         )
 

@@ -46,7 +46,7 @@ class PacedResponseStream(ResponseStream):
             self._opening = event
             asyncio.get_running_loop().call_later(BEGIN_AFTER, self.begin)  # which does nothing where all is over
 
-    async def tell(self, event: bytes) -> None:
+    async def push_paced(self, event: bytes) -> None:
         self.push_event(event)
         while self._size >= MOST_UNSENT:
             self._written.clear()
@@ -70,14 +70,14 @@ class AskTurn:
         self._app = app
         self._question = question
         self._log = log
-        self.asking = app.ask(question.prompt, allowed=question.tool_allow, within=allowed, **question.options())
+        self.pending = app.ask(question.prompt, allowed=question.tool_allow, within=allowed, **question.options())
         self.clean = app.redact
 
-    def failed(self, error: AskError) -> AskFailedError:
+    def failure(self, error: AskError) -> AskFailedError:
         self._log["error"] = error.reason
-        return AskFailedError(error, self.asking.answer, self._question)
+        return AskFailedError(error, self.pending.answer, self._question)
 
-    def finished(self, answer: Answer) -> Answer:
+    def answer(self, answer: Answer) -> Answer:
         """The answer with hints on unknown names in `toolAllow`."""
         unknown = list(self._app.registry.unmatched(self._question.tool_allow or ()))
         if not unknown:
@@ -95,15 +95,15 @@ class AskTurn:
 async def stream_answer(turn: AskTurn, receive: Receive, send: Send) -> None:
     """Stream the answer. Raises AskFailedError if the stream has not begun."""
     response, watch = PacedResponseStream(send), DisconnectWatch(receive)
-    response.begin_when_quiet()
+    response.begin_when_idle()
     try:
         await _send_events(turn, response)
     except AskError as error:
-        failed = turn.failed(error)
+        failed = turn.failure(error)
         if not response.is_stream:
             await response.end()  # so that it does not become one
             raise failed from None
-        await response.tell(sse_event("error", failed.event(turn.clean)))
+        await response.push_paced(sse_event("error", failed.event(turn.clean)))
     except asyncio.CancelledError:
         response.drop()
         if not watch.was_disconnected():
@@ -118,14 +118,14 @@ async def stream_answer(turn: AskTurn, receive: Receive, send: Send) -> None:
 
 
 async def _send_events(turn: AskTurn, response: PacedResponseStream) -> None:
-    async with aclosing(turn.asking.events()) as events:  # nothing goes on where we are cancelled in between
+    async with aclosing(turn.pending.events()) as events:  # nothing goes on where we are cancelled in between
         async for one in events:
             if isinstance(one, Started):
                 response.open_with(_encoded_event(one))
             elif isinstance(one, Done):
-                await response.tell(_encoded_event(Done(answer=turn.finished(one.answer))))
+                await response.push_paced(_encoded_event(Done(answer=turn.answer(one.answer))))
             else:
-                await response.tell(_encoded_event(one))
+                await response.push_paced(_encoded_event(one))
 
 
 def _encoded_event(one: Event) -> bytes:
@@ -148,7 +148,7 @@ class AskApp:
         """`allowed` are the tools that may be called; None allows all."""
         self._app = app
         self._allowed = allowed
-        self._under_way = 0
+        self._running = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["method"] == "OPTIONS":
@@ -169,7 +169,7 @@ class AskApp:
         headers = _headers(scope)
         question = read_question(await json_body(headers, receive, whole=True))
         set_caller(scope.get("principal", ""))
-        with self._one_more():
+        with self._admit():
             turn = AskTurn(self._app, question, self._allowed, scope.get("log", {}))
             if wants_events(headers.get(b"accept", b"")):
                 await stream_answer(turn, receive, send)
@@ -179,24 +179,24 @@ class AskApp:
             await respond(send, 200, encode(msgspec.to_builtins(answer)))
 
     @contextmanager
-    def _one_more(self) -> Iterator[None]:
-        if self._under_way >= MOST_AT_ONCE:
+    def _admit(self) -> Iterator[None]:
+        if self._running >= MOST_AT_ONCE:
             message = f"{MOST_AT_ONCE} questions are being answered here: try again when one of them has its answer."
             raise RestError(503, "too_many", message, headers=[(b"retry-after", b"%d" % RETRY_S)])
-        self._under_way += 1
+        self._running += 1
         try:
             yield
         finally:
-            self._under_way -= 1
+            self._running -= 1
 
 
 async def _answer_whole(turn: AskTurn, receive: Receive) -> Answer | None:
     """The whole answer; None if the client has disconnected."""
     watch = DisconnectWatch(receive)
     try:
-        return turn.finished(await turn.asking)
+        return turn.answer(await turn.pending)
     except AskError as error:
-        raise turn.failed(error) from None
+        raise turn.failure(error) from None
     except asyncio.CancelledError:
         if not watch.was_disconnected():
             raise

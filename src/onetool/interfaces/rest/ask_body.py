@@ -71,8 +71,8 @@ def read_question(body: Any) -> AskQuestion:
         if not question.prompt.strip():
             raise InvalidError("/prompt: there is nothing in it: send a question", "/prompt")
         _check_session(question)
-        for place, one in enumerate(question.files):
-            _check_file(one, f"/files/{place}")
+        for pointer, one in enumerate(question.files):
+            _check_file(one, f"/files/{pointer}")
     except InvalidError as error:
         raise _body_error(error, body) from None
     return question
@@ -92,17 +92,17 @@ def _check_session(question: AskQuestion) -> None:
             raise InvalidError(f"/session: {error}", "/session") from None
 
 
-def _check_file(file: QuestionFile, place: str) -> None:
+def _check_file(file: QuestionFile, pointer: str) -> None:
     if (file.text is UNSET) == (file.data is UNSET):
         both = "neither is there" if file.text is UNSET else "both are there"
-        raise InvalidError(f"{place}: needs `text`, or a picture as base64 in `data`, but {both}", place)
+        raise InvalidError(f"{pointer}: needs `text`, or a picture as base64 in `data`, but {both}", pointer)
     if file.data is UNSET:
         return
     if file.kind not in PICTURES:
         said = "is missing" if file.kind is None else f"{file.kind!r} is none that can be sent as `data`"
-        raise InvalidError(f"{place}/kind: {said}; there are {', '.join(PICTURES)}", f"{place}/kind")
+        raise InvalidError(f"{pointer}/kind: {said}; there are {', '.join(PICTURES)}", f"{pointer}/kind")
     if len(file.data) % 4 or not _BASE64.fullmatch(file.data):
-        raise InvalidError(f"{place}/data: expected base64, in one line and with its padding", f"{place}/data")
+        raise InvalidError(f"{pointer}/data: expected base64, in one line and with its padding", f"{pointer}/data")
 
 
 def _file(file: QuestionFile) -> File:

@@ -39,21 +39,21 @@ ReadMore = Callable[[Any, int], tuple[list[dict[str, Any]], Any]]
 """Reads items from a position: (position, count) -> (items, next position)."""
 
 
-async def list_page(ask: RestRequest, name: str, size: int, more: ReadMore) -> RestResponse:
+async def list_page(request: RestRequest, name: str, size: int, more: ReadMore) -> RestResponse:
     """Respond with one page of a list. The token is null on the last page."""
 
     def made() -> RestResponse:
-        key, route, token = ask.context.bundles.key(), ask.scope["path"], ask.query["pageToken"]
-        place = None if token is None else read_token(token, key, route, ask.query)
-        things, end = more(place, size)
-        following = None if end is None else sign_token(end, key, route, ask.query)
+        key, route, token = request.context.bundles.key(), request.scope["path"], request.query["pageToken"]
+        position = None if token is None else read_token(token, key, route, request.query)
+        things, end = more(position, size)
+        following = None if end is None else sign_token(end, key, route, request.query)
         return RestResponse(200, encode({name: things, "nextPageToken": following}))
 
     return await asyncio.to_thread(made)
 
 
-def sign_token(place: Any, key: bytes, route: str, query: Mapping[str, Any]) -> str:
-    data = msgspec.json.encode(place)
+def sign_token(position: Any, key: bytes, route: str, query: Mapping[str, Any]) -> str:
+    data = msgspec.json.encode(position)
     return urlsafe_b64encode(_mac(data, key, route, query) + data).decode().rstrip("=")
 
 
@@ -66,13 +66,13 @@ def read_token(token: str, key: bytes, route: str, query: Mapping[str, Any]) -> 
         seal, data = raw[:_MAC_BYTES], raw[_MAC_BYTES:]
         if not hmac.compare_digest(seal, _mac(data, key, route, query)):
             raise ValueError("not ours")
-        place = msgspec.json.decode(data)
-        if sign_token(place, key, route, query) != token:  # spelled in one way only
+        position = msgspec.json.decode(data)
+        if sign_token(position, key, route, query) != token:  # spelled in one way only
             raise ValueError("another spelling")
     except ValueError:  # also what is no Base64, no ASCII, no JSON
         message = "pageToken is none of this list: send the nextPageToken of the page before, with the same query."
         raise RestError(400, "bad_page_token", message, part="query", pointer="/pageToken") from None
-    return place
+    return position
 
 
 def _mac(data: bytes, key: bytes, route: str, query: Mapping[str, Any]) -> bytes:
@@ -89,26 +89,31 @@ def _unordered(value: Any) -> Any:
 # Bundles
 
 
-async def list_bundles(ask: RestRequest) -> RestResponse:
-    query, service, sight = ask.query, ask.context.bundles, await ask.context.sight()
+async def list_bundles(request: RestRequest) -> RestResponse:
+    query, service, visibility = request.query, request.context.bundles, await request.context.visibility()
     chosen = (query["bundleIDs"], query["includeDisabled"])
     return await list_page(
-        ask, "bundles", query["pageSize"], lambda place, size: service.bundles(*chosen, place, size, sight)
+        request,
+        "bundles",
+        query["pageSize"],
+        lambda position, size: service.bundles(*chosen, position, size, visibility),
     )
 
 
-async def get_bundle(ask: RestRequest) -> RestResponse:
-    bundle, tag = await asyncio.to_thread(ask.context.bundles.get_bundle, *ask.path, sight=await ask.context.sight())
-    return RestResponse(304, headers=(etag(tag),)) if is_known(ask.headers, tag) else with_etag(bundle, tag)
+async def get_bundle(request: RestRequest) -> RestResponse:
+    bundle, tag = await asyncio.to_thread(
+        request.context.bundles.get_bundle, *request.path, visibility=await request.context.visibility()
+    )
+    return RestResponse(304, headers=(etag(tag),)) if is_known(request.headers, tag) else with_etag(bundle, tag)
 
 
-async def put_bundle(ask: RestRequest) -> RestResponse:
-    service, (id,), wanted = ask.context.bundles, ask.path, conditions(ask.headers)
-    data = await json_body(ask.headers, ask.receive)
+async def put_bundle(request: RestRequest) -> RestResponse:
+    service, (id,), wanted = request.context.bundles, request.path, conditions(request.headers)
+    data = await json_body(request.headers, request.receive)
     create_only = ANY in wanted.known
 
     def put() -> RestResponse:
-        match = wanted.settle(lambda: service.get_bundle(id)[1], may_be_new=True)
+        match = wanted.expected_tag(lambda: service.get_bundle(id)[1], may_be_new=True)
         try:
             bundle, tag, is_new = service.put_bundle(id, data, match, create_only)
         except ConflictError as error:
@@ -120,22 +125,22 @@ async def put_bundle(ask: RestRequest) -> RestResponse:
     return await asyncio.to_thread(put)
 
 
-async def patch_bundle(ask: RestRequest) -> RestResponse:
-    service, (id,), wanted = ask.context.bundles, ask.path, conditions(ask.headers)
-    data = await json_body(ask.headers, ask.receive)
+async def patch_bundle(request: RestRequest) -> RestResponse:
+    service, (id,), wanted = request.context.bundles, request.path, conditions(request.headers)
+    data = await json_body(request.headers, request.receive)
 
     def patch() -> RestResponse:
-        match = wanted.settle(lambda: service.get_bundle(id)[1])
+        match = wanted.expected_tag(lambda: service.get_bundle(id)[1])
         return with_etag(*service.patch_bundle(id, data, match))
 
     return await asyncio.to_thread(patch)
 
 
-async def delete_bundle(ask: RestRequest) -> RestResponse:
-    service, (id,), wanted = ask.context.bundles, ask.path, conditions(ask.headers)
+async def delete_bundle(request: RestRequest) -> RestResponse:
+    service, (id,), wanted = request.context.bundles, request.path, conditions(request.headers)
 
     def delete() -> RestResponse:
-        service.delete_bundle(id, wanted.settle(lambda: service.get_bundle(id)[1]))
+        service.delete_bundle(id, wanted.expected_tag(lambda: service.get_bundle(id)[1]))
         return NO_CONTENT
 
     return await asyncio.to_thread(delete)
@@ -144,59 +149,63 @@ async def delete_bundle(ask: RestRequest) -> RestResponse:
 # Tools
 
 
-async def list_tools(ask: RestRequest) -> RestResponse:
-    query, service, sight = ask.query, ask.context.bundles, await ask.context.sight()
+async def list_tools(request: RestRequest) -> RestResponse:
+    query, service, visibility = request.query, request.context.bundles, await request.context.visibility()
     chosen = (query["tags"], query["bundleIDs"], query["includeDisabled"])
     size = query["recommendedPageSize"]
-    return await list_page(ask, "tools", size, lambda place, size: service.tools(*chosen, place, size, sight))
-
-
-async def search_tools(ask: RestRequest) -> RestResponse:
-    query, service, sight = ask.query, ask.context.bundles, await ask.context.sight()
-    chosen = (query["q"], query["includeDisabled"])
     return await list_page(
-        ask, "tools", query["pageSize"], lambda place, size: service.search(*chosen, place, size, sight)
+        request, "tools", size, lambda position, size: service.tools(*chosen, position, size, visibility)
     )
 
 
-async def get_tool(ask: RestRequest) -> RestResponse:
-    tool, tag = await asyncio.to_thread(ask.context.bundles.get_tool, *ask.path, sight=await ask.context.sight())
-    return RestResponse(304, headers=(etag(tag),)) if is_known(ask.headers, tag) else with_etag(tool, tag)
+async def search_tools(request: RestRequest) -> RestResponse:
+    query, service, visibility = request.query, request.context.bundles, await request.context.visibility()
+    chosen = (query["q"], query["includeDisabled"])
+    return await list_page(
+        request, "tools", query["pageSize"], lambda position, size: service.search(*chosen, position, size, visibility)
+    )
 
 
-async def put_tool(ask: RestRequest) -> RestResponse:
+async def get_tool(request: RestRequest) -> RestResponse:
+    tool, tag = await asyncio.to_thread(
+        request.context.bundles.get_tool, *request.path, visibility=await request.context.visibility()
+    )
+    return RestResponse(304, headers=(etag(tag),)) if is_known(request.headers, tag) else with_etag(tool, tag)
+
+
+async def put_tool(request: RestRequest) -> RestResponse:
     """Create a tool. An existing version is never replaced."""
-    service, wanted = ask.context.bundles, conditions(ask.headers)
-    bundle_id, slug, version = ask.path
-    data = await json_body(ask.headers, ask.receive, whole=True)
+    service, wanted = request.context.bundles, conditions(request.headers)
+    bundle_id, slug, version = request.path
+    data = await json_body(request.headers, request.receive, whole=True)
 
     def put() -> RestResponse:
-        wanted.settle(lambda: service.get_tool(bundle_id, slug, version)[1], may_be_new=True)
+        wanted.expected_tag(lambda: service.get_tool(bundle_id, slug, version)[1], may_be_new=True)
         tool, tag = service.put_tool(bundle_id, slug, version, data)
-        place = f"/tools/bundles/{bundle_id}/tools/{quote(slug, safe='')}/version/{quote(version, safe='')}"
-        return created_at(tool, tag, place)
+        address = f"/tools/bundles/{bundle_id}/tools/{quote(slug, safe='')}/version/{quote(version, safe='')}"
+        return created_at(tool, tag, address)
 
     return await asyncio.to_thread(put)
 
 
-async def patch_tool(ask: RestRequest) -> RestResponse:
-    service, wanted = ask.context.bundles, conditions(ask.headers)
-    bundle_id, slug, version = ask.path
-    data = await json_body(ask.headers, ask.receive)
+async def patch_tool(request: RestRequest) -> RestResponse:
+    service, wanted = request.context.bundles, conditions(request.headers)
+    bundle_id, slug, version = request.path
+    data = await json_body(request.headers, request.receive)
 
     def patch() -> RestResponse:
-        match = wanted.settle(lambda: service.get_tool(bundle_id, slug, version)[1])
+        match = wanted.expected_tag(lambda: service.get_tool(bundle_id, slug, version)[1])
         return with_etag(*service.patch_tool(bundle_id, slug, version, data, match))
 
     return await asyncio.to_thread(patch)
 
 
-async def delete_tool(ask: RestRequest) -> RestResponse:
-    service, wanted = ask.context.bundles, conditions(ask.headers)
-    bundle_id, slug, version = ask.path
+async def delete_tool(request: RestRequest) -> RestResponse:
+    service, wanted = request.context.bundles, conditions(request.headers)
+    bundle_id, slug, version = request.path
 
     def delete() -> RestResponse:
-        match = wanted.settle(lambda: service.get_tool(bundle_id, slug, version)[1])
+        match = wanted.expected_tag(lambda: service.get_tool(bundle_id, slug, version)[1])
         service.delete_tool(bundle_id, slug, version, match)
         return NO_CONTENT
 

@@ -31,16 +31,18 @@ SOURCE = "rest"
 EVENT_STREAM = "text/event-stream"
 
 
-async def invoke(ask: RestRequest) -> RestResponse | None:
+async def invoke(request: RestRequest) -> RestResponse | None:
     """Call the tool. Returns None if the client has disconnected, or the result was streamed."""
-    args = read_args(await json_body(ask.headers, ask.receive, empty={}))
-    set_caller(ask.scope.get("principal", ""))
-    if wants_events(ask.headers.get(b"accept", b"")):
-        return await stream_invocation(ask, args)
-    bundle_id, slug, version = ask.path
-    watch = DisconnectWatch(ask.receive)
+    args = read_args(await json_body(request.headers, request.receive, empty={}))
+    set_caller(request.scope.get("principal", ""))
+    if wants_events(request.headers.get(b"accept", b"")):
+        return await stream_invocation(request, args)
+    bundle_id, slug, version = request.path
+    watch = DisconnectWatch(request.receive)
     try:
-        result = await ask.context.bundles.invoke(bundle_id, slug, version, args, SOURCE, None, ask.context.allowed)
+        result = await request.context.bundles.invoke(
+            bundle_id, slug, version, args, SOURCE, None, request.context.allowed
+        )
     except CancelledError:
         if not watch.was_disconnected():
             raise
@@ -111,12 +113,12 @@ def _bad_args(error: ToolError) -> RestError:
 BEGIN_AFTER = 0.25  # seconds; enough for everything that is refused
 
 
-async def stream_invocation(ask: RestRequest, args: Mapping[str, Any]) -> None:
-    response = ResponseStream(ask.send)
-    watch = DisconnectWatch(ask.receive)
+async def stream_invocation(request: RestRequest, args: Mapping[str, Any]) -> None:
+    response = ResponseStream(request.send)
+    watch = DisconnectWatch(request.receive)
     begin = asyncio.get_running_loop().call_later(BEGIN_AFTER, response.begin)
     try:
-        last = await _final_event(ask, args, response)
+        last = await _final_event(request, args, response)
     except asyncio.CancelledError:
         response.drop()
         if not watch.was_disconnected():
@@ -129,16 +131,16 @@ async def stream_invocation(ask: RestRequest, args: Mapping[str, Any]) -> None:
     await response.end()
 
 
-async def _final_event(ask: RestRequest, args: Mapping[str, Any], response: ResponseStream) -> bytes:
-    bundle_id, slug, version = ask.path
+async def _final_event(request: RestRequest, args: Mapping[str, Any], response: ResponseStream) -> bytes:
+    bundle_id, slug, version = request.path
     try:
-        teller, allowed = ProgressEvents(response), ask.context.allowed
-        return envelope(await ask.context.bundles.invoke(bundle_id, slug, version, args, SOURCE, teller, allowed))
+        teller, allowed = ProgressEvents(response), request.context.allowed
+        return envelope(await request.context.bundles.invoke(bundle_id, slug, version, args, SOURCE, teller, allowed))
     except (BundleError, HttpError) as error:
         if not response.is_stream:
             raise
         refused = error_from_store(error) if isinstance(error, BundleError) else error
-        message = ask.context.clean(str(refused), args)
+        message = request.context.clean(str(refused), args)
         return encode({"ok": False, "error": {"code": refused.code, "message": message}})
 
 
@@ -148,20 +150,20 @@ class ProgressEvents:
     def __init__(self, response: ResponseStream) -> None:
         from onetool.http.decoding import StreamedText
 
-        self._outlet = response
-        self._piece = StreamedText
+        self._response = response
+        self._text_delta = StreamedText
         self._loop = asyncio.get_running_loop()
         self._thread = get_ident()
 
     def __call__(self, done: float, total: float | None, message: str | None) -> None:
-        if is_piece := isinstance(message, self._piece):
+        if is_piece := isinstance(message, self._text_delta):
             told = sse_event("chunk", encode({"data": str(message)}))
         else:
             told = sse_event("progress", encode({"progress": done, "total": total, "message": message}))
         if get_ident() == self._thread:
-            self._outlet.push_event(told, not is_piece)
+            self._response.push_event(told, not is_piece)
         else:
-            self._loop.call_soon_threadsafe(self._outlet.push_event, told, not is_piece)
+            self._loop.call_soon_threadsafe(self._response.push_event, told, not is_piece)
 
 
 def sse_event(name: str, data: bytes) -> bytes:

@@ -109,7 +109,7 @@ def operation(
     gives: dict[int, Part],
     *refused: int,
     takes: Part | None = None,
-    says: str = "",
+    note: str = "",
     conditions: tuple[str, ...] = (),
 ) -> Part:
     """One operation. `gives` are the successful responses; `refused` are further error statuses."""
@@ -117,7 +117,7 @@ def operation(
     found: Part = {
         "operationId": id,
         "summary": summary,
-        **({"description": says} if says else {}),
+        **({"description": note} if note else {}),
         "parameters": [_parameter(name) for name in conditions],
         **({"requestBody": takes} if takes else {}),
         "responses": {str(status): answer for status, answer in sorted({**gives, **refusals}.items())},
@@ -194,7 +194,7 @@ def ask_operation() -> Part:
         "ask",
         "Ask a model that has these tools",
         {200: response("It answered.", "Answer")},
-        says=_ASK_DESCRIPTION,
+        note=_ASK_DESCRIPTION,
         takes=request_body("Question", openapi_schemas.EXAMPLE_QUESTION),
     )
     found["responses"]["200"]["content"]["text/event-stream"] = {"schema": _ASK_STREAM}
@@ -249,7 +249,7 @@ OPERATIONS: dict[tuple[str, str], tuple[str, Part]] = {
                 201: response("Created.", "Bundle", "ETag", "Location", links=_TO_BUNDLE),
             },
             *(409, 412),
-            says="Of a bundle that was deleted, and is not removed yet, this is the way back.",
+            note="Of a bundle that was deleted, and is not removed yet, this is the way back.",
             takes=request_body("BundleContent", openapi_schemas.EXAMPLE_BUNDLE),
             conditions=_CHANGE,
         ),
@@ -261,7 +261,7 @@ OPERATIONS: dict[tuple[str, str], tuple[str, Part]] = {
             "Switch a bundle on or off",
             {200: response("The bundle.", "Bundle", "ETag")},
             *(404, 409, 412),
-            says="The only change that a built-in bundle takes.",
+            note="The only change that a built-in bundle takes.",
             takes=request_body("Switch", openapi_schemas.EXAMPLE_SWITCH),
             conditions=_CHANGE,
         ),
@@ -273,7 +273,7 @@ OPERATIONS: dict[tuple[str, str], tuple[str, Part]] = {
             "Delete a bundle",
             {204: response("Deleted.")},
             *(404, 409, 412),
-            says="Refused while it has tools. It is removed after two days; until then, PUT brings it back.",
+            note="Refused while it has tools. It is removed after two days; until then, PUT brings it back.",
             conditions=_CHANGE,
         ),
     ),
@@ -294,7 +294,7 @@ OPERATIONS: dict[tuple[str, str], tuple[str, Part]] = {
             "Create a tool",
             {201: response("Created.", "Tool", "ETag", "Location", links=_TO_TOOL)},
             *(404, 409, 412),
-            says="A version that is there is never replaced (409): put another version, or delete this one first.",
+            note="A version that is there is never replaced (409): put another version, or delete this one first.",
             takes=request_body("ToolContent", openapi_schemas.EXAMPLE_TOOL),
             conditions=_CHANGE,
         ),
@@ -317,7 +317,7 @@ OPERATIONS: dict[tuple[str, str], tuple[str, Part]] = {
             "Delete a tool",
             {204: response("Deleted.")},
             *(404, 409, 412),
-            says="For good.",
+            note="For good.",
             conditions=_CHANGE,
         ),
     ),
@@ -328,7 +328,7 @@ OPERATIONS: dict[tuple[str, str], tuple[str, Part]] = {
             "Call a tool",
             {200: response("It ran.", "Envelope")},
             *(404, 429),
-            says=(
+            note=(
                 "Arguments that the argSchema does not allow are refused with 400 before anything runs. With `Accept: "
                 "text/event-stream` the answer is a stream of events: `progress` {progress, total, message}, `chunk` "
                 "{data}, and at the end `result`, which is the envelope. A client that leaves cancels the call."
@@ -346,7 +346,7 @@ OPERATIONS: dict[tuple[str, str], tuple[str, Part]] = {
             "searchTools",
             "Search tools",
             {200: response("A page, the best first.", "ToolPage")},
-            says="Beginnings of words come before whole words, these before similar ones; then the newest first.",
+            note="Beginnings of words come before whole words, these before similar ones; then the newest first.",
         ),
     ),
 }
@@ -357,12 +357,12 @@ OPERATIONS[f"{_TOOL_PLACE}/invoke", "POST"][1]["responses"]["200"]["content"]["t
 def openapi_document(app: "App") -> Part:
     """The OpenAPI document. Only whether a token is needed depends on the config."""
     paths: Part = {}
-    for place in ROUTES:
-        item: Part = {"parameters": path_parameters(place.template)}
-        paths[ROOT + place.template] = item
-        for method, way in place.ways.items():
-            group, found = OPERATIONS[place.template, method]
-            item[method.lower()] = {"tags": [group], **with_query(found, dict(way.parameters))}
+    for route in ROUTES:
+        item: Part = {"parameters": path_parameters(route.template)}
+        paths[ROOT + route.template] = item
+        for method, one in route.methods.items():
+            group, found = OPERATIONS[route.template, method]
+            item[method.lower()] = {"tags": [group], **with_query(found, dict(one.parameters))}
     paths[ASK] = {"parameters": [], "post": {"tags": [ASK_GROUP], **ask_operation()}}
     document: Part = {
         "openapi": "3.1.0",

@@ -145,7 +145,7 @@ class Conditions(NamedTuple):
     seen: tuple[str, ...]  # If-Match: one of these must be its tag. A weak one never is
     known: tuple[str, ...]  # If-None-Match: none of these may be its tag
 
-    def settle(self, tag_now: Callable[[], str], may_be_new: bool = False) -> str | None:
+    def expected_tag(self, tag_now: Callable[[], str], may_be_new: bool = False) -> str | None:
         """The ETag that the store has to check under its lock, if any. Raises Stale (412) if conditions fail now."""
         if not self.seen and not self.known:
             return None
@@ -222,9 +222,9 @@ class RestContext:
         admin = self._app.config.http.admin
         return self.allowed is None if admin is None else admin
 
-    async def sight(self) -> Visibility:
+    async def visibility(self) -> Visibility:
         """What clients may see: everything if they may change bundles, else what they may call."""
-        return EVERYTHING if self.allowed is None or self.may_change else await self.bundles.sight(self.allowed)
+        return EVERYTHING if self.allowed is None or self.may_change else await self.bundles.visibility(self.allowed)
 
     def clean(self, text: Any, sent: Any) -> Any:
         """Without secrets, except those that the client sent."""

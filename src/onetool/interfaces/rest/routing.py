@@ -177,22 +177,22 @@ class RestRoute(NamedTuple):
     """A path template with {names}, and its methods."""
 
     template: str
-    ways: Mapping[str, RouteMethod]
+    methods: Mapping[str, RouteMethod]
 
     @property
     def segments(self) -> list[str]:
         return self.template.split("/")[1:]
 
-    def takes(self, without: Collection[str] = ()) -> str:
+    def allow_header(self, without: Collection[str] = ()) -> str:
         """The value of the header Allow."""
-        ways = [method for method in self.ways if method not in without]
-        return ", ".join([*ways, *(["HEAD"] if "GET" in self.ways else []), "OPTIONS"])
+        ways = [method for method in self.methods if method not in without]
+        return ", ".join([*ways, *(["HEAD"] if "GET" in self.methods else []), "OPTIONS"])
 
 
 class RouteMatch(NamedTuple):
-    place: RestRoute
+    route: RestRoute
     path: tuple[str, ...]
-    way: RouteMethod | None  # none: OPTIONS
+    method: RouteMethod | None  # none: OPTIONS
 
 
 def _with_query(answer: Handler, *parameters: QueryParameter) -> RouteMethod:
@@ -248,28 +248,28 @@ def _match(raw: bytes, method: str) -> RouteMatch:
         segments = [percent_decoded(piece) for piece in raw.split(b"/")[2:]]  # of /tools/…
     except ValueError as error:
         raise RestError(400, "bad_path", f"The path can't be read: {error}.", part="path", pointer="") from None
-    place = next((one for one in _BY_LENGTH.get(len(segments), ()) if _fits(one, segments)), None)
-    if place is None:
+    route = next((one for one in _BY_LENGTH.get(len(segments), ()) if _fits(one, segments)), None)
+    if route is None:
         there = ", ".join(ROOT + one.template for one in ROUTES)
         shown = raw[:100].decode("latin-1")
         raise RestError(404, "not_found", f"There is nothing at {shown!r}; there are {there}")
-    way = place.ways.get("GET" if method == "HEAD" else method)
-    if way is None and method != "OPTIONS":
-        message = f"{ROOT}{place.template} takes {place.takes()}, not {method[:20]}."
-        raise RestError(405, "method_not_allowed", message, headers=[(b"allow", place.takes().encode())])
-    return RouteMatch(place, _path_values(place, segments), way)
+    found = route.methods.get("GET" if method == "HEAD" else method)
+    if found is None and method != "OPTIONS":
+        message = f"{ROOT}{route.template} takes {route.allow_header()}, not {method[:20]}."
+        raise RestError(405, "method_not_allowed", message, headers=[(b"allow", route.allow_header().encode())])
+    return RouteMatch(route, _path_values(route, segments), found)
 
 
 _cached_match = lru_cache(1024)(_match)
 
 
-def _fits(place: RestRoute, segments: list[str]) -> bool:
-    return all(ours == theirs or ours in _CHECKS for ours, theirs in zip(place.segments, segments, strict=True))
+def _fits(route: RestRoute, segments: list[str]) -> bool:
+    return all(ours == theirs or ours in _CHECKS for ours, theirs in zip(route.segments, segments, strict=True))
 
 
-def _path_values(place: RestRoute, segments: list[str]) -> tuple[str, ...]:
+def _path_values(route: RestRoute, segments: list[str]) -> tuple[str, ...]:
     values: list[str] = []
-    for name, value in zip(place.segments, segments, strict=True):
+    for name, value in zip(route.segments, segments, strict=True):
         if (check := _CHECKS.get(name)) is not None:
             try:
                 values.append(check(value))

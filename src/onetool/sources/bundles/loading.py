@@ -148,11 +148,11 @@ class MadeSpec(NamedTuple):
 class BundleTools:
     """The tools as last loaded, and whether they are current."""
 
-    def __init__(self, store: BundleStore, workshop: ToolFactory) -> None:
+    def __init__(self, store: BundleStore, factory: ToolFactory) -> None:
         self._store = store
-        self._workshop = workshop
+        self._factory = factory
         self._lock = RLock()
-        self._named = NamedTools((), (), workshop.spec, workshop.why_disabled)
+        self._named = NamedTools((), (), factory.spec, factory.why_disabled)
         self._made: dict[str, MadeSpec] = {}  # by name
         self._state: int | None = None  # what the store was like
         self._changes = 0  # of our own
@@ -167,14 +167,14 @@ class BundleTools:
             made: dict[str, MadeSpec] = {}
 
             def make(tool: Tool, name: str, off: str | None) -> ToolSpec:
-                basis = self._workshop.basis(tool)
+                basis = self._factory.basis(tool)
                 one = self._made.get(name)
                 if one is None or one.tool is not tool or one.basis != basis or one.spec.off != off:
-                    one = MadeSpec(tool, basis, self._workshop.spec(tool, name, off))
+                    one = MadeSpec(tool, basis, self._factory.spec(tool, name, off))
                 made[name] = one
                 return one.spec
 
-            named = NamedTools(bundles, tools, make, self._workshop.why_disabled, taken)
+            named = NamedTools(bundles, tools, make, self._factory.why_disabled, taken)
             found = tuple(named.specs())
             self._named, self._made, self._state = named, made, state
             self.count += 1
@@ -188,7 +188,7 @@ class BundleTools:
         """What a call of this very tool is counted under."""
         return self._named.name_of(bundle, tool)
 
-    def is_in_step(self) -> bool:
+    def is_current(self) -> bool:
         return self._state == self.state()
 
     def state(self) -> int:

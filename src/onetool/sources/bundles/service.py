@@ -61,19 +61,19 @@ class BundleService:
     def __init__(
         self,
         store: BundleStore,
-        workshop: ToolFactory,
+        factory: ToolFactory,
         execute: Execute,
         function: Callable[[str], ToolSpec | None],
         built_in: Iterable[str],
-        keep_in_step: Callable[[], Awaitable[None]],
+        refresh: Callable[[], Awaitable[None]],
     ) -> None:
         self.store = store
-        self._workshop = workshop
+        self._factory = factory
         self._execute = execute
         self._function = function
-        self._keep_in_step = keep_in_step
+        self._refresh = refresh
         self._built_in = {name: built_in_id(name) for name in built_in}
-        self.loading = BundleTools(store, workshop)
+        self.loading = BundleTools(store, factory)
         self._ready: dict[tuple[str, str, str], _Ready] = {}
         self._ready_since: tuple[int, int] | None = None  # the store's state, and the load, that these are of
 
@@ -97,8 +97,8 @@ class BundleService:
     def delete_bundle(self, id: str, match: ETag | None = None) -> None:
         self.changed(self.store.delete_bundle(check_id(id, None), match))
 
-    def get_bundle(self, id: str, sight: Visibility = EVERYTHING) -> tuple[Shown, ETag]:
-        bundle = self._bundle(check_id(id, None), sight)
+    def get_bundle(self, id: str, visibility: Visibility = EVERYTHING) -> tuple[Shown, ETag]:
+        bundle = self._bundle(check_id(id, None), visibility)
         return self._shown_bundle(bundle), tag_of(bundle)
 
     def bundles(
@@ -107,45 +107,47 @@ class BundleService:
         include_disabled: bool = False,
         after: str | None = None,
         limit: int = 100,
-        sight: Visibility = EVERYTHING,
+        visibility: Visibility = EVERYTHING,
     ) -> tuple[list[Shown], str | None]:
         wanted = [check_id(id, None) for id in ids]
 
         def more(after: str | None, limit: int) -> list[tuple[str, Bundle]]:
             return [(one.id, one) for one in self.store.bundles(wanted, include_disabled, after, limit)]
 
-        page, last = _page(more, sight.bundle, after, limit)
+        page, last = _page(more, visibility.bundle, after, limit)
         return [self._shown_bundle(one) for one in page], last
 
     # Tools
 
     def put_tool(self, bundle_id: str, slug: str, version: str, data: Any) -> tuple[Shown, ETag]:
         """What can't be called as the config is now is kept all the same, and `warnings` say so."""
-        bundle_id = self._checked_place(bundle_id, slug, version)
+        bundle_id = self._check_path(bundle_id, slug, version)
         content = read_tool(data, slug, version)
-        self._workshop.check(content)
-        warnings = self._workshop.warnings(content)
+        self._factory.check(content)
+        warnings = self._factory.warnings(content)
         tool = self.changed(self.store.put_tool(bundle_id, slug, version, content))
         return self._shown_tool(tool) | ({"warnings": warnings} if warnings else {}), self._tag(tool)
 
     def patch_tool(
         self, bundle_id: str, slug: str, version: str, data: Any, match: ETag | None = None
     ) -> tuple[Shown, ETag]:
-        bundle_id = self._checked_place(bundle_id, slug, version)
+        bundle_id = self._check_path(bundle_id, slug, version)
         is_enabled = self._switch(data, self.store.tool(bundle_id, slug, version))
         tool = self.changed(self.store.patch_tool(bundle_id, slug, version, is_enabled, _of_file(match)))
         return self._shown_tool(tool), self._tag(tool)
 
     def delete_tool(self, bundle_id: str, slug: str, version: str, match: ETag | None = None) -> None:
-        bundle_id = self._checked_place(bundle_id, slug, version)
+        bundle_id = self._check_path(bundle_id, slug, version)
         self.changed(self.store.delete_tool(bundle_id, slug, version, _of_file(match)))
 
     def check(self, tool: Tool) -> None:
         """Raises InvalidError for what could never run, as `put_tool` does: for callers that store a whole bundle."""
-        self._workshop.check(tool)
+        self._factory.check(tool)
 
-    def get_tool(self, bundle_id: str, slug: str, version: str, sight: Visibility = EVERYTHING) -> tuple[Shown, ETag]:
-        tool = self._tool(bundle_id, slug, version, sight)
+    def get_tool(
+        self, bundle_id: str, slug: str, version: str, visibility: Visibility = EVERYTHING
+    ) -> tuple[Shown, ETag]:
+        tool = self._tool(bundle_id, slug, version, visibility)
         return self._with_usage([tool])[0], self._tag(tool)
 
     def tools(
@@ -155,14 +157,14 @@ class BundleService:
         include_disabled: bool = False,
         after: str | None = None,
         limit: int = 100,
-        sight: Visibility = EVERYTHING,
+        visibility: Visibility = EVERYTHING,
     ) -> tuple[list[Shown], str | None]:
         tags, ids = list(tags), [check_id(id, None) for id in bundle_ids]
 
         def more(after: str | None, limit: int) -> list[tuple[str, Tool]]:
             return [(tool.id, tool) for tool in self.store.tools(tags, ids, include_disabled, after, limit)]
 
-        page, last = _page(more, self._listed(include_disabled, sight), after, limit)
+        page, last = _page(more, self._listed(include_disabled, visibility), after, limit)
         return self._with_usage(page), last
 
     def search(
@@ -171,22 +173,22 @@ class BundleService:
         include_disabled: bool = False,
         after: Iterable[Any] | None = None,
         limit: int = 100,
-        sight: Visibility = EVERYTHING,
+        visibility: Visibility = EVERYTHING,
     ) -> tuple[list[Shown], list[Any] | None]:
         def more(after: Rank | None, limit: int) -> list[SearchHit]:
             return self.store.search(query, include_disabled, after, limit)
 
         rank = None if after is None else Rank(*after)
-        page, last = _page(more, self._listed(include_disabled, sight), rank, limit)
+        page, last = _page(more, self._listed(include_disabled, visibility), rank, limit)
         return self._with_usage(page), None if last is None else list(last)
 
-    def _listed(self, include_disabled: bool, sight: Visibility) -> Callable[[Tool], bool]:
+    def _listed(self, include_disabled: bool, visibility: Visibility) -> Callable[[Tool], bool]:
         """Tools whose function is gone count as disabled: only we know that."""
-        return lambda tool: sight.tool(tool) and (include_disabled or self._is_there(tool))
+        return lambda tool: visibility.tool(tool) and (include_disabled or self._is_there(tool))
 
-    async def sight(self, allowed: Collection[str]) -> Visibility:
+    async def visibility(self, allowed: Collection[str]) -> Visibility:
         """What is to be seen under this allow-list."""
-        await self._keep_in_step()  # what a tool is called depends on the others
+        await self._refresh()  # what a tool is called depends on the others
         return AllowedOnly(self.store, self.loading.name_of, allowed)
 
     # Calls
@@ -202,12 +204,12 @@ class BundleService:
         allowed: Collection[str] | None = None,
     ) -> ToolResult:
         """Run exactly this tool. What is not there, switched off or over its limit is refused before anything runs."""
-        ready = await self._ready_for(bundle_id, slug, version)
+        ready = await self._prepared(bundle_id, slug, version)
         if not isinstance(args, Mapping):
             raise InvalidError("/args: expected an object", "/args")
         result = await self._execute(ToolCall(call_id(), ready.spec.name, args, source), ready.spec, allowed, progress)
         if result.error is not None and result.error.reason == LIMITED:
-            raise RateLimitError(result.error.message, self._workshop.wait(ready.tool))
+            raise RateLimitError(result.error.message, self._factory.wait(ready.tool))
         return result
 
     def record(self, event: CallEvent) -> None:
@@ -217,20 +219,20 @@ class BundleService:
             return
         id = event.spec.kept_as or self._built_in.get(event.spec.name)
         if id is not None:
-            self.store.used(id)
+            self.store.record_use(id)
 
-    async def _ready_for(self, bundle_id: str, slug: str, version: str) -> _Ready:
+    async def _prepared(self, bundle_id: str, slug: str, version: str) -> _Ready:
         """Made once, as long as nothing changes."""
         since, key = (self.store.state(), self.loading.count), (bundle_id, slug, version)  # switches count at once
         if since != self._ready_since or len(self._ready) > MOST_READY:
-            await self._keep_in_step()  # what a tool is called, and so whether it is allowed, depends on the others
+            await self._refresh()  # what a tool is called, and so whether it is allowed, depends on the others
             self._ready, self._ready_since = {}, (since[0], self.loading.count)
         found = self._ready.get(key)
         if found is None:
-            found = self._ready[key] = self._made_ready(bundle_id, slug, version)
+            found = self._ready[key] = self._prepare(bundle_id, slug, version)
         return found
 
-    def _made_ready(self, bundle_id: str, slug: str, version: str) -> _Ready:
+    def _prepare(self, bundle_id: str, slug: str, version: str) -> _Ready:
         tool, bundle = self._tool(bundle_id, slug, version), self._bundle(bundle_id)
         if not bundle.is_enabled or bundle.soft_deleted_at is not None:
             raise ForbiddenError(f"the bundle {bundle.slug!r} is switched off: enable it first", "disabled")
@@ -243,7 +245,7 @@ class BundleService:
         name = self.loading.name_of(bundle, tool)
         if tool.is_built_in and (own := self._function(name)) is not None:
             return _Ready(tool, own)
-        return _Ready(tool, self._workshop.spec(tool, name, None))
+        return _Ready(tool, self._factory.spec(tool, name, None))
 
     def switched_off(self) -> set[str]:
         """The built-in tools that must not be called, by their names."""
@@ -268,21 +270,21 @@ class BundleService:
 
     # What is behind it
 
-    def _bundle(self, id: str, sight: Visibility = EVERYTHING) -> Bundle:
+    def _bundle(self, id: str, visibility: Visibility = EVERYTHING) -> Bundle:
         bundle = self.store.bundle(id)
-        if bundle is None or not sight.bundle(bundle):
+        if bundle is None or not visibility.bundle(bundle):
             raise NotFoundError(f"there is no bundle {id}")
         return bundle
 
-    def _tool(self, bundle_id: str, slug: str, version: str, sight: Visibility = EVERYTHING) -> Tool:
-        bundle_id = self._checked_place(bundle_id, slug, version)
+    def _tool(self, bundle_id: str, slug: str, version: str, visibility: Visibility = EVERYTHING) -> Tool:
+        bundle_id = self._check_path(bundle_id, slug, version)
         tool = self.store.tool(bundle_id, slug, version)
-        if tool is None or not sight.tool(tool):
-            self._bundle(bundle_id, sight)  # which is the better thing to say, if it is not there
+        if tool is None or not visibility.tool(tool):
+            self._bundle(bundle_id, visibility)  # which is the better thing to say, if it is not there
             raise NotFoundError(f"there is no tool {slug!r} in version {version!r} in the bundle {bundle_id}")
         return tool
 
-    def _checked_place(self, bundle_id: str, slug: str, version: str) -> str:
+    def _check_path(self, bundle_id: str, slug: str, version: str) -> str:
         """The bundle's id, as it is kept."""
         check_slug(slug, None)
         check_version(version, None)
@@ -303,7 +305,7 @@ class BundleService:
         return value
 
     def _why_disabled(self, tool: Tool) -> str | None:
-        return None if tool.is_built_in else self._workshop.why_disabled(tool)
+        return None if tool.is_built_in else self._factory.why_disabled(tool)
 
     def _is_there(self, tool: Tool) -> bool:
         return self._why_disabled(tool) is None
@@ -373,28 +375,28 @@ LAST_WAIT = 2.0
 class StorePoller:
     """Calls `look` regularly until it is closed. An error is logged once."""
 
-    def __init__(self, look: Callable[[], None], every: float = EVERY) -> None:
-        self._look = look
+    def __init__(self, poll: Callable[[], None], every: float = EVERY) -> None:
+        self._poll = poll
         self._every = every
         self._closed = Event()
-        self._trouble = ""
-        self._thread = Thread(target=self._keep, name="onetool-bundles", daemon=True)
+        self._problem = ""
+        self._thread = Thread(target=self._run, name="onetool-bundles", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
         self._closed.set()
         self._thread.join(LAST_WAIT)
 
-    def _keep(self) -> None:
+    def _run(self) -> None:
         pause = self._every
         while not self._closed.wait(pause):
             began = perf_counter()
             trouble = ""
             try:
-                self._look()
+                self._poll()
             except Exception as error:  # noqa: BLE001 - whatever it is, the next look may succeed
                 trouble = f"{type(error).__name__}: {error}"
-            if trouble and trouble != self._trouble:
+            if trouble and trouble != self._problem:
                 log.error("changes of bundles are not noticed for now: %s", trouble)
-            self._trouble = trouble
+            self._problem = trouble
             pause = max(self._every, (perf_counter() - began) * SHARE)

@@ -58,7 +58,7 @@ class BundleStore(Protocol):
         """All that is not built-in, of one moment; for who makes tools of them."""
         ...
 
-    def place(self, tool_id: str) -> str | None:
+    def file_of(self, tool_id: str) -> str | None:
         """The file that a tool stands in, if it does."""
         ...
 
@@ -96,7 +96,7 @@ class BundleStore(Protocol):
 
     # Usage. Told at any time from any thread, written later; nobody waits for it.
 
-    def used(self, tool_id: str) -> None: ...
+    def record_use(self, tool_id: str) -> None: ...
 
     def usage(self, tool_ids: Iterable[str]) -> dict[str, tuple[int, str]]:
         """callCount and lastCalledAt of those that were ever called."""
@@ -104,7 +104,7 @@ class BundleStore(Protocol):
 
     # Keeping in step
 
-    def look(self) -> bool:
+    def sync(self) -> bool:
         """Sync with changes from outside; whether anything differs."""
         ...
 

@@ -57,7 +57,7 @@ class RateLimiter:
         self._clock = clock
         self._lock = Lock()
         self._logs: dict[str, _CallLog] = {}
-        self._look_at = MANY_TOOLS
+        self._clean_at = MANY_TOOLS
 
     def take(self, tool_id: str, per_minute: int) -> None:
         """ToolFailure, with reason rate_limited, where it has been called that often in the last minute."""
@@ -65,7 +65,7 @@ class RateLimiter:
             now = self._clock()
             seconds = self._wait(tool_id, per_minute, now)
             if seconds <= 0:
-                log = self._logs.get(tool_id) or self._new(tool_id, now)
+                log = self._logs.get(tool_id) or self._start_log(tool_id, now)
                 log.add(now, WINDOW / EXACT_UP_TO if per_minute > EXACT_UP_TO else 0.0)
                 return
         times = "once" if per_minute == 1 else f"{per_minute:,} times"
@@ -94,12 +94,12 @@ class RateLimiter:
                 return at + WINDOW - now
         return WINDOW
 
-    def _new(self, tool_id: str, now: float) -> _CallLog:
-        if len(self._logs) >= self._look_at:
+    def _start_log(self, tool_id: str, now: float) -> _CallLog:
+        if len(self._logs) >= self._clean_at:
             for log in self._logs.values():
                 log.forget(now - WINDOW)
             self._logs = {known: log for known, log in self._logs.items() if log.total}
-            self._look_at = max(MANY_TOOLS, 2 * len(self._logs))
+            self._clean_at = max(MANY_TOOLS, 2 * len(self._logs))
         log = self._logs[tool_id] = _CallLog()
         return log
 
@@ -147,8 +147,8 @@ class BundleRuntime(Protocol):
 class ToolFactory:
     """Makes ToolSpecs. `rates` limits the calls of each tool."""
 
-    def __init__(self, ways: BundleRuntime) -> None:
-        self._ways = ways
+    def __init__(self, runtime: BundleRuntime) -> None:
+        self._runtime = runtime
         self._rates = RateLimiter()
 
     def spec(self, tool: Tool, name: str, off: str | None) -> ToolSpec:
@@ -167,13 +167,13 @@ class ToolFactory:
         if tool.type == "http":
             return ToolSpec(**shared, **self._http(tool))
         if tool.type == SCRIPT:
-            handler = _ScriptHandler(tool, self._ways)
-            return ToolSpec(**shared, handler=self._limited(handler, tool, True), timeout=self._ways.script_seconds)
+            handler = _ScriptHandler(tool, self._runtime)
+            return ToolSpec(**shared, handler=self._limited(handler, tool, True), timeout=self._runtime.script_seconds)
         return ToolSpec(**shared | self._function(tool))
 
     def why_disabled(self, tool: Tool) -> str | None:
         """Why it can't run though it is switched on. Its file stays as it is: it comes back when its function does."""
-        if tool.type not in ("python", "go") or self._ways.function(name := function_of(tool)) is not None:
+        if tool.type not in ("python", "go") or self._runtime.function(name := function_of(tool)) is not None:
             return None
         return f"its function {name} is not there, or is switched off"
 
@@ -181,7 +181,7 @@ class ToolFactory:
         """What a spec depends on beside its tool: the function that it stands for, the time that a script may take."""
         if tool.type == "http":
             return None
-        return self._ways.script_seconds if tool.type == SCRIPT else self._ways.function(function_of(tool))
+        return self._runtime.script_seconds if tool.type == SCRIPT else self._runtime.function(function_of(tool))
 
     def wait(self, tool: Tool) -> float:
         """Seconds until a tool that has reached its limit may be called again."""
@@ -199,7 +199,7 @@ class ToolFactory:
 
     def warnings(self, tool: ToolContent) -> list[str]:
         """What keeps a tool that is all right from being called for now."""
-        why = self._ways.why_not_called(http_of(tool), tool.arg_schema) if tool.type == "http" else None
+        why = self._runtime.why_not_called(http_of(tool), tool.arg_schema) if tool.type == "http" else None
         return [] if why is None else [why]
 
     # Each type
@@ -208,14 +208,14 @@ class ToolFactory:
         impl, limits = http_of(tool), limits_of(tool)
         request = impl.request
         return {
-            "handler": self._limited(_HttpHandler(tool, self._ways), tool, True),
+            "handler": self._limited(_HttpHandler(tool, self._runtime), tool, True),
             "timeout": total_seconds(impl, limits),
             "idempotent": is_idempotent(request),
             "read_only": request.method in SAFE,
         }
 
     def _function(self, tool: Tool) -> dict[str, Any]:
-        target = self._ways.function(function_of(tool))
+        target = self._runtime.function(function_of(tool))
         if target is None or target.handler is None:
             return {"handler": None}
         inherited: dict[str, Any] = {}
@@ -255,16 +255,16 @@ class ToolFactory:
 
     def _check_http(self, tool: ToolContent) -> None:
         try:
-            self._ways.http_tool(http_of(tool), tool.arg_schema, limits_of(tool))
+            self._runtime.http_tool(http_of(tool), tool.arg_schema, limits_of(tool))
         except ValueError as error:
             pointer = f"/httpImpl{getattr(error, 'pointer', None) or ''}"
             raise InvalidError(f"{pointer}: {error}", pointer) from None
 
     def _check_function(self, tool: ToolContent) -> None:
         name, pointer = function_of(tool), "/goImpl/func" if tool.type == "go" else "/pythonImpl/func"
-        target = self._ways.function(name)
+        target = self._runtime.function(name)
         if target is None:
-            near = did_you_mean(name, self._ways.functions()) or "`onetool tools list` shows those that there are"
+            near = did_you_mean(name, self._runtime.functions()) or "`onetool tools list` shows those that there are"
             raise InvalidError(f"{pointer}: there is no function {name!r}; {near}", pointer)
         known, required = target.order, set(target.input_schema.get("required") or ())
         if not tool.arg_schema:
@@ -286,7 +286,7 @@ class ToolFactory:
             if not name.isidentifier() or iskeyword(name):
                 message = f"/argSchema/properties: {name!r} can't be a variable, and a script's arguments are variables"
                 raise InvalidError(message, "/argSchema/properties")
-        if wrong := self._ways.check_script(code_of(tool), _properties(tool)):
+        if wrong := self._runtime.check_script(code_of(tool), _properties(tool)):
             raise InvalidError(f"/scriptImpl/code: {wrong}", "/scriptImpl/code")
 
 
@@ -316,10 +316,10 @@ def _only_if_allowed(target: ToolSpec) -> Handler:
 class _HttpHandler:
     """Made of its template at the first call. An argument that is not given and has a default is sent as that."""
 
-    def __init__(self, tool: Tool, ways: BundleRuntime) -> None:
+    def __init__(self, tool: Tool, runtime: BundleRuntime) -> None:
         self._defaults = {name: schema["default"] for name, schema in _schemas(tool) if "default" in schema}
         self._tool = tool
-        self._ways = ways
+        self._runtime = runtime
         self._made: Callable[..., Awaitable[Any]] | None = None
 
     async def __call__(self, **args: Any) -> Any:
@@ -327,7 +327,7 @@ class _HttpHandler:
         if made is None:
             tool = self._tool
             try:
-                made = self._ways.http_tool(http_of(tool), tool.arg_schema, limits_of(tool))
+                made = self._runtime.http_tool(http_of(tool), tool.arg_schema, limits_of(tool))
             except ValueError as error:  # a file that somebody has edited
                 pointer = getattr(error, "pointer", None) or ""
                 raise ToolFailure(f"its template can't be used: httpImpl{pointer}: {error}") from None
@@ -338,9 +338,9 @@ class _HttpHandler:
 class _ScriptHandler:
     """Code with the arguments as variables: those that are not given hold their default, or None."""
 
-    def __init__(self, tool: Tool, ways: BundleRuntime) -> None:
+    def __init__(self, tool: Tool, runtime: BundleRuntime) -> None:
         self._code = code_of(tool)
-        self._run = ways.run_script
+        self._run = runtime.run_script
         self._defaults = {name: schema.get("default") for name, schema in _schemas(tool)}
 
     async def __call__(self, **args: Any) -> Any:

@@ -36,7 +36,7 @@ class ServerSet(Protocol):
 
     def proxy(self, name: str) -> ServerProxy | None: ...
 
-    def listing_received(self, proxy: ServerProxy, said: ServerListing) -> None: ...
+    def listing_received(self, proxy: ServerProxy, listing: ServerListing) -> None: ...
 
     def reread_approvals(self) -> None: ...
 
@@ -115,7 +115,7 @@ class ServerLoop:
             self._reaper,
             self._servers.folder,
             proxy.cached.way,
-            lambda said: self._servers.listing_received(proxy, said),
+            lambda listing: self._servers.listing_received(proxy, listing),
             self._servers.mask_also,
             proxy.refusal,
             logs_errors=self.stays_connected,

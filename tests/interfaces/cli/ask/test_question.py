@@ -28,7 +28,7 @@ def piped(monkeypatch):
 
     def comes(data):
         monkeypatch.setattr(inputs, "is_piped", lambda: True)
-        monkeypatch.setattr(inputs, "comes", lambda: data is not None)
+        monkeypatch.setattr(inputs, "has_input", lambda: data is not None)
         monkeypatch.setattr(inputs, "read", lambda most: data[: most + 1])
 
     return comes
@@ -161,7 +161,7 @@ def what_comes(monkeypatch):
     def come(file):
         with open(file) as stream:
             monkeypatch.setattr(sys, "stdin", stream)
-            return inputs.read(10) if inputs.is_piped() and inputs.comes() else None
+            return inputs.read(10) if inputs.is_piped() and inputs.has_input() else None
 
     return come
 

@@ -202,7 +202,7 @@ def test_who_waits_for_a_silent_model_is_told_twice_but_not_while_tools_run(monk
 
     async def told(heard, event, times):
         said.clear()
-        heard.heard(event)
+        heard.on_event(event)
         async with asyncio.timeout(10):
             while len(said) < times:
                 await asyncio.sleep(0.01)
@@ -214,7 +214,7 @@ def test_who_waits_for_a_silent_model_is_told_twice_but_not_while_tools_run(monk
         assert await told(heard, COURSE[0], 2) == [words, words]
         assert await told(heard, CallStarted(call=NOW), 0) == []
         assert await told(heard, CallEnded(call=NOW, result=OK), 2) == [words, words]
-        heard.heard(COURSE[0])
+        heard.on_event(COURSE[0])
         heard.end()
         await asyncio.sleep(0.05)
         assert said == [words, words]

@@ -85,4 +85,4 @@ def in_step(index: Index) -> None:
         everyone = index.tools(include_disabled=True, limit=10_000)
         assert tags == {(tag, one.id) for one in everyone for tag in one.tags}
 
-    index._access.ask(look)
+    index._access.read(look)

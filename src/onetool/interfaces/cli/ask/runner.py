@@ -64,10 +64,10 @@ def read_question(words: Sequence[str], names: Sequence[str]) -> AskInput:
 
 
 def _prompt_text(prompt: str | None) -> str:
-    if prompt is None and not (inputs.is_piped() and inputs.comes()):
+    if prompt is None and not (inputs.is_piped() and inputs.has_input()):
         raise click.UsageError(NO_QUESTION)
     if prompt == STDIN:
-        inputs.invite("the question")
+        inputs.print_prompt("the question")
     text = _decoded_text(inputs.read(MOST_TEXT), "standard input") if prompt is None or prompt == STDIN else prompt
     if not text.strip():
         raise click.UsageError(f"The question is empty. {NO_QUESTION}")
@@ -87,7 +87,7 @@ def _piped() -> Iterator[File]:
     """What comes on standard input beside a question, like `git diff | onetool ask "Review this."`"""
     if not inputs.is_piped():
         return
-    if not inputs.comes():
+    if not inputs.has_input():
         click.echo(NOTHING_CAME, err=True)
         return
     if data := inputs.read(MOST_PICTURE):
@@ -96,7 +96,7 @@ def _piped() -> Iterator[File]:
 
 def _attached_file(name: str) -> File:
     if name == STDIN:
-        inputs.invite("what is to be attached")
+        inputs.print_prompt("what is to be attached")
         return _attached(STDIN_NAME, inputs.read(MOST_PICTURE))
     try:
         data = _file_content(name)
@@ -171,41 +171,41 @@ class SilenceNotice:
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
-        self._who = ""
+        self._waiting_for = ""
         self._calls: set[str] = set()  # under way
-        self._heard = 0.0  # when something was, on the loop's clock
-        self._told = 0  # how often, of this silence
+        self._last_event = 0.0  # when something was, on the loop's clock
+        self._times = 0  # how often, of this silence
         self._timer: asyncio.TimerHandle | None = None
 
-    def heard(self, event: Event) -> None:
+    def on_event(self, event: Event) -> None:
         if isinstance(event, Started):
-            self._who = f"{event.model} ({event.provider})"
+            self._waiting_for = f"{event.model} ({event.provider})"
         elif isinstance(event, CallStarted):
             self._calls.add(event.call.id)
         elif isinstance(event, CallEnded):
             self._calls.discard(event.call.id)
         loop = asyncio.get_running_loop()
-        self._heard, self._told = loop.time(), 0
+        self._last_event, self._times = loop.time(), 0
         if self._timer is None:  # models speak in thousands of pieces: one timer looks after all of them
-            self._look_again(loop)
+            self._schedule(loop)
 
     def end(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         loop = asyncio.get_running_loop()
         if self._calls:
-            self._heard = loop.time()
-        elif loop.time() >= self._heard + TOLD_AFTER[self._told]:
-            self._told += 1
-            self._say(f"waiting for {self._who} …")
-        self._look_again(loop)
+            self._last_event = loop.time()
+        elif loop.time() >= self._last_event + TOLD_AFTER[self._times]:
+            self._times += 1
+            self._say(f"waiting for {self._waiting_for} …")
+        self._schedule(loop)
 
-    def _look_again(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _schedule(self, loop: asyncio.AbstractEventLoop) -> None:
         """When the next word is due, if nothing is heard until then; after the last one, the next event begins anew."""
-        is_due = self._told < len(TOLD_AFTER)
-        self._timer = loop.call_at(self._heard + TOLD_AFTER[self._told], self._look) if is_due else None
+        is_due = self._times < len(TOLD_AFTER)
+        self._timer = loop.call_at(self._last_event + TOLD_AFTER[self._times], self._check) if is_due else None
 
 
 # Running the question
@@ -219,13 +219,13 @@ INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM
 class AskRunner:
     """Runs one `onetool ask`: events, approval, signals, exit code."""
 
-    def __init__(self, app: "App", question: AskInput, wishes: dict[str, Any], as_json: bool) -> None:
+    def __init__(self, app: "App", question: AskInput, options: dict[str, Any], as_json: bool) -> None:
         self._app = app
         self._question = question
-        self._wishes = wishes
+        self._options = options
         self._as_json = as_json
-        self._screen = Screen(tells_denied=wishes["approve"] != "ask")
-        self._asking: PendingAnswer | None = None
+        self._screen = Screen(tells_denied=options["approve"] != "ask")
+        self._pending: PendingAnswer | None = None
 
     def run(self) -> int:
         """Run the question and return the exit code."""
@@ -240,22 +240,22 @@ class AskRunner:
             return self._stopped(TERMINATED)
         if self._as_json:
             print_json(self._shown())
-        self._tell_if_lost()
+        self._warn_if_deleted()
         return 0
 
     async def _run(self) -> None:
-        self._heed_the_end()
-        wishes = {**self._wishes, "approve": self._approval()}
+        self._handle_sigterm()
+        options = {**self._options, "approve": self._approval()}
         try:
-            await self._follow(wishes)
+            await self._follow(options)
         except SessionError as error:
             if error.reason != "busy":
                 raise
             self._screen.say(f"{error}; waiting for it, up to {PATIENCE:g} seconds …")
-            await self._follow({**wishes, "wait": PATIENCE})
+            await self._follow({**options, "wait": PATIENCE})
 
-    async def _follow(self, wishes: dict[str, Any]) -> None:
-        self._asking = asking = self._app.ask(self._question.text, files=self._question.files, **wishes)
+    async def _follow(self, options: dict[str, Any]) -> None:
+        self._pending = asking = self._app.ask(self._question.text, files=self._question.files, **options)
         silence = SilenceNotice(self._screen.say)
         try:
             async with aclosing(asking.events()) as events:
@@ -267,20 +267,20 @@ class AskRunner:
 
     def _show(self, event: Event, silence: SilenceNotice) -> None:
         if sys.stderr.isatty():
-            silence.heard(event)
+            silence.on_event(event)
         if isinstance(event, Started):
-            self._tell_if_new(event)
+            self._warn_if_new(event)
         self._screen.show(event)
 
-    def _tell_if_new(self, event: Started) -> None:
+    def _warn_if_new(self, event: Started) -> None:
         """Warn when the named session is new, perhaps a typo."""
-        if event.is_new and self._wishes["session"] and not self._wishes["new_session"]:
-            others = self._app.sessions.like(event.session_id)
+        if event.is_new and self._options["session"] and not self._options["new_session"]:
+            others = self._app.sessions.similar_ids(event.session_id)
             self._screen.say(f"new session {event.session_id}{f'; there is {others[0]}' if others else ''}")
 
     def _approval(self) -> Any:
         """A word, or somebody to ask."""
-        word, person = self._wishes["approve"], current_caller.get()
+        word, person = self._options["approve"], current_caller.get()
         if word != "ask":
             return word
         return Approver(
@@ -290,7 +290,7 @@ class AskRunner:
             self._app.registry.names,
         )
 
-    def _heed_the_end(self) -> None:
+    def _handle_sigterm(self) -> None:
         """Handle SIGTERM like Ctrl-C."""
         task = asyncio.current_task()
         with suppress(NotImplementedError, ValueError, RuntimeError):  # not every system can, and not every thread
@@ -310,7 +310,7 @@ class AskRunner:
         if isinstance(error, SessionError):  # which says itself what is kept
             return 1
         session = self._session()
-        if not self._tell_if_lost() and sys.stderr.isatty() and session and self._has_more_than_questions(session):
+        if not self._warn_if_deleted() and sys.stderr.isatty() and session and self._has_more_than_questions(session):
             self._screen.say(f"What was said is kept; go on: {continue_hint(session)}")
         return 1
 
@@ -326,14 +326,14 @@ class AskRunner:
         session = self._session()
         next_time = continue_hint(session) if session and self._app.sessions.has(session) else ""
         if self._as_json:
-            print_interrupted(self._asking and self._asking.answer, [f"go on: {next_time}"] if next_time else ())
+            print_interrupted(self._pending and self._pending.answer, [f"go on: {next_time}"] if next_time else ())
         else:
             kept = f" The session is kept; go on: {next_time}" if next_time else ""
             click.echo(f"Interrupted.{kept}", err=True)
-        self._tell_if_lost()
+        self._warn_if_deleted()
         return code
 
-    def _tell_if_lost(self) -> bool:
+    def _warn_if_deleted(self) -> bool:
         """Whether somebody has deleted what was said, while we wrote to it."""
         session = self._session()
         is_lost = session is not None and not self._app.sessions.has(session)
@@ -343,10 +343,10 @@ class AskRunner:
 
     def _session(self) -> str | None:
         """Its id, if anything has been said in it."""
-        return self._asking.answer.session_id if self._asking and self._asking.answer.provider else None
+        return self._pending.answer.session_id if self._pending and self._pending.answer.provider else None
 
     def _shown(self) -> Any:
-        return None if self._asking is None else msgspec.to_builtins(self._asking.answer)
+        return None if self._pending is None else msgspec.to_builtins(self._pending.answer)
 
 
 def print_interrupted(answer: Answer | None = None, hints: Iterable[str] = ()) -> None:

@@ -145,13 +145,13 @@ class Screen:
     # Calls
 
     def _started(self, call: ToolCall) -> None:
-        self._told_before()
+        self._text_before_call()
         self.break_line()
         if self._is_watched:  # a log gets the whole line at the end
             self._err(call_line(call), nl=False, fg="cyan")
             self._open = call.id
 
-    def _told_before(self) -> None:
+    def _text_before_call(self) -> None:
         """What was said before the call is not the answer, and a pipe does not get it."""
         said = "".join(self._said).strip()
         if said and not self._is_live:
@@ -231,9 +231,9 @@ class Approver:
 
     async def __call__(self, call: ToolCall, spec: ToolSpec) -> bool:
         async with self._turn:
-            return spec.name in self._always or await self._said_yes(call, spec)
+            return spec.name in self._always or await self._is_approved(call, spec)
 
-    async def _said_yes(self, call: ToolCall, spec: ToolSpec) -> bool:
+    async def _is_approved(self, call: ToolCall, spec: ToolSpec) -> bool:
         self._before()
         said, mistakes = await self._answer(self._question(call, spec)), 0
         while said in VIEW or (said not in ANSWERS and mistakes < MOST_MISTAKES):
@@ -252,12 +252,12 @@ class Approver:
         """
         shown, name = argument_lines(self._redact(call.args), _columns(), whole=whole), escape_invisible(spec.name)
         first = f"The model wants to call {name}, which may change something:"
-        lines = [first, *marked(spec.name, _columns()), *self._twins(spec.name), *shown.lines]
+        lines = [first, *marked(spec.name, _columns()), *self._lookalike_warnings(spec.name), *shown.lines]
         choices = CHOICES.format(name) + ("" if shown.is_whole else MORE)
         field = {"type": "string", "title": choices, "default": "n"}
         return ForPerson(key=call.id, message="\n".join(lines), schema={"properties": {"answer": field}})
 
-    def _twins(self, name: str) -> list[str]:
+    def _lookalike_warnings(self, name: str) -> list[str]:
         """Warnings about other tools whose names look the same."""
         looks = skeleton(name)
         others = [one for one in self._names() if one != name and skeleton(one) == looks]

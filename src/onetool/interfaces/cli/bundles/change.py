@@ -75,17 +75,17 @@ def disable(ctx: click.Context, place: ToolReference, as_json: bool) -> None:
 @click.pass_context
 def delete(ctx: click.Context, place: ToolReference, with_tools: bool, yes: bool) -> None:
     """Delete a tool for good, or a bundle that has no tools: that can be restored for two days."""
-    shelf = open_app(ctx).bundles
-    bundle = find_bundle(shelf, place.bundle)
+    bundles = open_app(ctx).bundles
+    bundle = find_bundle(bundles, place.bundle)
     if bundle["isBuiltIn"]:
         raise click.ClickException(printable(f"{place} is built in: it can be switched off (disable), not deleted."))
     if place.tool is None:
-        _delete_bundle(shelf, bundle, with_tools, yes)
+        _delete_bundle(bundles, bundle, with_tools, yes)
         return
-    tool = find_only_tool(shelf, bundle, place)
+    tool = find_only_tool(bundles, bundle, place)
     exactly = f"{bundle['slug']}/{tool['slug']}@{tool['version']}"
     _confirm(f"Delete {exactly} for good?", yes)
-    shelf.delete_tool(bundle["id"], tool["slug"], tool["version"])
+    bundles.delete_tool(bundle["id"], tool["slug"], tool["version"])
     echo(printable(f"Deleted {exactly}."))
 
 
@@ -95,10 +95,10 @@ def delete(ctx: click.Context, place: ToolReference, with_tools: bool, yes: bool
 @click.pass_context
 def restore(ctx: click.Context, place: ToolReference, as_json: bool) -> None:
     """Bring back a bundle that was deleted."""
-    shelf = open_app(ctx).bundles
-    found = find_bundle(shelf, place.bundle, deleted=True)
+    bundles = open_app(ctx).bundles
+    found = find_bundle(bundles, place.bundle, deleted=True)
     content = {key: found[key] for key in ("slug", "displayName", "description", "isEnabled")}
-    bundle, *_ = shelf.put_bundle(found["id"], content)
+    bundle, *_ = bundles.put_bundle(found["id"], content)
     print_outcome(bundle, f"The bundle {bundle['slug']} is back.", as_json)
 
 
@@ -111,28 +111,28 @@ def make_bundle(app: "App", content: dict[str, Any]) -> "Shown":
     return bundle
 
 
-def live_bundle(shelf: "BundleService", slug: str) -> "Shown | None":
+def live_bundle(bundles: "BundleService", slug: str) -> "Shown | None":
     """The first bundle of that slug, if there is one that was not deleted."""
-    return next((one for one in all_bundles(shelf) if one["slug"] == slug and one["softDeletedAt"] is None), None)
+    return next((one for one in all_bundles(bundles) if one["slug"] == slug and one["softDeletedAt"] is None), None)
 
 
 def _set_enabled(ctx: click.Context, place: ToolReference, on: bool, as_json: bool) -> None:
-    shelf = open_app(ctx).bundles
-    bundle = find_bundle(shelf, place.bundle)
+    bundles = open_app(ctx).bundles
+    bundle = find_bundle(bundles, place.bundle)
     change, name = {"isEnabled": on}, bundle["slug"]
     if place.tool is None:
-        changed, _ = shelf.patch_bundle(bundle["id"], change)
+        changed, _ = bundles.patch_bundle(bundle["id"], change)
     else:
-        tool = find_only_tool(shelf, bundle, place)
-        changed, _ = shelf.patch_tool(bundle["id"], tool["slug"], tool["version"], change)
+        tool = find_only_tool(bundles, bundle, place)
+        changed, _ = bundles.patch_tool(bundle["id"], tool["slug"], tool["version"], change)
         name = f"{name}/{tool['slug']}@{tool['version']}"
     why = changed.get("disabledReason")
     words = f"switched on, but {why}" if on and why else "switched on" if on else "switched off"
     print_outcome(changed, f"{name} is {words}.", as_json)
 
 
-def _delete_bundle(shelf: "BundleService", bundle: "Shown", with_tools: bool, yes: bool) -> None:
-    slug, tools = bundle["slug"], list(all_tools(shelf, bundle["id"]))
+def _delete_bundle(bundles: "BundleService", bundle: "Shown", with_tools: bool, yes: bool) -> None:
+    slug, tools = bundle["slug"], list(all_tools(bundles, bundle["id"]))
     number = counted(len(tools), "tool")
     if tools and not with_tools:
         raise click.ClickException(
@@ -140,8 +140,8 @@ def _delete_bundle(shelf: "BundleService", bundle: "Shown", with_tools: bool, ye
         )
     _confirm(f"Delete the bundle {slug}, and {number} for good?" if tools else f"Delete the bundle {slug}?", yes)
     for tool in tools:
-        shelf.delete_tool(bundle["id"], tool["slug"], tool["version"])
-    shelf.delete_bundle(bundle["id"])
+        bundles.delete_tool(bundle["id"], tool["slug"], tool["version"])
+    bundles.delete_bundle(bundle["id"])
     gone = f" and {number}" if tools else ""
     echo(printable(f"Deleted {slug}{gone}."))
     echo(printable(f"The bundle itself stays for two days; to get it back: onetool bundles restore {slug}"))
@@ -174,18 +174,18 @@ def put_tool(app: "App", place: ToolReference, data: Any, create: bool) -> "Show
     """Checked as REST checks it. With `create` a bundle that is not there is made, of one piece with the tool."""
     from onetool.sources.bundles.errors import ConflictError
 
-    shelf, version = app.bundles, version_of(place, data)
-    if create and live_bundle(shelf, place.bundle) is None and shelf.store.bundle(place.bundle) is None:
+    bundles, version = app.bundles, version_of(place, data)
+    if create and live_bundle(bundles, place.bundle) is None and bundles.store.bundle(place.bundle) is None:
         bundle, (tool,) = assemble({"slug": place.bundle}, [(str(place.tool), version, data)])
-        shelf.check(tool)
+        bundles.check(tool)
         warn_if_name_taken(app, bundle.slug)
-        shelf.store.put_all(bundle, [tool])
-        return shelf.get_tool(bundle.id, tool.slug, tool.version)[0]
-    home = find_bundle(shelf, place.bundle, otherwise="to make it with its first tool: --create")
+        bundles.store.put_all(bundle, [tool])
+        return bundles.get_tool(bundle.id, tool.slug, tool.version)[0]
+    home = find_bundle(bundles, place.bundle, otherwise="to make it with its first tool: --create")
     try:
-        return shelf.put_tool(home["id"], str(place.tool), version, data)[0]
+        return bundles.put_tool(home["id"], str(place.tool), version, data)[0]
     except ConflictError:
-        free = next_version(shelf, home["id"], str(place.tool))
+        free = next_version(bundles, home["id"], str(place.tool))
         name = f"{home['slug']}/{place.tool}"
         message = f"{name}@{version} is there already, and stays as it is. Put it beside that one: {name}@{free}"
         raise click.ClickException(printable(message)) from None

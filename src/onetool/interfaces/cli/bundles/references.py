@@ -20,29 +20,29 @@ PAGE = 1000
 LONGEST = 120  # characters of a description, in a list
 
 
-def all_bundles(shelf: "BundleService") -> "Iterator[Shown]":
+def all_bundles(bundles: "BundleService") -> "Iterator[Shown]":
     """Those that are switched off or deleted, too."""
     after: str | None = None
     while True:
-        page, after = shelf.bundles((), True, after, PAGE)
+        page, after = bundles.bundles((), True, after, PAGE)
         yield from page
         if after is None:
             return
 
 
-def all_tools(shelf: "BundleService", bundle_id: str | None = None) -> "Iterator[Shown]":
+def all_tools(bundles: "BundleService", bundle_id: str | None = None) -> "Iterator[Shown]":
     """Of one bundle, or of all; those that are switched off, too."""
     ids = [] if bundle_id is None else [bundle_id]
     after: str | None = None
     while True:
-        page, after = shelf.tools((), ids, True, after, PAGE)
+        page, after = bundles.tools((), ids, True, after, PAGE)
         yield from page
         if after is None:
             return
 
 
-def found_tools(shelf: "BundleService", query: str, include_disabled: bool, limit: int) -> "list[Shown]":
-    found, _ = shelf.search(query, include_disabled, None, limit)
+def found_tools(bundles: "BundleService", query: str, include_disabled: bool, limit: int) -> "list[Shown]":
+    found, _ = bundles.search(query, include_disabled, None, limit)
     return found
 
 
@@ -110,12 +110,12 @@ def parse_reference(text: str) -> ToolReference:
     return ToolReference(bundle, tool if slash else None, version if at else None)
 
 
-def find_bundle(shelf: "BundleService", name: str, deleted: bool = False, otherwise: str = "") -> "Shown":
+def find_bundle(bundles: "BundleService", name: str, deleted: bool = False, otherwise: str = "") -> "Shown":
     """The bundle of that slug or id; `deleted` looks among those that were deleted instead.
 
     `otherwise` is what else can be done where there is none.
     """
-    everything = list(all_bundles(shelf))
+    everything = list(all_bundles(bundles))
     own = [one for one in everything if name in (one["slug"], one["id"])] or [
         one for one in everything if _ID.fullmatch(name) and one["id"] == name.lower()
     ]
@@ -130,17 +130,17 @@ def find_bundle(shelf: "BundleService", name: str, deleted: bool = False, otherw
     raise unknown_bundle(name, known, otherwise)
 
 
-def find_tool(shelf: "BundleService", bundle: "Shown", place: ToolReference) -> "Shown":
+def find_tool(bundles: "BundleService", bundle: "Shown", place: ToolReference) -> "Shown":
     """The tool in the version that is named; without one the enabled one that was modified last."""
-    versions = _versions(shelf, bundle, place)
+    versions = _versions(bundles, bundle, place)
     if place.version is not None:
         return _in_version(versions, place)
     return max(versions, key=lambda one: (one["isEnabled"], one["modifiedAt"], one["id"]))
 
 
-def find_only_tool(shelf: "BundleService", bundle: "Shown", place: ToolReference) -> "Shown":
+def find_only_tool(bundles: "BundleService", bundle: "Shown", place: ToolReference) -> "Shown":
     """The tool to change; an error if several versions match."""
-    versions = _versions(shelf, bundle, place)
+    versions = _versions(bundles, bundle, place)
     if place.version is not None:
         return _in_version(versions, place)
     if len(versions) > 1:
@@ -149,9 +149,9 @@ def find_only_tool(shelf: "BundleService", bundle: "Shown", place: ToolReference
     return versions[0]
 
 
-def next_version(shelf: "BundleService", bundle_id: str, slug: str) -> str:
+def next_version(bundles: "BundleService", bundle_id: str, slug: str) -> str:
     """The first number that is free."""
-    taken = {one["version"] for one in all_tools(shelf, bundle_id) if one["slug"] == slug}
+    taken = {one["version"] for one in all_tools(bundles, bundle_id) if one["slug"] == slug}
     return next(str(number) for number in range(1, len(taken) + 2) if str(number) not in taken)
 
 
@@ -185,8 +185,8 @@ def complete_ref(ctx: click.Context, _param: click.Parameter, incomplete: str) -
     return [name for name in names if name.startswith(incomplete)]
 
 
-def _versions(shelf: "BundleService", bundle: "Shown", place: ToolReference) -> "list[Shown]":
-    tools = list(all_tools(shelf, bundle["id"]))
+def _versions(bundles: "BundleService", bundle: "Shown", place: ToolReference) -> "list[Shown]":
+    tools = list(all_tools(bundles, bundle["id"]))
     found = [one for one in tools if one["slug"] == place.tool]
     if not found:
         from onetool.core.text import or_rather

@@ -222,7 +222,7 @@ def _of_bundle(app: "App", bundle: "Bundle", tools: "list[Tool]") -> Iterator[Mi
             app.bundles.check(tool)
         except InvalidError as wrong:
             gone = tool.type in ("python", "go")  # it comes back with its function
-            place = app.bundles.store.place(tool.id)
+            place = app.bundles.store.file_of(tool.id)
             yield Mistake(message=str(wrong), file=place, key=key, severity="warning" if gone else "error")
         if written := _literal_credential(tool.http_impl):
             message = f"auth.{written} is written into the tool, where everybody reads it who gets its file"

@@ -99,18 +99,20 @@ def import_bundle(
         allow_hosts(config_for_hosts(ctx), [read_host(source)])
     app = open_app(ctx)
     data = fetch_url(app, source) if is_url(source) else read_bytes(source)
-    wishes = ImportOptions(slug, base_url, source if is_url(source) else None, token)
+    options = ImportOptions(slug, base_url, source if is_url(source) else None, token)
     _print_please_wait(data)
-    arrival = read_import(app, data, wishes)
-    if arrival.plan.is_new and not arrival.plan.refused:
-        warn_if_name_taken(app, arrival.plan.bundle.slug)
-    if not dry_run and not arrival.plan.refused:
-        arrival = arrival._replace(notes=[*arrival.notes, *store_import(app, arrival, _progress())])
-    needs = requirements_of(app, map(shown, arrival.tools))
-    if allow and not dry_run and not arrival.plan.refused:
+    bundle_import = read_import(app, data, options)
+    if bundle_import.plan.is_new and not bundle_import.plan.refused:
+        warn_if_name_taken(app, bundle_import.plan.bundle.slug)
+    if not dry_run and not bundle_import.plan.refused:
+        bundle_import = bundle_import._replace(
+            notes=[*bundle_import.notes, *store_import(app, bundle_import, _progress())]
+        )
+    needs = requirements_of(app, map(shown, bundle_import.tools))
+    if allow and not dry_run and not bundle_import.plan.refused:
         needs = allowing(ctx, needs)
-    _tell(app, arrival, needs, dry_run, as_json)
-    ctx.exit(1 if arrival.plan.refused else 0)
+    _tell(app, bundle_import, needs, dry_run, as_json)
+    ctx.exit(1 if bundle_import.plan.refused else 0)
 
 
 def _write(file: Path, data: bytes, force: bool) -> None:
@@ -147,15 +149,15 @@ def _progress() -> "Progress":
 # Reporting an import
 
 
-def _tell(app: "App", arrival: "BundleImport", needs: "Requirements", dry_run: bool, as_json: bool) -> None:
+def _tell(app: "App", bundle_import: "BundleImport", needs: "Requirements", dry_run: bool, as_json: bool) -> None:
     if wants_json(as_json):
-        print_json(_facts(arrival, dry_run) | {"needs": needs.shown()})
+        print_json(_facts(bundle_import, dry_run) | {"needs": needs.shown()})
     else:
-        _print(arrival, dry_run)
-    for reason in arrival.plan.refused:
+        _print(bundle_import, dry_run)
+    for reason in bundle_import.plan.refused:
         print_note(f"Not imported: {reason}")
-    if arrival.plan.refused:
-        if _is_name_taken(arrival.plan):
+    if bundle_import.plan.refused:
+        if _is_name_taken(bundle_import.plan):
             print_note("To take it in beside that, as a bundle of its own: --as SLUG")
         return
     if used := [one.name for one in needs.secrets if one.source is not None]:
@@ -168,33 +170,33 @@ def _is_name_taken(plan: "ImportPlan") -> bool:
     return any(row.what == "clash" for row in plan.rows) or (not plan.is_new and plan.bundle.is_built_in)
 
 
-def _facts(arrival: "BundleImport", dry_run: bool) -> dict[str, Any]:
-    plan = arrival.plan
+def _facts(bundle_import: "BundleImport", dry_run: bool) -> dict[str, Any]:
+    plan = bundle_import.plan
     return {
         "bundle": {"id": plan.bundle.id, "slug": plan.bundle.slug},
         "imported": not dry_run and not plan.refused,
         "isNew": plan.is_new,
         "changes": [row._asdict() for row in plan.rows],
         "refused": plan.refused,
-        "skipped": [one._asdict() for one in arrival.skipped],
-        "notes": [one._asdict() for one in arrival.notes],
+        "skipped": [one._asdict() for one in bundle_import.skipped],
+        "notes": [one._asdict() for one in bundle_import.notes],
     }
 
 
-def _print(arrival: "BundleImport", dry_run: bool) -> None:
-    plan = arrival.plan
+def _print(bundle_import: "BundleImport", dry_run: bool) -> None:
+    plan = bundle_import.plan
     if dry_run or plan.refused:
         rows = [(f"{row.slug}@{row.version}" if row.version else row.slug, row.what, row.detail) for row in plan.rows]
         print_table("What would change" if dry_run else "Nothing was imported", ("", "", ""), rows)
     else:
-        stays = len(arrival.tools) - len(plan.new_tools)
+        stays = len(bundle_import.tools) - len(plan.new_tools)
         also = f"; {stays} were there already" if stays else ""
         echo(
             printable(f"Imported {plan.bundle.slug} ({plan.bundle.id}): {counted(len(plan.new_tools), 'tool')}{also}.")
         )
         echo(printable(f"Look at them: onetool bundles show {plan.bundle.slug}"))
-    _print_remarks("Skipped", arrival.skipped)
-    _print_remarks("Not quite as it was", arrival.notes)
+    _print_remarks("Skipped", bundle_import.skipped)
+    _print_remarks("Not quite as it was", bundle_import.notes)
 
 
 def _print_remarks(heading: str, remarks: "Sequence[ImportRemark]") -> None:
@@ -241,17 +243,17 @@ def is_archive(data: bytes) -> bool:
     return data[:2] == b"PK"
 
 
-def read_import(app: "App", data: bytes, wishes: ImportOptions) -> BundleImport:
+def read_import(app: "App", data: bytes, options: ImportOptions) -> BundleImport:
     """Nothing is changed. Raises InvalidError for what can't be read."""
-    return _from_archive(app, data, wishes) if is_archive(data) else _from_openapi(app, data, wishes)
+    return _from_archive(app, data, options) if is_archive(data) else _from_openapi(app, data, options)
 
 
-def store_import(app: "App", arrival: BundleImport, progress: Progress) -> list[ImportRemark]:
+def store_import(app: "App", bundle_import: BundleImport, progress: Progress) -> list[ImportRemark]:
     """Store an import. Tools that can't be called yet are reported."""
     from onetool.sources.bundles.errors import InvalidError
     from onetool.sources.bundles.model import BundleContent
 
-    plan, store = arrival.plan, app.bundles.store
+    plan, store = bundle_import.plan, app.bundles.store
     if plan.is_new:
         store.put_all(plan.bundle, plan.new_tools)
     else:
@@ -270,7 +272,7 @@ def store_import(app: "App", arrival: BundleImport, progress: Progress) -> list[
     return remarks
 
 
-def _from_archive(app: "App", data: bytes, wishes: ImportOptions) -> BundleImport:
+def _from_archive(app: "App", data: bytes, options: ImportOptions) -> BundleImport:
     from msgspec.structs import replace
 
     from onetool.sources.bundles.archive import plan, unpack
@@ -279,23 +281,23 @@ def _from_archive(app: "App", data: bytes, wishes: ImportOptions) -> BundleImpor
     unpacked = unpack(data)
     here: Bundle | None = None
     if unpacked.bundle is not None:
-        if wishes.slug is not None:
-            unpacked = unpacked._replace(bundle=replace(unpacked.bundle, slug=check_slug(wishes.slug)))
+        if options.slug is not None:
+            unpacked = unpacked._replace(bundle=replace(unpacked.bundle, slug=check_slug(options.slug)))
         else:
             here = app.bundles.store.bundle(unpacked.bundle.id)
-    planned = plan(unpacked, here, tools_of(app, here), as_new=wishes.slug is not None)
+    planned = plan(unpacked, here, tools_of(app, here), as_new=options.slug is not None)
     wrong = [f"{tool.slug}@{tool.version}: {why}" for tool in planned.new_tools if (why := _why_not(app, tool))]
     if planned.is_new and (other := live_bundle(app.bundles, planned.bundle.slug)):
         wrong.append(f"there is a bundle {other['slug']} already ({other['id']}); give it another name: --as SLUG")
     return BundleImport(planned._replace(refused=[*planned.refused, *wrong]), unpacked.tools, [], [])
 
 
-def _from_openapi(app: "App", data: bytes, wishes: ImportOptions) -> BundleImport:
+def _from_openapi(app: "App", data: bytes, options: ImportOptions) -> BundleImport:
     from onetool.sources.bundles.archive import Unpacked, plan
     from onetool.sources.bundles.openapi import from_openapi
 
     found = from_openapi(
-        data, document_url=wishes.document_url, base_url=wishes.base_url, slug=wishes.slug, token=wishes.token
+        data, document_url=options.document_url, base_url=options.base_url, slug=options.slug, token=options.token
     )
     other = live_bundle(app.bundles, found.bundle["slug"])
     here = None if other is None else app.bundles.store.bundle(other["id"])

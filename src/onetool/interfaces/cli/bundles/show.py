@@ -40,9 +40,9 @@ SHORT_KEYS = ("slug", "version", "displayName", "description", "type", "isEnable
 @click.pass_context
 def list_bundles(ctx: click.Context, everything: bool, as_json: bool) -> None:
     """List the bundles, and how many tools each has."""
-    shelf = open_app(ctx, imports=False).bundles
-    counts = Counter(tool["bundleID"] for tool in all_tools(shelf))
-    chosen = [bundle for bundle in all_bundles(shelf) if everything or is_live(bundle)]
+    bundles = open_app(ctx, imports=False).bundles
+    counts = Counter(tool["bundleID"] for tool in all_tools(bundles))
+    chosen = [bundle for bundle in all_bundles(bundles) if everything or is_live(bundle)]
     chosen.sort(key=lambda bundle: bundle["isBuiltIn"])  # people's own first
     found = [{**bundle, "tools": counts[bundle["id"]]} for bundle in chosen]
     if wants_json(as_json):
@@ -81,11 +81,11 @@ def show(ctx: click.Context, place: ToolReference, as_json: bool) -> None:
 @click.pass_context
 def search(ctx: click.Context, query: tuple[str, ...], everything: bool, limit: int, as_json: bool) -> None:
     """Find tools of bundles by their names and words; names that begin so come first."""
-    shelf = open_app(ctx).bundles
-    slugs = {bundle["id"]: bundle["slug"] for bundle in all_bundles(shelf)}
+    bundles = open_app(ctx).bundles
+    slugs = {bundle["id"]: bundle["slug"] for bundle in all_bundles(bundles)}
     found = [
         {"bundle": slugs.get(tool["bundleID"]), **tool}
-        for tool in found_tools(shelf, " ".join(query), everything, limit)
+        for tool in found_tools(bundles, " ".join(query), everything, limit)
     ]
     if wants_json(as_json):
         print_json([{"bundle": one["bundle"], "bundleID": one["bundleID"], **in_short(one)} for one in found])
@@ -136,8 +136,8 @@ def _show_bundle(app: "App", bundle: "Shown", as_json: bool) -> None:
         echo(f"It has no tools yet. Add one: onetool bundles add {bundle['slug']}/TOOL FILE")
 
 
-def _by_name(shelf: "BundleService", bundle: "Shown") -> "list[Shown]":
-    return sorted(all_tools(shelf, bundle["id"]), key=lambda one: (one["slug"], one["modifiedAt"], one["version"]))
+def _by_name(bundles: "BundleService", bundle: "Shown") -> "list[Shown]":
+    return sorted(all_tools(bundles, bundle["id"]), key=lambda one: (one["slug"], one["modifiedAt"], one["version"]))
 
 
 # `show` of one tool

@@ -42,25 +42,25 @@ class IndexedReads:
         self._made: tuple[Index, FolderSync] | None = None
         self._retired: list[Index] = []  # that others took the place of, and that are to be closed
         self._is_kept = False  # the index is a file
-        self._is_nowhere = False  # there is no folder yet: somebody else may make it
-        self._is_behind = True  # something has changed that the index does not know yet
+        self._is_in_memory = False  # there is no folder yet: somebody else may make it
+        self._is_outdated = True  # something has changed that the index does not know yet
         self._seen = -1  # its state at the last look
-        self._settle_at = 0.0  # not before
-        self._patience = WaitLimit()
-        self._aside = SingleRunner("the bundles are being read", self._patience)
+        self._move_at = 0.0  # not before
+        self._wait_limit = WaitLimit()
+        self._runner = SingleRunner("the bundles are being read", self._wait_limit)
 
     # Reading: see Store
 
     def bundle(self, id: str) -> Bundle | None:
-        return self._ask(lambda index: index.bundle(id))
+        return self._read(lambda index: index.bundle(id))
 
     def bundles(
         self, ids: Iterable[str] = (), include_disabled: bool = False, after: str | None = None, limit: int = 100
     ) -> list[Bundle]:
-        return self._ask(lambda index: index.bundles(ids, include_disabled, after, limit))
+        return self._read(lambda index: index.bundles(ids, include_disabled, after, limit))
 
     def tool(self, bundle_id: str, slug: str, version: str) -> Tool | None:
-        return self._ask(lambda index: index.tool(bundle_id, slug, version))
+        return self._read(lambda index: index.tool(bundle_id, slug, version))
 
     def tools(
         self,
@@ -70,76 +70,76 @@ class IndexedReads:
         after: str | None = None,
         limit: int = 100,
     ) -> list[Tool]:
-        return self._ask(lambda index: index.tools(tags, bundle_ids, include_disabled, after, limit))
+        return self._read(lambda index: index.tools(tags, bundle_ids, include_disabled, after, limit))
 
     def search(
         self, query: str, include_disabled: bool = False, after: Rank | None = None, limit: int = 100
     ) -> list[SearchHit]:
-        return self._ask(lambda index: index.search(query, include_disabled, after, limit))
+        return self._read(lambda index: index.search(query, include_disabled, after, limit))
 
     def everything(self) -> tuple[list[Bundle], Iterator[Tool]]:
-        return self._ask(Index.everything)
+        return self._read(Index.everything)
 
-    def place(self, tool_id: str) -> str | None:
-        path = self._ask(lambda index: index.path_of(tool_id))
+    def file_of(self, tool_id: str) -> str | None:
+        path = self._read(lambda index: index.path_of(tool_id))
         return None if path is None else str(self._folder / path)
 
     def mistakes(self) -> list[Mistake]:
         """Tools that nothing is wrong with but their bundle are not told one by one."""
         return [
             msgspec.structs.replace(mistake, file=str(self._folder / (mistake.file or "")))
-            for mistake in self._ask(Index.mistakes)
+            for mistake in self._read(Index.mistakes)
             if mistake.message != NO_BUNDLE
         ]
 
     def state(self) -> int:
-        return self._ask(Index.state)
+        return self._read(Index.state)
 
-    def look(self) -> bool:
+    def sync(self) -> bool:
         with self._lock.alone():
-            self._settle()
-            index = self._looked_at()
-            self._is_behind = False
+            self._move_to_file()
+            index = self._synced()
+            self._is_outdated = False
             before, self._seen = self._seen, index.state()
             return before != self._seen
 
     # How it is done
 
-    def _ask(self, question: Callable[[Index], T]) -> T:
+    def _read(self, question: Callable[[Index], T]) -> T:
         try:
             return question(self._index())
         except IndexUnwritableError:  # it was lost, and there is no room for another one
-            self._is_behind = True
+            self._is_outdated = True
             return question(self._index())
 
     def _index(self) -> Index:
         """In step with what this process knows to have changed. Nobody waits for another thread but at the start."""
-        if self._is_behind or (self._is_nowhere and self._folder.is_dir()):
+        if self._is_outdated or (self._is_in_memory and self._folder.is_dir()):
             if self._made is None:
                 self._catch_up(FIRST_SECONDS)
             else:
                 with suppress(UnavailableError):
-                    if self._patience.is_short:
-                        self._aside.do(self._catch_up)
+                    if self._wait_limit.is_short:
+                        self._runner.do(self._catch_up)
                     else:
                         self._catch_up()
         return self._parts()[0]
 
-    def _catch_up(self, patience: float = 0.0) -> None:
-        with self._lock.alone(patience):
-            if self._is_behind or self._is_nowhere:
-                self.look()
+    def _catch_up(self, seconds: float = 0.0) -> None:
+        with self._lock.alone(seconds):
+            if self._is_outdated or self._is_in_memory:
+                self.sync()
 
-    def _looked_at(self) -> Index:
+    def _synced(self) -> Index:
         index, looking = self._parts()
         try:
-            looking.look(index)
+            looking.sync(index)
         except IndexUnwritableError as error:
             log.warning("%s; until it can, it is kept in memory", error)
             index, looking = made = self._index_in(None)
-            looking.look(index)
-            self._settle_at = monotonic() + SETTLE_SECONDS
-            self._go_on_with(made, is_kept=False)
+            looking.sync(index)
+            self._move_at = monotonic() + SETTLE_SECONDS
+            self._switch_to(made, is_kept=False)
         return index
 
     def _parts(self) -> tuple[Index, FolderSync]:
@@ -147,11 +147,11 @@ class IndexedReads:
             with self._lock.alone():
                 if self._made is None:
                     self._made = self._open()
-                    self._patience.answered()
+                    self._wait_limit.answered()
         return self._made
 
     def _open(self) -> tuple[Index, FolderSync]:
-        self._is_nowhere = not self._folder.is_dir()
+        self._is_in_memory = not self._folder.is_dir()
         file = make_state(self._folder)
         if file is not None:
             try:
@@ -168,30 +168,30 @@ class IndexedReads:
 
     def _index_in(self, file: Path | None) -> tuple[Index, FolderSync]:
         looking = FolderSync(self._folder, self._lock, self._built_in, self._foreign)
-        index = Index(file, lambda: looking.look(index, is_new=True))
+        index = Index(file, lambda: looking.sync(index, is_new=True))
         return index, looking
 
-    def _settle(self) -> None:
+    def _move_to_file(self) -> None:
         """From memory into a file, as soon as there can be one that takes everything in."""
-        if self._made is None or self._is_kept or monotonic() < self._settle_at:
+        if self._made is None or self._is_kept or monotonic() < self._move_at:
             return
-        self._is_nowhere = not self._folder.is_dir()
+        self._is_in_memory = not self._folder.is_dir()
         if (file := make_state(self._folder)) is None:
             return
         began = monotonic()
         try:
             index, looking = made = self._index_in(file)
             self._retired.append(index)  # until it has taken everything in
-            looking.look(index)
+            looking.sync(index)
             self._retired.pop()
         except UnavailableError:
-            self._settle_at = max(began + SETTLE_SECONDS, monotonic() + (monotonic() - began) * SHARE)
+            self._move_at = max(began + SETTLE_SECONDS, monotonic() + (monotonic() - began) * SHARE)
             while len(self._retired) > 1:
                 self._retired.pop().close()
         else:
-            self._go_on_with(made, is_kept=True)
+            self._switch_to(made, is_kept=True)
 
-    def _go_on_with(self, made: tuple[Index, FolderSync], is_kept: bool) -> None:
+    def _switch_to(self, made: tuple[Index, FolderSync], is_kept: bool) -> None:
         """Another thread may still be asking the one before, or be about to: it is closed when a further one comes."""
         before, self._made, self._is_kept = self._made, made, is_kept
         while self._retired:

@@ -96,15 +96,15 @@ class UsageCounter:
         self._file = file
         self._now = now
         self._waiting: Counts = {}
-        self._guard = Lock()
+        self._lock = Lock()
         self._writing = Lock()
         self._thread: Thread | None = None
         self._closed = Event()
-        self._has_told = False
+        self._has_logged = False
 
-    def used(self, id: str) -> None:
+    def record(self, id: str) -> None:
         at = time_text(self._now())
-        with self._guard:
+        with self._lock:
             calls, last = self._waiting.get(id, (0, at))
             if calls or len(self._waiting) < MOST_PENDING:
                 self._waiting[id] = (calls + 1, max(last, at))
@@ -115,16 +115,16 @@ class UsageCounter:
         """callCount and lastCalledAt, also of calls that wait to be written."""
         wanted = list(dict.fromkeys(ids))
         with self._writing:  # else a call on its way from memory to the file would be missed, or counted twice
-            with self._guard:
+            with self._lock:
                 waiting = {id: self._waiting[id] for id in wanted if id in self._waiting}
             return _sum_counts(self._read(wanted), waiting)
 
     def flush(self) -> None:
         with self._writing:
-            with self._guard:
+            with self._lock:
                 taken, self._waiting = self._waiting, {}
             if taken and not self._written(taken):
-                with self._guard:
+                with self._lock:
                     self._waiting = _sum_counts(taken, self._waiting)
 
     def close(self) -> None:
@@ -141,7 +141,7 @@ class UsageCounter:
     def _gather(self) -> None:
         """One batch; the next call starts the next."""
         self._closed.wait(GATHER_SECONDS)
-        with self._guard:
+        with self._lock:
             self._thread = None
         self.flush()
 
@@ -152,7 +152,7 @@ class UsageCounter:
             with _open_database(self._file) as database, database:
                 database.executemany(_ADD, [(id, calls, last) for id, (calls, last) in counts.items()])
         except (OSError, sqlite3.Error) as error:
-            self._tell(error)
+            self._log_error(error)
             return False
         return True
 
@@ -168,12 +168,12 @@ class UsageCounter:
                     rows = database.execute(f"SELECT id, calls, last FROM usage WHERE id IN ({marks})", some)  # noqa: S608
                     found.update({id: (calls, last) for id, calls, last in rows})
         except (OSError, sqlite3.Error) as error:
-            self._tell(error)
+            self._log_error(error)
         return found
 
-    def _tell(self, error: Exception) -> None:
-        if not self._has_told:
-            self._has_told = True
+    def _log_error(self, error: Exception) -> None:
+        if not self._has_logged:
+            self._has_logged = True
             log.warning("usage of tools is not kept: %s: %s; if the file is broken, delete it", self._file, error)
 
 

@@ -34,7 +34,7 @@ from onetool.sources.bundles.files.form import (
 from onetool.sources.bundles.files.indexed import IndexedReads
 from onetool.sources.bundles.files.state import KEY_BYTES, UsageCounter, key_of, read_key
 from onetool.sources.bundles.files.transaction import BrokenFileError, IndexOutOfDate, StoreTransaction
-from onetool.sources.bundles.files.writing import ensure_place
+from onetool.sources.bundles.files.writing import ensure_folders
 from onetool.sources.bundles.index import PathTakenError
 from onetool.sources.bundles.model import Bundle, BundleContent, Tool, ToolContent
 from onetool.sources.bundles.names import check_id, check_slug, check_version, new_id
@@ -263,8 +263,8 @@ class FileStore(IndexedReads, BundleStore):
 
     # Beside
 
-    def used(self, tool_id: str) -> None:
-        self._usage.used(tool_id)
+    def record_use(self, tool_id: str) -> None:
+        self._usage.record(tool_id)
 
     def usage(self, tool_ids: Iterable[str]) -> dict[str, tuple[int, str]]:
         return self._usage.of(tool_ids)
@@ -297,16 +297,16 @@ class FileStore(IndexedReads, BundleStore):
         if not makes and not self._folder.exists():
             raise NotFoundError("there is no such bundle: there are none yet")
         try:
-            ensure_place(self._folder)
+            ensure_folders(self._folder)
             with self._lock.held() as root:
-                self._settle()
+                self._move_to_file()
                 if not self._is_kept:
-                    self.look()  # what other processes do reaches an index in memory in no other way
+                    self.sync()  # what other processes do reaches an index in memory in no other way
                 for _ in range(MOST_TRIES):
                     try:
                         return self._try(job, root)
                     except IndexOutOfDate:
-                        self.look()
+                        self.sync()
         except OSError as error:
             why = os.strerror(error.errno) if error.errno else str(error)
             raise UnavailableError(f"{self._folder} can't be written: {why}; nothing has changed") from error
@@ -321,9 +321,9 @@ class FileStore(IndexedReads, BundleStore):
         except (UnavailableError, OSError, PathTakenError) as error:
             if work is None or not work.is_done:
                 raise
-            self._is_behind = True
+            self._is_outdated = True
             log.warning("the index of the bundles did not take a change, and will be put right: %s", error)
             with suppress(UnavailableError):
-                self.look()  # who is told that it is done may ask for it at once
+                self.sync()  # who is told that it is done may ask for it at once
         assert work is not None  # noqa: S101 - else an error has been raised
         return work.result

@@ -47,7 +47,7 @@ class ReadFile(NamedTuple):
 
     path: str
     stamp: Stamp
-    thing: ParsedContent | None = None
+    content: ParsedContent | None = None
     reason: str | None = None
     digest: bytes | None = None
 
@@ -75,9 +75,9 @@ def read_files(folder: Path, stamps: dict[str, Stamp], paths: Iterable[str]) -> 
 def _read_tool(folder: Path, path: str, stamp: Stamp, bundle: ReadFile | None) -> ReadFile | None:
     if bundle is None:
         return None
-    if not isinstance(bundle.thing, Bundle):
+    if not isinstance(bundle.content, Bundle):
         return ReadFile(path, stamp, reason=NO_BUNDLE)
-    return _read_one(folder, path, stamp, bundle.thing)
+    return _read_one(folder, path, stamp, bundle.content)
 
 
 def _read_one(folder: Path, path: str, seen: Stamp, bundle: Bundle | None) -> ReadFile | None:
@@ -153,22 +153,22 @@ class FolderSync:
         self._lock = lock
         self._built_in = built_in
         self._known: tuple[int, dict[str, Stamp]] = (-1, {})
-        self._looked_at = -1  # the index's state after the last look
+        self._synced = -1  # the index's state after the last look
         self._overlay: Stamp | None = NO_STAMP
         self._racy: dict[str, bytes] = {}  # paths and digests of what was read and may change unseen
 
-    def look(self, index: Index, is_new: bool = False) -> None:
+    def sync(self, index: Index, is_new: bool = False) -> None:
         """`is_new`: nothing is in the index yet."""
         with self._lock.alone(FIRST_SECONDS):
             if is_new:
                 self._overlay = NO_STAMP
             found = self._find(index)
             if not found.is_nothing():
-                self._take_in(index, found)
+                self._apply(index, found)
             if found.switches is not None:
                 stamp = found.switches.stamp
                 self._overlay = stamp if stamp is None or not _is_racy(stamp) else NO_STAMP
-            self._looked_at = index.state()
+            self._synced = index.state()
 
     # Seeing
 
@@ -178,11 +178,11 @@ class FolderSync:
         changed = {path for path, stamp in scan.files.items() if known.get(path) != stamp}
         gone = [path for path in known if path not in scan.files and path != OVERLAY] if scan.is_whole else []
         broken: dict[str, str] = {}
-        if changed or gone or index.state() != self._looked_at:
+        if changed or gone or index.state() != self._synced:
             broken = broken_files(index)
             changed |= {path for path, reason in broken.items() if path in scan.files and reason != NO_BUNDLE}
         read = list(self._read(index, scan.files, changed, broken))
-        news = [one for one in read if self._is_news(one, broken)]
+        news = [one for one in read if self._has_changed(one, broken)]
         return FolderChanges(scan.files, news, gone, scan.drafts, broken, switches)
 
     def _switches(self, stamp: Stamp | None) -> BuiltInSwitches | None:
@@ -206,11 +206,11 @@ class FolderSync:
         yield from read_files(self._folder, files, tools)
 
     def _is_another(self, index: Index, head: ReadFile, broken: dict[str, str]) -> bool:
-        if not isinstance(head.thing, Bundle):
+        if not isinstance(head.content, Bundle):
             return head.path not in broken
-        return head.path in broken or head.path not in self._known[1] or index.bundle(head.thing.id) is None
+        return head.path in broken or head.path not in self._known[1] or index.bundle(head.content.id) is None
 
-    def _is_news(self, read: ReadFile, broken: dict[str, str]) -> bool:
+    def _has_changed(self, read: ReadFile, broken: dict[str, str]) -> bool:
         is_as_before = read.reason == broken.get(read.path)
         if _is_racy(read.stamp) and read.path in self._racy:
             return not is_as_before or self._racy[read.path] != read.digest
@@ -224,7 +224,7 @@ class FolderSync:
 
     # Taking in
 
-    def _take_in(self, index: Index, found: FolderChanges) -> None:
+    def _apply(self, index: Index, found: FolderChanges) -> None:
         with ExitStack() as stack:
             try:
                 root = stack.enter_context(self._lock.held(LOCK_SECONDS))
@@ -260,7 +260,7 @@ class FolderSync:
             changes.built_in(before)
             return
         changes.drop(OVERLAY)
-        overlay = read.thing if read is not None and isinstance(read.thing, Overlay) else Overlay()
+        overlay = read.content if read is not None and isinstance(read.content, Overlay) else Overlay()
         changes.built_in(overlay.over(self._built_in))
 
     def _as_before(self, index: Index) -> BuiltIn:
@@ -285,7 +285,7 @@ class FolderSync:
             taken = self._put(changes, read)
             if taken is not None:
                 self._put(changes, read._replace(thing=None, reason=_clash_reason(read, taken)))
-                if isinstance(read.thing, Bundle):
+                if isinstance(read.content, Bundle):
                     self._set_aside(changes, found, folder_of(read.path))
 
     def _put(self, changes: IndexTransaction, read: ReadFile) -> PathTakenError | None:
@@ -296,11 +296,11 @@ class FolderSync:
         else:
             self._racy.pop(read.path, None)
         try:
-            if isinstance(read.thing, Bundle):
-                changes.put_bundle(read.thing, read.path, stamp)
-            elif isinstance(read.thing, Tool) and self._is_in_its_bundle(changes, read.thing, read.path):
-                changes.put_tool(read.thing, read.path, stamp)
-            elif read.thing is not None:
+            if isinstance(read.content, Bundle):
+                changes.put_bundle(read.content, read.path, stamp)
+            elif isinstance(read.content, Tool) and self._is_in_its_bundle(changes, read.content, read.path):
+                changes.put_tool(read.content, read.path, stamp)
+            elif read.content is not None:
                 changes.put_broken(read.path, stamp, NO_BUNDLE)
             else:
                 changes.put_broken(read.path, stamp, read.reason or "")
@@ -342,13 +342,13 @@ def _is_racy(stamp: Stamp) -> bool:
 
 def _is_usual(read: ReadFile) -> bool:
     """Whether the file has the name that we would give it; it wins over a copy."""
-    thing = read.thing
+    thing = read.content
     return not isinstance(thing, Tool) or read.path == tool_file(folder_of(read.path), thing.slug, thing.version)
 
 
 def _clash_reason(read: ReadFile, taken: PathTakenError) -> str:
     """Said of the later one. Whoever copies a file copies its id."""
     text = str(taken)
-    if read.thing is not None and not isinstance(read.thing, Overlay) and read.thing.id in text:
+    if read.content is not None and not isinstance(read.content, Overlay) and read.content.id in text:
         return f'{text}; take the line "id" out of this file, and it gets one of its own'
     return f"{text}; give this one another name, or remove it"

@@ -36,30 +36,30 @@ class FolderLock:
         self._root: int | None = None
 
     @contextmanager
-    def alone(self, patience: float = LOCK_PATIENCE) -> Iterator[None]:
+    def alone(self, seconds: float = LOCK_PATIENCE) -> Iterator[None]:
         """Among the threads of this process only."""
-        if not self._mine.acquire(timeout=patience):
-            raise UnavailableError(self._busy(patience))
+        if not self._mine.acquire(timeout=seconds):
+            raise UnavailableError(self._busy(seconds))
         try:
             yield
         finally:
             self._mine.release()
 
     @contextmanager
-    def held(self, patience: float = LOCK_PATIENCE) -> Iterator[int]:
-        deadline = time.monotonic() + patience
-        with self.alone(patience):
+    def held(self, seconds: float = LOCK_PATIENCE) -> Iterator[int]:
+        deadline = time.monotonic() + seconds
+        with self.alone(seconds):
             if self._root is not None:
                 yield self._root
                 return
-            self._root = root = self._taken(deadline, patience)
+            self._root = root = self._taken(deadline, seconds)
             try:
                 yield root
             finally:
                 self._root = None
                 flock.give_back(root)
 
-    def _taken(self, deadline: float, patience: float) -> int:
+    def _taken(self, deadline: float, seconds: float) -> int:
         pause = PAUSE
         while True:
             root = os.open(self._folder, OPEN_FOLDER)
@@ -71,13 +71,13 @@ class FolderLock:
                 raise
             flock.give_back(root)
             if time.monotonic() > deadline:
-                raise UnavailableError(self._busy(patience))
+                raise UnavailableError(self._busy(seconds))
             time.sleep(uniform(pause / 2, pause))  # noqa: S311 - so that those who wait do not march in step
             pause = min(pause * 1.1, LONGEST_PAUSE)
 
-    def _busy(self, patience: float) -> str:
+    def _busy(self, seconds: float) -> str:
         who = flock.holder(self._folder) or flock.UNKNOWN
-        return f"{self._folder} is being written by {who}, for more than {patience:g} s; try again later"
+        return f"{self._folder} is being written by {who}, for more than {seconds:g} s; try again later"
 
 
 def _try_lock(root: int) -> bool:
@@ -175,11 +175,11 @@ def ensure_folder(root: int, path: str) -> bool:
     return True
 
 
-def ensure_place(folder: Path) -> None:
+def ensure_folders(folder: Path) -> None:
     """The folder of bundles itself, with all that is above it."""
     if os.path.isdir(folder):
         return
-    ensure_place(folder.parent)
+    ensure_folders(folder.parent)
     with suppress(FileExistsError):
         os.mkdir(folder, 0o700)
         above = os.open(folder.parent, FOLDER & ~os.O_NOFOLLOW)

@@ -50,16 +50,20 @@ class Index:
     # Reading: see Store
 
     def bundle(self, id: str) -> Bundle | None:
-        return self._access.ask(lambda held: queries.bundle(held.database, id), is_single=True)
+        return self._access.read(lambda connection: queries.bundle(connection.database, id), is_single=True)
 
     def bundles(
         self, ids: Iterable[str] = (), include_disabled: bool = False, after: str | None = None, limit: int = 100
     ) -> list[Bundle]:
         wanted = set(ids)
-        return self._access.ask(lambda held: queries.bundles(held.database, wanted, include_disabled, after, limit))
+        return self._access.read(
+            lambda connection: queries.bundles(connection.database, wanted, include_disabled, after, limit)
+        )
 
     def tool(self, bundle_id: str, slug: str, version: str) -> Tool | None:
-        return self._access.ask(lambda held: queries.tool(held.database, bundle_id, slug, version), is_single=True)
+        return self._access.read(
+            lambda connection: queries.tool(connection.database, bundle_id, slug, version), is_single=True
+        )
 
     def tools(
         self,
@@ -70,22 +74,26 @@ class Index:
         limit: int = 100,
     ) -> list[Tool]:
         some, of = set(tags), set(bundle_ids)
-        return self._access.ask(lambda held: queries.tools(held.database, some, of, include_disabled, after, limit))
+        return self._access.read(
+            lambda connection: queries.tools(connection.database, some, of, include_disabled, after, limit)
+        )
 
     def search(
         self, query: str, include_disabled: bool = False, after: Rank | None = None, limit: int = 100
     ) -> list[SearchHit]:
-        def question(held: IndexConnection) -> list[SearchHit]:
-            return search(held.database, query, include_disabled, after, limit, lambda: self._known.words(held))
+        def question(connection: IndexConnection) -> list[SearchHit]:
+            return search(
+                connection.database, query, include_disabled, after, limit, lambda: self._known.words(connection)
+            )
 
-        return self._access.ask(question)
+        return self._access.read(question)
 
     def everything(self) -> tuple[list[Bundle], Iterator[Tool]]:
         """Of one moment. A tool that has not changed since the last time is the same object."""
         before = self._taken
 
-        def question(held: IndexConnection) -> tuple[list[Bundle], list[tuple[int, int]], dict[int, bytes]]:
-            database = held.database
+        def question(connection: IndexConnection) -> tuple[list[Bundle], list[tuple[int, int]], dict[int, bytes]]:
+            database = connection.database
             bundles = database.execute("SELECT body FROM bundles WHERE NOT built_in ORDER BY id").fetchall()
             tools = database.execute(
                 "SELECT no, since FROM tools JOIN bodies USING (no) WHERE NOT built_in ORDER BY id"
@@ -93,19 +101,19 @@ class Index:
             fresh = [no for no, since in tools if no not in before or before[no][0] != since]
             return [read_bundle(body) for (body,) in bundles], tools, queries.raw_bodies(database, fresh)
 
-        bundles, rows, bodies = self._access.ask(question)
+        bundles, rows, bodies = self._access.read(question)
         taken = {no: (since, read_tool(bodies[no])) if no in bodies else before[no] for no, since in rows}
         self._taken = taken
         return bundles, (tool for _, tool in taken.values())
 
     def path_of(self, tool_id: str) -> str | None:
         asked = "SELECT path FROM files JOIN tools ON tool = no WHERE id = ?"
-        found = self._access.ask(lambda held: held.database.execute(asked, (tool_id,)).fetchone())
+        found = self._access.read(lambda connection: connection.database.execute(asked, (tool_id,)).fetchone())
         return None if found is None else path_out(found[0])
 
     def mistakes(self) -> list[Mistake]:
         asked = "SELECT path, reason FROM files WHERE reason IS NOT NULL ORDER BY path"
-        found = self._access.ask(lambda held: held.database.execute(asked).fetchall())
+        found = self._access.read(lambda connection: connection.database.execute(asked).fetchall())
         return [Mistake(file=path_out(path), message=reason) for path, reason in found]
 
     # Keeping in step
@@ -113,7 +121,7 @@ class Index:
     def stamps(self) -> dict[str, Stamp]:
         """Of every file that is known, broken ones too."""
         asked = "SELECT path, mtime_ns, size, inode FROM files"
-        found = self._access.ask(lambda held: held.database.execute(asked).fetchall())
+        found = self._access.read(lambda connection: connection.database.execute(asked).fetchall())
         return {path_out(path): Stamp(mtime_ns, size, inode_out(inode)) for path, mtime_ns, size, inode in found}
 
     def state(self) -> int:

@@ -38,32 +38,32 @@ class IndexAccess:
         self._file = file
         self._fill = fill
         self._mine = local()
-        self._patience = WaitLimit()
-        self._aside = SingleRunner("the index of the bundles is being made anew", self._patience)
+        self._wait_limit = WaitLimit()
+        self._runner = SingleRunner("the index of the bundles is being made anew", self._wait_limit)
         try:
-            self._connections = IndexConnections(file, self._patience)
+            self._connections = IndexConnections(file, self._wait_limit)
         except (OSError, sqlite3.Error) as error:
             raise cannot_open(file, error) from error
 
-    def ask(self, question: Callable[[IndexConnection], T], is_single: bool = False) -> T:
+    def read(self, question: Callable[[IndexConnection], T], is_single: bool = False) -> T:
         """Run a read in one snapshot (a single statement needs no transaction). Inside a transaction of this thread it
         sees its changes.
         """
         try:
-            return self._asked(question, is_single)
+            return self._read_once(question, is_single)
         except IndexBusyError:
-            self._patience.spent()
+            self._wait_limit.spent()
             raise
 
-    def _asked(self, question: Callable[[IndexConnection], T], is_single: bool) -> T:
+    def _read_once(self, question: Callable[[IndexConnection], T], is_single: bool) -> T:
         for _ in range(_TRIES):
-            held = self._ready()
-            with self._turn(held):
+            connection = self._ready()
+            with self._transaction_lock(connection):
                 inside = False
                 try:
-                    held.wait(self._patience.seconds)
-                    inside = held.database.in_transaction
-                    return question(held) if inside or is_single else _of_one_moment(held, question)
+                    connection.wait(self._wait_limit.seconds)
+                    inside = connection.database.in_transaction
+                    return question(connection) if inside or is_single else _of_one_moment(connection, question)
                 except UnicodeEncodeError as error:
                     raise InvalidError(
                         "there is half a character in a text: it can't be the name of anything"
@@ -71,36 +71,36 @@ class IndexAccess:
                 except (sqlite3.Error, msgspec.DecodeError) as error:
                     if inside:
                         raise  # whoever began it sees to it
-                    self._recover(held, error)
+                    self._recover(connection, error)
         raise IndexDamagedError("again and again")
 
     def revision(self) -> int:
         """Another one after every change. Of an index in memory it is known without a turn."""
         if self._file is None and (known := self._ready().revision) is not None:
             return known
-        return self.ask(_revision, is_single=True)
+        return self.read(_revision, is_single=True)
 
     @contextmanager
     def transaction(self) -> Generator[sqlite3.Connection]:
         """All of it or nothing. The index's own numbers follow, where anything has changed."""
-        held = self._begun()
+        connection = self._begun()
         try:
-            database, before = held.database, held.database.total_changes
+            database, before = connection.database, connection.database.total_changes
             try:
                 yield database
                 database.execute("UPDATE meta SET value = 1 WHERE key = 'filled' AND value = 0")
                 if database.total_changes != before:
                     database.execute("UPDATE meta SET value = value + 1 WHERE key = 'revision'")
                 database.execute("COMMIT")
-                held.revision = _revision(held) if self._file is None else None
+                connection.revision = _revision(connection) if self._file is None else None
             except BaseException:
                 _roll_back(database)
                 raise
         except (sqlite3.Error, msgspec.DecodeError) as error:
-            self._recover(held, error)
+            self._recover(connection, error)
             raise IndexDamagedError(error) from error
         finally:
-            held.lock.release()
+            connection.lock.release()
 
     def close(self) -> None:
         self._connections.close()
@@ -108,38 +108,38 @@ class IndexAccess:
     def _begun(self) -> IndexConnection:
         """A connection with its lock and a transaction."""
         for _ in range(_TRIES):
-            held = self._ready()
-            held.lock.acquire()
+            connection = self._ready()
+            connection.lock.acquire()
             try:
-                if held.database.in_transaction:
+                if connection.database.in_transaction:
                     raise RuntimeError("a change of the index inside of another one")
-                held.wait(LONG_SECONDS)
-                held.database.execute("BEGIN IMMEDIATE")
+                connection.wait(LONG_SECONDS)
+                connection.database.execute("BEGIN IMMEDIATE")
             except BaseException as error:
-                held.lock.release()
+                connection.lock.release()
                 if not isinstance(error, sqlite3.Error):
                     raise
-                self._recover(held, error)
+                self._recover(connection, error)
             else:
-                return held
+                return connection
         raise IndexDamagedError("again and again")
 
     def _ready(self) -> IndexConnection:
         """This thread's connection. Of a new index nobody gets an answer before it has been filled."""
         for _ in range(_TRIES):
-            held = self._current()
-            if held.is_filled or self._fill is None or getattr(self._mine, "is_filling", False):
-                return held
-            if not self._is_new(held):
-                held.is_filled = True
-                self._patience.answered()
-                return held
-            if self._patience.is_short:
-                self._aside.do(self._fill_it)
+            connection = self._current()
+            if connection.is_filled or self._fill is None or getattr(self._mine, "is_filling", False):
+                return connection
+            if not self._is_new(connection):
+                connection.is_filled = True
+                self._wait_limit.answered()
+                return connection
+            if self._wait_limit.is_short:
+                self._runner.do(self._fill_it)
             else:
                 self._fill_it()
-            held.is_filled = True  # it has been seen to; another one may lie there by now, though
-            self._patience.answered()
+            connection.is_filled = True  # it has been seen to; another one may lie there by now, though
+            self._wait_limit.answered()
         raise UnavailableError("the index of the bundles is made anew all the time: somebody keeps deleting it")
 
     def _fill_it(self) -> None:
@@ -150,21 +150,21 @@ class IndexAccess:
         finally:
             self._mine.is_filling = False
 
-    def _is_new(self, held: IndexConnection) -> bool:
+    def _is_new(self, connection: IndexConnection) -> bool:
         """Whether nobody has filled it yet. Of a damaged one the question itself will say so."""
-        with self._turn(held), suppress(sqlite3.Error):
-            held.wait(self._patience.seconds)
-            return held.database.execute("SELECT value FROM meta WHERE key = 'filled'").fetchone() == (0,)
+        with self._transaction_lock(connection), suppress(sqlite3.Error):
+            connection.wait(self._wait_limit.seconds)
+            return connection.database.execute("SELECT value FROM meta WHERE key = 'filled'").fetchone() == (0,)
         return False
 
     @contextmanager
-    def _turn(self, held: IndexConnection) -> Generator[None]:
-        if not held.lock.acquire(timeout=_TURN_SECONDS if self._patience.is_short else -1):
+    def _transaction_lock(self, connection: IndexConnection) -> Generator[None]:
+        if not connection.lock.acquire(timeout=_TURN_SECONDS if self._wait_limit.is_short else -1):
             raise IndexBusyError("the index of the bundles is busy: other threads have it; try again")
         try:
             yield
         finally:
-            held.lock.release()
+            connection.lock.release()
 
     def _current(self) -> IndexConnection:
         try:
@@ -172,36 +172,36 @@ class IndexAccess:
         except (OSError, sqlite3.Error) as error:
             raise cannot_open(self._file, error) from error
 
-    def _recover(self, held: IndexConnection, error: sqlite3.Error | msgspec.DecodeError) -> None:
+    def _recover(self, connection: IndexConnection, error: sqlite3.Error | msgspec.DecodeError) -> None:
         """Prepare a retry, or raise."""
         if isinstance(error, sqlite3.Error) and not is_damage(error) and not is_gone(error):
-            if not _is_at_rest(held):
-                self._connections.give_up(held, is_damaged=False)
+            if not _is_idle(connection):
+                self._connections.give_up(connection, is_damaged=False)
             raise unavailable(error) from error
         try:
-            self._connections.give_up(held, is_damaged=not is_gone(error))
+            self._connections.give_up(connection, is_damaged=not is_gone(error))
         except OSError as problem:
             raise cannot_open(self._file, problem) from error
 
 
-def _revision(held: IndexConnection) -> int:
-    return held.database.execute("SELECT value FROM meta WHERE key = 'revision'").fetchone()[0]
+def _revision(connection: IndexConnection) -> int:
+    return connection.database.execute("SELECT value FROM meta WHERE key = 'revision'").fetchone()[0]
 
 
-def _is_at_rest(held: IndexConnection) -> bool:
+def _is_idle(connection: IndexConnection) -> bool:
     """Whether no transaction is open. One that could not be ended would stay for ever."""
     try:
-        return not held.database.in_transaction
+        return not connection.database.in_transaction
     except sqlite3.Error:
         return False
 
 
-def _of_one_moment(held: IndexConnection, question: Callable[[IndexConnection], T]) -> T:
-    held.database.execute("BEGIN")
+def _of_one_moment(connection: IndexConnection, question: Callable[[IndexConnection], T]) -> T:
+    connection.database.execute("BEGIN")
     try:
-        return question(held)
+        return question(connection)
     finally:
-        _roll_back(held.database)
+        _roll_back(connection.database)
 
 
 def _roll_back(database: sqlite3.Connection) -> None:

@@ -141,7 +141,7 @@ class IndexTransaction:
 
     def put_bundle(self, bundle: Bundle, path: str, stamp: Stamp) -> None:
         mine = path_in(path)
-        _check_taken(self._bundle_place(bundle.id), mine, f"the bundle {bundle.id}")
+        _check_taken(self._bundle_row(bundle.id), mine, f"the bundle {bundle.id}")
         old = self._file(mine)
         if old is not None and old[0] != bundle.id:
             self.drop(path)
@@ -150,8 +150,8 @@ class IndexTransaction:
 
     def put_tool(self, tool: Tool, path: str, stamp: Stamp) -> None:
         mine = path_in(path)
-        _check_taken(self._tool_place("id = ?", tool.id), mine, f"the tool {tool.id}")
-        named = self._tool_place(_NAMED, tool.bundle_id, tool.slug, tool.version)
+        _check_taken(self._tool_row("id = ?", tool.id), mine, f"the tool {tool.id}")
+        named = self._tool_row(_NAMED, tool.bundle_id, tool.slug, tool.version)
         _check_taken(named, mine, f"the tool {tool.slug}@{tool.version}")
         old = self._file(mine)
         no = None if old is None else old[1]
@@ -192,11 +192,11 @@ class IndexTransaction:
             return False
         self._writing.forget_built_in()
         for bundle, tools in switched:
-            self._make_way(self._bundle_place(bundle.id))
+            self._free_path(self._bundle_row(bundle.id))
             self._writing.bundle(bundle)
             for tool in tools:
-                self._make_way(self._tool_place("id = ?", tool.id))
-                self._make_way(self._tool_place(_NAMED, tool.bundle_id, tool.slug, tool.version))
+                self._free_path(self._tool_row("id = ?", tool.id))
+                self._free_path(self._tool_row(_NAMED, tool.bundle_id, tool.slug, tool.version))
                 self._writing.tool(tool, None)
         self._db.execute("UPDATE meta SET value = ? WHERE key = 'built_in'", (mark,))
         return True
@@ -205,17 +205,17 @@ class IndexTransaction:
 
     def path_of_bundle(self, id: str) -> str | None:
         """Its file; None where there is no such bundle, or it is built-in."""
-        return _path(self._bundle_place(id))
+        return _path(self._bundle_row(id))
 
     def path_of_tool(self, bundle_id: str, slug: str, version: str) -> str | None:
-        return _path(self._tool_place(_NAMED, bundle_id, slug, version))
+        return _path(self._tool_row(_NAMED, bundle_id, slug, version))
 
     def path_of_tool_id(self, id: str) -> str | None:
-        return _path(self._tool_place("id = ?", id))
+        return _path(self._tool_row("id = ?", id))
 
     def has_tool_id(self, id: str) -> bool:
         """Also of one that is built-in."""
-        return self._tool_place("id = ?", id) is not None
+        return self._tool_row("id = ?", id) is not None
 
     def count_tools(self) -> int:
         """Without the built-in ones."""
@@ -225,20 +225,20 @@ class IndexTransaction:
         """Whether there are tools in it, or broken files below its folder: what may become tools again."""
         if self._one("SELECT EXISTS (SELECT 1 FROM tools WHERE bundle = ?)", bundle_id):
             return True
-        place = self._bundle_place(bundle_id)
-        if place is None or place.path is None or b"/" not in place.path:
+        row = self._bundle_row(bundle_id)
+        if row is None or row.path is None or b"/" not in row.path:
             return False
-        folder = place.path.rpartition(b"/")[0]
+        folder = row.path.rpartition(b"/")[0]
         below = "SELECT EXISTS (SELECT 1 FROM files WHERE reason IS NOT NULL AND path > ? AND path < ?)"
         return bool(self._one(below, folder + b"/", folder + b"0"))  # "0" is the sign behind "/"
 
     # How it is done
 
-    def _make_way(self, place: _IndexRow | None) -> None:
-        if place is not None and place.path is not None:
-            (row,) = self._db.execute("SELECT mtime_ns, size, inode FROM files WHERE path = ?", place)
+    def _free_path(self, known: _IndexRow | None) -> None:
+        if known is not None and known.path is not None:
+            (row,) = self._db.execute("SELECT mtime_ns, size, inode FROM files WHERE path = ?", known)
             why = "its id or its name is that of something built-in: give it another one"
-            self.put_broken(path_out(place.path), Stamp(*row), why)
+            self.put_broken(path_out(known.path), Stamp(*row), why)
 
     def _write_file(
         self, path: bytes, stamp: Stamp, bundle: str | None = None, tool: int | None = None, reason: str | None = None
@@ -249,12 +249,12 @@ class IndexTransaction:
     def _file(self, path: bytes) -> tuple[str | None, int | None] | None:
         return self._db.execute("SELECT bundle, tool FROM files WHERE path = ?", (path,)).fetchone()
 
-    def _bundle_place(self, id: str) -> _IndexRow | None:
+    def _bundle_row(self, id: str) -> _IndexRow | None:
         asked = "SELECT path FROM bundles LEFT JOIN files ON files.bundle = bundles.id WHERE bundles.id = ?"
         found = self._db.execute(asked, (id,)).fetchone()
         return None if found is None else _IndexRow(*found)
 
-    def _tool_place(self, where: str, *values: str) -> _IndexRow | None:
+    def _tool_row(self, where: str, *values: str) -> _IndexRow | None:
         asked = f"SELECT path FROM (SELECT no FROM tools WHERE {where}) LEFT JOIN files ON files.tool = no"  # noqa: S608
         found = self._db.execute(asked, values).fetchone()
         return None if found is None else _IndexRow(*found)
@@ -263,13 +263,13 @@ class IndexTransaction:
         return self._db.execute(question, values).fetchone()[0]
 
 
-def _check_taken(place: _IndexRow | None, mine: bytes, what: str) -> None:
-    if place is not None and place.path != mine:
-        raise PathTakenError(what, _path(place))
+def _check_taken(row: _IndexRow | None, mine: bytes, what: str) -> None:
+    if row is not None and row.path != mine:
+        raise PathTakenError(what, _path(row))
 
 
-def _path(place: _IndexRow | None) -> str | None:
-    return None if place is None or place.path is None else path_out(place.path)
+def _path(row: _IndexRow | None) -> str | None:
+    return None if row is None or row.path is None else path_out(row.path)
 
 
 def _switch(thing: Any, switches: Mapping[str, bool]) -> Any:

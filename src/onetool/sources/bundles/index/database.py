@@ -92,20 +92,20 @@ PRAGMA journal_size_limit = 16777216;
 """
 
 
-def opened(file: Path, patience: float = LONG_SECONDS) -> tuple[sqlite3.Connection, Identity]:
+def opened(file: Path, seconds: float = LONG_SECONDS) -> tuple[sqlite3.Connection, Identity]:
     """A connection to it, and which file it is; it waits for others so long, and so does every question to it.
 
     Raises OSError, sqlite3.Error, UnavailableError.
     """
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with _locked(file, fcntl.LOCK_SH, patience):
-        found = _usable(file, patience)
+    with _locked(file, fcntl.LOCK_SH, seconds):
+        found = _usable(file, seconds)
     if found is None:
-        with _locked(file, fcntl.LOCK_EX, patience):
-            found = _usable(file, patience)  # somebody else may have been first
+        with _locked(file, fcntl.LOCK_EX, seconds):
+            found = _usable(file, seconds)  # somebody else may have been first
             if found is None:
                 _make(file)
-                found = _usable(file, patience)
+                found = _usable(file, seconds)
     if found is None:
         raise UnavailableError(
             f"{file}: the index can't be made: it is gone, or not what was written, right after that"
@@ -129,21 +129,21 @@ def identity(file: Path) -> Identity | None:
     return found.st_dev, found.st_ino
 
 
-def throw_away(file: Path, which: Identity, patience: float = LONG_SECONDS) -> None:
+def throw_away(file: Path, which: Identity, seconds: float = LONG_SECONDS) -> None:
     """Remove it, unless another one lies there by now."""
-    with _locked(file, fcntl.LOCK_EX, patience):
+    with _locked(file, fcntl.LOCK_EX, seconds):
         if identity(file) == which:
             _remove(file)
 
 
-def _usable(file: Path, patience: float) -> tuple[sqlite3.Connection, Identity] | None:
+def _usable(file: Path, seconds: float) -> tuple[sqlite3.Connection, Identity] | None:
     """None for what is not ours. It has read its first page, so that its log is open, too."""
     which = identity(file)
     if which is None or not S_ISREG(os.lstat(file).st_mode):
         return None
     database = None
     try:
-        database = _connect(f"{file.absolute().as_uri()}?mode=rw", patience)
+        database = _connect(f"{file.absolute().as_uri()}?mode=rw", seconds)
         if is_ours(database):
             database.execute("SELECT value FROM meta WHERE key = 'revision'").fetchone()
             if identity(file) == which:
@@ -187,10 +187,10 @@ def _remove(file: Path) -> None:
         file.with_name(file.name + end).unlink(missing_ok=True)
 
 
-def _connect(where: str, patience: float = LONG_SECONDS) -> sqlite3.Connection:
+def _connect(where: str, seconds: float = LONG_SECONDS) -> sqlite3.Connection:
     """Any thread may close it; connections sees to it that one at a time uses it."""
     database = sqlite3.connect(
-        where, timeout=patience, isolation_level=None, check_same_thread=False, cached_statements=200, uri=True
+        where, timeout=seconds, isolation_level=None, check_same_thread=False, cached_statements=200, uri=True
     )
     try:
         database.executescript(_SETTINGS)
@@ -201,16 +201,16 @@ def _connect(where: str, patience: float = LONG_SECONDS) -> sqlite3.Connection:
 
 
 @contextmanager
-def _locked(file: Path, how: int, patience: float) -> Generator[None]:
+def _locked(file: Path, how: int, seconds: float) -> Generator[None]:
     """Many who open, or one who makes. The lock's file can be deleted like the index: then there is a new lock."""
     lock = file.with_name(f"{file.name}.lock")
-    deadline = monotonic() + patience
+    deadline = monotonic() + seconds
     while True:
         handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             _wait(handle, how, deadline, lock)
-            held = os.fstat(handle)
-            if (held.st_dev, held.st_ino) == identity(lock):
+            connection = os.fstat(handle)
+            if (connection.st_dev, connection.st_ino) == identity(lock):
                 yield
                 return
         finally:
@@ -236,10 +236,10 @@ _before_fork: list[object] = []  # kept, so that nothing in a forked child close
 class IndexConnection:
     """A connection with its lock, and the identity of its file."""
 
-    def __init__(self, database: sqlite3.Connection, file: Identity | None, patience: float | None = None) -> None:
+    def __init__(self, database: sqlite3.Connection, file: Identity | None, seconds: float | None = None) -> None:
         self.database = database
         self.file = file
-        self._patience = patience  # that SQLite has; None: nobody knows
+        self._wait_limit = seconds  # that SQLite has; None: nobody knows
         self.lock = RLock()
         self.process = os.getpid()
         self.is_filled = False  # whether somebody has looked if the index is, and seen to it
@@ -253,9 +253,9 @@ class IndexConnection:
 
     def wait(self, seconds: float) -> None:
         """From now on so long for others."""
-        if seconds != self._patience:
+        if seconds != self._wait_limit:
             self.database.execute(f"PRAGMA busy_timeout = {seconds * 1000:.0f}")
-            self._patience = seconds
+            self._wait_limit = seconds
 
     def close(self) -> None:
         with self.lock, suppress(sqlite3.Error):
@@ -271,9 +271,9 @@ class IndexConnection:
 class IndexConnections:
     """Raises OSError, sqlite3.Error and UnavailableError, also when it is made."""
 
-    def __init__(self, file: Path | None, patience: WaitLimit) -> None:
+    def __init__(self, file: Path | None, seconds: WaitLimit) -> None:
         self._file = file
-        self._patience = patience
+        self._wait_limit = seconds
         self._mine = local()
         self._all: WeakSet[IndexConnection] = WeakSet()
         self._lock = RLock()
@@ -287,32 +287,32 @@ class IndexConnections:
             raise UnavailableError("the index of the bundles has been closed")
         if self._file is None:
             return self._in_memory()
-        held: IndexConnection | None = getattr(self._mine, "held", None)
-        if held is not None and held.process == os.getpid():
-            if held.is_still_of(self._file):
-                return held
+        connection: IndexConnection | None = getattr(self._mine, "held", None)
+        if connection is not None and connection.process == os.getpid():
+            if connection.is_still_of(self._file):
+                return connection
             self._mine.held = None  # whatever comes of opening another one: this one is never asked again
-            held.close()
-        patience = self._patience.seconds
-        self._mine.held = held = self._kept(IndexConnection(*opened(self._file, patience), patience))
-        return held
+            connection.close()
+        seconds = self._wait_limit.seconds
+        self._mine.held = connection = self._kept(IndexConnection(*opened(self._file, seconds), seconds))
+        return connection
 
-    def give_up(self, held: IndexConnection, is_damaged: bool) -> None:
+    def give_up(self, connection: IndexConnection, is_damaged: bool) -> None:
         """Never use this one again; and nobody its file, where that is damaged."""
         with self._lock:
-            if held is self._shared:
+            if connection is self._shared:
                 self._shared = self._kept(IndexConnection(in_memory(), None))
         self._mine.held = None
-        held.close()
-        if is_damaged and self._file is not None and held.file is not None:
-            throw_away(self._file, held.file, self._patience.seconds)
+        connection.close()
+        if is_damaged and self._file is not None and connection.file is not None:
+            throw_away(self._file, connection.file, self._wait_limit.seconds)
 
     def close(self) -> None:
         with self._lock:
             self._is_closed = True
-            everyone = [held for held in self._all if held.process == os.getpid()]
-        for held in everyone:
-            held.close()
+            everyone = [connection for connection in self._all if connection.process == os.getpid()]
+        for connection in everyone:
+            connection.close()
 
     def _in_memory(self) -> IndexConnection:
         assert self._shared is not None  # noqa: S101 - made at the beginning

@@ -114,9 +114,9 @@ class WaitLimit:
 class SingleRunner:
     """Runs slow work in a thread, one at a time; callers wait only as long as they may."""
 
-    def __init__(self, name: str, patience: WaitLimit) -> None:
+    def __init__(self, name: str, seconds: WaitLimit) -> None:
         self._name = name
-        self._patience = patience
+        self._patience = seconds
         self._lock = Lock()
         self._running: Future[None] | None = None
 

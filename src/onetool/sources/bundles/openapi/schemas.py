@@ -189,32 +189,32 @@ class Schemas:
         self._waiting: list[tuple[Way, str]] = []
         self.definitions: dict[str, Definition] = {}
 
-    def read(self, schema: Any, way: Way) -> Definition:
+    def read(self, schema: Any, direction: Way) -> Definition:
         """The schema in today's words, and what it refers to; everything behind that is in `definitions`."""
-        key = (way, id(schema))
+        key = (direction, id(schema))
         if key not in self._known:
-            self._known[key] = (schema, self._made(schema, way))
+            self._known[key] = (schema, self._made(schema, direction))
             while self._waiting:
                 way_there, ref = self._waiting.pop()
                 self._define(way_there, ref)
         return self._known[key][1]
 
-    def _made(self, schema: Any, way: Way) -> Definition:
-        converted = upgrade(_Conversion(self._document, way, self._reference).of(schema, 0))
+    def _made(self, schema: Any, direction: Way) -> Definition:
+        converted = upgrade(_Conversion(self._document, direction, self._reference).of(schema, 0))
         return Definition(converted, tuple(references(converted)))
 
-    def _define(self, way: Way, ref: str) -> None:
-        name = self._names[way, ref]
+    def _define(self, direction: Way, ref: str) -> None:
+        name = self._names[direction, ref]
         try:
             target = self._document.at(ref)
         except UnresolvedError as error:
             self._note(f"{error}; anything is taken in its place")
             target = {}
-        self.definitions[name] = self._made(target, way)
+        self.definitions[name] = self._made(target, direction)
 
-    def _reference(self, way: Way, ref: str) -> str:
+    def _reference(self, direction: Way, ref: str) -> str:
         """The name of the definition that a reference means."""
-        key = (way, ref)
+        key = (direction, ref)
         if key not in self._names:
             last = ref.rpartition("/")[2].replace("~1", "-")
             plain = "".join(sign if sign.isascii() and (sign.isalnum() or sign in "_.-") else "-" for sign in last)
@@ -232,20 +232,20 @@ class Schemas:
 class _Conversion:
     """Of one schema, one way."""
 
-    def __init__(self, document: OpenApiDocument, way: Way, reference: Callable[[Way, str], str]) -> None:
+    def __init__(self, document: OpenApiDocument, direction: Way, reference: Callable[[Way, str], str]) -> None:
         self._document = document
-        self._way: Way = way
+        self._direction: Way = direction
         self._reference = reference
 
     def of(self, schema: Any, depth: int) -> Any:
         if not isinstance(schema, dict) or depth > DEEPEST:
-            return schema if isinstance(schema, bool) and self._way == "in" else {}
+            return schema if isinstance(schema, bool) and self._direction == "in" else {}
         ref = schema.get("$ref")
         if isinstance(ref, str):
             return self._referring(schema, ref)
         found = plain_keywords(schema)
         self._sub_schemas(schema, found, depth)
-        if self._way == "out":
+        if self._direction == "out":
             return _lenient(found)
         if schema.get("nullable") is True:
             found = _nullable(found)
@@ -253,12 +253,16 @@ class _Conversion:
 
     def _referring(self, schema: dict[str, Any], ref: str) -> dict[str, Any]:
         """With what is said beside it, as 3.1 has it. In 3.0 only words count there."""
-        found: dict[str, Any] = {"$ref": f"#/$defs/{self._reference(self._way, ref)}"}
-        if text := printable(schema.get("description"), LONGEST_OUT if self._way == "out" else 500):
+        found: dict[str, Any] = {"$ref": f"#/$defs/{self._reference(self._direction, ref)}"}
+        if text := printable(schema.get("description"), LONGEST_OUT if self._direction == "out" else 500):
             found["description"] = text
-        if self._way == "in" and "default" in schema:
+        if self._direction == "in" and "default" in schema:
             found["default"] = schema["default"]
-        return {"anyOf": [found, {"type": "null"}]} if schema.get("nullable") is True and self._way == "in" else found
+        return (
+            {"anyOf": [found, {"type": "null"}]}
+            if schema.get("nullable") is True and self._direction == "in"
+            else found
+        )
 
     def _sub_schemas(self, schema: dict[str, Any], found: dict[str, Any], depth: int) -> None:
         for name in ONE:
@@ -277,7 +281,7 @@ class _Conversion:
 
     def _one_way_only(self, properties: dict[str, Any], found: dict[str, Any]) -> None:
         """Members that only answers have are not asked for, and those that only requests have not promised."""
-        mark = "readOnly" if self._way == "in" else "writeOnly"
+        mark = "readOnly" if self._direction == "in" else "writeOnly"
         gone = {name for name, one in properties.items() if self._has(one, mark)}
         if gone:
             found["properties"] = {name: one for name, one in found["properties"].items() if name not in gone}
