@@ -40,7 +40,7 @@ GUESS = re.compile(r"; did you mean [^;]*\?")
 
 
 class ToolCatalog:
-    """All tools, under their names. `keep`, `redact` and `know` are lent to MCP servers."""
+    """All tools, under their names. MCP servers get `store_result`, `redact` and `mask_also`."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class ToolCatalog:
         return () if self.servers is None else self.servers.packs(allowed)
 
     def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call `tell`, in some thread, whenever the tools change. The function that is returned ends that."""
+        """Call `callback`, in any thread, whenever the tools change. Returns a function that ends that."""
         self._listeners.append(callback)
         return lambda: self._listeners.remove(callback)
 

@@ -25,7 +25,7 @@ log = logging.getLogger("onetool.ask")
 
 
 def keys_for(config: Config, choice: ModelChoice) -> Secret:
-    """How to look up a key that is sent where `wanted` says."""
+    """How to look up a key that is sent where `choice` says."""
     secrets = config.secrets
 
     def own(name: str) -> str | None:

@@ -66,8 +66,8 @@ async def each_stream_value(
 ) -> AsyncGenerator[Any]:
     """The value of each event or line: its JSON, or the text if it is not JSON.
 
-    `patience` tells how many seconds there may be nothing now; None is for ever. `Silent` is raised after that, and
-    where there are none left: also when there would be something at hand.
+    `timeouts` gives the seconds to wait for the next byte; None waits for ever. Raises StreamStalledError after that, and
+    at once if no seconds are left, even if there is something to read.
     """
     frames = _BoundedFraming(EventDecoder() if framing == "events" else JsonLines(), host)
     async with (
@@ -131,7 +131,7 @@ class StreamTimeouts:
         return self._now() >= self._ends
 
     def event_received(self, has_delta: bool) -> None:
-        """An event was received. `more`: it had more of the answer. Some servers say `complete` with every piece."""
+        """An event was received. `has_delta`: it had text. Some servers say `complete` with every piece."""
         self._begun = True
         if self._reader.has_ended:
             self._ends = min(self._ends, self._now() + ENDING)

@@ -28,7 +28,7 @@ def _importable(path: Path) -> Iterator[Path]:
 
 
 def watched_files(config: Config, failed: Iterable[Path], finds: bool) -> list[Path]:
-    """Files to watch for changes. `in_vain`: files with the mistakes of a failed reload; `finds`: also watch for a
+    """Files to watch for changes. `failed`: files with the mistakes of a failed reload; `finds`: also watch for a
     config to appear.
     """
     beside = _config_folder(config)

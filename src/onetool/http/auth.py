@@ -47,7 +47,7 @@ class Signer:
 
 
 class AuthTexts:
-    """Some texts of an `auth`, with their placeholders. `fit` lets a value pass, or raises what is wrong with it."""
+    """Some texts of an `auth`, with their placeholders. `check` lets a value pass, or raises what is wrong with it."""
 
     def __init__(
         self,

@@ -103,7 +103,7 @@ LOW_WATER = 64 * 1024
 
 
 class BodyStream:
-    """A response body as an async iterator. Calls `read_on(False)` above HIGH_WATER and `read_on(True)` below
+    """A response body as an async iterator. Calls `set_reading(False)` above HIGH_WATER and `set_reading(True)` below
     LOW_WATER.
     """
 

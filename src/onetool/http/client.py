@@ -69,7 +69,7 @@ class HttpClient:
         max_bytes: int,
         connect: float | None = None,
     ) -> HttpResponse:
-        """The answer as soon as its head is there: its body comes as `answer.pieces`, which has to be closed."""
+        """The answer as soon as its head is there: its body is `answer.stream`, which has to be closed."""
         return await self._exchange(request, hosts, timeout, max_bytes, True, connect)
 
     async def _exchange(
@@ -129,7 +129,7 @@ class HttpClient:
 
 
 class HttpContext(NamedTuple):
-    """What HTTP tools use of the app. `know` registers a secret, which `redact` masks from then on."""
+    """What HTTP tools use of the app. `mask_also` registers a secret, which `redact` masks from then on."""
 
     client: HttpClient
     hosts: "AllowedHosts"

@@ -27,7 +27,7 @@ MOST_INTERIM = 20  # answers like "103 Early Hints"
 class HttpResponse:
     """What a server said: status, reason, headers by their names in lower case, and the body.
 
-    Of a streamed one the body comes as `pieces`.
+    Of a streamed one the body is `stream`.
     """
 
     __slots__ = ("body", "headers", "reason", "status", "stream")
@@ -41,7 +41,7 @@ class HttpResponse:
 
 
 class Connection(asyncio.Protocol):
-    """`lost` is told when it ends while nobody uses it."""
+    """`on_lost` is called when it ends while it is idle."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, address: str, on_lost: Callable[["Connection"], None]) -> None:
         self._loop = loop
@@ -87,7 +87,7 @@ class Connection(asyncio.Protocol):
         return waiter
 
     def end(self, error: WireError | None = None) -> None:
-        """Close at once. A pending response fails with `fault`."""
+        """Close at once. A pending response fails with `error`."""
         self.keep = False
         waiter, pieces, timer = self._waiter, self._stream_body, self._timer
         self._waiter = self._stream_body = self._timer = None

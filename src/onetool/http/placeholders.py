@@ -59,7 +59,7 @@ class Placeholder(NamedTuple):
 
 
 class TemplateText:
-    """A text with holes. `alone` is its only hole, where there is nothing else in it."""
+    """A text with placeholders. `alone` is its only placeholder if there is nothing else in it."""
 
     __slots__ = ("alone", "pieces", "placeholders")
 
@@ -70,16 +70,16 @@ class TemplateText:
 
     @property
     def literal(self) -> str:
-        """What it is without any of its holes."""
+        """The text without its placeholders."""
         return "".join(piece for piece in self.pieces if isinstance(piece, str))
 
     @property
     def marked(self) -> str:
-        """With a mark for each hole: to be taken apart like any text, whatever the names of holes are."""
+        """The text with a mark for each placeholder, so that it can be split like any text."""
         return "".join(piece if isinstance(piece, str) else MARK for piece in self.pieces)
 
     def changed(self, change: Callable[[str], str]) -> "TemplateText":
-        """The same with all that is no hole changed."""
+        """A copy with everything but the placeholders changed."""
         return TemplateText(piece if isinstance(piece, Placeholder) else change(piece) for piece in self.pieces)
 
     def fill(self, values: Values, escape: Callable[[Placeholder, str], str]) -> str | None:
@@ -105,7 +105,7 @@ class TemplateText:
 
 
 def unmarked(part: str, placeholders: Iterator[Placeholder]) -> TemplateText:
-    """A part of a marked text with its holes, which are taken from all those that are left."""
+    """A part of a marked text with its placeholders, which are taken from those that are left."""
     first, *others = part.split(MARK)
     pieces: list[str | Placeholder] = [first]
     for other in others:

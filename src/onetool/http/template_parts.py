@@ -22,7 +22,7 @@ def escaped(placeholder: Placeholder, value: str) -> str:
 
 
 class PathTemplate:
-    """What stands before the `?`: texts that stay, and segments with holes in them."""
+    """What stands before the `?`: fixed texts, and segments with placeholders."""
 
     __slots__ = ("fixed", "parts")
 
@@ -58,7 +58,7 @@ def _not_empty(placeholder: Placeholder, value: str) -> str:
     return escaped(placeholder, value)
 
 
-# Pairs of names and values with holes, `a=${x}&b=1`: the query of a URL, or a form as the body.
+# Pairs of names and values with placeholders, `a=${x}&b=1`: the query of a URL, or a form as the body.
 
 
 class PairTemplate:
@@ -86,7 +86,7 @@ class PairTemplate:
 
 
 class PairTemplates:
-    """All of them, in order. What has no holes is written once and for all."""
+    """All of them, in order. Those without placeholders are written once."""
 
     __slots__ = ("fixed", "parts")
 
@@ -143,7 +143,7 @@ def _literal(text: str) -> str:
     return quote(text, safe="")
 
 
-# The headers of a template: names that stay, and values with holes.
+# The headers of a template: fixed names, and values with placeholders.
 
 
 HEADERS_POINTER = "/request/headers"

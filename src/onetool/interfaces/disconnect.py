@@ -14,7 +14,7 @@ class DisconnectWatch:
     __slots__ = ("_loop", "_on_slow", "_receive", "_timer", "_watcher", "_worker", "is_disconnected")
 
     def __init__(self, receive: Receive, on_slow: Callable[[], None] = lambda: None) -> None:
-        """`slow` is called when the answer takes longer than CHECK_AFTER_S."""
+        """`on_slow` is called when the answer takes longer than CHECK_AFTER_S."""
         self.is_disconnected = False
         self._on_slow = on_slow
         self._receive = receive

@@ -40,7 +40,7 @@ UNKNOWN = "?"  # when it was started: the shell has to ask
 
 
 class ChildReaper:
-    """Registers child processes with `over(pid)`. The shell starts with the first one."""
+    """Registers child processes with `add(pid)`. The shell starts with the first one."""
 
     def __init__(self) -> None:
         self._lock = Lock()

@@ -33,8 +33,8 @@ FolderSnapshot = dict[
 class FileWatcher:
     """Polls files. The first poll happens in the constructor: every later change is reported.
 
-    `paths` gives files (of any name) and folders; it is asked at each look. A path that it did not give before is no
-    change: it gives others because they have been read. `tell` runs in the lookout's own thread.
+    `paths` gives files (of any name) and folders; it is called at each poll. A path that it did not give before is no
+    change: it gives others because they have been read. `on_change` is called in the watcher's own thread.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class FileWatcher:
         every: float = 1.0,
         since: float | None = None,
     ) -> None:
-        """`since` is when they were read, where that was before: what has changed after it is told, too."""
+        """`since` is when the files were read, if that was earlier: changes after it are reported, too."""
         self._paths = paths
         self._on_change = on_change
         self._every = every
@@ -52,7 +52,7 @@ class FileWatcher:
         self._problem = ""
         self._reported: FolderSnapshot = {}
         self._reported = _older(self._poll() or {}, since)
-        self._thread = Thread(target=self._watch, name="onetool-lookout", daemon=True)
+        self._thread = Thread(target=self._watch, name="onetool-file-watcher", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
@@ -77,17 +77,17 @@ class FileWatcher:
                 changing += 1
 
     def _has_changed(self, seen: FolderSnapshot) -> bool:
-        """Whether a path that was known is not as it was when we last told. Others are known from now on."""
+        """Whether a known path differs from what was last reported. New paths are known from now on."""
         self._reported = {path: self._reported.get(path, files) for path, files in seen.items()}
         return self._reported != seen
 
     def _notify(self, seen: FolderSnapshot) -> None:
         if self._closed.is_set():
             return
-        self._reported = seen  # what changes while we tell is told the next time
+        self._reported = seen  # what changes during the callback is reported the next time
         try:
             self._on_change()
-        except Exception as error:  # whatever it is, the next change must be told as well
+        except Exception as error:  # whatever it is, the next change must be reported as well
             more = log.isEnabledFor(logging.DEBUG)
             log.error("files have changed, but nothing came of it: %s: %s", type(error).__name__, error, exc_info=more)
         after = self._poll()
@@ -95,7 +95,7 @@ class FileWatcher:
             self._has_changed(after)
 
     def _poll(self) -> FolderSnapshot | None:
-        """What there is now; None when it can't be said."""
+        """A snapshot of all files; None if it can't be taken."""
         poll = _Poll()
         try:
             snapshot = {path: poll.at(path) for path in self._paths()}

@@ -140,7 +140,7 @@ def test_a_life_that_is_cancelled_takes_its_tasks_with_it(stage):
         loop = app.servers._loop
 
         async def cancel():
-            loop.upstreams["good"]._life.cancel()
+            loop.upstreams["good"]._task.cancel()
 
         loop.background.run_sync(cancel())
         until(lambda: tasks(app) == ["ServerLoop._poll_approvals"])

@@ -70,7 +70,7 @@ def open_file(path: Path, flags: int) -> int:
 
 
 def lock_file(path: Path, *, create: bool = False) -> int | None:
-    """The file, open and locked, or None while somebody else has it. Raises as `opened` does."""
+    """The file, open and locked, or None while somebody else has it. Raises as `open_file` does."""
     while True:
         file = open_file(path, WRITE_FLAGS | (os.O_CREAT if create else 0))
         mine = False

@@ -73,7 +73,7 @@ class BodyLimit:
     def __init__(
         self, receive: Receive, send: Send, limit: int, write_error: Callable[[HttpError], bytes], error_type: bytes
     ) -> None:
-        """`told` writes an error in the form of this route; `kind` is its media type."""
+        """`write_error` writes an error in the form of this route; `error_type` is its media type."""
         self._write_error = write_error
         self._error_type = error_type
         self._receive = receive

@@ -127,7 +127,7 @@ class UnreadableError(ToolFailure):
 
 
 class UsageStats:
-    """Counts. `record`, `ran`, `replied`, `listed` and `waited` append to a list, in any thread, and never raise.
+    """Counts. `record` and `record_*` append to a list, in any thread, and never raise.
 
     A file that can't be written is told once. What waits is written every few seconds, before a read, and at the end.
     """

@@ -55,7 +55,7 @@ class _Ready(NamedTuple):
 class BundleService:
     """`function` gives a registered function by its name; `execute` runs a spec; `built_in` are the built-in tools.
 
-    `keep_in_step` reloads the registry if tools have changed.
+    `refresh` reloads the registry if tools have changed.
     """
 
     def __init__(
@@ -373,7 +373,7 @@ LAST_WAIT = 2.0
 
 
 class StorePoller:
-    """Calls `look` regularly until it is closed. An error is logged once."""
+    """Calls `poll` regularly until it is closed. An error is logged once."""
 
     def __init__(self, poll: Callable[[], None], every: float = EVERY) -> None:
         self._poll = poll

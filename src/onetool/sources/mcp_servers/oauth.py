@@ -280,10 +280,10 @@ def http_auth(
     prompt: "LoginPrompt | None" = None,
     mask_also: Say = lambda value: None,
 ) -> "httpx2.Auth":
-    """What the transport's HTTP client takes as its `auth`. `ask` is None where there is nobody to ask.
+    """What the transport's HTTP client takes as its `auth`. `prompt` is None where there is nobody to ask.
 
     Without `auth` in the config a login is used where there is one: blocks from elsewhere never mention it. Each secret
-    value is told to `known` before it is used.
+    value is passed to `mask_also` before it is used.
     """
 
     settings = read(auth)

@@ -256,7 +256,7 @@ def _declined(why: str) -> ErrorData:
 # Opens a connection to a server, by the official SDK's client.
 
 
-# What the SDK has to say in its log is for its authors; what matters stands in the journal, in our words.
+# What the SDK has to say in its log is for its authors; what matters stands in the server log, in our words.
 for noisy in ("mcp", "client", "httpx2", "httpcore2"):
     logging.getLogger(noisy).addHandler(logging.NullHandler())
 

@@ -28,7 +28,7 @@ Redact = Callable[[Any], Any]
 
 
 class ServerLog:
-    """`note` for what we have to say, `hear` for what the server said. From any thread."""
+    """`note` adds our own lines, `write_stderr` those of the server. Thread-safe."""
 
     def __init__(self, name: str, file: Path, redact: Redact) -> None:
         self._name = name

@@ -46,7 +46,7 @@ class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Servers(Source):
-    """All MCP servers. `changed` is called, from any thread, when the tools differ."""
+    """All MCP servers. `on_change` is called, from any thread, when the tools differ."""
 
     name = "servers"
 
@@ -207,21 +207,21 @@ class Servers(Source):
     async def wait_connected(
         self, names: Iterable[str] | None = None, retry: bool = False, seconds: float | None = None
     ) -> None:
-        """Connect those, or all, and wait until each has connected or failed. `anew`: also where one has failed.
+        """Connect those, or all, and wait until each has connected or failed. `retry`: also those that have failed.
 
-        `patience` are seconds after which a slow one is not waited for any longer.
+        A slow one is not waited for after `seconds`.
         """
         if wanted := self._enabled(names):
             loop = self._started_loop()
             await loop.background.run(loop.wait_connected(wanted, retry, seconds))
 
     def wait_connected_sync(self, names: Iterable[str] | None = None, seconds: float | None = None) -> None:
-        """`settled` for synchronous callers."""
+        """`wait_connected` for synchronous callers."""
         if wanted := self._enabled(names):
             self._run(self._started_loop().wait_connected(wanted, False, seconds)).result()
 
     async def do(self, server: str, what: str, work: "Work[T]", may_repeat: bool) -> T:
-        """Something with the connection to a server, which is opened for it. `again`: it may be done twice."""
+        """Something with the connection to a server, which is opened for it. `may_repeat`: it may be done twice."""
         from onetool.sources.mcp_servers.upstream_calls import UpstreamCall
 
         loop = self._started_loop()

@@ -54,7 +54,7 @@ class ServerListing(msgspec.Struct, frozen=True):
 
 
 class Upstream:
-    """One server. `tell` gets what it says of itself, whenever it does."""
+    """One server. `on_listing` is called with each listing of what it offers."""
 
     def __init__(
         self,
@@ -126,7 +126,7 @@ class Upstream:
                 raise await self._failure(connection, what, error, call) from None
 
     async def wait_connected(self, retry: bool = False) -> None:
-        """Wait until connected or failed, at most as long as connecting may take. `anew`: retry after a failure."""
+        """Wait until connected or failed, at most as long as connecting may take. `retry`: also after a failure."""
         if self._connection is not None or (self.error and not retry) or monotonic() - self._failed_at <= FRESH:
             return
         self._try_now.set()

@@ -101,7 +101,7 @@ class UpstreamCall:
                 self._limit.reschedule(here.time() + self._left)
 
     def run_in_context(self, notify: Callable[..., None], *what: Any) -> None:
-        """Run `say` in the caller's context."""
+        """Run `notify` in the caller's context."""
         self._context.copy().run(notify, *what)
 
 

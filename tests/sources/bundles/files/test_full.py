@@ -133,7 +133,7 @@ def test_on_a_loop_nobody_waits_until_it_is_put_right(there, opened, folder):
     fcntl.flock(handle, fcntl.LOCK_EX)  # another process writes, and does not come to an end
 
     async def ask():
-        store._is_behind = True
+        store._is_outdated = True
         for patience in (1.0, 0.15):
             began = monotonic()
             assert store.tool(id, "forecast", "1") == kept

@@ -90,7 +90,7 @@ Counts = dict[str, tuple[int, str]]
 
 
 class UsageCounter:
-    """`used` is told, from any thread. Where the folder of the file is not there, all stays in memory."""
+    """Counts uses with `record`, from any thread. If the folder of the file does not exist, all stays in memory."""
 
     def __init__(self, file: Path, now: Callable[[], float]) -> None:
         self._file = file
