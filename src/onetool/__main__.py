@@ -25,7 +25,7 @@ def main() -> None:
 
 
 def _leave_out_this_folder() -> None:
-    """`python -m` looks for every module in the folder that one stands in first: anybody's could pass for a library."""
+    """Remove the current folder from sys.path, which `python -m` puts first: a file there could replace a library."""
     try:
         here = os.getcwd()
     except OSError:  # it is gone

@@ -197,7 +197,8 @@ class App:
         variables: Mapping[str, Any] | None = None,
         gate: "Gate | None" = None,
     ) -> "RunResult":
-        """Run code over all tools, in the sandbox, with these variables.
+        """Run code over all tools, in the sandbox, with these variables. `live` is called with what it prints, as it
+        prints it. Its calls have to pass the `gate`.
 
         `live` is told what it prints, as it prints it; what it calls has to pass the `gate`.
         """
@@ -245,7 +246,7 @@ class App:
         return self._background.run_sync(self.run(code, allowed))
 
     def warm_bundles(self) -> None:
-        """Open the bundles before somebody asks for them, for those who serve them."""
+        """Open the bundles before they are needed. For servers."""
         self._bundles.warm()
 
     def reload(self) -> None:
@@ -257,7 +258,8 @@ class App:
         self._reloader.reload()
 
     def connect(self) -> None:
-        """For who stays: connect all MCP servers, and look after the files if that is wanted, both in the background.
+        """Connect all MCP servers and watch the files, if that is configured, in the background. For servers: without
+        it, only the servers that are called get connected.
 
         Others connect those servers that they call.
         """
@@ -270,7 +272,7 @@ class App:
         self._watcher.start()
 
     def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Have somebody told, in some thread, when there are other tools; what comes back ends that."""
+        """Call `callback`, in any thread, whenever the tools change. Returns a function that ends that."""
         return self.catalog.on_change(callback)
 
     def close(self) -> None:
@@ -296,7 +298,9 @@ class App:
         self.close()
 
     async def fresh_health(self, allowed: Collection[str] | None = None) -> dict[str, Any]:
-        """Health. Who has only just come tries every server first: else it would only be known how they were."""
+        """The health. If the app is not connected, it tries every server first: otherwise only the last known state
+        would be shown.
+        """
         if self.servers is not None and not self._is_connected:
             await self.servers.wait_connected()
         return self.health(allowed)
@@ -346,7 +350,7 @@ class App:
 
     @property
     def bundles(self) -> "BundleService":
-        """The bundles in the folder beside the config. Nothing is written there before somebody keeps something."""
+        """The bundles in the folder beside the config. The folder is created with the first bundle."""
         return self._bundles.service
 
     def redact(self, value: Any, sent: Any = None) -> Any:

@@ -161,7 +161,7 @@ class PendingAnswer:
         return self.events()
 
     async def events(self) -> AsyncGenerator[Event, None]:
-        """The same as iterating over it, for who wants to close it early."""
+        """The events, like iterating over the answer, but as a generator that can be closed early."""
         if self._is_begun:
             raise RuntimeError("a question is put once: ask again for another answer")
         self._is_begun = True

@@ -30,7 +30,7 @@ OpenService = Callable[[Path, Functions], "BundleService"]
 
 
 class AppBundles:
-    """Costs nothing where there is no folder of bundles and nobody asks for one."""
+    """The bundles of an app. Costs nothing if there is no folder of bundles."""
 
     def __init__(self, config: "Config", open_service: OpenService, refresh: Callable[[], None]) -> None:
         """`refresh` is called when files may have changed, in the background."""
@@ -63,7 +63,7 @@ class AppBundles:
         return None if self._service is None else self._service.loading.versions()
 
     def file_of(self, spec: ToolSpec) -> str | None:
-        """The file that it is kept in, if it is."""
+        """The file that the tool is stored in, if it is stored."""
         return None if spec.kept_as is None else self.service.store.file_of(spec.kept_as)
 
     def add_bundles(self, catalogues: Iterable[Catalogue], servers: Iterable[str]) -> list[Catalogue]:
@@ -91,20 +91,20 @@ class AppBundles:
             self._service.record(event)
 
     def set_config(self, config: "Config") -> None:
-        """Another config is in force: it may have its bundles elsewhere."""
+        """Use another config: its bundles may be in another folder."""
         before, self._config = self._config, config
         if (before.home, before.bundles) != (config.home, config.bundles):
             self._close_service()
 
     def start_polling(self) -> None:
-        """For who stays: take in what others do to the files, in the background."""
+        """Take in changes of the files in the background. For servers."""
         if self._poller is None:
             from onetool.sources.bundles.service import StorePoller
 
             self._poller = StorePoller(self._poll)
 
     def warm(self) -> None:
-        """Open them before somebody asks: it takes a while."""
+        """Open the bundles before they are needed: that takes a while."""
         with suppress(BundleError):  # who asks for them is told
             self.service.store.state()
 

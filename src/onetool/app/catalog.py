@@ -248,7 +248,7 @@ class ToolCatalog:
         return _first(servers.missing(word) for word in named if word not in self.registry.packs())
 
     def _untrusted_folder(self, name: str) -> ToolFailure | None:
-        """A tool of the folder that we are in, and that nobody has trusted yet."""
+        """The reason for a missing tool that belongs to an untrusted folder."""
         waits = self.untrusted
         if waits is None or name.partition(".")[0] in self.registry.packs() or not waits.defines(name):
             return None

@@ -66,7 +66,8 @@ _LETTERS = re.compile("[ _]?(?:[a-fhik-pr-v]|g(?!k)|w(?!v)|y(?![fv]))+")
 def run_description(
     packs: Iterable[str], functions: Iterable[str] = (), snippets: Iterable[str] = (), text: str | None = None
 ) -> str:
-    """Of `run`. Names are as code writes them; `functions` are tools without a pack, and aliases.
+    """The description of `run`. Names are as code writes them; `functions` are tools without a pack, and aliases.
+    `text` is the user's own text that replaces ours; its length has been checked.
 
     `text` is somebody's own in place of ours, and has been measured.
     """
@@ -89,7 +90,8 @@ def call_description() -> str:
 
 
 def server_instructions(menu: Menu, tools: int, text: str | None = None) -> str:
-    """Of the server as a whole: when to think of it. What the descriptions say is not said again.
+    """The instructions of the server: when to use it. They do not repeat the descriptions. `text` is the user's own
+    text that replaces ours.
 
     `text` is somebody's own in place of ours.
     """

@@ -52,7 +52,7 @@ def keys_for(config: Config, choice: ModelChoice) -> Secret:
 
 
 def _fits(choice: ModelChoice, name: str) -> Fits:
-    """Whether a key goes to one of the hosts that it is for: where somebody said, else to the provider."""
+    """Returns whether a key for these hosts may go to the address of `choice`, or to the provider's own."""
 
     def fits(hosts: tuple[str, ...]) -> bool:
         provider = next((one for one in NAMES if adapter(one).key == name), None)
@@ -67,7 +67,7 @@ def _fits(choice: ModelChoice, name: str) -> Fits:
 
 
 def _is_stored_with(config: Config, name: str) -> bool:
-    """Whether it stands in the config itself, or in a file beside it: a config may name anybody's file."""
+    """Whether the key stands in the config itself, or in a file beside it: a config may name any file."""
     file, where = config.secrets.file, config.secrets.where(name)
     if where != "file" or file is None or config.path is None:
         return where == "config"
@@ -97,7 +97,7 @@ def _users_key(config: Config, name: str, fits: Fits) -> str | None:
 
 
 def _is_other_address(config: Config, choice: ModelChoice) -> bool:
-    """Whether it is neither the provider's own place nor, for a config that somebody named, one of this network."""
+    """Whether the address is neither the provider's own nor, for a config that the user named, one of this network."""
     try:
         url = parse_url((choice.base_url or "").strip())
     except RequestRefusedError:

@@ -1,4 +1,4 @@
-"""Reads the config and its packs again: when somebody asks for it, or when their files change."""
+"""Reads the config and its packs again: on request, or when their files change."""
 
 import logging
 from collections.abc import Callable, Iterable, Mapping

@@ -52,7 +52,7 @@ class Runtime:
     def __init__(
         self, config: Config, registry: Registry, before: "Runtime | None" = None, recorders: "Iterable[Recorder]" = ()
     ) -> None:
-        """`recorders` are told of every call, beside those that are made here."""
+        """`recorders` are called for every call, in addition to those that are made here."""
         self.config = config
         self._recorders = tuple(recorders)
         self._registry = registry
@@ -97,7 +97,7 @@ class Runtime:
         return self._part("http_context", self._new_http_context)
 
     def share_with(self, to: "Runtime") -> None:
-        """What is the same for both configs: what waits to be written is seen there, and no worker is there twice."""
+        """Hand over what is the same for both configs, so that stats are not lost and no second worker is started."""
         with self._lock:
             mine, theirs = self.config, to.config
             if (mine.home, mine.stats, mine.results) == (theirs.home, theirs.stats, theirs.results):
@@ -108,7 +108,7 @@ class Runtime:
                 self._shares_workers = True
 
     def retire(self) -> None:
-        """Workers go when they are done, and what was counted is written; only of parts that somebody asked for."""
+        """Let the workers end after their runs, and write the stats. Only parts that were used are touched."""
         with self._lock:
             self._is_retired = True
             room, stats = self._made.get("workers"), self._made.get("stats")
@@ -177,11 +177,11 @@ class Runtime:
     # Results
 
     def store_result(self, text: str) -> "StoredResult":
-        """Store a result for whoever made the call that is running."""
+        """Store a result for the caller of the running call."""
         return self.results.put(self.redact(text), owner())
 
     def read_result(self, handle: str) -> str:
-        """What is stored behind a handle, for whoever made the call that is running."""
+        """Read a stored result of the caller of the running call."""
         return self.results.read(handle, owner())
 
     def reply(self, result: "RunResult", whole: bool = False, read_on: "ReadOn | None" = None) -> "RunReply":
@@ -200,7 +200,7 @@ class Runtime:
             self.stats.record_reply(run, sum(map(size_of, parts)))
 
     def warm(self) -> None:
-        """Start what the first run would have to wait for. In any thread; nobody waits for it to succeed."""
+        """Start what the first run would have to wait for. Called in any thread; failures are ignored."""
         try:
             self.engine.warm()
         except Exception as error:  # noqa: BLE001 - the first run tries again, and tells its caller

@@ -184,7 +184,7 @@ class RunBackend:
 
 
 def _for_model(result: ToolResult) -> Any:
-    """The value; of somebody else's server the text that it sent for models, where that is all that it sent."""
+    """The value for a model; of an MCP server the text that it sent, if it sent nothing else."""
     content = result.sent().content if isinstance(result, ServerResult) else []
     if not content or any(block["type"] != "text" for block in content):
         return result.data
@@ -208,7 +208,7 @@ def _error_result(call: ToolCall, error: ToolError) -> ToolResult:
     return ToolResult(ok=False, error=error, meta={"tool": call.name, "source": call.source, "duration_ms": 0.0})
 
 
-# Whether a model's call may run: tools that change nothing always may; of all others somebody decides.
+# Approval
 
 
 Approve = Literal["always", "never"] | Callable[[ToolCall, ToolSpec], Awaitable[bool] | bool]

@@ -125,7 +125,7 @@ def _server_summary(status: Any) -> dict[str, Any]:
     return facts | {key: value for key, value in more.items() if value}
 
 
-# Reports into files below the folders that tools may use.
+# Reports
 
 
 SUFFIXES = (".html", ".htm")

@@ -69,7 +69,7 @@ class AskLoop:
         )
 
     async def events(self) -> AsyncGenerator[Event, None]:
-        """All that happens. AskError where no answer comes of it."""
+        """All events of the question. Raises AskError if there is no answer."""
         session, model = self._session, self._model
         yield Started(session_id=session.id, is_new=session.is_new, provider=model.provider, model=model.name)
         session.append(self._task.question)

@@ -16,7 +16,9 @@ from onetool.formats import ProviderNames, provider_tools
 
 
 class Toolset:
-    """The tools that a model is shown. `others` exist, too: it may call one by its name, and is told about that one."""
+    """The tools that a model is shown. `others` exist, too: the model may call one by its name, and then gets its
+    description.
+    """
 
     def __init__(self, specs: Iterable[ToolSpec] = (), others: Iterable[ToolSpec] = ()) -> None:
         self.specs = tuple(specs)

@@ -1,4 +1,4 @@
-"""Chooses the provider and the model when nobody named them: one with a key, else an Ollama on this machine.
+"""Chooses the provider and the model if they are not configured: one with a key, else an Ollama on this machine.
 
 A key is sent to its provider's own URL, or to the one in ask.base_url or OLLAMA_HOST. Ollama's default is a port of
 this machine, on which another program may listen. So OLLAMA_API_KEY is not sent there unless OLLAMA_HOST or
@@ -114,7 +114,7 @@ def _no_key_error(chosen: Adapter) -> NoModelError:
     )
 
 
-# What runs here
+# A local Ollama
 
 
 async def _local_model(choice: ModelChoice, secret: Secret, client: HttpClient, env: Mapping[str, str]) -> ModelClient:
@@ -158,7 +158,7 @@ def ollama_url(env: Mapping[str, str]) -> str:
 
 
 def _host(env: Mapping[str, str]) -> str:
-    """What somebody said about where Ollama is; empty where nobody did."""
+    """The configured host of Ollama, or an empty text."""
     return env.get(OLLAMA_SETTING, "").strip().strip("\"'")
 
 

@@ -66,8 +66,8 @@ async def each_stream_value(
 ) -> AsyncGenerator[Any]:
     """The value of each event or line: its JSON, or the text if it is not JSON.
 
-    `timeouts` gives the seconds to wait for the next byte; None waits for ever. Raises StreamStalledError after that, and
-    at once if no seconds are left, even if there is something to read.
+    `timeouts` gives the seconds to wait for the next byte; None waits for ever. Raises StreamStalledError after that,
+    and at once if no seconds are left, even if there is something to read.
     """
     frames = _BoundedFraming(EventDecoder() if framing == "events" else JsonLines(), host)
     async with (

@@ -32,9 +32,8 @@ def require_ownership(paths: Iterable[Path], home: Path, accepted: Accepted) -> 
 
 
 def require_no_links(state: Path, is_ours_alone: bool) -> None:
-    """Where state is kept nothing is followed elsewhere: a link would make us write where somebody else says.
-
-    Also inside of its folders, unless these may be somebody's who has called his own so.
+    """Refuse links among the state: one would make us write to another place. With `is_ours_alone` links inside of its
+    folders are refused, too: a shared folder may have the user's own files under the same names.
     """
     links = [state / part for part in STATE if os.path.islink(state / part)]
     if is_ours_alone and not links:
@@ -93,7 +92,7 @@ def is_writable_by_others(status: os.stat_result) -> bool:
 
 
 def is_accepted_place(place: Path, accepted: Accepted) -> bool:
-    """Whether somebody has accepted this place, or one above it."""
+    """Whether the user has accepted this path, or one above it."""
     return bool(accepted) and any(one in accepted for one in _upwards(place))
 
 

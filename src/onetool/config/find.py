@@ -40,7 +40,7 @@ def find(
     cwd: Path | None = None,
     home: Path | None = None,
 ) -> Found:
-    """The file that somebody named, else the nearest of this folder and its parents, else the user's own, else none."""
+    """The file that was named, else the nearest of this folder and its parents, else the user's own, else none."""
     home = home or _persons_home(env)
     cwd = cwd or Path.cwd()
     store = TrustStore(home / FOLDER)

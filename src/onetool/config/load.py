@@ -113,7 +113,9 @@ def _secrets(
     findings: Findings,
     may_be_missing: bool = False,
 ) -> Secrets | None:
-    """A project has secrets of its own, and of the environment and the keyring only those that were accepted."""
+    """The secrets of a config. A project has its own ones; from the environment and the keyring it gets only those that
+    were accepted.
+    """
     from onetool.config.secret_values import SECRETS_FILE, read_secrets
 
     if found.whose != "project":
@@ -144,7 +146,7 @@ def _refuse_prompts_elsewhere(root: Node, named: Any, found: Found, findings: Fi
 
 
 def _placed(servers: Any, config: Path) -> Any:
-    """Servers start where their config belongs: a folder that somebody stands in may have programs of its own."""
+    """Set the working folder of servers to that of their config: the current folder may contain other programs."""
     if not isinstance(servers, dict):  # there are none, or what is wrong with them was told
         return servers or {}
     folder = place_of(config)

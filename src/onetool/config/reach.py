@@ -30,7 +30,7 @@ LINE = "Python of packs in "
 
 
 class Packs(msgspec.Struct, frozen=True, kw_only=True):
-    """What runs, line by line; the files that it is made of; and whether there is more that nobody has looked at."""
+    """The packs of a folder: a line for each, their files, and whether there are more that were not looked at."""
 
     lines: dict[str, str]
     files: list[Path]
@@ -236,7 +236,7 @@ def _addresses(data: dict[str, Any]) -> dict[str, str]:
 
 
 def _of_settings(data: dict[str, Any]) -> dict[str, str]:
-    """Addresses that packs are told: the packs may be the person's own, and have keys for another place."""
+    """Addresses in the settings of packs: the packs may be the user's own, with keys for another address."""
     return {f"settings: {text}": "" for text in _texts(data.get("settings")) if ADDRESS in text}
 
 

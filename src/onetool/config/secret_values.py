@@ -202,7 +202,7 @@ def read_secrets(
 
 
 def _default_file(home: Path, env: Mapping[str, str], findings: Findings) -> Secrets | None:
-    """The secrets of the file that nobody named; there need not be one."""
+    """The secrets of the default file, which may be missing."""
     file = home / SECRETS_FILE
     if not file.exists():
         return Secrets(env=env, file=file)

@@ -99,7 +99,7 @@ class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ServerResult(ToolResult, frozen=True, kw_only=True):
-    """The result of somebody else's server: `sent` gives its answer as it came, with secrets masked.
+    """The result of an MCP server. `sent` gives its answer as it came, with secrets masked.
 
     It is for doors that speak the same protocol. All others take the plain result.
     """
@@ -117,7 +117,7 @@ class ServerResult(ToolResult, frozen=True, kw_only=True):
         return self.plain().to_dict()
 
 
-# Ids for calls, unique across processes.
+# Ids, unique across processes
 
 
 _process = urandom(8).hex()

@@ -114,7 +114,7 @@ class Caller(Protocol):
 
     @property
     def owner(self) -> str:
-        """To whom stored results belong; empty for the one who runs the process."""
+        """The owner of results that are stored now; empty for the user who runs the process."""
         ...
 
     def can(self, what: str) -> bool:

@@ -88,7 +88,7 @@ def paused_for_caller() -> AbstractContextManager[None]:
     return nullcontext() if context is None or context.pauses is None else context.pauses
 
 
-# Allow-lists: None allows everything, a list exactly what it names.
+# Allow-lists
 
 
 def allowed_by_both(one: Collection[str] | None, other: Collection[str] | None) -> Collection[str] | None:
@@ -101,7 +101,7 @@ def allowed_by_both(one: Collection[str] | None, other: Collection[str] | None) 
     return frozenset(one) & frozenset(other)
 
 
-# What is told of every call, and of every run, when it has ended.
+# Events
 
 
 class CallEvent(msgspec.Struct, frozen=True, kw_only=True):
@@ -137,7 +137,7 @@ class CallEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """One run that ended. Its calls are told each on their own, with its id."""
+    """One finished run. Each of its calls has an event of its own, with the id of the run."""
 
     id: str
     door: str

@@ -75,7 +75,7 @@ def signature_mismatches(handler: Handler, parameters: Mapping[str, Any]) -> lis
     ]
 
 
-# A declared definition -> ToolSpec with its handler.
+# Definitions
 
 
 HTTP_NOT_YET = "HTTP tools not yet supported (coming in v2)"  # a document fixes this text
@@ -106,7 +106,7 @@ def accept(definition: Mapping[str, Any] | ToolSpec, builtins: Handlers, interna
 
 
 def _check_spec(spec: ToolSpec) -> None:
-    """A ToolSpec that somebody made by hand may hold anything."""
+    """Check a ToolSpec that was made by hand: it may hold anything."""
     fields = {
         **{key: getattr(spec, key) for key in ("name", "description", *_FLAGS, "tags", "examples")},
         "parameters": spec.input_schema,
@@ -227,7 +227,9 @@ def _implementation_errors(implementation: Any) -> list[str]:
 
 
 def _nested_schema_errors(fields: Mapping[str, Any]) -> list[str]:
-    """What is wrong inside the schemas, for a definition that is refused anyway: told together."""
+    """What is wrong inside the schemas of a definition that is refused anyway, so that all errors are reported
+    together.
+    """
     from onetool.core.schema import CompiledSchema
 
     faults: list[str] = []

@@ -73,12 +73,13 @@ class BadArguments(ToolFailure):
 
 
 class RefusedArguments(ToolFailure, ValueError):  # noqa: N818 - like its parent
-    """Another tool was called with arguments that it does not take. For whoever called that tool it is a failure like
-    any other: its own arguments were right."""
+    """Another tool was called with arguments that it does not take. For the caller of the outer tool it is a failure
+    like any other: its own arguments were right.
+    """
 
 
 class Mistake(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that is wrong in what somebody wrote down: where it stands, what it is, what to do."""
+    """One thing that is wrong in a file: where, what, and what to do."""
 
     message: str
     file: str | None = None
@@ -94,14 +95,14 @@ class Mistake(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ConfigError(OneToolError):
-    """The config can't be used. Each mistake is told, not only the first."""
+    """The config can't be used. It lists every mistake, not only the first."""
 
     def __init__(self, mistakes: Iterable[Mistake]) -> None:
         self.mistakes = tuple(mistakes)
         super().__init__("\n".join(str(mistake) for mistake in self.mistakes))
 
 
-# What a handler raised, in words: one line for the caller, and the place in the author's file.
+# Describing exceptions
 
 
 PACKAGE_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))

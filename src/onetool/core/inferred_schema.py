@@ -168,7 +168,7 @@ def is_within_bounds(shape: ValueShape, levels: int = LEVELS) -> bool:
     return not inside or (levels > 0 and all(is_within_bounds(one, levels - 1) for one in inside))
 
 
-# What the values of a tool have looked like, for a tool that does not say: told in help as inferred, never a check.
+# Learning from values; the result is shown as inferred, and never enforced
 
 
 STEADY = 20  # results in a row that brought nothing new: from then on

@@ -32,7 +32,7 @@ class AnsweredValue(msgspec.Struct, frozen=True):
     sent: ServerAnswer
 
 
-# Bytes that a tool gives: stored, and a record with a handle stands for them.
+# Stored bytes
 
 
 class StoredBlob(Protocol):
@@ -48,14 +48,14 @@ _MIME = re.compile(r"[\w.+-]{1,60}/[\w.+-]{1,60}")
 
 
 def blob_record(kind: str, data: str, mime: str | None, keep: StoreBlob) -> dict[str, Any]:
-    """A record of what is kept as a data: URL, which says itself what it is. `data` is base64."""
+    """The record for stored bytes, which are kept as a data: URL. `data` is base64."""
     mime = mime if mime and _MIME.fullmatch(mime) else "application/octet-stream"
     kept = keep(f"data:{mime};base64,{data}")
     size = len(data) * 3 // 4 - data[-2:].count("=")
     return {"type": kind, "mimeType": mime, "handle": kept.handle, "size": size}
 
 
-# JSON data that nobody can change: a tool's schemas are shared by every reader of a snapshot.
+# Frozen data
 
 
 def _refuse(self: object, *_: object, **__: object) -> NoReturn:
@@ -111,8 +111,7 @@ def freeze(value: Any) -> Any:
     return value
 
 
-# What JSON from outside may cost: its parts and the digits of its numbers, counted in its bytes before they are
-# read.
+# Bounds for JSON from outside
 
 
 MOST_PARTS = 500_000  # of one text: items of lists, and members of objects
@@ -180,7 +179,7 @@ def _without_texts(data: bytes) -> Iterator[bytes]:
         start = end
 
 
-# Only plain data leaves a tool: what a handler returns becomes JSON types, here and nowhere else.
+# Converting to plain data
 
 
 MOST_PLAIN_PARTS = 5_000_000  # forty times `x = [x, x]` is small, and has more than any memory when it is copied

@@ -27,7 +27,7 @@ Schema = Mapping[str, Any]
 
 
 class Taken(NamedTuple):
-    """What the tool gets, unless there are problems; `warnings` are for whoever called."""
+    """The arguments for the tool, unless there are problems; `warnings` are for the caller."""
 
     args: Mapping[str, Any]
     problems: list[WrongArgument]

@@ -9,11 +9,11 @@ MODE = 0o600
 
 
 def private(path: str | Path, flags: int) -> int:
-    """An `opener` for `open`. A link would make us write where somebody else says: OSError."""
+    """An `opener` for `open` that refuses links: a link would make us write to another place. Raises OSError."""
     return os.open(path, flags | NO_LINK, MODE)
 
 
 def write_new(file: Path, text: str) -> None:
-    """Unless something is there already, be it a link that leads nowhere."""
+    """Write a new file. An existing file or link stays as it is."""
     with suppress(FileExistsError), open(file, "x", encoding="utf-8") as stream:
         stream.write(text)

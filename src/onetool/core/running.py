@@ -56,7 +56,7 @@ async def within_deadline(context: CallContext, grace: float = 0.0) -> AsyncGene
             deadline.cancel()
 
 
-# Runs a handler within its deadline, and catches whatever it raises: async ones on the loop, others in a thread.
+# Running handlers
 
 
 OnOutcome = Callable[[Outcome], None]

@@ -91,7 +91,7 @@ def _whole(value: float) -> int:
     return int(whole + rest) * 10 ** (int(exponent or 0) - len(rest)) if exponent else int(whole)
 
 
-# What a validator found, in the words that a model needs to repair its call.
+# Describing violations
 
 
 UNKNOWN = "unknown argument"
@@ -228,7 +228,7 @@ def _pointer(path: ValuePath) -> str:
     return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in path)[:_LONGEST_PATH]
 
 
-# JSON Schema (draft 2020-12): compile once, validate often, and say what is wrong.
+# Compiled schemas
 
 
 META_SCHEMA = "https://json-schema.org/draft/2020-12/schema"  # comes with the validator, is never fetched
@@ -292,7 +292,7 @@ class CompiledSchema:
         return most if larger_than(value, most, numbers_only) else None
 
     def _explain(self, value: Any) -> list[WrongArgument]:
-        """What is wrong with it. Listing that costs far more than finding it, so of large values less is told."""
+        """What is wrong with a value. Listing all errors costs far more than finding one, so large values get fewer."""
         if not self._explainable(value):
             value = beginning(value, BEGINNING)  # what is wrong in its beginning stands in the same place there
             if not self._explainable(value) or self.is_valid(value):

@@ -92,7 +92,7 @@ def map_subschemas(schema: Schema, change: Callable[[Any], Any]) -> dict[str, An
     return new
 
 
-# Older spellings of JSON Schema, written as draft 2020-12 says them.
+# Older drafts of JSON Schema
 
 
 def upgrade(schema: Any) -> Any:

@@ -56,7 +56,7 @@ def _made_unique(name: str, spelling: str, used: Collection[str]) -> str:
     return next(word for end in range(4, 65) if (word := f"{spelling}_{digest[:end]}") not in used)
 
 
-# The arguments of a call as Python gives them, by position and by name, to arguments by name alone.
+# Arguments by name
 
 
 def arguments_by_name(spec: ToolSpec, args: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
@@ -82,8 +82,7 @@ def parameter_named(spec: ToolSpec, word: str) -> str:
     return next((name for name in spec.order if as_identifier(name) == word), word)
 
 
-# A JSON Schema as the type hint that says about the same: `list[str] | None`; with its fields, where they are
-# wanted.
+# Types
 
 
 MOST_TYPE_LEVELS = 6  # of arrays, alternatives, objects and references inside of each other
@@ -261,8 +260,7 @@ def _default(schema: Any) -> str:
     return "'...'"
 
 
-# What a tool returns, in a line: in its author's words, or the fields or the type of its value; inferred, where
-# nobody says.
+# Return types
 
 
 def returned_type(spec: ToolSpec) -> str | None:

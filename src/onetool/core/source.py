@@ -83,7 +83,7 @@ def _is_one_name(text: str) -> bool:
     return text.isprintable() and "/" not in text and text not in (".", "..")
 
 
-# Source: somewhere that tools come from.
+# Sources
 
 
 class Catalogue(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""ToolSpec: one shape for everything callable. Nobody past `sources/` asks where a tool came from."""
+"""ToolSpec: one type for every tool. Only `sources/` knows where a tool came from."""
 
 import re
 from collections.abc import Callable, Mapping

@@ -45,7 +45,7 @@ def inner_schema(schema: Schema) -> Schema | None:
 
 
 def wrapped_schema(schema: Any) -> dict[str, Any] | None:
-    """The schema of the wrapper around a value of ours. None for plain text, and where nobody knows what it is."""
+    """The schema of the wrapper around a value of ours. None for plain text, and for values of unknown type."""
     if not isinstance(schema, Mapping) or not stands_alone(schema):
         return None
     inner = {word: part for word, part in cast(Schema, schema).items() if word not in DEFINITIONS}

@@ -32,7 +32,7 @@ def replace_all_surrogates(value: Any) -> Any:
     return value
 
 
-# Texts that do not look like what they are: signs that nobody sees, and letters that pass for others.
+# Invisible characters and lookalikes
 
 
 # Of those that count as printable: blank ones, and such as only change the sign before them.
@@ -58,7 +58,7 @@ _LIKE = {ord(pair[0]): pair[1] for pair in _PAIRS.split()}
 
 
 def escape_invisible(text: str) -> str:
-    """The text, in which whatever can't be seen, or would rule a terminal, is written as what it is: \\u202e."""
+    """The text with invisible characters and terminal controls escaped, such as \u202e."""
     return text if text.isascii() and text.isprintable() else _MAYBE.sub(_escaped, text)
 
 
@@ -137,7 +137,7 @@ def lookalikes(names: Iterable[str]) -> list[tuple[str, ...]]:
     return [tuple(group) for group in groups.values() if len(group) > 1]
 
 
-# Which known names somebody may have meant.
+# Similar names
 
 
 MOST_NEAREST = 3
@@ -181,7 +181,7 @@ def or_rather(name: str, known: Iterable[str]) -> str:
     return f"; {question}" if question else ""
 
 
-# About how many tokens a text is, without a vocabulary.
+# Counting tokens, roughly
 
 
 _TOKEN_PIECE = re.compile(r"[A-Za-z]{1,7}|[0-9]{1,3}|[^\sA-Za-z0-9]|\n")

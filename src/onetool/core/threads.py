@@ -171,7 +171,7 @@ def _set_outcome(loop: asyncio.AbstractEventLoop, future: "asyncio.Future[Outcom
         return  # the loop has closed: nobody waits
 
 
-# An event loop in a thread of its own, for callers that have none they could wait on: a notebook runs one already.
+# An event loop in its own thread
 
 
 T = TypeVar("T")

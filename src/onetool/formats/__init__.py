@@ -61,7 +61,7 @@ def _anthropic(spec: ToolSpec, name: str) -> Tool:
 
 
 def _with_good_keys(schema: dict[str, Any]) -> dict[str, Any]:
-    """Arguments whose key Anthropic would refuse, and the whole request with it, are told in words instead."""
+    """Move arguments whose key Anthropic would refuse into the description."""
     odd = {
         key: schema["properties"].pop(key) for key in list(schema["properties"]) if not _ANTHROPIC_KEY.fullmatch(key)
     }
@@ -103,7 +103,7 @@ PROVIDERS: dict[str, Provider] = {
 }
 
 
-# A tool's name as a provider can spell it, and back again.
+# Names that a provider accepts
 
 
 LONGEST = 64
@@ -148,7 +148,7 @@ class ProviderNames:
         return self._spell_all({spec.name for spec in self._unlisted})
 
     def _spell_all(self, names: set[str]) -> dict[str, str]:
-        """One spelling for each name. A name that is fine stays; who clashes or is too long tries the next turn."""
+        """One spelling for each name. A valid name stays; one that clashes or is too long is changed."""
         safe = {name: name for name in names if self._is_fine(name)}
         waiting = names - safe.keys()
         for turn in count():  # ends: each turn has other hashes, and there are only so many names to clash with
@@ -183,7 +183,7 @@ def _is_lost(part: str) -> bool:
     return _ODD.search(part) is not None and not _ODD.sub("", part).strip("_-")
 
 
-# ToolSpec -> the shape that a model's API or an MCP client takes.
+# Formats
 
 
 __all__ = ["PROVIDERS", "ProviderNames", "provider_tools"]

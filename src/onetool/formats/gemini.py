@@ -38,7 +38,7 @@ _BOUNDS = (("minimum", "exclusiveMinimum", max, "greater"), ("maximum", "exclusi
 
 
 def leaf_schema(kind: str, schema: dict[str, Any]) -> dict[str, Any]:
-    """A schema of that type without anything inside; what has no field is told in its description."""
+    """A schema of that type without nested schemas; what Gemini has no field for goes into the description."""
     node: dict[str, Any] = {"type": kind}
     notes = [*_add_format(node, schema), *_add_values(node, schema), *_add_bounds(node, schema)]
     for key in _COUNTS.get(kind, ()):
@@ -118,7 +118,7 @@ def is_plain_value(value: Any) -> bool:
     return isinstance(value, str | bool) or _number(value) is not None
 
 
-# JSON Schema cut down to what Gemini takes as parameters.
+# Parameters for Gemini
 
 
 Node = dict[str, Any]
@@ -131,7 +131,7 @@ _SAYS_ITS_KIND = ("type", "enum", "const", "properties")
 
 
 def gemini_parameters(schema: Any) -> Node:
-    """The parameters of one function: always an object, with its properties told, if only that there are none."""
+    """The parameters of one function: always an object, with its properties, even if there are none."""
     reducer = _Reducer(schema)
     parameters = reducer.node(reducer.folded(schema), depth=0, above=frozenset({"#"}))
     parameters.setdefault("properties", {})

@@ -137,7 +137,7 @@ def _add_properties(known: dict[str, Any], more: Mapping[str, Any]) -> None:
 
 
 def placeholder_schema(schema: Any) -> dict[str, Any]:
-    """What is left of a schema whose inside can't be told: its type, an object if in doubt, and its description."""
+    """A stand-in for a schema that is too deep to show: its type (object if unknown) and its description."""
     if not isinstance(schema, Mapping):
         return {"type": "object"}
     branches = [branch for branch in branches_of(schema) if isinstance(branch, Mapping)]
@@ -161,7 +161,7 @@ def resolve(root: Any, ref: str) -> Any:
     return found
 
 
-# One plain object schema out of alternatives.
+# Alternatives as one object schema
 
 
 DEEPEST = 16
@@ -248,7 +248,7 @@ def _one_schema(schemas: list[Any]) -> Any:
     return {"anyOf": schemas}
 
 
-# Parameters for the providers that take JSON Schema, with the few things mended that they refuse.
+# Parameters for providers that take JSON Schema
 
 
 def plain_parameters(schema: Any) -> dict[str, Any]:

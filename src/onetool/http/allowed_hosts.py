@@ -233,7 +233,7 @@ def _is_near(name: str) -> bool:
 
 
 def is_private(host: str) -> bool:
-    """Whether a host is of this machine or its network, as far as it can be told without asking anybody."""
+    """Whether a host is of this machine or its network, as far as that is known without a lookup."""
     return reach(host) == PRIVATE if is_address(host) else _is_near(host)
 
 

@@ -227,7 +227,7 @@ def with_header(request: "HttpRequest", name: str, value: str) -> "HttpRequest":
     return request._replace(headers=headers)
 
 
-# HMAC: a signature over parts of the request exactly as it is sent, made of a secret that is not.
+# HMAC
 
 
 _SIGNED_PART = re.compile(r"(?<!\$)\{([A-Za-z0-9]+)\}")

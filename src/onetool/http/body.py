@@ -95,7 +95,7 @@ def too_large(most: int) -> ResponseTooLargeError:
     )
 
 
-# The body of a streamed answer, piece by piece: what has come and was not read yet.
+# Streamed bodies
 
 
 HIGH_WATER = 256 * 1024  # bytes that nobody has read: then the server has to wait
@@ -137,7 +137,7 @@ class BodyStream:
             self._reader.set_result(None)
 
     def on_close(self, on_close: Callable[[], None]) -> None:
-        """Called once, when it has been read to the end or nobody reads it any more."""
+        """Set a function that is called once, when the body has been read or closed."""
         self._closed = on_close
 
     def close(self) -> None:

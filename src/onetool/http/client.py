@@ -176,7 +176,7 @@ async def _within(work: Awaitable[Connection], deadline: float, url: "Url", seco
 
 
 def request_bytes(request: "HttpRequest") -> bytes:
-    """As it is sent: with the headers that say where and how, and those that nobody has set."""
+    """The bytes of a request, with Host, the length, and defaults for headers that are not set."""
     given = {name.lower() for name, _ in request.headers}
     headers = [("Host", request.url.authority), *request.headers]
     if "user-agent" not in given:

@@ -46,7 +46,7 @@ def levels(value: Any) -> Iterator[list[Any]]:
         ]
 
 
-# Server-Sent Events: bytes in, events out, as they come.
+# Server-sent events
 
 
 SLICE = 16 * 1024  # bytes that are read in one go: they may be thousands of events

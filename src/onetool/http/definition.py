@@ -14,7 +14,7 @@ def below(pointer: str, name: str | int) -> str:
     return f"{pointer}/{str(name).replace('~', '~0').replace('/', '~1')}"
 
 
-# What an HTTP tool says of itself: `httpImpl` of a bundle's tool, and its limits.
+# The shape of `httpImpl` and `limits`
 
 
 Method = Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
@@ -119,7 +119,7 @@ class ToolLimits(CamelStruct, frozen=True, kw_only=True):
     max_retries: Annotated[int, Meta(ge=0, le=10)] | None = None
 
 
-# How often a request may be sent, and how long all of that may take: read off what a tool says of itself.
+# Numbers of tries and timeouts
 
 
 IDEMPOTENT = frozenset(("GET", "HEAD", "PUT", "DELETE", "OPTIONS"))

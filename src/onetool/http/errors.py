@@ -18,7 +18,7 @@ class RequestRefusedError(ToolFailure):
         super().__init__(message, reason="denied", hints=hints)
 
 
-# What can go wrong between us and a server, as failures that say what happened and whether another try may help.
+# Errors of the connection
 
 
 class WireError(ToolFailure):
@@ -83,7 +83,7 @@ def with_message(failure: ToolFailure, message: str, *hints: str) -> ToolFailure
     return other
 
 
-# What a server said, in a message: its secrets masked, on one line, and cut.
+# Texts of a server in messages
 
 
 LOOKED_AT = 48 * 1024  # characters of a text that words are taken from …
@@ -101,7 +101,7 @@ def masked(text: str, redact: Redact, goes_on: bool = False) -> str:
 
 
 def in_short(text: str, most: int) -> str:
-    """On one line, so many characters at most."""
+    """The text on one line, with at most so many characters."""
     return cut(_UNSEEN.sub(" ", text).strip(), most)
 
 

@@ -36,7 +36,7 @@ class TemplateError(ValueError):
 
 @contextmanager
 def refused_at(pointer: str) -> Iterator[None]:
-    """What is refused while a template is read can't ever work."""
+    """Turn a RequestRefusedError into a TemplateError with this pointer: the template can never work."""
     try:
         yield
     except ToolFailure as failure:

@@ -52,7 +52,7 @@ class Resolver:
 
 
 def _look_up(host: str, port: int) -> Lookup:
-    """Look a name up; errors are returned, since nobody may be waiting any more."""
+    """Look a name up. Errors are returned, not raised: there may be no caller left to catch them."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
@@ -60,7 +60,7 @@ def _look_up(host: str, port: int) -> Lookup:
     return [str(address[0]) for *_, address in found]
 
 
-# A new connection: the name is resolved, every address is checked, and a checked address is dialled.
+# New connections: resolve the name, check every address, dial a checked one
 
 
 MOST_ADDRESSES = 16  # that are tried; all are checked
@@ -144,7 +144,7 @@ def _unreachable(url: Url, error: Exception) -> UnreachableError:
     return UnreachableError(f"no connection to {where}: {os.strerror(number) if number else error}")
 
 
-# The connections of one event loop: kept for a while, handed out one request at a time, so many for each origin.
+# The pool
 
 
 MOST = 64  # connections to one origin

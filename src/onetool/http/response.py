@@ -59,7 +59,7 @@ class ResponseReader:
         return await self._selector.of(clean, len(answer.body), redact)
 
     async def events(self, answer: HttpResponse, url: str, on_event: Tell | None, redact: Redact) -> Any:
-        """Each event is told as it comes; the value is the list of them all."""
+        """Report each event as it comes; the value is the list of all of them."""
         pieces = answer.stream
         assert pieces is not None  # noqa: S101 - for the type checker: it was asked for a stream
         try:
@@ -122,7 +122,7 @@ async def _by_size(answer: HttpResponse, work: Callable[[], T]) -> T:
 
 
 def _in_base64(answer: HttpResponse, redact: Redact) -> str:
-    """The body without secrets that stand in it as text: in Base64 most forms of them could not be told."""
+    """The body as Base64, with secrets masked before: most forms of them could not be found in Base64."""
     text = answer.body.decode("latin-1")
     clean = redact(text)
     return b64encode(answer.body if clean == text else clean.encode("latin-1", "replace")).decode()

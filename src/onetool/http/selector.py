@@ -74,7 +74,7 @@ class Selector:
         )
 
     def _check_functions(self, node: Any) -> None:
-        """A function that does not exist is known before anybody calls."""
+        """Refuse unknown functions before the first call."""
         from jmespath.functions import Functions
 
         table = Functions.FUNCTION_TABLE

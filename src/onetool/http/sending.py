@@ -72,7 +72,7 @@ def retry_after(answer: HttpResponse, now: float) -> float | None:
     return max(0.0, seconds) if isfinite(seconds) else None
 
 
-# Where an answer sends us on to, and what goes there: to another origin nothing that could be secret.
+# Redirects: nothing secret goes to another origin
 
 
 MOST_HOPS = 5
@@ -104,7 +104,7 @@ def next_request(request: "HttpRequest", answer: HttpResponse) -> "HttpRequest |
     return request._replace(method=method, url=there, headers=headers, body=body)
 
 
-# One call on its way: tries, and in each of them hops, until there is an answer that counts, or no time left.
+# Tries, and the redirects in each of them
 
 
 Sleep = Callable[[float], Awaitable[None]]

@@ -276,7 +276,7 @@ def _placeholders_in(groups: Any) -> tuple[Placeholder, ...]:
     return tuple(placeholder for group in groups for placeholder in group)
 
 
-# A tool's request as its author wrote it, with `${name}` in it -> the request of one call.
+# The template of a request
 
 
 URL_POINTER = "/request/urlTemplate"

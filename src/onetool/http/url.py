@@ -107,7 +107,7 @@ def is_address(host: str) -> bool:
 
 
 def escape_unsafe(rest: str) -> str:
-    """A path, a query or a part of them as somebody wrote it: its escapes stay, what may not be sent is escaped."""
+    """A path or query as it was written: its escapes stay, and characters that may not be sent are escaped."""
     if _BROKEN_ESCAPE.search(rest):
         raise RequestRefusedError("a % in a URL has to be followed by two hex digits: write %25 for the sign itself")
     return _NO_URL_CHARACTERS.sub(lambda found: quote(found[0], safe=""), rest)
@@ -163,7 +163,7 @@ def _address6(text: str) -> str:
         raise RequestRefusedError(f"[{text[:100]}] is no IPv6 address, or one with a zone") from None
 
 
-# A request, ready to be sent once its host has been checked.
+# Requests
 
 
 class HttpRequest(NamedTuple):

@@ -31,7 +31,7 @@ LARGEST_KEY = 65_536  # bytes of a tuple or an object that is a key
 LONGEST_INDEX = 5  # bytes
 CHECK_BYTES = 65_536  # how far to read before asking again whether to go on
 
-# The first byte of a node: its tag in the schema and how it is written.
+# The first byte of a node: its tag in the schema and its wire type.
 NONE, BOOL, INT, FLOAT, STR, DICT = 0x12, 0x20, 0x28, 0x39, 0x42, 0x72
 BIG_INTEGER = 6
 LISTS = frozenset((0x5A, 0x62, 0x7A))  # list, tuple and set
@@ -39,7 +39,7 @@ NODE = 0x12  # `repeated MontyNode nodes = 2` of an arena
 
 FUTURE = re.compile(r"<coroutine [^<>]+>|<gather\(\d+\)>")  # how the sandbox describes what was not awaited
 HEX_UUID = re.compile(r"([0-9a-f]{8})([0-9a-f]{4})([0-9a-f]{4})([0-9a-f]{4})([0-9a-f]{12})")
-# What reading beyond the end, or no text, comes to.
+# Errors of reading beyond the end, or of text that is not UTF-8
 MALFORMED = (LookupError, OverflowError, struct.error, UnicodeDecodeError)
 
 read_float = struct.Struct("<d").unpack_from
@@ -288,7 +288,7 @@ def _size(value: Any) -> int:
     return bits // 3 + (bits // 128) ** 2
 
 
-# Indexes of nodes. Those that take as many bytes as their neighbours, which are most, are read in one go.
+# Indexes of nodes; runs with the same width, which most are, are read at once
 
 
 @cache
@@ -368,7 +368,7 @@ def _run_numbers(run: bytes, width: int) -> list[int]:
     return [read_varint(run, at)[0] for at in range(0, len(run), width)]
 
 
-# Kinds of nodes that hold no others, by their tag in the schema
+# Nodes without children, by their tag
 
 
 def _scalar(tag: int, data: bytes, start: int, end: int) -> Any:

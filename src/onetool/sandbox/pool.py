@@ -104,7 +104,7 @@ class WorkerSession:
             self._released = True
 
     def _exchange(self, request: bytes) -> WorkerQuestion:
-        """Send it, and wait for what comes of it."""
+        """Send a request and return the next event."""
         worker = self._worker
         if self._released:
             raise WorkerError("the session is over")
@@ -127,7 +127,7 @@ class WorkerSession:
         return event
 
 
-# Workers, kept warm, each for one session at a time.
+# Workers
 
 
 MOST_SESSIONS = 1000  # after which a worker is replaced: whatever it kept, it kept long enough

@@ -131,7 +131,7 @@ def _can_stand_alone(spec: ToolSpec) -> bool:
     return stands_alone(spec.input_schema)
 
 
-# Checked before the first effect: every call of a tool in the code, against the catalogue.
+# Checking calls
 
 
 MOST_TOLD = 5
@@ -239,7 +239,7 @@ class _Check:
                     pass
 
     def _imports(self) -> Iterator[CodeFinding]:
-        """Modules that nobody has, where they are imported for sure: with them fails what comes before, too."""
+        """Imports of missing modules that certainly run: the whole code would fail with them."""
         for node in self._scan.tree.body if self._scan.tree else []:
             if isinstance(node, ast.Import):
                 wanted = [alias.name for alias in node.names]
@@ -309,7 +309,7 @@ class _Check:
             yield CodeFinding(node.lineno, f"{word}.{attr}: there is no such tool{near}")
 
     def _near(self, name: str, known: Iterable[str]) -> str:
-        """What may have been meant: asked only for as many findings as are told, since it takes a while."""
+        """Similar names. Computed only for findings that are shown, since it takes a while."""
         self._asked += 1
         return or_rather(name, known) if self._asked <= MOST_TOLD else ""
 

@@ -89,7 +89,7 @@ class CodeSession:
         return nullcontext(self.open())
 
 
-# So many at a time, the others in the order in which they came.
+# Limiting concurrent runs
 
 
 class FairLimiter:
@@ -267,11 +267,11 @@ class Engine:
                 return await pipeline.execute(prepared, lambda code: self._worker(code, tools.names), context, live)
 
     def check(self, text: str, catalogue: Snapshot, known: Collection[str]) -> ToolError | None:
-        """What is wrong with code that somebody wants to keep, if anything is. `known` are its variables."""
+        """What is wrong with code that is to be stored, if anything. `known` are its variables."""
         return Pipeline(self._settings, self._tools_of(catalogue), text, None, known).check()
 
     def session(self, catalogue: Snapshot, allowed: Collection[str] | None = None, source: str = "run") -> CodeSession:
-        """For a person who goes on where the last line left off. Everybody else starts empty."""
+        """A session that keeps its names from one run to the next. Other runs start empty."""
         tools = self._tools_of(catalogue)
         return CodeSession(
             begin=lambda text, known: Pipeline(self._settings, tools, text, allowed, known),
@@ -284,7 +284,7 @@ class Engine:
         return self._tools_of(catalogue).names
 
     def warm(self) -> None:
-        """Start a worker before anybody needs one."""
+        """Start a worker before it is needed."""
         with self._sandbox.session():
             pass
 

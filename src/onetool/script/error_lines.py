@@ -86,7 +86,7 @@ def traced_code(scan: CodeScan) -> TracedCode | None:
 
 
 def line_of(code: str, row: int) -> int:
-    """The line that whoever counts carriage returns, too, calls this row."""
+    """The line number, by line feeds alone, of a row that was counted with carriage returns as line ends."""
     return "".join(re.split(r"(?<=[\r\n])", code)[: row - 1]).count("\n") + 1
 
 

@@ -115,7 +115,7 @@ def rename_advice(line: str, names: ScriptNames) -> tuple[str, ...]:
     return tuple(f"write {names.spelling(spec)}(…)" for spec in islice(odd, 1))
 
 
-# What may come next in a line of code: packs, the tools of one, the arguments of a tool, names of the session.
+# Completion
 
 
 _DOTTED_END = re.compile(r"([\w.]*)$")

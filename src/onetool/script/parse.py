@@ -50,7 +50,7 @@ def edited(code: str, edits: list[Edit]) -> str:
     return b"".join((*parts, data[at:])).decode()
 
 
-# From the text that was sent to the code that is meant: fences, line ends and indentation are taken off.
+# From a text to its code: fences, line ends and indentation are removed
 
 
 MOST_BYTES = 1024 * 1024
@@ -68,7 +68,7 @@ _PARSING = Lock()  # switching warnings off and on again is for one thread at a 
 
 
 class ScriptError(OneToolError):
-    """The code can't be run as it is; nothing has run. The text is for whoever wrote it."""
+    """The code can't be run, and nothing has run. The text is for its author."""
 
 
 def read(text: str) -> str:
@@ -143,7 +143,7 @@ def _inside(text: str, opening: re.Match[str]) -> str:
 
 
 def _only(body: str, rest: str) -> str:
-    """One block is what is meant. Of two nobody knows: to run the first in silence would be a guess."""
+    """The only block of a text. Two blocks are refused: running the first one would be a guess."""
     if FENCE.search(rest.partition("\n")[2]):
         raise ScriptError("there are several fenced blocks; send the code as one")
     return body
@@ -173,7 +173,7 @@ def string_lines(tree: ast.AST) -> set[int]:
     return {line for first, last in strings for line in range(first + 1, last + 1)}
 
 
-# Which names code speaks of, so that what stands behind them can be there when it runs.
+# Names that code uses
 
 
 def names_used_in(code: str) -> set[str] | None:
@@ -195,7 +195,7 @@ def names_used_in(code: str) -> set[str] | None:
     return said | {node.id for node in names if node.id not in made}
 
 
-# What code says of itself before it runs: which names it uses, which of them it defines, and what it awaits.
+# Scanning code
 
 
 # With these, code can make names that its tree does not show.

@@ -62,7 +62,7 @@ def _ordered(values: Set[Any]) -> list[Any]:
         return list(values)
 
 
-# A single value in YAML, written so that no reader takes it for something else.
+# Scalars
 
 
 # Letters first; then also marks that mean nothing inside. A colon needs a letter after it, `#` no space before it.
@@ -135,7 +135,7 @@ SCALARS: dict[type, Callable[[Any], str]] = {int: _int, float: _float, bool: _bo
 """How to write whatever is no text."""
 
 
-# A value as text, for a model or a person: text as it is, data as YAML that is flow inside and block outside.
+# Rendering: text as it is, data as YAML
 
 
 MOST_BYTES = 16 * 1024 * 1024  # of data, where nobody says: a few seconds, if it was made to be endless

@@ -91,7 +91,7 @@ def _is_bare(scan: CodeScan, call: ast.Call, start: int, end: int) -> bool:
     return opens.count(b"(") == 1 and data[end : scan.places.of(call)[1]].count(b")") == 1
 
 
-# The standard modules that the sandbox lacks and we bring: `import statistics` means a file of the library folder.
+# Modules that we add to the sandbox
 
 
 _FOLDER = Path(__file__).parent / "monty_stdlib"
@@ -172,7 +172,7 @@ def _module_function(module: str) -> str:
     return f"def {home}():\n{indent(chr(10).join(lines), '    ')}\n{home} = {home}()\n"
 
 
-# What imports mean here: the sandbox's own modules, those that our library adds, and packs.
+# Imports
 
 
 NATIVE = frozenset(
@@ -309,7 +309,7 @@ def _joined(parts: list[str], more_lines: int) -> str:
     return before + "\n" * more_lines + bracket + after
 
 
-# From code as it was written to what is fed to the sandbox.
+# Preparing code
 
 
 class PreparedCode(msgspec.Struct, frozen=True, kw_only=True):

@@ -72,7 +72,7 @@ def cancelled() -> LimitError:
     return LimitError("cancelled", "the run was cancelled", "")
 
 
-# What came of a run: a result like any tool's, and what the code printed on its way.
+# The result
 
 
 class RunResult(ToolResult, frozen=True, kw_only=True):
@@ -84,7 +84,7 @@ class RunResult(ToolResult, frozen=True, kw_only=True):
         return msgspec.structs.replace(super().cleaned(clean), printed=clean(self.printed))
 
 
-# What code prints: kept up to a limit, and shown to whoever listens.
+# Printed output
 
 
 OnPrinted = Callable[[str], None]

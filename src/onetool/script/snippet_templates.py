@@ -42,7 +42,7 @@ class MarkPosition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UnclosedError(ValueError):
-    """A quote or a brace without its other half: nobody can say what stands where."""
+    """A quote or a brace is not closed, so the code can't be read."""
 
 
 def mark_positions(code: str, mark: str) -> list[MarkPosition]:
@@ -151,7 +151,7 @@ class _Reader:
         return self.text.startswith(text, self.at)
 
 
-# Values put into code, each said as its place needs it, so that no value can become code.
+# Putting values into code
 
 
 BINDS_TIGHTER = re.compile(r"[ \t]*(?:\*\*|[.\[(])")  # … than a sign does: -2 ** 2, and 5.real is no number
@@ -268,7 +268,7 @@ def _raw(value: Any, text: str, place: MarkPosition) -> str:
     return text.replace("{", "{{").replace("}", "}}") if place.fields else text
 
 
-# Templates filled in a small world of their own: the values, and filters that can't make much out of little.
+# Filling templates
 
 
 FUEL = 100_000  # steps: a loop over some thousand items

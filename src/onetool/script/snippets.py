@@ -289,7 +289,7 @@ def usage(name: str, snippet: SnippetLike) -> str:
 
 
 def _written(param: ParamLike) -> str:
-    """A default as somebody would type it."""
+    """A default as a user would type it."""
     if isinstance(param.default, str) and BARE.fullmatch(param.default):
         text = param.default
     else:
@@ -322,7 +322,7 @@ def _no_such(name: str, snippets: Mapping[str, SnippetLike]) -> str:
     return f"there is no snippet ${name}; there are {listed}{' …' if len(snippets) > LISTED else ''}"
 
 
-# A snippet for its readers: its definition as YAML, and below it what a call of it becomes.
+# Showing a snippet
 
 
 # What stands in an example for a value that must be given.

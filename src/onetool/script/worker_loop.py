@@ -130,7 +130,7 @@ class PendingFutures:
                 cancel()
 
 
-# What code sees when a tool fails: exceptions that it can catch by what went wrong.
+# Exceptions for the code
 EXCEPTION_BY_REASON = {"timeout": "TimeoutError", "denied": "PermissionError", "not_found": "FileNotFoundError"}
 PER_CALL = 4  # questions that one tool call may cost: a name, an attribute, the call, its future
 SPARE = 1000  # questions beside those
@@ -209,7 +209,7 @@ class WorkerLoop:
             self._pending.stop()  # what nobody awaited
 
     def stop(self, why: LimitError) -> None:
-        """End it now: the worker is killed, the calls under way are cancelled. The first reason is the one told."""
+        """End the run now: kill the worker and cancel its pending calls. The first reason is reported."""
         with self._lock:
             if self.stopped_by is None:
                 self.stopped_by = why

@@ -93,7 +93,7 @@ def batch_execute(
     return asyncio.run(on_the_loop()) if executor is None else blocking()
 
 
-# What goes in
+# Input
 
 
 def _pair(item: Any) -> Pair:
@@ -134,7 +134,7 @@ def _loop_runs_here() -> bool:
     return True
 
 
-# How it runs
+# Execution
 
 
 class _Daemons:
@@ -266,7 +266,7 @@ def _task_outcome(task: Any) -> Outcome:
 
 
 def _reporter(pairs: list[Pair]) -> Callable[[int], None]:
-    """Tells whoever watches the running call that the item of that index has ended."""
+    """Returns a function that reports the progress of the running call after each item."""
     ended = count(1)
 
     def report(index: int) -> None:
@@ -285,7 +285,7 @@ def _seconds_until(moment: float) -> float | None:
     return None if moment == float("inf") else min(max(moment - monotonic(), 0), TIMEOUT_MAX)
 
 
-# What comes out
+# Output
 
 
 def _as_dict(pairs: list[Pair], outcomes: list[Outcome]) -> dict[str, Any]:

@@ -32,7 +32,7 @@ def get_secret(name: str) -> str | None:
 
 
 def report_progress(done: float, total: float | None = None, message: str | None = None) -> None:
-    """Tell whoever called the running tool how far it has come. Without a listener nothing happens."""
+    """Report to the caller how far the running tool has come. Does nothing without a listener."""
     context = current_call.get()
     if context is None or context.progress is None:
         return
@@ -41,7 +41,7 @@ def report_progress(done: float, total: float | None = None, message: str | None
     context.progress(done, total, message)
 
 
-# Calling other tools from a tool: by name, or through a pack.
+# Calling other tools
 
 
 def get_pack(name: str) -> "Pack | None":

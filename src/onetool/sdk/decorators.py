@@ -93,7 +93,7 @@ def marks_of(function: Callable[..., Any]) -> ToolMarks:
     return getattr(function, TOOL_MARK, None) or ToolMarks()
 
 
-# Values that are more than data: pictures, sounds, things to read.
+# Media
 
 
 def text(words: str) -> dict[str, Any]:

@@ -86,7 +86,7 @@ def _all_of(hint: Any) -> Any:
     return tuple[get_args(hint)] if getattr(hint, "__unpacked__", False) else list[hint]
 
 
-# Validated JSON arguments -> a call of the function with what its hints ask for.
+# Calling the function
 
 
 Arrange = Callable[[dict[str, Any]], tuple[list[Any], dict[str, Any]]]
@@ -229,7 +229,7 @@ def _shown(value: Any) -> str:
     return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
 
 
-# A function -> ToolSpec: its signature is the schema, its docstring the description.
+# From a function to a ToolSpec
 
 
 def tool_from_function(function: Callable[..., Any], pack: str) -> ToolSpec:

@@ -17,7 +17,7 @@ from onetool.core.spec import ToolSpec
 
 
 class ToolDeclaration(msgspec.Struct, frozen=True):
-    """A definition as somebody wrote it, with its place, so that a complaint can point there."""
+    """A definition with its place in the file, so that errors can point there."""
 
     definition: Any
     file: str
@@ -56,7 +56,7 @@ def _mistake(entry: ToolDeclaration, error: DefinitionError) -> Mistake:
     return Mistake(message=str(error), file=entry.file, line=entry.line, key=key, hint=error.hint)
 
 
-# What several sources offer, put together: each name once.
+# Merging catalogues
 
 
 def united(catalogues: Iterable[Catalogue]) -> tuple[list[ToolSpec], list[Mistake]]:

@@ -70,7 +70,7 @@ class Adapter(Protocol):
     def models_request(self) -> ProviderRequest: ...
 
     def models(self, body: Any) -> list[str]:
-        """The names in a list of models: those that can chat, and the newest first, where that is told."""
+        """The names in a list of models: those that can chat, newest first if the list says so."""
         ...
 
 

@@ -349,7 +349,7 @@ def _model_id(model: str) -> str:
     return model.removeprefix("models/")
 
 
-# What goes
+# The contents of a request
 
 
 def _contents(prompt: ModelPrompt) -> list[dict[str, Any]]:

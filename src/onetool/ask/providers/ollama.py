@@ -173,7 +173,7 @@ class LineReader:
         return Call(id=a_text(item.get("id"), "the id of a call"), name=real, args=args, malformed=malformed)
 
 
-# What was said before
+# The messages of a request
 
 
 def _messages(prompt: ModelPrompt) -> Iterator[dict[str, Any]]:
@@ -204,7 +204,7 @@ def _call(call: Call, name: str) -> dict[str, Any]:
     return {"id": call.id, "function": {"name": name, "arguments": msgspec.Raw(as_json(args).encode())}}
 
 
-# How large the window has to be
+# The context window
 
 
 def _window(prompt: ModelPrompt, messages: list[dict[str, Any]]) -> int:

@@ -84,7 +84,7 @@ class OpenAI:
 ADAPTER = OpenAI()
 
 
-# What depends on whose model it is
+# Differences between models
 
 
 def _limit(model: str) -> str:
@@ -114,7 +114,7 @@ def _created(model: Mapping[str, Any]) -> float:
     return created if isinstance(created, int | float) else 0
 
 
-# What was said before
+# The messages of a request
 
 
 def _messages(prompt: ModelPrompt) -> Iterator[dict[str, Any]]:

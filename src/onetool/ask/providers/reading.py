@@ -94,7 +94,7 @@ _NO_TOOLS = (
 )
 
 
-# What comes
+# Checked reading
 
 
 def garbled_error(what: str) -> ModelError:
@@ -157,7 +157,7 @@ def _json(text: str) -> Any:
         return None
 
 
-# What goes
+# Writing
 
 
 def as_json(value: Any) -> str:
@@ -169,7 +169,7 @@ def as_json(value: Any) -> str:
 
 
 def with_files(user: User) -> str:
-    """What somebody said, and the texts that came with it."""
+    """The text of a user message with the texts of its files."""
     files = (f"File {on_one_line(file.name)}:\n{fenced(file.text)}" for file in user.files if file.text is not None)
     return replace_surrogates("\n\n".join(filter(None, (user.text, *files))))
 

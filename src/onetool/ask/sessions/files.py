@@ -70,7 +70,7 @@ def open_file(path: Path, flags: int) -> int:
 
 
 def lock_file(path: Path, *, create: bool = False) -> int | None:
-    """The file, open and locked, or None while somebody else has it. Raises as `open_file` does."""
+    """Open and lock the file; None while another process has it. Raises as `open_file` does."""
     while True:
         file = open_file(path, WRITE_FLAGS | (os.O_CREAT if create else 0))
         mine = False
@@ -156,13 +156,13 @@ def make_private(folder: Path) -> None:
 
 
 def refuse_link(folder: Path) -> None:
-    """A folder that came with somebody else's files may be a link, and lead to any place."""
+    """Refuse a folder that is a link: one that came with other people's files may lead anywhere."""
     if folder.is_symlink():
         raise SessionError(f"sessions can't be kept in {folder}: {LINK_ERROR}", "session", [LINK_HINT])
 
 
 def _keep_from_git(folder: int) -> None:
-    """What was said is nobody else's, whatever repository the folder lies in. One that a person has written stays."""
+    """Write a .gitignore: sessions are private. An existing one stays."""
     with suppress(FileExistsError):
         os.close(os.open(".gitignore", os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=folder))
     if os.stat(".gitignore", dir_fd=folder, follow_symlinks=False).st_size == 0:  # made just now, or before a crash

@@ -40,7 +40,7 @@ def check_id(id: str) -> str:
 
 
 def is_generated(id: str) -> bool:
-    """Whether the id looks generated: nobody chooses such a name."""
+    """Whether the id looks generated: no user chooses such a name."""
     return GENERATED_ID.fullmatch(id) is not None
 
 

@@ -287,7 +287,7 @@ class SessionStore:
         return check_id(id) if new else self._resolve(id)
 
     def _try_open(self, id: str, new: bool) -> ChatSession | None:
-        """None while somebody else has it."""
+        """Open and lock the session; None while another process has it."""
         file = files.lock_file(self._path(id), create=True)
         if file is not None:
             return self._open_locked(id, file, new)

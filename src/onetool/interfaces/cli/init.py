@@ -91,7 +91,7 @@ def _write_starter(folder: Path, force: bool) -> None:
     click.echo(f"For an MCP client: onetool init --client {'|'.join(CLIENTS)} --write")
 
 
-# The config that `onetool init` writes.
+# The starter config
 
 
 STARTER = """\

@@ -66,7 +66,7 @@ def ignore_hang_up() -> None:
 def open_app(
     ctx: click.Context, allowed: list[str] | None = None, packs: Iterable[str] | None = (), *, imports: bool = True
 ) -> "App":
-    """The app for the config that was asked for. Names in the allow-list that match nothing are told.
+    """The app for the config that was asked for. Warns about names in the allow-list that match nothing.
 
     `packs` are those whose tools have to be known, None is all: servers that have never been connected are, for that.
     Without `imports` no pack is run: for commands that call none.

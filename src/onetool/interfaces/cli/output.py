@@ -42,12 +42,12 @@ def echo(text: str = "") -> None:
 
 
 def is_plain() -> bool:
-    """Whether somebody wants no colours, nor anything else of that kind: https://no-color.org, or a simple terminal."""
+    """Whether colours are off: by NO_COLOR (https://no-color.org), or in a simple terminal."""
     return bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
 
 
 def styled(text: str, **style: Any) -> str:
-    """`click.style`, unless somebody wants none."""
+    """`click.style`, unless colours are off."""
     return text if is_plain() else click.style(text, **style)
 
 

@@ -32,7 +32,7 @@ def let_tools_ask() -> None:
 
 
 def can_be_asked() -> bool:
-    """Whether somebody sees questions, and can type an answer somewhere: see `at_terminal`."""
+    """Whether the user sees questions and can type an answer: see `at_terminal`."""
     keyboard = _keyboard()
     if keyboard not in (None, STDIN):
         os.close(keyboard)
@@ -46,7 +46,7 @@ def at_terminal() -> "Person":
 
 
 def _keyboard() -> int | None:
-    """What can be read of what somebody types; None where nobody would see a question."""
+    """The stream that the user types into; None if the user would not see a question."""
     if not sys.stderr.isatty():
         return None
     if sys.stdin.isatty():
@@ -143,7 +143,7 @@ class _Form:
             click.echo(f"  {printable('; '.join(map(str, problems)))}", err=True)
 
     def _line(self) -> str:
-        """A line that somebody types. Not by `input`: the interpreter could not end while that waits."""
+        """A line that the user types. `input` is not used: the interpreter could not exit while it waits."""
         typed = b""
         while not typed.endswith(b"\n"):
             while not _is_typed(self._keyboard):

@@ -130,7 +130,7 @@ def print_data(value: Any, as_json: bool) -> str:
 
 
 def print_envelope(whole: dict[str, Any], as_yaml: bool, as_json: bool) -> None:
-    """All that came of it."""
+    """Print the whole result: its value or error, and its metadata."""
     if as_yaml:
         from onetool.script.render import render
 

@@ -22,7 +22,7 @@ CLIENT_CLOSED_REQUEST = 499  # the client left before there was an answer
 _encode = msgspec.json.Encoder(enc_hook=str).encode
 
 
-# What is the same in all our records: making each of them anew would cost as much as all the rest.
+# Attributes that all our records share: computing them for each one would cost as much as all the rest.
 _COMMON_FIELDS = vars(logging.LogRecord(log.name, logging.INFO, "", 0, "", None, None))
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 Part = dict[str, Any]
 
-# Of every refusal: what it means, and the headers that come with it. Those of the second line any request may meet.
+# Error statuses: their meaning, and the headers that come with them. Any request may get those of the second line.
 REFUSALS: dict[int, tuple[str, tuple[str, ...]]] = {
     400: ("Something that was sent can't be used; `in` and `pointer` say where.", ()),
     401: ("This server needs its token.", ("WWW-Authenticate",)),

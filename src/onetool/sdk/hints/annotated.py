@@ -69,7 +69,7 @@ def _model_mismatch(error: Any) -> HintMismatchError:
     return HintMismatchError("", said=words.replace("Input should be", "expected", 1), path=tuple(first["loc"]))
 
 
-# Annotated: bounds, lengths, patterns, and words about a value.
+# Annotated
 
 
 Test = Callable[[Any, Any], bool]

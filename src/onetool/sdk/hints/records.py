@@ -53,7 +53,7 @@ def as_data(value: Any) -> Any:
         return NO_DEFAULT
 
 
-# The fields of a class: dataclass, TypedDict, NamedTuple and msgspec.Struct name them in their own ways.
+# Fields of classes
 
 
 _QUALIFIERS = ("Required", "NotRequired", "ReadOnly", "Final")
@@ -142,7 +142,7 @@ def _unqualified(hint: Any) -> Any:
     return hint
 
 
-# Classes with named fields, of whichever kind: an object in JSON, or an array where Python has a tuple.
+# Records
 
 
 class FieldForm(msgspec.Struct, frozen=True):

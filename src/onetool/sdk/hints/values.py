@@ -173,7 +173,7 @@ def _property_names(schema: Schema) -> Schema | None:
     return schema if kind == "string" and len(schema) > 1 else None
 
 
-# Single values: what JSON has, and what it writes as text.
+# Scalars
 
 
 def _only(expected: str, *types: type) -> Convert:
@@ -280,7 +280,7 @@ def scalar_class(cls: type) -> JsonForm | None:
     return JsonForm(inner.schema, convert)
 
 
-# Literal and Enum: one of a few values, in the author's order.
+# Literal and Enum
 
 
 _TYPES = {str: "string", int: "integer", float: "number", bool: "boolean", NoneType: "null"}
@@ -340,7 +340,7 @@ def _one_of(values: list[Any]) -> str:
     return f"one of {', '.join(map(_choice_json, values[:_MOST_LISTED]))}" + (f" and {more} more" if more > 0 else "")
 
 
-# Unions.
+# Unions
 
 
 _ABSENT = (UnsetType, UNSET)  # msgspec's word for a field that is not there: no value stands for it

@@ -99,7 +99,7 @@ def _kind(found: "os.DirEntry[str]") -> Kind:
     return "file" if found.is_file(follow_symlinks=False) else "other"
 
 
-# Writing in an open folder: a file replaced as a whole, or added to at its end.
+# Writing in an open folder
 
 
 PATIENCE = 5.0  # seconds for other writers of a file; each holds it for well under a millisecond

@@ -46,7 +46,7 @@ def reason_for(error: OSError, otherwise: str = "unreadable") -> str:
     return REASON_BY_ERRNO.get(error.errno or 0, otherwise)
 
 
-# Paths as text: how a name is shown, what an escape means, and which names a path takes one after the other.
+# Paths as text
 
 
 LONGEST_PATH = 4095  # bytes; what Linux takes, held everywhere
@@ -91,7 +91,7 @@ def split(path: bytes) -> Parts:
 
 
 def stays_inside(parts: Parts) -> bool:
-    """Whether the path stays inside as it is written. Tells nobody whether the folders on the way exist."""
+    """Whether the path stays inside, by its text alone: nothing is revealed about existing folders."""
     depth = 0
     for part in parts:
         depth += -1 if part == b".." else 1
@@ -100,7 +100,7 @@ def stays_inside(parts: Parts) -> bool:
     return True
 
 
-# Opening a path below a root: in one step where the kernel can, else by a walk.
+# Opening a path: in one system call if the kernel can, else step by step
 
 
 MOST_LINKS = 40  # as in Linux: more is a loop

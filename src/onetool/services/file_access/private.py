@@ -44,7 +44,7 @@ KEPT_AT_HOME = (
 )
 # fmt: on
 
-# What moves some of them elsewhere.
+# Environment variables that move some of them.
 MOVED = (
     "AWS_CONFIG_FILE",
     "AWS_SHARED_CREDENTIALS_FILE",
@@ -103,7 +103,7 @@ def _moved(env: Mapping[str, str]) -> Iterator[str]:
             yield from (os.path.join(base, kept[len(start) :]) for kept in KEPT_AT_HOME if kept.startswith(start))
 
 
-# What no tool may touch, by whatever name or link: files and folders of our own, and places that are always closed.
+# Files that no tool may touch
 
 
 Number = tuple[int, int]  # of a device, and of a file on it
@@ -130,7 +130,7 @@ class Private:
 
     @cached_property
     def _path_texts(self) -> dict[str, str]:
-        """The same as text, as they are written; of those that are there, which are few, also with links resolved."""
+        """All paths as text; of those that exist, which are few, also with links resolved."""
         return self._all | {resolved(path): self._all[path] for path in self._there}
 
     @cached_property
@@ -167,7 +167,7 @@ class Private:
             raise PathRefusedError("private")
 
     def refuse_text(self, path: str) -> None:
-        """Refuse a path as it is written: before it is opened, so that nobody learns what is there."""
+        """Refuse a path by its text, before it is opened, so that callers can't learn what exists there."""
         path = _absolute(path)
         if f"{path}{os.sep}".startswith(self._beginnings):
             raise PathRefusedError(next(reason for place, reason in self._path_texts.items() if is_below(path, place)))

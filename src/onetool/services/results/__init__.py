@@ -108,7 +108,7 @@ def _encoded(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
-# Where large results are kept: plain files, so that another process (the command line) can read them, too.
+# The store
 
 
 log = logging.getLogger("onetool.results")

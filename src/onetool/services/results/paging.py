@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, NotRequired, TypedDict, TypeGuard
 from onetool.core.errors import ToolFailure
 from onetool.services.results.errors import BadQueryError
 
-# The lines of a text, as an editor counts them, read piece by piece.
+# Lines, read piece by piece
 
 
 PIECE = 64_000  # characters
@@ -150,7 +150,7 @@ def in_memory(text: str) -> TextLines:
     return TextLines(firsts, columns, position.total, texts.__getitem__)
 
 
-# Which lines match: a regular expression from anybody, or something that they should resemble.
+# Searching lines
 
 
 SIMILAR = 70.0  # of 100: less is chance
@@ -261,7 +261,7 @@ def _best_window(wanted: str, line: str, look: Callable[[], None]) -> float:
     return best
 
 
-# A page of a text: some of its lines, or of those that match a search.
+# Pages
 
 
 LONGEST_SEARCH = 1_000

@@ -103,7 +103,7 @@ def _by(names: Sequence[str], keys: Callable[[str], Iterable[str]]) -> dict[str,
     return {found: frozenset(having) for found, having in tools.items()}
 
 
-# How much each word says for each tool: BM25F, worked out once, so that a query only adds numbers up.
+# BM25F weights, computed once per catalogue
 
 
 SATURATION = 1.0
@@ -155,7 +155,7 @@ def _posting(counts: Mapping[int, float], tools: int) -> Posting:
     return Posting(array("L", counts), array("d", weights))
 
 
-# How well the words of a query fit the words of each tool.
+# Scores of words
 
 
 # What a word of a tool counts when it is not the word of the query, but
@@ -243,7 +243,7 @@ class LexicalIndex:
         return best.items()
 
 
-# SearchIndex: which tools fit what somebody asks for, best first.
+# The index
 
 
 _FULL_SCORE = 5.0  # the lexical score of a fair match: it counts as one half
@@ -284,9 +284,6 @@ def _best(scores: dict[int, float], limit: int) -> list[tuple[int, float]]:
         least = sorted(scores.values(), reverse=True)[limit - 1]
         scores = {tool: score for tool, score in scores.items() if score >= least}
     return sorted(scores.items(), key=lambda item: (-item[1], item[0]))[:limit]
-
-
-# Find the tool for a task: the one search behind every door.
 
 
 __all__ = ["SearchIndex"]

@@ -108,7 +108,7 @@ please possible sure tell thank thanks thing things use used using want wanted w
 EVERYDAY = frozenset((GRAMMAR + ASKING).split())
 
 
-# What somebody asks for: the words of a query, by how much they tell.
+# Words of a query
 
 
 MOST_WORDS = 64  # nobody describes a task in more; a pasted document must not cost more than a question
@@ -129,7 +129,7 @@ def query_words(query: str) -> QueryWords:
     return QueryWords(telling, [group for group in every if group[0] in EVERYDAY][:MOST_WORDS])
 
 
-# The stem of an English word, so that `convert`, `converts`, `converting`, `converter` and `conversion` meet.
+# Stems of English words
 
 
 SHORTEST_STEM = 3  # letters that must stay: below this too many words fall together
@@ -185,7 +185,7 @@ def _trimmed(word: str) -> str:
     return word[:-1] + "i" if word[-1] == "y" else word
 
 
-# What a tool is known by: the words of its name, description, parameters and tags.
+# Words of a tool
 
 
 ToolTexts = tuple[list[str], ...]
@@ -226,7 +226,7 @@ def _said_here(node: Mapping[str, Any]) -> Iterator[str]:
         yield from map(str, properties)
 
 
-# Every word that the tools use, as it was written: finds the one that somebody began or mistyped.
+# Vocabulary: completes and corrects words
 
 
 MOST_BEGUN = 24  # the shortest first: they are nearest to what was typed
@@ -266,7 +266,7 @@ def _mistakes(word: str) -> int:
 
 
 def _lengths(word: str) -> range:
-    """How long a word may be that was mistyped so; none if no mistake can be told from another word."""
+    """The possible lengths of a mistyped word; none if mistakes could not be distinguished from other words."""
     if not SHORTEST_MISTYPED <= len(word) <= LONGEST_MISTYPED or not word.isalpha():
         return range(0)
     return range(max(len(word) - _mistakes(word), SHORTEST_MISTYPED), len(word) + _mistakes(word) + 1)

@@ -106,7 +106,7 @@ def _leaf(value: Any) -> int:
         return _NO_DATA
 
 
-# Stats: takes what happened, and sums it up.
+# The stats
 
 
 log = logging.getLogger("onetool.stats")
@@ -127,7 +127,7 @@ class UnreadableError(ToolFailure):
 
 
 class UsageStats:
-    """Counts. `record` and `record_*` append to a list, in any thread, and never raise.
+    """Counts calls, runs, replies and menus. `record` and `record_*` append to a list, in any thread, and never raise.
 
     A file that can't be written is told once. What waits is written every few seconds, before a read, and at the end.
     """
@@ -150,7 +150,7 @@ class UsageStats:
     # What happens
 
     def record(self, event: CallEvent) -> None:
-        """A call has ended."""
+        """Record a finished call."""
         if self._writer.is_off:
             return
         call, spec, error = event.call, event.spec, event.error
@@ -171,22 +171,22 @@ class UsageStats:
         self._writer.add(CALLS, row)
 
     def record_run(self, event: RunEvent) -> None:
-        """A run has ended."""
+        """Record a finished run."""
         error = event.error
         code = None if error is None else error.code
         door, client = _name(event.door), _name(event.client)
         self._add(RUNS, event.id, door, client, error is None, code, event.duration_ms, event.calls, event.code_bytes)
 
     def record_reply(self, run: str, size: int) -> None:
-        """What came of a run was sent back, in so many bytes."""
+        """Record the size of the reply to a run, in bytes."""
         self._add(REPLIES, run, size)
 
     def record_menu(self, client: str, door: str, full_bytes: int, sent_bytes: int) -> None:
-        """A client got a menu; `full_bytes` is what a list of every tool would have been."""
+        """Record that a client got a menu; `full_bytes` is the size of a list of all tools."""
         self._add(MENUS, _name(client), _name(door), full_bytes, sent_bytes)
 
     def record_gap(self, client: str, seconds: float) -> None:
-        """So long a client took from our answer to its next call. One that was away for long has not been thinking."""
+        """Record the seconds from our answer to the client's next call. Long gaps are ignored: the client was idle."""
         if 0 <= seconds <= LONGEST_WAIT:
             self._add(GAPS, _name(client), seconds * 1000)
 
@@ -211,7 +211,8 @@ class UsageStats:
         return None if tool is None else _name(tool, _LONGEST_NAME)
 
     def _read(self, ask: Callable[[sqlite3.Connection], T], strict: bool = False) -> T:
-        """What there is; of a file that is not there, or can't be read, as if nothing had happened yet.
+        """Run a query; a file that is missing or can't be read counts as empty. With `strict` that raises
+        UnreadableError.
 
         Who looks at nothing else is told: `strict`.
         """
@@ -245,9 +246,6 @@ def _name(text: str, longest: int = _LONGEST) -> str:
 
 def _reason(text: str | None) -> str | None:
     return text if text is not None and _REASON.fullmatch(text) else None
-
-
-# What was called, how often, how it went, and what it weighed.
 
 
 __all__ = ["PERIODS", "Bucket", "Count", "ErrorRow", "Summary", "ToolRow", "UsageStats", "size_of"]

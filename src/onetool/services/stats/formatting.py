@@ -15,7 +15,7 @@ PERIOD_TITLES = {
 
 
 def safe(text: object) -> str:
-    """Text of anybody's, for a page: it can't become markup, turn the writing around, or break the encoding."""
+    """Text from outside for a page: it can't become markup, change the writing direction, or break the encoding."""
     return html.escape("".join(char if char.isprintable() else "�" for char in str(text)))
 
 

@@ -139,7 +139,7 @@ def _folded(rows: Sequence[Row], most: int) -> tuple[Sequence[Row], Sequence[Row
     return (rows, ()) if len(rows) <= most + 1 else (rows[:most], rows[most:])
 
 
-# What the report shows over time: calls, latencies and tokens, each as a chart with the table behind it.
+# Charts over time: calls, latencies and tokens
 
 
 _PERCENTILES = ("p50", "p95", "p99")
@@ -209,7 +209,7 @@ def _tooltip(bucket: "Bucket", period: str) -> str:
     return f"{span(bucket['start'], period)}: {', '.join(f'{name} {duration(value)}' for name, value in values)}"
 
 
-# What the report shows, from top to bottom: tiles, charts with their tables, and the table of tools.
+# The sections of the report
 
 
 # The heads of the table of tools, and whether a column is of numbers.
@@ -292,7 +292,7 @@ def _all_tools(tools: "Sequence[ToolRow]") -> str:
     return card(f"Tools ({whole(len(tools))})", sortable("Tools", _HEADS, rows), "full all-tools")
 
 
-# The stats as one page: charts, tables and tiles in a file of its own, which asks nobody for anything.
+# The page: one file that loads nothing from elsewhere
 
 
 # Every report has it among its first bytes: what has it may be written over by the next one.

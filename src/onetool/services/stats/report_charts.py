@@ -45,7 +45,7 @@ def decade_axis(values: Iterable[float]) -> Axis:
     return Axis(tuple(10.0**one for one in range(low, high + 1)), height)
 
 
-# Charts over time: stacked columns, and lines.
+# Stacked columns and lines
 
 
 _MOST_LABELS = 8
@@ -141,7 +141,7 @@ def _labels(places: Sequence[ChartPoint]) -> str:
     return "".join(texts)
 
 
-# The small parts that sections of the report are made of: a card, and a legend.
+# Cards and legends
 
 
 def card(title: str, content: str, kind: str = "") -> str:
@@ -163,7 +163,7 @@ def _legend(drawn: str, entries: tuple[tuple[str, str], ...]) -> str:
     return f'<ul class="legend">{"".join(f"<li>{drawn.format(name)}{words}" for name, words in entries)}</ul>'
 
 
-# Tables of the report: those behind the charts, those that are charts themselves, and the one that can be sorted.
+# Tables
 
 
 @dataclass(frozen=True)
@@ -203,7 +203,7 @@ def _bar(row: Bar, longest: float) -> str:
 
 
 def behind(title: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """The numbers of a chart, for who would rather read them."""
+    """The numbers of a chart as a table."""
     head = "".join(f'<th scope="col">{one}' for one in heads)
     body = "".join(f"<tr><th>{row[0]}{''.join(f'<td>{cell}' for cell in row[1:])}" for row in rows)
     return (

@@ -55,7 +55,7 @@ def iso(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
 
 
-# What a summary of the stats looks like.
+# The summary
 
 
 class ToolRow(TypedDict):
@@ -128,7 +128,7 @@ class Summary(TypedDict):
     latency: dict[str, float | None]
 
 
-# How durations are spread: an aggregate that SQLite calls for each row of a group.
+# Percentiles of durations: an aggregate function for SQLite
 
 
 MOST_EXACT_VALUES = 500_000  # values that are sorted as they are; sorting takes forty bytes for each
@@ -183,7 +183,7 @@ class _Values:
         return zip(sorted(counts), accumulate(counts[value] for value in sorted(counts)), strict=True)
 
 
-# What was saved, by what was measured, and nothing else.
+# Savings, from measured values only
 
 
 _RUNS = """
@@ -222,7 +222,7 @@ def savings(database: sqlite3.Connection, since: float | None, tool: str | None,
     return {"context_saved": tokens, "time_saved_ms": round(milliseconds), "runs": runs}
 
 
-# What is in the file, summed up.
+# Reading the file
 
 
 MOST_ROWS = 1000  # tools, errors and clients that are listed: names of tools come from outside, too

@@ -93,7 +93,7 @@ def _read(path: Path) -> bytes:
     return data
 
 
-# Its form
+# The form of an archive
 
 
 def _texts(file: zipfile.ZipFile) -> dict[str, bytes]:
@@ -158,7 +158,7 @@ def _bounded(stream: IO[bytes], entry: zipfile.ZipInfo, most: int) -> bytes:
     return b"".join(parts)
 
 
-# What it says
+# The content of an archive
 
 
 def _things(texts: dict[str, bytes]) -> Unpacked:
@@ -218,7 +218,7 @@ def _mistake(name: str, error: InvalidError) -> Mistake:
     return Mistake(message=str(error), file=name, key=error.pointer or None)
 
 
-# What taking in an archive would change, before anything is: a table of it, and whether it can be done at all.
+# The plan of an import
 
 
 What = Literal["new", "same", "changed", "clash", "kept"]
@@ -316,9 +316,6 @@ def _in_the_way(here: Bundle, rows: list[ImportRow], adds: bool) -> list[str]:
     if adds and not here.is_enabled:
         return [f"the bundle {here.slug} is disabled here, and takes no tools; enable it first"]
     return []
-
-
-# Bundles as files that people share: `pack` and `unpack` a ZIP archive, and `plan` what taking one in would change.
 
 
 __all__ = ["ImportPlan", "ImportRow", "Unpacked", "pack", "plan", "unpack"]

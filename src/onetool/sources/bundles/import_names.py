@@ -223,7 +223,7 @@ def _without_path(operation_id: str, method: str, path: str) -> str:
     return name if name else operation_id
 
 
-# Texts of a document in templates: nothing of them is ever taken for a placeholder.
+# Escaping texts in templates
 
 
 _DOLLARS = re.compile(r"\$+(?=\{)")

@@ -131,7 +131,7 @@ def _shadowed(bundle: Bundle, by: Bundle | None) -> Mistake:
     )
 
 
-# Loading: the tools of a store under their names in code, again whenever there are others.
+# Loading
 
 
 FRESH = 0.05  # seconds that what is known of the store's state counts; our own changes are known at once
@@ -199,5 +199,5 @@ class BundleTools:
         return seen[1]
 
     def changed(self) -> None:
-        """We have changed the store: whoever asks next sees it."""
+        """Mark the store as changed by us, so that the next reader sees it."""
         self._changes += 1

@@ -362,7 +362,7 @@ def _of_file(match: ETag | None) -> ETag | None:
     return None if match is None else match.removesuffix(OFF)
 
 
-# Looks after a store now and then, in a thread of its own: what was edited by hand is taken in, old things go.
+# Polling the folder
 
 
 log = logging.getLogger("onetool.bundles")

@@ -55,7 +55,7 @@ class BundleStore(Protocol):
     ) -> list[SearchHit]: ...
 
     def everything(self) -> tuple[list[Bundle], Iterator[Tool]]:
-        """All that is not built-in, of one moment; for who makes tools of them."""
+        """All bundles and tools that are not built-in, in one snapshot."""
         ...
 
     def file_of(self, tool_id: str) -> str | None:
@@ -128,7 +128,7 @@ def tag_of(thing: Bundle | Tool) -> ETag:
     return sha256(msgspec.json.encode(thing, order="deterministic")).hexdigest()[:24]
 
 
-# What a client sees of the shelf: everything, or under an allow-list the tools that it names, and their bundles.
+# Visibility
 
 
 NameOf = Callable[[Bundle, Tool], str]
@@ -170,7 +170,7 @@ class AllowedOnly(Visibility):
         return any(map(self.tool, self._store.tools((), [bundle.id], True, None, MOST_TOOLS_OF_BUNDLE)))
 
     def _may_have(self, bundle: Bundle) -> bool:
-        """Told by its name alone: of most bundles no tool has to be looked at."""
+        """Whether the bundle may have allowed tools, by its name: most bundles need no look at their tools."""
         return code_name(bundle.slug) in self._packs or bundle.id in self._ids
 
 

@@ -104,7 +104,7 @@ class RateLimiter:
         return log
 
 
-# A tool that somebody keeps -> one that runs: ToolSpec and handler, by its type.
+# The factory: a stored tool becomes a ToolSpec with a handler
 
 
 SAFE = ("GET", "HEAD", "OPTIONS")  # methods that change nothing
@@ -119,7 +119,7 @@ class BundleRuntime(Protocol):
         ...
 
     def functions(self) -> list[str]:
-        """Those that there are, for who mistypes one."""
+        """The names of all functions, for hints on mistyped ones."""
         ...
 
     async def run_script(self, code: str, variables: Mapping[str, Any]) -> Any:

@@ -88,7 +88,7 @@ def _below(data: Any, step: str) -> Any:
     return None
 
 
-# Data from outside -> what a person may give of a bundle or a tool.
+# Reading data from outside
 
 
 T = TypeVar("T")
@@ -134,7 +134,7 @@ def converted(data: Any, shape: type[T], below: str = "") -> T:
 
 
 def _misfit(message: str, path: list[str], below: str, data: Any, shape: type) -> InvalidError:
-    """In our own words where the reader has to choose among some. To a key that nobody knows the pointer leads."""
+    """The InvalidError for data that does not fit: with the possible values, and a pointer to an unknown key."""
     pointer = below + "".join(f"/{step}" for step in path)
     if match := _UNKNOWN.search(message):
         pointer = f"{pointer}/{match[1]}"

@@ -119,7 +119,7 @@ def _first_fault(error: ValidationError) -> str:
     return cut(f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}", 200)
 
 
-# The lists of a server, page by page.
+# Listing tools, prompts and resources
 
 
 MOST_PAGES, MOST_LISTED = 200, 5_000
@@ -202,7 +202,7 @@ class _Tolerant:
             return None
 
 
-# A connection that is open: what is asked of the server, and what its end looks like.
+# The connection
 
 
 CHANGED = (ToolListChangedNotification, PromptListChangedNotification, ResourceListChangedNotification)

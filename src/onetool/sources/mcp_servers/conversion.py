@@ -86,7 +86,7 @@ def _description(definition: Definition, own: str) -> str:
 
 
 def defaults_of(schema: Any) -> dict[str, Any]:
-    """Of arguments that a schema calls required though it has a default for them: what they are if nobody says."""
+    """The defaults of arguments that a schema calls required."""
     properties: Any = schema.get("properties") if isinstance(schema, Mapping) else None
     required: Any = schema.get("required") if isinstance(schema, Mapping) else None
     if not isinstance(properties, Mapping) or not isinstance(required, list | tuple):
@@ -107,7 +107,7 @@ def _nothing() -> None:
     """Stands for the handler while a definition is checked."""
 
 
-# What a server offers beside tools: its prompts and resources, for clients that ask us for such.
+# Prompts and resources
 
 
 OURS = "ot://"
@@ -202,7 +202,7 @@ def _offer_spec(
     )
 
 
-# What a server answered -> plain data: structuredContent, else JSON in text, else text.
+# Answers as plain data: structuredContent, else JSON in text, else text
 
 
 LONGEST_ERROR = 2_000

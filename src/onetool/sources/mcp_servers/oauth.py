@@ -148,7 +148,7 @@ def _page(status: HTTPStatus, title: str, text: str) -> bytes:
     return "\r\n".join(head).encode() + b"\r\n\r\n" + body
 
 
-# The kinds of proof that a server may want: a token of the config, a person's login, a program's credentials.
+# Authentication: a token of the config, a person's login, a program's credentials
 
 
 class LoginPrompt(Protocol):
@@ -174,7 +174,7 @@ class BearerAuth(httpx2.Auth):
 
 
 class PersonAuth(StoredAuth):
-    """A person's login. Without somebody to ask, only what is stored is used."""
+    """The login of a person. Without a prompt, only a stored login is used."""
 
     def __init__(
         self,
@@ -194,8 +194,8 @@ class PersonAuth(StoredAuth):
         self._fixed = _client_info(settings, settings.client_id, back) if settings.client_id else None
         self._set_up(name, store, metadata, mask_also)
 
-    def no_prompt_message(self, why: str) -> None:
-        """What to say where the server wants something, and nobody has mentioned a login."""
+    def set_no_prompt_message(self, why: str) -> None:
+        """Set the message for a server that wants a login that is not configured."""
         self._unasked = why
 
     async def log_in(self, client: httpx2.AsyncClient, request: httpx2.Request) -> str | None:
@@ -262,7 +262,7 @@ def _client_info(settings: PersonLogin, client_id: str, back: Any) -> OAuthClien
     )
 
 
-# Who we are to an MCP server over HTTP: the doors of this part.
+# Entry points
 
 
 LOGIN_SECONDS = 300.0  # seconds for a person to log in
@@ -296,7 +296,7 @@ def http_auth(
             return _person_auth(name, url, settings, store_folder, prompt, mask_also)
         case None:
             quiet = _person_auth(name, url, PersonLogin(), store_folder, prompt, mask_also)
-            quiet.no_prompt_message("wants a token (`auth` or `headers` in its config) or a login")
+            quiet.set_no_prompt_message("wants a token (`auth` or `headers` in its config) or a login")
             return quiet
 
 

@@ -79,7 +79,7 @@ class LoginStore:
 
     @asynccontextmanager
     async def locked(self) -> AsyncIterator[None]:
-        """One at a time, also among processes. Waiting keeps nobody else of this process waiting."""
+        """One process at a time. Waiting does not block the event loop."""
         import anyio
 
         with _lock_file(self.file) as attempt:

@@ -193,7 +193,7 @@ class ProcessWriteStream:
         return None
 
 
-# What a server asks or tells in the middle of a call goes to whoever made that call, if it can be told whose it is.
+# Requests and notifications of the server, for the caller of the call that they belong to
 
 
 class ClientCallbacks:
@@ -253,7 +253,7 @@ def _declined(why: str) -> ErrorData:
     return ErrorData(code=INVALID_REQUEST, message=why)
 
 
-# Opens a connection to a server, by the official SDK's client.
+# Opening a connection with the official SDK
 
 
 # What the SDK has to say in its log is for its authors; what matters stands in the server log, in our words.

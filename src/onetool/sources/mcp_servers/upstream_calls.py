@@ -44,8 +44,7 @@ class TransportFailure:
         self.words = f"its answer {what}"
 
 
-# Calls under way on a connection: whose they are, so that what a server says or asks meanwhile reaches the right
-# one.
+# Pending calls of a connection
 
 
 T = TypeVar("T")
@@ -142,15 +141,15 @@ current_upstream_call: ContextVar[UpstreamCall | None] = ContextVar("onetool_cur
 """Where a question comes as part of an answer, or on the stream of a request, it is known whose it is."""
 
 
-# What can go wrong between us and a server that wants to know who we are.
+# Authentication errors
 
 
 class AuthError(OneToolError):
-    """It can't be proven who we are, for a reason that is told. A login may mend it, or time."""
+    """Authentication failed, for the reason in the message. A login may help, or time."""
 
 
 class LoginRequiredError(AuthError):
-    """A person has to log in. In the background nobody is asked; this is said instead."""
+    """A person has to log in. Raised in the background instead of asking."""
 
     def __init__(self, name: str, why: str = "wants a login", scopes: str = "") -> None:
         self.server = name

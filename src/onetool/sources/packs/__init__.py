@@ -48,7 +48,7 @@ class BuiltinFunctions(Mapping[str, Handler]):
         return sum(1 for _ in self)
 
 
-# All packs together: each pack's name once, each one's failure its own.
+# The source
 
 
 LONGEST_IMPORT = 10.0  # seconds that we wait for a pack whose source does not tell its tools
@@ -120,9 +120,6 @@ def _no_such(path: Path) -> Mistake:
 def _duplicate_pack(name: str, first: str, second: PackCandidate) -> Mistake:
     message = f"duplicate pack name {name!r}: the first one stays ({first}), this one is refused"
     return Mistake(message=message, file=second.origin, key="packs", hint='rename one of them with pack = "…"')
-
-
-# Packs: Python modules whose functions are tools.
 
 
 __all__ = ["BuiltinFunctions", "PackSource", "pack_modules", "restore_modules"]

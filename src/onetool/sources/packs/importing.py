@@ -173,7 +173,7 @@ def _entries(file: str) -> list[tuple[str, str]]:
     return list(parser.items(GROUP)) if parser.has_section(GROUP) else []
 
 
-# Running a pack's module.
+# Importing a module
 
 
 PREFIX = "onetool_pack_"
@@ -208,7 +208,7 @@ class PackImport:
         return self._module
 
     def module_for_a_call(self) -> ModuleType:
-        """The module for somebody who calls a tool: a failed import is that tool's failure."""
+        """The module for a call of a tool: a failed import is a failure of that tool."""
         try:
             return self.module()
         except BaseException as error:  # noqa: BLE001 - a pack may raise anything
@@ -287,7 +287,7 @@ def _line_in(file: Path, error: BaseException) -> int | None:
     return line
 
 
-# Loading a pack from its source alone, and all that is inside of it: no bytecode that lies beside it is read.
+# Loading from source, without bytecode
 
 
 class FromSource(SourceFileLoader):

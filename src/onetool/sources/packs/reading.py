@@ -171,7 +171,7 @@ def _lazy(spec: ToolSpec, started: PackImport) -> ToolSpec:
     return msgspec.structs.replace(spec, handler=call)
 
 
-# A pack's tools by parsing its source and nothing else: for who must not run it, such as completion.
+# Reading tools without importing the pack
 
 
 ANYTHING: Mapping[str, Any] = {"type": "object"}

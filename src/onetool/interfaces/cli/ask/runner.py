@@ -279,7 +279,7 @@ class AskRunner:
             self._screen.say(f"new session {event.session_id}{f'; there is {others[0]}' if others else ''}")
 
     def _approval(self) -> Any:
-        """A word, or somebody to ask."""
+        """The approval mode: a word, or a function that asks the user."""
         word, person = self._options["approve"], current_caller.get()
         if word != "ask":
             return word
@@ -334,7 +334,7 @@ class AskRunner:
         return code
 
     def _warn_if_deleted(self) -> bool:
-        """Whether somebody has deleted what was said, while we wrote to it."""
+        """Warn if the session was deleted while we wrote to it; whether it was."""
         session = self._session()
         is_lost = session is not None and not self._app.sessions.has(session)
         if is_lost:
@@ -350,6 +350,6 @@ class AskRunner:
 
 
 def print_interrupted(answer: Answer | None = None, hints: Iterable[str] = ()) -> None:
-    """What there is of an answer that nobody waited for."""
+    """Print what there is of an interrupted answer."""
     error = {"reason": "interrupted", "message": "it was interrupted before there was an answer", "hints": [*hints]}
     print_json({**msgspec.to_builtins(answer or Answer(answer=None)), "error": error})

@@ -103,7 +103,7 @@ def restore(ctx: click.Context, place: ToolReference, as_json: bool) -> None:
 
 
 def make_bundle(app: "App", content: dict[str, Any]) -> "Shown":
-    """A new one. A name that code knows already is told."""
+    """Make a bundle. Warns if code knows its name already."""
     from onetool.sources.bundles.names import new_id
 
     bundle, *_ = app.bundles.put_bundle(new_id(time()), content, create_only=True)

@@ -157,7 +157,7 @@ def allow_hosts_option(command: F) -> F:
 
 
 def allowing(ctx: click.Context, needs: Requirements) -> Requirements:
-    """Allow the hosts that are not; what is needed then. Each that was allowed is told."""
+    """Allow the missing hosts, print each of them, and return what is still needed."""
     from onetool.interfaces.cli.hosts import allow_hosts, config_for_hosts, read_host
 
     closed = [one.host for one in needs.hosts if one.entry is not None]

@@ -130,13 +130,13 @@ def _write(file: Path, data: bytes, force: bool) -> None:
 
 
 def _print_please_wait(data: bytes) -> None:
-    """A large document takes some seconds, and who looks at a terminal should know that it is not stuck."""
+    """Say at a terminal that a large document takes some seconds."""
     if len(data) > LARGE and sys.stderr.isatty():
         print_note(f"Reading {len(data) / 1024**2:.1f} MiB …")
 
 
 def _progress() -> "Progress":
-    """On one line of a terminal; nobody else wants to know."""
+    """Progress on one line of a terminal; elsewhere nothing is printed."""
     from onetool.interfaces.cli.output import show_progress
 
     def show(done: int, of: int) -> None:

@@ -118,7 +118,7 @@ def _must_load(file: Path, text: str, secrets: Mapping[str, str], broken: Collec
 
 @contextmanager
 def _folder_for(file: Path) -> Iterator[None]:
-    """The folder of a config that is new, with what `onetool init` puts there; gone again if nothing comes of it."""
+    """The folder of a new config, with the files that `onetool init` writes; removed again on failure."""
     if file.exists():
         yield
         return

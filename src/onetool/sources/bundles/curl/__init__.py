@@ -36,7 +36,7 @@ from onetool.sources.bundles.validation import read_tool
 _METHODS = Method.__args__
 _URL = re.compile(r"(?i)(https?)://(?:([^/?#@]*)@)?([^/?#@]+)([^?#]*)(?:\?([^#]*))?(?:#.*)?", re.DOTALL)
 _IN_PATH = re.compile(r"\{([^{}/,]{1,60})\}|<([^<>/]{1,60})>|%7B([^%/,]{1,60})%7D|(?<=/):([A-Za-z_][A-Za-z0-9_]{0,59})")
-# What browsers add to every request, and what is the client's own to say.
+# Headers that browsers add to every request, or that belong to the client.
 _NOISE = re.compile(
     r"(?i)sec-.*|:.*|host|content-length|connection|keep-alive|accept-encoding|priority|upgrade-insecure-requests|dnt|te"
     r"|pragma|upgrade|transfer-encoding|expect|proxy-.*|if-none-match|if-modified-since|trailer|http2-settings"

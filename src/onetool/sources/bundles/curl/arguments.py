@@ -104,7 +104,7 @@ def _word_of(host: str) -> str:
     return (names or labels)[-1]
 
 
-# The arguments of a tool that is made of a command, and texts with their placeholders in them.
+# Arguments
 
 
 UNQUOTED = ["string", "number", "boolean"]
@@ -119,7 +119,7 @@ class ArgumentCollector:
         self._unquoted: set[str] = set()
 
     def unquoted(self, name: str) -> None:
-        """A variable that stands in JSON without quotes: a number, most likely, but nobody says it."""
+        """A variable that stands in JSON without quotes: most likely a number."""
         self._unquoted.add(name)
 
     def template(self, text: str, required: bool) -> str:
@@ -187,7 +187,7 @@ def _typed(value: Any) -> dict[str, Any]:
     return {"type": names[type(value)]} if type(value) in names else {}
 
 
-# Pairs of a query or a form, and bodies of a command, as templates with arguments.
+# Templates of pairs and bodies
 
 
 FORM = "application/x-www-form-urlencoded"

@@ -78,7 +78,7 @@ def cut(text: str, most: int) -> str:
     return text.encode()[:most].decode(errors="ignore")
 
 
-# A file's bytes, if it is one that we read: regular, not a link, and not larger than any of ours.
+# Reading one file
 
 
 LARGEST = 8 * 1024 * 1024
@@ -131,7 +131,7 @@ def _bytes(file: int) -> bytes:
     return b"".join(parts)
 
 
-# What lies in the folder, without reading any of it: the stamp of every file that should be one of ours.
+# Scanning the folder, without reading files
 
 
 NO_STAMP = Stamp(0, 0, 0)  # of what should be there, or can't be looked at
@@ -149,7 +149,7 @@ Foreign = Callable[[Path], Mistake | None]
 
 
 def anybody(_: Path) -> None:
-    """Whoever owns it, it counts."""
+    """Accepts files of any owner."""
 
 
 class FolderScan:

@@ -36,7 +36,7 @@ def time_seconds(text: str) -> float:
     return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
 
 
-# What is asked of a change before it is made, and what is the same before and after it.
+# Checks before a change
 
 
 def fields_of(content: msgspec.Struct) -> dict[str, Any]:
@@ -91,7 +91,7 @@ STEPS: dict[str, Step] = {}
 
 
 def migrated(kind: str, data: Data) -> Data:
-    """Who writes by hand may leave the version out: it is today's."""
+    """The data in the current version of the format. A file without a version is of the current one."""
     version = str(data.get("schemaVersion", SCHEMA_VERSION))
     while version != SCHEMA_VERSION:
         step = STEPS.get(version)
@@ -111,7 +111,7 @@ def _unknown(version: str) -> str:
     return f"/schemaVersion: there is no version {version!r:.40}; today's is {SCHEMA_VERSION!r}"
 
 
-# A bundle or a tool as the text of its file, and back.
+# Texts of files
 
 
 Thing = TypeVar("Thing", Bundle, Tool)
@@ -128,7 +128,7 @@ _SWITCHED = ("isEnabled", "id", "createdAt", "modifiedAt", "softDeletedAt")  # w
 _sound: set[bytes] = set()  # of schemas that can be used
 
 
-# Written
+# Writing
 
 
 def bundle_text(bundle: Bundle) -> bytes:
@@ -168,7 +168,7 @@ def _text(thing: Bundle | Tool, keys: tuple[str, ...]) -> bytes:
     return text
 
 
-# Read
+# Reading
 
 
 def read_bundle_file(text: bytes, folder: str, mtime_ns: int) -> Bundle:

@@ -85,7 +85,7 @@ class IndexedReads:
         return None if path is None else str(self._folder / path)
 
     def mistakes(self) -> list[Mistake]:
-        """Tools that nothing is wrong with but their bundle are not told one by one."""
+        """The broken files. Tools whose only mistake is their bundle's are not listed one by one."""
         return [
             msgspec.structs.replace(mistake, file=str(self._folder / (mistake.file or "")))
             for mistake in self._read(Index.mistakes)
@@ -113,7 +113,7 @@ class IndexedReads:
             return question(self._index())
 
     def _index(self) -> Index:
-        """In step with what this process knows to have changed. Nobody waits for another thread but at the start."""
+        """The index, synced with changes that this process knows of. Only the first call waits for other threads."""
         if self._is_outdated or (self._is_in_memory and self._folder.is_dir()):
             if self._made is None:
                 self._catch_up(FIRST_SECONDS)

@@ -69,7 +69,7 @@ def _make(root: int) -> None:
         create(root, _IGNORE, b"*\n")
 
 
-# How often tools were called, and when last.
+# Usage
 
 
 log = logging.getLogger("onetool.bundles")

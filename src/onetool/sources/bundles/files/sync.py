@@ -114,7 +114,7 @@ def _unreadable(path: str, seen: Stamp, error: OSError) -> ReadFile | None:
     return ReadFile(path, seen, reason=f"it can't be read: {os.strerror(error.errno or 0)}")
 
 
-# A look at the folder: what people, git and other processes have done there is taken into the index.
+# Syncing the index with the folder
 
 
 RACY_SECONDS = 2.0
@@ -323,7 +323,7 @@ class FolderSync:
                 changes.put_broken(path, stamp, NO_BUNDLE)
 
     def _is_still(self, read: ReadFile) -> bool:
-        """Whether it is as it was read: somebody may have come before us to the lock."""
+        """Whether the file is as it was read: another process may have had the lock before us."""
         try:
             stamp = stamp_of(os.stat(self._folder / read.path, follow_symlinks=False))
         except OSError:
@@ -347,7 +347,7 @@ def _is_usual(read: ReadFile) -> bool:
 
 
 def _clash_reason(read: ReadFile, taken: PathTakenError) -> str:
-    """Said of the later one. Whoever copies a file copies its id."""
+    """Why the later one of two files with the same id can't be used. A copied file has the id of the original."""
     text = str(taken)
     if read.content is not None and not isinstance(read.content, Overlay) and read.content.id in text:
         return f'{text}; take the line "id" out of this file, and it gets one of its own'

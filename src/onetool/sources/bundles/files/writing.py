@@ -87,7 +87,7 @@ def _try_lock(root: int) -> bool:
         raise UnavailableError("bundles can't be written on this system: it has no flock") from None
 
 
-# Changes of files: durable when they return, and undone when they raise.
+# Changes of files: durable on return, undone on failure
 
 
 NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -125,7 +125,7 @@ class IndexAccess:
         raise IndexDamagedError("again and again")
 
     def _ready(self) -> IndexConnection:
-        """This thread's connection. Of a new index nobody gets an answer before it has been filled."""
+        """This thread's connection. A new index is filled before its first answer."""
         for _ in range(_TRIES):
             connection = self._current()
             if connection.is_filled or self._fill is None or getattr(self._mine, "is_filling", False):
@@ -151,7 +151,7 @@ class IndexAccess:
             self._mine.is_filling = False
 
     def _is_new(self, connection: IndexConnection) -> bool:
-        """Whether nobody has filled it yet. Of a damaged one the question itself will say so."""
+        """Whether the index is not filled yet. A damaged one fails in the query itself."""
         with self._transaction_lock(connection), suppress(sqlite3.Error):
             connection.wait(self._wait_limit.seconds)
             return connection.database.execute("SELECT value FROM meta WHERE key = 'filled'").fetchone() == (0,)

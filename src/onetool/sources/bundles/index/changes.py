@@ -66,7 +66,7 @@ class RowWriter:
             self._db.execute(statement, (no,))
 
     def forget_bundle(self, id: str) -> None:
-        """Its tools stay: nobody but their own files says that they are gone."""
+        """Remove the row of a bundle. Its tools stay until their own files are gone."""
         self._db.execute("DELETE FROM bundles WHERE id = ?", (id,))
         self._rename(id, "")
 
@@ -99,14 +99,14 @@ class RowWriter:
         )
 
     def _learn(self, texts: Iterable[str]) -> None:
-        """Words that somebody may mistype."""
+        """Add words for the search of mistyped ones."""
         new = {word for text in texts for word in text.split()} - self._learnt
         self._learnt |= new
         rows = [(word,) for word in new if can_be_mistyped(word)]
         self._db.executemany("INSERT OR IGNORE INTO letters (word) VALUES (?)", rows)
 
 
-# Changes: what the keeper of the files writes into the index, and asks of it while it writes.
+# Transactions
 
 
 _NAMED = "bundle = ? AND slug = ? AND version = ?"
@@ -160,7 +160,7 @@ class IndexTransaction:
         self._write_file(mine, stamp, tool=self._writing.tool(tool, no))
 
     def put_broken(self, path: str, stamp: Stamp, reason: str) -> None:
-        """A file that can't be used: known, so that it is not read again and again, and told."""
+        """Store a file that can't be used, with the reason, so that it is not read again and again."""
         self.drop(path)
         self._write_file(path_in(path), stamp, reason=reason)
 

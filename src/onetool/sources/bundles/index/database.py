@@ -77,7 +77,7 @@ def is_ours(database: sqlite3.Connection) -> bool:
     return (application, layout) == (APPLICATION, LAYOUT)
 
 
-# The index's file: opened, or made anew where it is missing, damaged, somebody else's or of another layout.
+# The file
 
 
 _POLL_SECONDS = 0.005
@@ -121,7 +121,7 @@ def in_memory() -> sqlite3.Connection:
 
 
 def identity(file: Path) -> Identity | None:
-    """(device, inode) of the file, or None. Stays taken as long as somebody has it open."""
+    """(device, inode) of the file, or None. It is not reused as long as the file is open."""
     try:
         found = os.stat(file)
     except OSError:
@@ -202,7 +202,7 @@ def _connect(where: str, seconds: float = LONG_SECONDS) -> sqlite3.Connection:
 
 @contextmanager
 def _locked(file: Path, how: int, seconds: float) -> Generator[None]:
-    """Many who open, or one who makes. The lock's file can be deleted like the index: then there is a new lock."""
+    """A shared lock for opening, or an exclusive one for making the file. A deleted lock file is made anew."""
     lock = file.with_name(f"{file.name}.lock")
     deadline = monotonic() + seconds
     while True:
@@ -227,7 +227,7 @@ def _wait(handle: int, how: int, deadline: float, lock: Path) -> None:
             sleep(_POLL_SECONDS)
 
 
-# Connections: one for each thread, opened when it first asks and again when the file is another one.
+# Connections, one per thread
 
 
 _before_fork: list[object] = []  # kept, so that nothing in a forked child closes them
@@ -298,7 +298,7 @@ class IndexConnections:
         return connection
 
     def give_up(self, connection: IndexConnection, is_damaged: bool) -> None:
-        """Never use this one again; and nobody its file, where that is damaged."""
+        """Close this connection for good; if it is damaged, remove its file."""
         with self._lock:
             if connection is self._shared:
                 self._shared = self._kept(IndexConnection(in_memory(), None))

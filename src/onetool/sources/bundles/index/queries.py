@@ -97,7 +97,7 @@ def raw_bodies(database: sqlite3.Connection, numbers: list[int]) -> dict[int, by
     return {no: database.execute(asked, (no,)).fetchone()[0] for no in numbers}
 
 
-# The words that somebody may mistype, kept in memory: their table only grows, so that only new ones are read.
+# Known words, cached: their table only grows
 
 
 _NEW = "SELECT no, word FROM letters WHERE no > ? ORDER BY no"
@@ -121,7 +121,7 @@ class KnownWords:
             return self._words
 
 
-# The four tiers of a search, each as one or a few steps: parts of a statement that finds tools and scores them.
+# The four tiers of a search
 
 
 PREFIX, WHOLE_WORD, FUZZY, RECENCY = range(4)

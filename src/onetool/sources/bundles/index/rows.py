@@ -64,7 +64,7 @@ class SearchName:
         self.words = [*found, self.squeezed] if len(found) > 1 else found
 
 
-# Words that somebody may have meant: known ones that are one or two slips of the finger away.
+# Mistyped words
 
 
 SHORTEST_MISTYPED, LONGEST_MISTYPED = 4, 40  # shorter words are near to everything
@@ -90,7 +90,7 @@ def near(word: str, known: Sequence[str]) -> dict[int, list[str]]:
     return found
 
 
-# Bundles and tools as rows, and back.
+# Rows
 
 
 _encode = msgspec.json.Encoder().encode

@@ -28,7 +28,7 @@ class IndexDamagedError(UnavailableError):
 
 
 class IndexBusyError(UnavailableError):
-    """Somebody else has it, for longer than this one could wait."""
+    """Another process has the index locked, for longer than the caller could wait."""
 
 
 class IndexUnwritableError(UnavailableError):
@@ -70,7 +70,7 @@ def _error_class(error: OSError | sqlite3.Error) -> type[UnavailableError]:
     return IndexUnwritableError if code is not None and code & 0xFF in _UNWRITABLE else UnavailableError
 
 
-# How long who asks may wait for others.
+# How long callers wait
 
 
 LONG_SECONDS = 10.0  # seconds

@@ -71,7 +71,7 @@ def _without_default(schema: Any) -> Any:
     return {**{key: value for key, value in schema.items() if key != "default"}, "description": text}
 
 
-# Parameters of an operation -> arguments, and where they stand in the request.
+# Parameters
 
 
 MOST_PARAMETERS = 200
@@ -247,7 +247,7 @@ class ParameterConverter:
         return Definition(schema, definition.uses)
 
 
-# The body of an operation -> arguments, and the body of the request.
+# Bodies
 
 
 MOST_MEMBERS = 200  # members that become arguments
@@ -367,7 +367,7 @@ class BodyConverter:
         return kind_of(found) != "object" and not any(word in found for word in ("allOf", "anyOf", "oneOf"))
 
     def _members(self, schema: Any, levels: int) -> BodyMembers | None:
-        """Of a plain object; None where it is anything else, or may have members that nobody knows."""
+        """The members of a plain object; None for anything else, and for objects with unknown members."""
         found = self._document.object(schema if schema is not None else {})
         parts = found.get("allOf")
         if levels == 0 or kind_of(found) not in ("object", None) or not (parts or found.get("properties")):

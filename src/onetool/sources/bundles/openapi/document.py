@@ -174,7 +174,7 @@ def _in_words(error: Exception) -> InvalidError:
     return InvalidError(f"{place}not YAML: {what}")
 
 
-# Bytes -> an OpenAPI document as plain data, within bounds; and what its references lead to.
+# The document and its references
 
 
 MAX_BYTES = 32 * 1024**2

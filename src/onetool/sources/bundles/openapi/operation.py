@@ -95,7 +95,7 @@ def _filled(server: dict[str, Any]) -> str:
     return _VARIABLE.sub(default, url.strip())
 
 
-# Security schemes of a document -> `auth` of a request, with secrets that are named after the bundle.
+# Security schemes
 
 
 class RequiredAuth(NamedTuple):
@@ -242,7 +242,7 @@ def _both(first: RequiredAuth, second: RequiredAuth) -> RequiredAuth:
     return RequiredAuth(first.auth, headers, query, secrets, urls)
 
 
-# The answers of an operation -> how they are read, and what they look like.
+# Responses
 
 
 MOST_MEDIA_TYPES = 4  # descriptions of what may come
@@ -321,7 +321,7 @@ def _not_null(definition: Definition, schemas: Schemas) -> Definition:
     return Definition({**definition.schema, "type": kept[0] if len(kept) == 1 else kept or "null"}, definition.uses)
 
 
-# One operation of a document -> one tool, as PUT takes it.
+# Operations
 
 
 LONGEST_REASON = 300

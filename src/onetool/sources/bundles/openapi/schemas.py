@@ -66,7 +66,7 @@ def kind_of(schema: dict[str, Any]) -> str | None:
     return types if isinstance(types, str) else None
 
 
-# What of a schema in a document is taken over: keyword by keyword, each only with a value that it can have.
+# Keywords that are taken over, if their values are valid
 
 
 LONGEST_DESCRIPTION = 500
@@ -159,7 +159,7 @@ _FITS: dict[str, Callable[[Any], bool]] = {
 }
 
 
-# Schemas of a document -> JSON Schema of today, one for what goes in and a lenient one for what comes out.
+# Conversion to JSON Schema: strict for requests, lenient for responses
 
 
 DEEPEST = 40  # sub-schemas inside of each other; what is deeper may be anything
