@@ -58,7 +58,7 @@ _LIKE = {ord(pair[0]): pair[1] for pair in _PAIRS.split()}
 
 
 def escape_invisible(text: str) -> str:
-    """The text with invisible characters and terminal controls escaped, such as \u202e."""
+    """The text with invisible characters and terminal controls escaped, such as \\u202e."""
     return text if text.isascii() and text.isprintable() else _MAYBE.sub(_escaped, text)
 
 

@@ -52,7 +52,7 @@ class LazyGroup(click.Group):
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]}, no_args_is_help=True)
-@click.option("--config", metavar="FILE", help="The config to use instead of the one that is found from here.")
+@click.option("--config", metavar="FILE", help="Use this config instead of the one that is found from here.")
 @click.option("-v", "--verbose", count=True, help="Log more on standard error: -v calls, -vv everything.")
 @click.version_option(package_name="onetool", message="%(prog)s %(version)s")
 @click.pass_context

@@ -33,7 +33,7 @@ def _hosts(_ctx: click.Context, _param: click.Parameter, hosts: tuple[str, ...])
 
 @click.group(no_args_is_help=True)
 def auth() -> None:
-    """Keep API keys and other secrets.
+    """Store API keys and other secrets.
 
     A secret is named by a provider (openai, gemini, anthropic, ollama), or by its own name (BRAVE_API_KEY).
     """
@@ -41,14 +41,21 @@ def auth() -> None:
 
 @auth.command("set")
 @click.argument("name")
-@click.option("--keyring", "in_keyring", is_flag=True, help="Into the system's keyring instead of the secrets file.")
-@click.option("--host", "hosts", metavar="HOST", multiple=True, callback=_hosts, help="Only for requests to this host.")
+@click.option("--keyring", "in_keyring", is_flag=True, help="Use the system's keyring instead of the secrets file.")
+@click.option(
+    "--host",
+    "hosts",
+    metavar="HOST",
+    multiple=True,
+    callback=_hosts,
+    help="Send it to this host only. May be repeated.",
+)
 @config_option
 @click.pass_context
 def set_secret(ctx: click.Context, name: str, in_keyring: bool, hosts: tuple[str, ...]) -> None:
-    """Keep a secret: typed without echo, or from standard input.
+    """Store a secret, typed or from standard input.
 
-    One that is for some hosts stays so when its value is set again.
+    A secret for certain hosts stays limited to them when it is set again.
     """
     if in_keyring and hosts:
         raise click.UsageError("The keyring keeps no hosts: leave out --keyring or --host.")
@@ -72,7 +79,7 @@ def set_secret(ctx: click.Context, name: str, in_keyring: bool, hosts: tuple[str
 @data_options
 @click.pass_context
 def list_secrets(ctx: click.Context, as_json: bool) -> None:
-    """Show which secrets there are and where they come from; never their values."""
+    """List secrets and their sources, not values."""
     secrets = _secrets(ctx)
     rows = [
         {"name": name, "provider": provider, "source": where}
@@ -91,7 +98,7 @@ def list_secrets(ctx: click.Context, as_json: bool) -> None:
 @config_option
 @click.pass_context
 def remove(ctx: click.Context, name: str) -> None:
-    """Forget a secret."""
+    """Remove a secret."""
     secret, file = _secret_name(name), _file(ctx)
     try:
         gone = drop_secret(file, secret, partial(check, secret, None)) | _drop_from_keyring(secret)

@@ -19,19 +19,18 @@ NONE = "No host is allowed, so that HTTP tools can call none. Allow one: onetool
 
 @click.group(no_args_is_help=True)
 def hosts() -> None:
-    """Hosts that HTTP tools of bundles may call: allow, list, remove."""
+    """Manage hosts that HTTP tools may call."""
 
 
 @hosts.command()
 @click.argument("names", metavar="HOST...", nargs=-1, required=True)
-@click.option("--private", is_flag=True, help="Also where the name leads to an address of this machine or its network.")
+@click.option("--private", is_flag=True, help="Also if the name resolves to an address of this machine or its network.")
 @config_option
 @click.pass_context
 def allow(ctx: click.Context, names: tuple[str, ...], private: bool) -> None:
-    """Allow hosts: api.example.com, localhost:9000, *.example.com, or a URL of one.
+    """Allow hosts. Each is a name such as api.example.com, localhost:9000 or *.example.com, or a URL.
 
-    Names of this machine and its network are allowed with their private addresses; others lead to public ones alone,
-    unless --private is said.
+    Names of this machine and its network may resolve to private addresses. Other names may do so only with --private.
     """
     wanted = [(host, private or is_private) for host, is_private in map(read_host, names)]
     target = config_for_hosts(ctx)
@@ -44,7 +43,7 @@ def allow(ctx: click.Context, names: tuple[str, ...], private: bool) -> None:
 @data_options
 @click.pass_context
 def list_hosts(ctx: click.Context, as_json: bool) -> None:
-    """List the hosts that are allowed."""
+    """List the allowed hosts."""
     from onetool.config import load_config
     from onetool.interfaces.cli.options import find_here
 
@@ -63,7 +62,7 @@ def list_hosts(ctx: click.Context, as_json: bool) -> None:
 @config_option
 @click.pass_context
 def remove(ctx: click.Context, names: tuple[str, ...]) -> None:
-    """Take hosts out of the config: tools can't call them any more."""
+    """Remove hosts from the config. Tools can't call them any more."""
     from onetool.config.edit_entries import drop_host
     from onetool.core.text import or_rather
 

@@ -18,7 +18,7 @@ NO_URL = ""  # --http by itself
 @click.command()
 @click.option("--client", type=click.Choice(CLIENTS), help="Set up this MCP client instead of writing a config.")
 @click.option("--write", is_flag=True, help="Put the entry into the client's file instead of printing it.")
-@click.option("--user", is_flag=True, help="The client's file for all your projects, not the one in FOLDER.")
+@click.option("--user", is_flag=True, help="Use the client's file for all projects, not the one in FOLDER.")
 @click.option(
     "--http",
     "url",
@@ -27,9 +27,9 @@ NO_URL = ""  # --http by itself
     flag_value=NO_URL,
     help="Let the client call a running `onetool serve` instead of starting `onetool mcp`.",
 )
-@click.option("--name", default="onetool", show_default=True, help="What the client calls it.")
+@click.option("--name", default="onetool", show_default=True, help="The name of the entry.")
 @click.option(
-    "--force", is_flag=True, help="Replace a config that is there; with --client, another entry of that name."
+    "--force", is_flag=True, help="Replace an existing config; with --client, an existing entry of that name."
 )
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path), default=Path())
 @config_option
@@ -44,7 +44,9 @@ def init(
     name: str,
     force: bool,
 ) -> None:
-    """Write .onetool/onetool.yaml into FOLDER (this one by default); or, with --client, set up an MCP client."""
+    """Write a config, or set up an MCP client. The config is FOLDER/.onetool/onetool.yaml; FOLDER is the current one by
+    default.
+    """
     if client is None:
         given = {"--write": write, "--user": user, "--http": url is not None, "--name": name != "onetool"}
         for option in (option for option, is_given in given.items() if is_given):

@@ -31,7 +31,7 @@ def config_option(command: F) -> F:
 
 
 def envelope_option(command: F) -> F:
-    help = "Print the whole object, also on failure: result, errors, times."
+    help = "Print the whole object with result, errors and times, also on failure."
     return click.option("--envelope", is_flag=True, help=help)(command)
 
 
@@ -42,13 +42,13 @@ def allow_option(command: F) -> F:
         metavar="NAMES",
         callback=_names,
         shell_complete=complete_tool,
-        help="Only these tools: names with commas between.",
+        help="Allow only these tools: names, separated by commas.",
     )(command)
 
 
 def menu_option(command: F) -> F:
     """What MCP clients are shown."""
-    help = "What clients see, instead of what the config says: run (one tool that runs code), search, or direct."
+    help = "What clients see: run (one tool that runs code), search, or direct. The default is the config's."
     return click.option("--menu", type=click.Choice(MENUS), help=help)(command)
 
 

@@ -24,10 +24,14 @@ def packs() -> None:
 
 @packs.command()
 @click.argument("name")
-@click.option("--folder", type=click.Path(file_okay=False, path_type=Path), help="Where to; .onetool/packs by default.")
+@click.option(
+    "--folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="The folder to write to; .onetool/packs by default.",
+)
 @config_option
 def new(name: str, folder: Path | None) -> None:
-    """Write a pack with one tool, and a test for it."""
+    """Write a pack with one tool, and its test."""
     from onetool.interfaces.cli.trust import renew_trust
 
     if not name.isidentifier() or iskeyword(name) or name.startswith(("_", "test_")):
@@ -71,7 +75,7 @@ def _refuse_untrusted(path: Path, untrusted: "Untrusted | None") -> None:
 @data_options
 @click.pass_context
 def check(ctx: click.Context, path: Path, as_json: bool) -> None:
-    """Say what is wrong with a pack: what would fail, and what a model could not make sense of."""
+    """Check a pack for errors and unclear tools. Reports what would fail, and what a model could not understand."""
     from onetool.sources.packs.checking import check_packs
 
     app = open_app(ctx)

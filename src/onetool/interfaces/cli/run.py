@@ -46,8 +46,8 @@ MOST_BYTES = 4 * 1024 * 1024
 @click.command()
 @click.argument("code", required=False)
 @click.option("--file", "-f", metavar="FILE", help="Run the code in this file.")
-@click.option("--full", is_flag=True, help="Print all of a large result, instead of storing it behind a handle.")
-@click.option("--interactive", "-i", is_flag=True, help="Read and run line by line, with history and completion.")
+@click.option("--full", is_flag=True, help="Print a large result in full instead of storing it.")
+@click.option("--interactive", "-i", is_flag=True, help="Start an interactive session, with history and completion.")
 @click.option("--yaml", "as_yaml", is_flag=True, help="Print YAML, as on a terminal.")
 @envelope_option
 @allow_option
@@ -64,10 +64,10 @@ def run(
     allowed: list[str] | None,
     as_json: bool,
 ) -> None:
-    """Run CODE over all tools, in the sandbox. `-` reads it from standard input.
+    """Run CODE, which can call every tool, in the sandbox. With `-` it is read from standard input.
 
-    The value of the last expression is printed: on a terminal as YAML, in a pipe as JSON, where a text alone stands as
-    it is. Exit code 0 when it went well, 1 when it failed, 2 for wrong usage.
+    Prints the value of the last expression: YAML at a terminal, JSON in a pipe. In a pipe, a text is printed as it is.
+    Exit codes: 0 for success, 1 for failure, 2 for wrong usage.
 
     \b
     onetool run 'time.now()["iso"]'

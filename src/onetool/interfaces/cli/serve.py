@@ -18,8 +18,8 @@ from onetool.interfaces.cli.options import (
 )
 from onetool.interfaces.cli.output import echo, stdout
 
-HOST_HELP = "Where to listen. 127.0.0.1, unless the config says something else."
-PORT_HELP = "Which port. 8765, unless the config says something else; 0 lets the system choose."
+HOST_HELP = "The address to listen on. The default is the config's: 127.0.0.1."
+PORT_HELP = "The port. The default is the config's: 8765. With 0 the system chooses."
 
 
 @click.command()
@@ -33,9 +33,9 @@ PORT_HELP = "Which port. 8765, unless the config says something else; 0 lets the
 def serve(
     ctx: click.Context, host: str | None, port: int | None, menu: str | None, allowed: list[str] | None, watch: bool
 ) -> None:
-    """Serve MCP over HTTP, at /mcp, until Ctrl-C or SIGTERM. SIGHUP reloads.
+    """Serve MCP and REST over HTTP. Ctrl-C or SIGTERM stops it; SIGHUP reloads.
 
-    It listens on this machine only. Any other host needs a token: http.token in the config.
+    MCP is at /mcp. It listens on this machine only. Any other host needs a token: http.token in the config.
     """
     ignore_hang_up()
     signal.signal(signal.SIGTERM, _exit_on_signal)  # while it starts
@@ -77,9 +77,9 @@ def _exit_on_signal(_signal: int, _frame: object) -> NoReturn:
 @config_option
 @click.pass_context
 def mcp(ctx: click.Context, menu: str | None, allowed: list[str] | None, watch: bool) -> None:
-    """Serve all tools to an MCP client, on standard input and output.
+    """Serve the tools to an MCP client over stdio.
 
-    Started by the client: see `onetool init --client`. Ends when the client closes its end. SIGHUP reloads.
+    The client starts this command: see `onetool init --client`. It ends with the client's pipe. SIGHUP reloads.
     """
     import asyncio
     import gc

@@ -74,7 +74,9 @@ id_argument = click.argument("id", shell_complete=complete_session, callback=_ch
 
 @click.group(no_args_is_help=True)
 def sessions() -> None:
-    """Conversations with models, as `onetool ask` keeps them. ID can be `last`: the one used last."""
+    """List, show, export and delete conversations. They are those of `onetool ask`. The ID `last` is the session used
+    last.
+    """
 
 
 @sessions.command("list")
@@ -82,7 +84,7 @@ def sessions() -> None:
 @data_options
 @click.pass_context
 def list_sessions(ctx: click.Context, limit: int | None, as_json: bool) -> None:
-    """List them, the newest first."""
+    """List the sessions, newest first."""
     find_here(ctx)
     found = _sessions(ctx.find_root().obj).list()
     if wants_json(as_json):
@@ -101,7 +103,7 @@ def list_sessions(ctx: click.Context, limit: int | None, as_json: bool) -> None:
 @data_options
 @click.pass_context
 def show(ctx: click.Context, id: str, as_json: bool) -> None:
-    """Show what was said, with the calls of tools."""
+    """Show the messages and tool calls of a session."""
     from onetool.ask.sessions.store import NO_ANSWER
 
     transcript = _read(ctx, id)
@@ -119,8 +121,8 @@ def show(ctx: click.Context, id: str, as_json: bool) -> None:
 
 @sessions.command()
 @id_argument
-@click.option("-o", "--output", metavar="FILE", help="Where to, instead of standard output.")
-@click.option("--force", is_flag=True, help="Replace a file that is there.")
+@click.option("-o", "--output", metavar="FILE", help="Write to this file instead of standard output.")
+@click.option("--force", is_flag=True, help="Replace an existing file.")
 @config_option
 @click.pass_context
 def export(ctx: click.Context, id: str, output: str | None, force: bool) -> None:
@@ -144,13 +146,13 @@ def export(ctx: click.Context, id: str, output: str | None, force: bool) -> None
 
 @sessions.command()
 @click.argument("ids", metavar="[ID]...", nargs=-1, shell_complete=complete_session, callback=_checked)
-@click.option("--older-than", "days", type=Days(), metavar="DAYS", help="Those not used for so long.")
-@click.option("--all", "everything", is_flag=True, help="All of them.")
+@click.option("--older-than", "days", type=Days(), metavar="DAYS", help="Delete sessions not used for this long.")
+@click.option("--all", "everything", is_flag=True, help="Delete all sessions.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @config_option
 @click.pass_context
 def delete(ctx: click.Context, ids: tuple[str, ...], days: int | None, everything: bool, yes: bool) -> None:
-    """Delete sessions for good: those named, those not used for some days, or all."""
+    """Delete sessions for good. Give IDs, --older-than or --all."""
     ways = bool(ids) + (days is not None) + everything
     if ways != 1:
         which = "Say which: ID, --older-than DAYS, or --all" if not ways else "Say one of ID, --older-than and --all"

@@ -22,16 +22,20 @@ NEEDED = 4  # columns that are shown, however narrow the terminal
 
 
 @click.command()
-@click.option("--period", type=click.Choice(PERIODS), default="all", show_default=True, help="How far back.")
+@click.option("--period", type=click.Choice(PERIODS), default="all", show_default=True, help="The time to report.")
 @click.option("--tool", metavar="NAME", shell_complete=complete_tool, help="Only this tool.")
 @click.option(
-    "--html", "file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write a page with charts."
+    "--html",
+    "file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write an HTML page with charts.",
 )
 @click.option("--open", "show", is_flag=True, help="Open that page in the browser.")
 @data_options
 @click.pass_context
 def stats(ctx: click.Context, period: str, tool: str | None, file: Path | None, show: bool, as_json: bool) -> None:
-    """Show what was called, how it went, and what it saved."""
+    """Show what was called, and what it saved."""
     app = open_app(ctx, imports=False)
     summary = _summary(app, period, tool)
     page = _written(summary, file) if file or show else None

@@ -27,7 +27,7 @@ def tools() -> None:
 @data_options
 @click.pass_context
 def list_tools(ctx: click.Context, allowed: list[str] | None, as_json: bool) -> None:
-    """List the tools: yours first, then those that come with OneTool."""
+    """List the tools: yours first, then the built-in ones."""
     specs = open_app(ctx, allowed, packs=None).tools(allowed)
     if allowed is None:  # an allow-list has the registry's order
         specs = _yours_first(specs)
@@ -43,7 +43,7 @@ def list_tools(ctx: click.Context, allowed: list[str] | None, as_json: bool) -> 
 @data_options
 @click.pass_context
 def info(ctx: click.Context, name: str, allowed: list[str] | None, as_json: bool) -> None:
-    """Show one tool: its schemas, and how it has been doing."""
+    """Show one tool: its schemas, and its statistics."""
     app = open_app(ctx, allowed, packs=[name.partition(".")[0]])
     facts = app.info(name, allowed)
     if facts is None:
@@ -60,7 +60,7 @@ def info(ctx: click.Context, name: str, allowed: list[str] | None, as_json: bool
 @click.argument("name", shell_complete=complete_tool)
 @click.argument("pairs", nargs=-1, metavar="[KEY=VALUE]...")
 @click.option("--args", "text", metavar="JSON", help="The arguments: JSON, @FILE, or - for standard input.")
-@click.option("--timeout", type=float, callback=positive, metavar="SECONDS", help="How long it may take.")
+@click.option("--timeout", type=float, callback=positive, metavar="SECONDS", help="The timeout of the call.")
 @envelope_option
 @allow_option
 @data_options
@@ -75,10 +75,10 @@ def invoke(
     allowed: list[str] | None,
     as_json: bool,
 ) -> None:
-    """Call a tool. Its arguments are KEY=VALUE, each a text or JSON as the tool has it, or all of them in --args.
+    """Call a tool. Arguments are KEY=VALUE, where VALUE is a text or JSON, or one JSON object in --args.
 
-    On a terminal the value is printed, in a pipe the call with its result. Exit code 0 when it went well, 1 when the
-    tool failed, 2 for wrong usage.
+    Prints the value at a terminal, and the call with its result in a pipe. Exit codes: 0 for success, 1 for a failure
+    of the tool, 2 for wrong usage.
 
     \b
     onetool tools invoke fs.list_dir path=. recursive=true
@@ -103,7 +103,9 @@ def invoke(
 
 @tools.command()
 @click.argument("query", nargs=-1, required=True)
-@click.option("--limit", type=click.IntRange(min=1), default=5, show_default=True, help="How many at the most.")
+@click.option(
+    "--limit", type=click.IntRange(min=1), default=5, show_default=True, help="The maximum number of results."
+)
 @allow_option
 @data_options
 @click.pass_context
@@ -133,7 +135,7 @@ def search(ctx: click.Context, query: tuple[str, ...], limit: int, allowed: list
 @data_options
 @click.pass_context
 def export(ctx: click.Context, provider: str, merge: bool, allowed: list[str] | None, as_json: bool) -> None:
-    """Print the tools as a model's API takes them."""
+    """Print the tools in the format of a model's API."""
     if merge and provider != "gemini":
         raise click.BadParameter(f"is for gemini; {provider} takes a list as it is.", param_hint="--merge")
     from onetool.core.errors import UnknownProviderError

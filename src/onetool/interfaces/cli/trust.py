@@ -20,15 +20,16 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("path", required=False, type=click.Path(path_type=Path))
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--list", "lists", is_flag=True, help="List what is trusted.")
-@click.option("--revoke", is_flag=True, help="Trust it no longer.")
-@click.option("--owner", is_flag=True, help="Accept the owner of PATH, and who can write it, as they are.")
+@click.option("--list", "lists", is_flag=True, help="List the trusted folders.")
+@click.option("--revoke", is_flag=True, help="End the trust.")
+@click.option("--owner", is_flag=True, help="Accept the owner and the permissions of PATH.")
 @click.option("--json", "as_json", is_flag=True, help="With --list: print JSON and nothing else.")
 def trust(path: Path | None, yes: bool, lists: bool, revoke: bool, owner: bool, as_json: bool) -> None:
-    """Trust the folder of a project, PATH or the one we are in.
+    """Trust a project's folder: PATH, or this one.
 
-    Its config, packs, bundles and servers are used once it is. Shows what it would run, dial and read, and which
-    secrets it names; what it reaches beyond that later waits until this is said again. Kept in ~/.onetool/trust.json.
+    OneTool uses the config, packs, bundles and servers of a project only if you trust it. This shows what the folder
+    would run, connect to and read, and which secrets it names. If it reaches further later, you are asked again. Your
+    answers are kept in ~/.onetool/trust.json.
     """
     from onetool.config.find import trust_store
 

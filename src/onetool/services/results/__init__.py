@@ -151,7 +151,7 @@ class ResultStore:
         self._ttl = ttl_s
         self._most = max_total_mb * 1024 * 1024
         self._now = now
-        self._max_bytes = 0  # bytes to write before the folder is looked through again …
+        self._bytes_to_sweep = 0  # bytes to write before the folder is looked through again …
         self._next_sweep = 0.0  # … and until when at the latest
 
     def put(self, text: str, owner: str = "") -> StoredResult:
@@ -162,8 +162,8 @@ class ResultStore:
             written, lines = self._write(self._file(handle, owner), text)
         except OSError as error:
             raise NotStoredError(f"the result could not be kept: {self._folder}: {error.strerror or error}") from error
-        self._max_bytes -= written
-        if self._max_bytes < 0 or self._now() >= self._next_sweep:
+        self._bytes_to_sweep -= written
+        if self._bytes_to_sweep < 0 or self._now() >= self._next_sweep:
             self.sweep()
         return StoredResult(handle, size, lines)
 
@@ -243,7 +243,7 @@ class ResultStore:
                 over.append(EndedResult(name, now, removed=True))
                 total -= size
         self._remove(over)
-        self._max_bytes = (self._most - total) // 8  # others may be writing as well
+        self._bytes_to_sweep = (self._most - total) // 8  # others may be writing as well
         self._next_sweep = now + _MINUTE
 
     def _files(self, now: float) -> list[tuple[float, int, str]]:

@@ -75,18 +75,18 @@ MENUS = ("direct", "run")
 MAX_TEMPERATURE = 2.0
 
 HELP = {
-    "with_tools": "Whether the model has tools: --with-tools, or --with-tools=false. Else as the config says: true.",
-    "provider": "Whose model, instead of what the config says.",
-    "model": "Which model, by its provider's name for it.",
-    "session": "Go on with this session; `last` is the one used last. Without it every question begins a new one.",
-    "new_session": "Begin a new one: with --session under that name, which must be free.",
-    "max_steps": "How often the model may call tools before it has to answer. 8, unless the config says otherwise.",
-    "system": "What the model is told before everything else, instead of our own words.",
-    "temperature": "How freely it chooses its words, from 0 to 2.",
-    "menu": "What it sees: every tool (direct), or one that runs code over all of them (run).",
-    "approve": "Calls of tools not marked read-only: ask each time (default at a terminal), always, never (elsewhere).",
-    "files": "Attach a file, or several: texts, pictures (PNG, JPEG, GIF, WebP); - is standard input.",
-    "no_stream": "Have the model answer in one piece.",
+    "with_tools": "Whether the model can use tools: --with-tools, --with-tools=false. Default: the config's, or true.",
+    "provider": "The provider to use instead of the config's.",
+    "model": "The model, by its provider's name for it.",
+    "session": "Continue this session; `last` is the one used last. Without it, every question begins a new session.",
+    "new_session": "Begin a new session; with --session, under that name, which must be unused.",
+    "max_steps": "How often the model may call tools before it has to answer. The default is the config's: 8.",
+    "system": "The system prompt, instead of the built-in one.",
+    "temperature": "The sampling temperature, from 0 to 2.",
+    "menu": "What the model sees: every tool (direct), or one tool that runs code (run).",
+    "approve": "Approve calls of tools not marked read-only: ask (default at a terminal), always, never (elsewhere).",
+    "files": "Attach a text or picture (PNG, JPEG, GIF, WebP); - is standard input. May be repeated.",
+    "no_stream": "Get the answer in one piece.",
 }
 
 
@@ -153,9 +153,9 @@ def ask(
     no_stream: bool,
     as_json: bool,
 ) -> None:
-    """Ask a model, which has your tools at hand. The answer is printed; exit code 0, or 1 if there is none.
+    """Ask a model that can use your tools. Prints the answer. The exit code is 1 if there is none.
 
-    `-`, or no PROMPT, reads the question from standard input. What is piped in beside a PROMPT is attached to it.
+    Without PROMPT, or with `-`, the question is read from standard input. With PROMPT, piped input is attached to it.
 
     \b
     onetool ask "What is the largest file here?"

@@ -18,9 +18,9 @@ from onetool.interfaces.cli.bundles.show import list_bundles, search, show
 
 @click.group(no_args_is_help=True)
 def bundles() -> None:
-    """Bundles of tools that you keep: HTTP requests, scripts, functions.
+    """Manage stored tools: HTTP requests and scripts.
 
-    BUNDLE is a slug or an id, TOOL a slug. Without @VERSION the enabled one is meant that was modified last.
+    BUNDLE is a slug or an id, TOOL is a slug. The default @VERSION is the enabled one that was modified last.
     """
 
 

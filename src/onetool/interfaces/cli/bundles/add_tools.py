@@ -197,7 +197,7 @@ tool_argument = click.argument(
 @data_options
 @click.pass_context
 def add(ctx: click.Context, place: ToolReference, file: str, create: bool, allow: bool, as_json: bool) -> None:
-    """Add a tool that stands in a file, in JSON or YAML, as REST takes it. The first VERSION is 1."""
+    """Add a tool from a file (JSON or YAML). Its content is what the REST API takes. The default VERSION is 1."""
     app = open_app(ctx)
     tool = put_tool(app, place, read_data(file), create)
     print_outcome(tool, f"Added {place.bundle}/{tool['slug']}@{tool['version']}.", as_json)
@@ -211,7 +211,7 @@ def add(ctx: click.Context, place: ToolReference, file: str, create: bool, allow
 @click.option("--description", help="What it does.")
 @create_option
 @allow_hosts_option
-@click.option("--dry-run", is_flag=True, help="Print the tool, and keep nothing.")
+@click.option("--dry-run", is_flag=True, help="Print the tool, but do not store it.")
 @data_options
 @click.pass_context
 def add_curl(
@@ -224,7 +224,8 @@ def add_curl(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Make a tool of a curl command: in quotes, or - for standard input. It is not run.
+    """Make a tool from a curl command. The command is given in quotes, or `-` reads it from standard input. It is not
+    run.
 
     What may differ from call to call becomes arguments. Credentials go into the secrets file, and only their names
     into the tool.
@@ -278,11 +279,11 @@ def _parse_arguments(_ctx: click.Context, param: click.Parameter, given: tuple[s
     multiple=True,
     metavar="NAME:TYPE[=DEFAULT]",
     callback=_parse_arguments,
-    help="The type of an argument (string, integer, number, boolean, array, object, any); can be given again.",
+    help="The type of an argument (string, integer, number, boolean, array, object, any). May be repeated.",
 )
 @click.option("--description", default="", help="What it does; the code's docstring by default.")
 @create_option
-@click.option("--dry-run", is_flag=True, help="Check it and print the tool, and keep nothing.")
+@click.option("--dry-run", is_flag=True, help="Check and print the tool, but do not store it.")
 @data_options
 @click.pass_context
 def save(
@@ -295,7 +296,7 @@ def save(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Keep code as a tool: names that it uses, and that nobody gives a value, become its arguments."""
+    """Store code as a tool. Names that the code uses but does not define become its arguments."""
     app = open_app(ctx)
     tool = script_tool(app, read_text(file), given, description)
     if dry_run:

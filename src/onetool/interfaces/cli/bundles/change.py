@@ -35,7 +35,7 @@ place_argument = click.argument(
 
 @click.command()
 @click.argument("slug")
-@click.option("--name", default="", help="A name for people; the slug by default.")
+@click.option("--name", default="", help="The display name; the slug by default.")
 @click.option("--description", default="", help="What it is for.")
 @data_options
 @click.pass_context
@@ -54,7 +54,7 @@ def create(ctx: click.Context, slug: str, name: str, description: str, as_json: 
 @data_options
 @click.pass_context
 def enable(ctx: click.Context, place: ToolReference, as_json: bool) -> None:
-    """Switch a bundle on, or one tool of it."""
+    """Enable a bundle, or one of its tools."""
     _set_enabled(ctx, place, True, as_json)
 
 
@@ -63,18 +63,18 @@ def enable(ctx: click.Context, place: ToolReference, as_json: bool) -> None:
 @data_options
 @click.pass_context
 def disable(ctx: click.Context, place: ToolReference, as_json: bool) -> None:
-    """Switch a bundle off, or one tool of it: it stays, and can't be called."""
+    """Disable a bundle, or one of its tools. It stays stored, but can't be called."""
     _set_enabled(ctx, place, False, as_json)
 
 
 @click.command()
 @place_argument
-@click.option("--with-tools", is_flag=True, help="Of a bundle: delete its tools, too, and those for good.")
+@click.option("--with-tools", is_flag=True, help="Also delete the tools of the bundle, for good.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @config_option
 @click.pass_context
 def delete(ctx: click.Context, place: ToolReference, with_tools: bool, yes: bool) -> None:
-    """Delete a tool for good, or a bundle that has no tools: that can be restored for two days."""
+    """Delete a tool, or an empty bundle. A tool is deleted for good; a bundle can be restored for two days."""
     bundles = open_app(ctx).bundles
     bundle = find_bundle(bundles, place.bundle)
     if bundle["isBuiltIn"]:
@@ -94,7 +94,7 @@ def delete(ctx: click.Context, place: ToolReference, with_tools: bool, yes: bool
 @data_options
 @click.pass_context
 def restore(ctx: click.Context, place: ToolReference, as_json: bool) -> None:
-    """Bring back a bundle that was deleted."""
+    """Restore a deleted bundle."""
     bundles = open_app(ctx).bundles
     found = find_bundle(bundles, place.bundle, deleted=True)
     content = {key: found[key] for key in ("slug", "displayName", "description", "isEnabled")}
@@ -161,7 +161,7 @@ def _confirm(question: str, yes: bool) -> None:
 
 FIRST_VERSION = "1"
 
-create_option = click.option("--create", is_flag=True, help="Make the bundle, if it is not there.")
+create_option = click.option("--create", is_flag=True, help="Make the bundle if it does not exist.")
 
 
 def version_of(place: ToolReference, data: Any) -> str:

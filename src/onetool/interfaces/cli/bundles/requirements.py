@@ -152,7 +152,7 @@ def warn_if_name_taken(app: "App", slug: str) -> None:
 
 
 def allow_hosts_option(command: F) -> F:
-    help = "Allow the hosts that its tools call: they are written into allowedHosts of the config."
+    help = "Allow the hosts that its tools call: adds them to allowedHosts in the config."
     return click.option("--allow", is_flag=True, help=help)(command)
 
 

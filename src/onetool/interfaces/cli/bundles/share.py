@@ -42,12 +42,12 @@ STEP = 50  # tools between two words on how far it is
 
 @click.command()
 @click.argument("place", metavar="BUNDLE", type=ReferenceType(tool=False), shell_complete=complete_ref)
-@click.option("-o", "--output", metavar="FILE", help="Where to; SLUG.zip by default, - is standard output.")
-@click.option("--force", is_flag=True, help="Replace a file that is there.")
+@click.option("-o", "--output", metavar="FILE", help="The file to write; SLUG.zip by default, - is standard output.")
+@click.option("--force", is_flag=True, help="Replace an existing file.")
 @config_option
 @click.pass_context
 def export(ctx: click.Context, place: ToolReference, output: str | None, force: bool) -> None:
-    """Write a bundle with all its tools into a ZIP file. Secrets are not in it: tools have only their names."""
+    """Write a bundle with all its tools to a ZIP file. It contains names of secrets, but no secrets."""
     from onetool.sources.bundles.archive import pack
 
     app = open_app(ctx)
@@ -69,15 +69,15 @@ def export(ctx: click.Context, place: ToolReference, output: str | None, force: 
 
 @click.command("import")
 @click.argument("source", metavar="FILE|URL|-")
-@click.option("--as", "slug", metavar="SLUG", help="Under this name: another bundle, beside one that may be there.")
+@click.option("--as", "slug", metavar="SLUG", help="Import it under this name, as a new bundle.")
 @click.option(
     "--base-url",
     metavar="URL",
-    help="OpenAPI: where the API is, if the document does not say it, or names another host.",
+    help="OpenAPI: the URL of the API, if the document has none or a wrong one.",
 )
-@click.option("--token", is_flag=True, help="OpenAPI: send a bearer token, if the document says nothing about auth.")
+@click.option("--token", is_flag=True, help="OpenAPI: send a bearer token if the document defines no auth.")
 @allow_hosts_option
-@click.option("--dry-run", is_flag=True, help="Say what would change, and change nothing.")
+@click.option("--dry-run", is_flag=True, help="Print what would change, but change nothing.")
 @data_options
 @click.pass_context
 def import_bundle(
@@ -90,7 +90,7 @@ def import_bundle(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Take in a bundle: a ZIP file of one, or an OpenAPI 3 document (JSON or YAML), a tool for each operation."""
+    """Import a bundle from a ZIP file or OpenAPI. An OpenAPI 3 document (JSON or YAML) gives one tool per operation."""
     from onetool.interfaces.cli.bundles.requirements import requirements_of
     from onetool.interfaces.cli.hosts import allow_hosts, config_for_hosts, read_host
     from onetool.sources.bundles.model import shown

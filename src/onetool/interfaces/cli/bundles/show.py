@@ -35,11 +35,11 @@ SHORT_KEYS = ("slug", "version", "displayName", "description", "type", "isEnable
 
 
 @click.command("list")
-@click.option("--all", "everything", is_flag=True, help="Those that are switched off or deleted, too.")
+@click.option("--all", "everything", is_flag=True, help="Include disabled and deleted bundles.")
 @data_options
 @click.pass_context
 def list_bundles(ctx: click.Context, everything: bool, as_json: bool) -> None:
-    """List the bundles, and how many tools each has."""
+    """List the bundles and their numbers of tools."""
     bundles = open_app(ctx, imports=False).bundles
     counts = Counter(tool["bundleID"] for tool in all_tools(bundles))
     chosen = [bundle for bundle in all_bundles(bundles) if everything or is_live(bundle)]
@@ -59,7 +59,7 @@ def list_bundles(ctx: click.Context, everything: bool, as_json: bool) -> None:
 @data_options
 @click.pass_context
 def show(ctx: click.Context, place: ToolReference, as_json: bool) -> None:
-    """Show a bundle with its tools, or one tool: what it calls, what it takes, and what it needs."""
+    """Show a bundle with its tools, or one tool. Of a tool: what it calls, its arguments, and what it needs."""
     app = open_app(ctx)
     bundle = find_bundle(app.bundles, place.bundle)
     if place.tool is None:
@@ -75,12 +75,18 @@ def show(ctx: click.Context, place: ToolReference, as_json: bool) -> None:
 
 @click.command()
 @click.argument("query", nargs=-1, required=True)
-@click.option("--all", "everything", is_flag=True, help="Among tools that are switched off, too.")
-@click.option("--limit", type=click.IntRange(min=1, max=1000), default=10, show_default=True, help="At the most.")
+@click.option("--all", "everything", is_flag=True, help="Include disabled tools.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1, max=1000),
+    default=10,
+    show_default=True,
+    help="The maximum number of results.",
+)
 @data_options
 @click.pass_context
 def search(ctx: click.Context, query: tuple[str, ...], everything: bool, limit: int, as_json: bool) -> None:
-    """Find tools of bundles by their names and words; names that begin so come first."""
+    """Find tools of bundles by name or text. Matches at the start of a name come first."""
     bundles = open_app(ctx).bundles
     slugs = {bundle["id"]: bundle["slug"] for bundle in all_bundles(bundles)}
     found = [

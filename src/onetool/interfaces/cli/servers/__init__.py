@@ -36,7 +36,7 @@ COLOURS = {"connected": "green", "disconnected": "red", "connecting": "yellow"}
 
 @click.group(no_args_is_help=True)
 def servers() -> None:
-    """Other people's MCP servers: list, test, add, import, remove, switch on and off, log in."""
+    """Manage MCP servers whose tools you use."""
 
 
 for command in (import_servers, add, remove, enable, disable):
@@ -44,11 +44,11 @@ for command in (import_servers, add, remove, enable, disable):
 
 
 @servers.command("list")
-@click.option("--no-connect", is_flag=True, help="Start none of them: show what is known from the last time.")
+@click.option("--no-connect", is_flag=True, help="Do not connect: show the state of the last connection.")
 @data_options
 @click.pass_context
 def list_servers(ctx: click.Context, no_connect: bool, as_json: bool) -> None:
-    """List the servers: how each is doing, how many tools it has, and what has changed about them."""
+    """List the servers with their state and tools. Also shows which tools have changed."""
     app = open_app(ctx, imports=False)
     if app.servers is None:
         _print_none(as_json)
@@ -73,7 +73,7 @@ def list_servers(ctx: click.Context, no_connect: bool, as_json: bool) -> None:
 @data_options
 @click.pass_context
 def test(ctx: click.Context, name: str | None, as_json: bool) -> None:
-    """Connect to one server, or to all, and show what it offers. Exit code 1 when one can't be reached."""
+    """Connect to one server, or to all of them. Shows what each offers. The exit code is 1 if one can't be reached."""
     app = open_app(ctx, imports=False)
     if app.servers is None:
         if name is not None:
@@ -92,11 +92,11 @@ def test(ctx: click.Context, name: str | None, as_json: bool) -> None:
 
 @servers.command()
 @click.argument("name", shell_complete=complete_server)
-@click.option("--lines", type=click.IntRange(min=1), default=50, show_default=True, help="How many, from the end.")
+@click.option("--lines", type=click.IntRange(min=1), default=50, show_default=True, help="The number of last lines.")
 @data_options
 @click.pass_context
 def logs(ctx: click.Context, name: str, lines: int, as_json: bool) -> None:
-    """Show what a server said on standard error, and what happened to it."""
+    """Show the log of a server. It has its standard error, and when it was started and lost."""
     found = _named(open_app(ctx, imports=False), name).log_lines(name, lines)
     if wants_json(as_json):
         print_json(found)
@@ -112,7 +112,7 @@ def logs(ctx: click.Context, name: str, lines: int, as_json: bool) -> None:
 @data_options
 @click.pass_context
 def changes(ctx: click.Context, name: str, as_json: bool) -> None:
-    """Show what is other about a server's tools than when they were approved."""
+    """Show changes of tools since their approval."""
     known = _connected_now(ctx, name)
     differences = known.differences(name)
     if wants_json(as_json):
@@ -130,7 +130,7 @@ def changes(ctx: click.Context, name: str, as_json: bool) -> None:
 @data_options
 @click.pass_context
 def approve(ctx: click.Context, name: str, as_json: bool) -> None:
-    """Trust a server's tools as they are now, after one of them has changed."""
+    """Approve the current tools of a server. Needed after one of them has changed."""
     known = _connected_now(ctx, name)
     differences = known.differences(name)
     told = known.approve(name)
@@ -149,7 +149,7 @@ def approve(ctx: click.Context, name: str, as_json: bool) -> None:
 @config_option
 @click.pass_context
 def login(ctx: click.Context, name: str) -> None:
-    """Log in to a server in the browser. What comes of it is kept for the next time."""
+    """Log in to a server in the browser. The login is kept."""
     known = _named(open_app(ctx, imports=False), name)
     scopes = _run(known.login(name, say=lambda text: click.echo(text, err=True)))
     rights = f", with {scopes}" if scopes else ""

@@ -40,10 +40,12 @@ def complete_server(ctx: click.Context, _param: click.Parameter, incomplete: str
 
 @click.command("import")
 @click.argument("file", required=False)
-@click.option("--from", "client", metavar="CLIENT", shell_complete=complete_client, help="The files of this client.")
-@click.option("--only", multiple=True, metavar="NAME", help="Only this server; can be given again.")
+@click.option(
+    "--from", "client", metavar="CLIENT", shell_complete=complete_client, help="Read the files of this client."
+)
+@click.option("--only", multiple=True, metavar="NAME", help="Only this server. May be repeated.")
 @click.option("--replace", is_flag=True, help="Replace servers of the same name instead of keeping them.")
-@click.option("--dry-run", is_flag=True, help="Print what would be added, and write nothing.")
+@click.option("--dry-run", is_flag=True, help="Print what would be added, but write nothing.")
 @data_options
 @click.pass_context
 def import_servers(
@@ -55,9 +57,10 @@ def import_servers(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Take over the MCP servers of another client: from FILE (- is standard input), or from where CLIENT keeps them.
+    """Import the MCP servers of another client. They come from FILE (`-` is standard input), or from the files of
+    CLIENT.
 
-    Without either: say what there is on this machine. Secrets go into the secrets file. No server is started.
+    Without either, it lists the clients on this machine. Secrets go into the secrets file. No server is started.
     """
     if file and client:
         raise click.UsageError("say FILE or --from CLIENT, not both.")
@@ -83,13 +86,15 @@ def import_servers(
 @click.command()
 @click.argument("name")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
-@click.option("--url", help="Where it is, for a server that runs already.")
-@click.option("--sse", is_flag=True, help="With --url: it speaks the old transport, SSE.")
-@click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="With --url: sent with every request.")
-@click.option("--env", multiple=True, metavar="NAME=VALUE", help="A variable in its environment.")
-@click.option("--cwd", metavar="FOLDER", help="Where it is started.")
+@click.option("--url", help="The URL of a server that is running.")
+@click.option("--sse", is_flag=True, help="With --url: use the old transport, SSE.")
+@click.option(
+    "--header", "headers", multiple=True, metavar="NAME=VALUE", help="With --url: a header for every request."
+)
+@click.option("--env", multiple=True, metavar="NAME=VALUE", help="An environment variable for the server.")
+@click.option("--cwd", metavar="FOLDER", help="The folder to start it in.")
 @click.option("--replace", is_flag=True, help="Replace a server of the same name.")
-@click.option("--dry-run", is_flag=True, help="Print what would be added, and write nothing.")
+@click.option("--dry-run", is_flag=True, help="Print what would be added, but write nothing.")
 @data_options
 @click.pass_context
 def add(
@@ -105,7 +110,7 @@ def add(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Add one MCP server to the config: onetool servers add NAME -- COMMAND ARGS…, or add NAME --url URL.
+    """Add an MCP server to the config. Either NAME -- COMMAND ARGS…, or NAME --url URL.
 
     Secrets go into the secrets file. The server is not started.
     """
@@ -137,7 +142,7 @@ def add(
 @config_option
 @click.pass_context
 def remove(ctx: click.Context, name: str) -> None:
-    """Take a server out of the config. Its secrets stay."""
+    """Remove a server from the config. Its secrets stay."""
     from onetool.config.edit_entries import drop_server
     from onetool.interfaces.cli.servers.plan import ConfigTarget
 
@@ -155,7 +160,7 @@ def remove(ctx: click.Context, name: str) -> None:
 @config_option
 @click.pass_context
 def enable(ctx: click.Context, name: str) -> None:
-    """Switch a server on, in the config."""
+    """Enable a server in the config."""
     _switch(ctx, name, on=True)
 
 
@@ -164,7 +169,7 @@ def enable(ctx: click.Context, name: str) -> None:
 @config_option
 @click.pass_context
 def disable(ctx: click.Context, name: str) -> None:
-    """Switch a server off: its block stays in the config, and nothing is started."""
+    """Disable a server in the config. Its block stays."""
     _switch(ctx, name, on=False)
 
 
