@@ -6,11 +6,11 @@ from hypothesis import strategies as st
 
 from onetool.interfaces.mcp.client import RemoteClient
 from onetool.interfaces.mcp.protocol import JsonRpcError
-from onetool.interfaces.mcp.request import PAGE_SIZE, Request, page
+from onetool.interfaces.mcp.request import PAGE_SIZE, McpRequest, page
 
 
 def request(**params):
-    return Request(id=1, method="tools/list", params=params, client=RemoteClient(), channel=None)
+    return McpRequest(id=1, method="tools/list", params=params, client=RemoteClient(), channel=None)
 
 
 @given(st.integers(0, 5 * PAGE_SIZE + 1))

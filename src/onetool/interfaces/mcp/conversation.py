@@ -26,7 +26,7 @@ from onetool.interfaces.mcp.protocol import (
     notification,
     result_response,
 )
-from onetool.interfaces.mcp.request import Request
+from onetool.interfaces.mcp.request import McpRequest
 from onetool.interfaces.mcp.service import Listener, Service
 
 Send = Callable[[Message], None]
@@ -117,7 +117,7 @@ class Conversation:
             raise JsonRpcError(INVALID_REQUEST, "initialize came already")
         else:
             client = self.client
-        request = Request(
+        request = McpRequest(
             id=message["id"],
             method=method,
             params=params,
@@ -127,7 +127,7 @@ class Conversation:
         )
         return await self._run_cancellable(request)
 
-    async def _run_cancellable(self, request: Request) -> dict[str, Any]:
+    async def _run_cancellable(self, request: McpRequest) -> dict[str, Any]:
         """Handle the request in the current task, which can be cancelled by the request's id."""
         if request.id in self._running:
             raise JsonRpcError(

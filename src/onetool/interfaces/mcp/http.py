@@ -53,7 +53,7 @@ from onetool.interfaces.mcp.protocol import (
     notification,
     result_response,
 )
-from onetool.interfaces.mcp.request import Request
+from onetool.interfaces.mcp.request import McpRequest
 from onetool.interfaces.mcp.service import Service
 from onetool.interfaces.mcp.tools import find_entry
 from onetool.interfaces.response_stream import ResponseStream, send_json
@@ -72,7 +72,7 @@ class NotifyOnlyChannel:
         raise JsonRpcError(INTERNAL_ERROR, "this client takes no requests")
 
 
-async def answer_alone(request: Request, service: Service, response: ResponseStream, receive: Receive) -> None:
+async def answer_alone(request: McpRequest, service: Service, response: ResponseStream, receive: Receive) -> None:
     """Handle the request and send the response. If the client disconnects, the request is cancelled."""
     watch = DisconnectWatch(receive, response.begin_when_idle)
     try:
@@ -91,7 +91,7 @@ async def answer_alone(request: Request, service: Service, response: ResponseStr
 
 def request_alone(
     message: Message, headers: Headers, service: Service, send: Send, owner: str, menu: str | None
-) -> tuple[Request, ResponseStream]:
+) -> tuple[McpRequest, ResponseStream]:
     """Check the headers against the message, and make the request."""
     method, params = message["method"], message.get("params", {})
     client = _client_of(message, headers, params.get("_meta"), owner, menu)
@@ -104,7 +104,9 @@ def request_alone(
         check_arguments(headers, entry, params.get("arguments"))
     response = ResponseStream(send)
     link = NotifyOnlyChannel(response)
-    return Request(id=message["id"], method=method, params=params, client=client, channel=link, entry=entry), response
+    return McpRequest(
+        id=message["id"], method=method, params=params, client=client, channel=link, entry=entry
+    ), response
 
 
 def _client_of(message: Message, headers: Headers, meta: Any, owner: str, menu: str | None) -> RemoteClient:

@@ -19,12 +19,12 @@ from onetool.interfaces.mcp.protocol import (
     JsonRpcError,
     negotiated_revision,
 )
-from onetool.interfaces.mcp.request import Request
+from onetool.interfaces.mcp.request import McpRequest
 from onetool.interfaces.mcp.service import SERVER, Service
 
 log = logging.getLogger("onetool.mcp")
 
-Handler = Callable[[Service, Request], Awaitable[dict[str, Any]]]
+Handler = Callable[[Service, McpRequest], Awaitable[dict[str, Any]]]
 
 CAPABILITIES = {
     "tools": {"listChanged": True},
@@ -38,7 +38,7 @@ NO_CACHE = {"ttlMs": 0, "cacheScope": "private"}
 IDENTITY = {SERVER_INFO: SERVER}
 
 
-async def handle_request(service: Service, request: Request) -> dict[str, Any]:
+async def handle_request(service: Service, request: McpRequest) -> dict[str, Any]:
     """The result of a request. Raises JsonRpcError, or CancelledError."""
     table = STATELESS_METHODS if request.client.is_stateless else SESSION_METHODS
     handler = table.get(request.method)
@@ -66,7 +66,7 @@ def unknown_method(method: str) -> JsonRpcError:
     return JsonRpcError(METHOD_NOT_FOUND, f"Method not found: {method:.100}")
 
 
-async def initialize(service: Service, request: Request) -> dict[str, Any]:
+async def initialize(service: Service, request: McpRequest) -> dict[str, Any]:
     client = request.client
     client.revision = negotiated_revision(request.param("protocolVersion"))
     client.capabilities = known_capabilities(request.param("capabilities", dict, {}))
@@ -75,24 +75,24 @@ async def initialize(service: Service, request: Request) -> dict[str, Any]:
     return {"protocolVersion": client.revision, **told, "instructions": _instructions(service, request)}
 
 
-async def discover(service: Service, request: Request) -> dict[str, Any]:
+async def discover(service: Service, request: McpRequest) -> dict[str, Any]:
     capabilities = {**CAPABILITIES, "extensions": {TASKS: {}}}
     told = {"supportedVersions": list(STATELESS_REVISIONS), "capabilities": capabilities}
     return {**told, "instructions": _instructions(service, request)}
 
 
-def _instructions(service: Service, request: Request) -> str:
+def _instructions(service: Service, request: McpRequest) -> str:
     kind: Any = service.menu_kind(request.client)
     app = service.app
     told = server_instructions(kind, len(app.tools(service.allowed)), app.config.texts.instructions)
     return told if app.untrusted is None else f"{told}\n\n{untrusted_note(app.untrusted)}"
 
 
-async def ping(service: Service, request: Request) -> dict[str, Any]:
+async def ping(service: Service, request: McpRequest) -> dict[str, Any]:
     return {}
 
 
-async def set_level(service: Service, request: Request) -> dict[str, Any]:
+async def set_level(service: Service, request: McpRequest) -> dict[str, Any]:
     level: Any = request.param("level")
     if level not in LEVELS:
         raise JsonRpcError(INVALID_PARAMS, f"params.level: expected one of {', '.join(LEVELS)}")
@@ -100,7 +100,7 @@ async def set_level(service: Service, request: Request) -> dict[str, Any]:
     return {}
 
 
-async def subscribe(service: Service, request: Request) -> dict[str, Any]:
+async def subscribe(service: Service, request: McpRequest) -> dict[str, Any]:
     uri = request.param("uri")
     if not resources.has_resource(service, uri):
         raise JsonRpcError(RESOURCE_NOT_FOUND, f"Resource not found: {uri:.200}", {"uri": uri})
@@ -111,7 +111,7 @@ async def subscribe(service: Service, request: Request) -> dict[str, Any]:
     return {}
 
 
-async def unsubscribe(service: Service, request: Request) -> dict[str, Any]:
+async def unsubscribe(service: Service, request: McpRequest) -> dict[str, Any]:
     if request.watched is not None:
         request.watched.discard(request.param("uri"))
     return {}

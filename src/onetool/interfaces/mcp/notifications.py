@@ -10,7 +10,7 @@ from onetool.interfaces.json_data import encode
 from onetool.interfaces.mcp.client import RemoteClient
 from onetool.interfaces.mcp.prompts import prompt_listing
 from onetool.interfaces.mcp.protocol import INVALID_PARAMS, SUBSCRIPTION_ID, JsonRpcError
-from onetool.interfaces.mcp.request import Request
+from onetool.interfaces.mcp.request import McpRequest
 from onetool.interfaces.mcp.resources import TOOLS, resource_listing, template_listing
 from onetool.interfaces.mcp.service import KINDS, ListedState, Listener, Service
 
@@ -98,7 +98,7 @@ def _state(service: Service) -> ListedState:
     )
 
 
-async def listen(service: Service, request: Request) -> dict[str, Any]:
+async def listen(service: Service, request: McpRequest) -> dict[str, Any]:
     """subscriptions/listen: send the requested notifications until one side ends the stream."""
     wanted = request.param("notifications", dict)
     kinds = [kind for kind in KINDS if wanted.get(f"{kind}ListChanged") is True]

@@ -27,7 +27,7 @@ from onetool.core.caller import Declined, Question, current_caller
 from onetool.core.errors import ToolFailure
 from onetool.interfaces.mcp.client import BadAnswerError, ClientCaller, RemoteClient, read_answer, request_for
 from onetool.interfaces.mcp.protocol import INTERNAL_ERROR, INVALID_PARAMS, MISSING_CAPABILITY, TASKS, JsonRpcError
-from onetool.interfaces.mcp.request import Request
+from onetool.interfaces.mcp.request import McpRequest
 
 _MAC = 16  # bytes
 
@@ -343,7 +343,7 @@ Work = Callable[[ClientCaller], Awaitable[dict[str, Any]]]
 
 
 async def run_pausable(
-    request: Request, work: Work, pending_calls: PendingCalls, task_after: float | None = None
+    request: McpRequest, work: Work, pending_calls: PendingCalls, task_after: float | None = None
 ) -> dict[str, Any]:
     """Run the work. Returns its result, its questions, or the task that it became."""
     client = request.client
@@ -370,7 +370,7 @@ async def run_pausable(
     return {"resultType": "input_required", "inputRequests": pending.questions(), "requestState": state}
 
 
-def _start_or_resume(request: Request, work: Work, pending_calls: PendingCalls) -> PendingCall:
+def _start_or_resume(request: McpRequest, work: Work, pending_calls: PendingCalls) -> PendingCall:
     """A new pending call, or the one that this request resumes."""
     answers = request.param("inputResponses", dict, {})
     binding = binding_of(request.method, request.params)

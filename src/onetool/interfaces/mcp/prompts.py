@@ -10,7 +10,7 @@ from onetool.interfaces.mcp.client import ClientCaller
 from onetool.interfaces.mcp.content import as_json, blocks_of, is_block, text_block
 from onetool.interfaces.mcp.pending_calls import lacking_capability, run_pausable
 from onetool.interfaces.mcp.protocol import INTERNAL_ERROR, INVALID_PARAMS, JsonRpcError
-from onetool.interfaces.mcp.request import Request, page
+from onetool.interfaces.mcp.request import McpRequest, page
 from onetool.interfaces.mcp.resources import TOOLS
 
 if TYPE_CHECKING:
@@ -26,11 +26,11 @@ def prompt_listing(service: "Service") -> list[dict[str, Any]]:
     return [*(_snippet_listing(name, snippet) for name, snippet in snippets.items()), *theirs]
 
 
-async def list_prompts(service: "Service", request: Request) -> dict[str, Any]:
+async def list_prompts(service: "Service", request: McpRequest) -> dict[str, Any]:
     return page("prompts", prompt_listing(service), request)
 
 
-async def get_prompt(service: "Service", request: Request) -> dict[str, Any]:
+async def get_prompt(service: "Service", request: McpRequest) -> dict[str, Any]:
     app, name = service.app, request.param("name")
     args = request.param("arguments", dict, None) or {}
     if name in app.config.snippets:
@@ -130,7 +130,7 @@ def _content(value: Any) -> dict[str, Any]:
 MOST_COMPLETIONS = 100  # the protocol's own limit
 
 
-async def complete(service: "Service", request: Request) -> dict[str, Any]:
+async def complete(service: "Service", request: McpRequest) -> dict[str, Any]:
     ref, argument = request.param("ref", dict), request.param("argument", dict)
     name, begun = argument.get("name"), argument.get("value")
     if not isinstance(name, str) or not isinstance(begun, str):

@@ -16,7 +16,7 @@ LONGEST_TOKEN = 256
 _WORDS = {str: "a text", dict: "an object", int: "a whole number"}
 
 
-class Request(msgspec.Struct, frozen=True, kw_only=True):
+class McpRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One request: its method and params, its client, and the channel to it."""
 
     id: Id
@@ -50,7 +50,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 PAGE_SIZE = 1000  # everything at once, but for catalogues that would choke a client
 
 
-def page(name: str, items: Sequence[Any], request: Request) -> dict[str, Any]:
+def page(name: str, items: Sequence[Any], request: McpRequest) -> dict[str, Any]:
     cursor = request.param("cursor", str, None)
     start = 0
     if cursor is not None:

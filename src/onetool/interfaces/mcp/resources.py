@@ -10,7 +10,7 @@ from onetool.interfaces.mcp.client import ClientCaller
 from onetool.interfaces.mcp.content import RESULTS, as_json, media_in
 from onetool.interfaces.mcp.pending_calls import lacking_capability, run_pausable
 from onetool.interfaces.mcp.protocol import INTERNAL_ERROR, INVALID_PARAMS, RESOURCE_NOT_FOUND, JsonRpcError
-from onetool.interfaces.mcp.request import Request, page
+from onetool.interfaces.mcp.request import McpRequest, page
 from onetool.services.results.errors import ResultTooLargeError
 
 if TYPE_CHECKING:
@@ -52,15 +52,15 @@ def template_listing(service: "Service") -> list[dict[str, Any]]:
     return [*_OWN_TEMPLATES, *theirs]
 
 
-async def list_resources(service: "Service", request: Request) -> dict[str, Any]:
+async def list_resources(service: "Service", request: McpRequest) -> dict[str, Any]:
     return page("resources", resource_listing(service), request)
 
 
-async def list_templates(service: "Service", request: Request) -> dict[str, Any]:
+async def list_templates(service: "Service", request: McpRequest) -> dict[str, Any]:
     return page("resourceTemplates", template_listing(service), request)
 
 
-async def read_resource(service: "Service", request: Request) -> dict[str, Any]:
+async def read_resource(service: "Service", request: McpRequest) -> dict[str, Any]:
     uri = request.param("uri")
     if len(uri) > LONGEST_URI:
         raise _not_found(request, uri[:LONGEST_URI])
@@ -92,7 +92,7 @@ def has_resource(service: "Service", uri: str) -> bool:
     return any(one.match(uri) is not None for one in service.resources())
 
 
-def _own_resource(service: "Service", request: Request, uri: str) -> dict[str, Any] | None:
+def _own_resource(service: "Service", request: McpRequest, uri: str) -> dict[str, Any] | None:
     """The content of an `ot://` resource; None for other URIs."""
     if uri == TOOLS:
         lines = (f"{spec.name}: {_first_line(spec.description)}" for spec in service.app.tools(service.allowed))
@@ -136,6 +136,6 @@ def _content(value: dict[str, Any], mime_type: str | None) -> dict[str, Any]:
     return {"mimeType": mime_type or ("text/plain" if kind == "text" else "application/octet-stream"), kind: inside}
 
 
-def _not_found(request: Request, uri: str, why: str | None = None) -> JsonRpcError:
+def _not_found(request: McpRequest, uri: str, why: str | None = None) -> JsonRpcError:
     code = INVALID_PARAMS if request.client.is_stateless else RESOURCE_NOT_FOUND
     return JsonRpcError(code, why or f"Resource not found: {uri:.200}", {"uri": uri})

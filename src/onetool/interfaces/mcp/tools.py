@@ -9,13 +9,13 @@ from onetool.interfaces.mcp.menus import record_listing
 from onetool.interfaces.mcp.menus.entry import MenuEntry
 from onetool.interfaces.mcp.pending_calls import lacking_capability, missing_capability, run_pausable
 from onetool.interfaces.mcp.protocol import INVALID_PARAMS, TASKS, JsonRpcError
-from onetool.interfaces.mcp.request import Request, page
+from onetool.interfaces.mcp.request import McpRequest, page
 from onetool.interfaces.mcp.service import Service
 
 UNFINISHED = ("task", "input_required")  # results that the client has to come back for
 
 
-async def list_tools(service: Service, request: Request) -> dict[str, Any]:
+async def list_tools(service: Service, request: McpRequest) -> dict[str, Any]:
     menu = service.menu(request.client)
     listed = page("tools", menu.listing, request)
     if request.params.get("cursor") is None:
@@ -23,7 +23,7 @@ async def list_tools(service: Service, request: Request) -> dict[str, Any]:
     return listed
 
 
-async def call_tool(service: Service, request: Request) -> dict[str, Any]:
+async def call_tool(service: Service, request: McpRequest) -> dict[str, Any]:
     """tools/call. Also records how long the client took since the last result."""
     client, is_answer = request.client, False
     silent = client.gap_timer.call_started()
@@ -40,7 +40,7 @@ async def call_tool(service: Service, request: Request) -> dict[str, Any]:
     return result
 
 
-async def _call(service: Service, request: Request) -> dict[str, Any]:
+async def _call(service: Service, request: McpRequest) -> dict[str, Any]:
     if request.entry is None and (waits := _untrusted_error(service, request)):
         return for_revision({"content": [text_block(waits)], "isError": True}, request.client.revision)
     entry = request.entry or find_entry(service, request.client, request.param("name"))
@@ -62,7 +62,7 @@ async def _call(service: Service, request: Request) -> dict[str, Any]:
     return await run_pausable(request, work, service.pending_calls, entry.task_after)
 
 
-def _untrusted_error(service: Service, request: Request) -> str | None:
+def _untrusted_error(service: Service, request: McpRequest) -> str | None:
     """The error for a tool of a folder that is not trusted yet; None otherwise."""
     waits, name = service.app.untrusted, request.param("name")
     if waits is None or name in service.menu(request.client).entries or not waits.defines(name):
@@ -80,24 +80,24 @@ def find_entry(service: Service, client: RemoteClient, name: str) -> MenuEntry:
     raise JsonRpcError(INVALID_PARAMS, f"Unknown tool: {name:.100}{or_rather(name, menu.entries)}")
 
 
-async def get_task(service: Service, request: Request) -> dict[str, Any]:
+async def get_task(service: Service, request: McpRequest) -> dict[str, Any]:
     _check_tasks(request)
     return service.pending_calls.task(request.param("taskId"), request.client).task(service.pending_calls.ttl_ms)
 
 
-async def update_task(service: Service, request: Request) -> dict[str, Any]:
+async def update_task(service: Service, request: McpRequest) -> dict[str, Any]:
     _check_tasks(request)
     pending = service.pending_calls.task(request.param("taskId"), request.client)
     pending.take_answers(request.param("inputResponses", dict))
     return {}
 
 
-async def cancel_task(service: Service, request: Request) -> dict[str, Any]:
+async def cancel_task(service: Service, request: McpRequest) -> dict[str, Any]:
     _check_tasks(request)
     service.pending_calls.task(request.param("taskId"), request.client).cancel()
     return {}
 
 
-def _check_tasks(request: Request) -> None:
+def _check_tasks(request: McpRequest) -> None:
     if not request.client.can(TASKS):
         raise missing_capability(TASKS, f"{request.method} is for clients that declare the extension {TASKS}")
