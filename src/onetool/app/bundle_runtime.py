@@ -53,7 +53,7 @@ def _foreign(path: Path) -> Mistake | None:
 
 
 def _is_ot(spec: ToolSpec) -> bool:
-    """Of the pack `ot`, and not declared under its name."""
+    """Whether the tool is of the built-in pack `ot`, and not declared under its name."""
     return spec.pack == "ot" and spec.defined_in is None
 
 

@@ -67,7 +67,9 @@ class AppBundles:
         return None if spec.kept_as is None else self.service.store.file_of(spec.kept_as)
 
     def add_bundles(self, catalogues: Iterable[Catalogue], servers: Iterable[str]) -> list[Catalogue]:
-        """What there is, without what is switched off, and then what bundles make of it. `servers` are packs, too."""
+        """The catalogues without disabled tools, and the catalogue of the bundles. `servers` are names of packs that
+        are taken, too.
+        """
         found = list(catalogues)
         self._functions = _by_name(found)
         if self._service is None and not self._folder.is_dir():

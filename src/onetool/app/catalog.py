@@ -90,7 +90,9 @@ class ToolCatalog:
         return sorted(found, key=lambda one: one[0].pack == OWN and one[1] < NAMED)[:limit]
 
     def real_name(self, name: str) -> str:
-        """Of a tool that is called as code spells it, `files.read_text` for `files.read-text`, or by an alias."""
+        """The name of a tool that was given as code spells it (`files.read_text` for `files.read-text`), or by an
+        alias.
+        """
         if name in self.registry:
             return name
         from onetool.script.names import ScriptNames

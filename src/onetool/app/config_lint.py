@@ -76,7 +76,7 @@ def _topics(config: "Config") -> list[Mistake]:
 
 
 def _instructions(config: "Config", registry: "Registry", waiting: Collection[str]) -> list[Mistake]:
-    """Of packs that are not there."""
+    """Instructions of missing packs."""
     if not config.texts.packs:
         return []
     from onetool.core.text import did_you_mean

@@ -79,13 +79,13 @@ def run_description(
 
 
 def search_description(packs: Iterable[str]) -> str:
-    """Of `search`, in the menu of that name. Packs are what names of tools begin with."""
+    """The description of `search`, in the menu of that name. Packs are the first parts of tool names."""
     named, _ = _name_line(PACKS, packs, MOST_TOKENS - FIXED_TOKENS)
     return "\n\n".join(filter(None, (SEARCH, named)))
 
 
 def call_description() -> str:
-    """Of `call`, in menu `search`."""
+    """The description of `call`, in the menu `search`."""
     return CALL
 
 

@@ -43,7 +43,7 @@ class Endpoint:
         self.hosts = _hosts(self._url, with_key)
 
     def url(self, path: str) -> Url:
-        """Of something below it."""
+        """The URL of a path below the base URL."""
         return self._url._replace(target=self._url.target + escape_unsafe(path))
 
     @property
@@ -130,7 +130,7 @@ class ProviderErrors:
         return self._endpoint.is_loopback and str(failure).endswith(f": {os.strerror(ECONNREFUSED)}")
 
     def not_json(self, answer: "HttpResponse") -> ModelError:
-        """Of an answer that says it is fine, and is something else: mostly a page."""
+        """The error for a successful response that is not JSON: mostly an HTML page."""
         begins = self.masked(answer.body[:LOOKED_AT].decode("utf-8", "replace"), EXCERPT) or "(nothing)"
         hint = f"is {self._endpoint.text} really the place of this API? ({self._endpoint.setting})"
         return ModelError(f"{self._endpoint.authority} answered with what is no JSON: {begins}", "garbled", [hint])

@@ -50,7 +50,7 @@ class AskLoop:
         self._steps = 0
 
     def answer(self, text: str | None = None, stop: str = "other", limit_reached: bool = False) -> Answer:
-        """What there is of it; without a text it is none."""
+        """The answer so far. Without text there is none."""
         failed = next((one for one in self._results if one.result.error is not None), None)
         return Answer(
             answer=text,

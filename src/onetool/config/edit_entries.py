@@ -111,7 +111,7 @@ Entry = str | dict[str, Any]
 
 
 def entry_of(host: str, private: bool) -> Entry:
-    """As it stands in the file: a host alone, or what says that private addresses are meant, too."""
+    """The entry for the file: a host, or a mapping that also allows private addresses."""
     return {"host": host, "allowPrivate": True} if private else host
 
 

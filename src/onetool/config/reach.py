@@ -38,7 +38,7 @@ class Packs(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def packs_at(paths: Iterable[Path], project: Path) -> Packs:
-    """Of the packs at these paths."""
+    """The packs at these paths."""
     lines: dict[str, str] = {}
     files: list[Path] = []
     is_all = True
@@ -110,7 +110,7 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True):
         return (self.pinned(), self.packs, self.wants) == (other.pinned(), other.packs, other.wants)
 
     def names(self) -> set[str]:
-        """Of the secrets that it may take from the environment, once this is accepted."""
+        """The names of the secrets that it may take from the environment, once it is accepted."""
         return {*(line.partition(" ")[0] for line in self.secrets), *self.wants}
 
 

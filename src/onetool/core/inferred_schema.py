@@ -226,7 +226,7 @@ class SeenValues:
         return self._schema
 
     def dump(self) -> dict[str, Any]:
-        """All of it as plain data."""
+        """Everything as plain data."""
         return cast(dict[str, Any], msgspec.to_builtins(_StoredShape(self.results, self._levels, self._known)))
 
     @classmethod

@@ -66,7 +66,7 @@ def guard(schema: Schema) -> Verdict:
 
 
 def _slow_costs(graph: "_Graph", depths: Iterable[int]) -> tuple[int, ...]:
-    """Of as many depths as can be found out quickly, at least one."""
+    """The costs by depth, for as many depths as can be computed quickly, at least one."""
     weights = [node.slow for node in graph.nodes]
     if not any(weights):
         return (0,)
@@ -214,7 +214,7 @@ class _Costs:
         return self._of(0, depth)
 
     def _of(self, number: int, depth: int) -> int:
-        """Of an object or of an array, whichever is worse."""
+        """The cost for an object or an array, whichever is higher."""
         return max(self._of_kind(number, depth, kind) for kind in CONTAINER_KINDS)
 
     def _of_kind(self, number: int, depth: int, kind: str) -> int:
@@ -278,7 +278,9 @@ def _slow(schema: Schema) -> int:
 
 
 def _option_cost(option: Any) -> int:
-    """Of comparing with it: nothing, where no number is in it. One that is not equal ends the comparison."""
+    """The cost of a comparison with this option: 0 if it contains no number, because an unequal one ends the
+    comparison.
+    """
     if isinstance(option, Mapping | list | tuple):
         children = cast(Schema, option).values() if isinstance(option, Mapping) else cast(list[Any], option)
         return max(map(_option_cost, children), default=0)

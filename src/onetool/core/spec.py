@@ -35,7 +35,7 @@ class Requirement(msgspec.Struct, frozen=True, kw_only=True):
     install: str | None = None  # what a person can do when it is missing
 
     def to_dict(self) -> dict[str, str]:
-        """What there is to say of it, as data."""
+        """The requirement as plain data."""
         facts = {"kind": self.kind, "name": self.name, "minimum": self.minimum, "install": self.install}
         return {key: value for key, value in facts.items() if value is not None}
 

@@ -103,7 +103,7 @@ def disguised(text: str) -> Iterator[str]:
 
 
 def hosts_in_ascii(text: str) -> Iterator[str]:
-    """Of the names with a dot in a text those that have other letters, as the name system writes them."""
+    """The host names in a text that are not ASCII, as DNS writes them."""
     if text.isascii():
         return
     for found in _NAME.finditer(text):

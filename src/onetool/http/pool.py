@@ -36,7 +36,7 @@ class Resolver:
         self._lookups: dict[Any, asyncio.Future[Lookup]] = {}
 
     async def addresses(self, host: str, port: int) -> list[str]:
-        """All of them; OSError or UnicodeError when there are none."""
+        """All addresses of a host. Raises OSError or UnicodeError if there are none."""
         if host == "localhost":  # it is here, whatever anybody says: RFC 6761
             return list(LOCAL)
         key = (asyncio.get_running_loop(), host, port)

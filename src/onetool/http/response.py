@@ -79,7 +79,7 @@ class ResponseReader:
         return await self._selector.of(redact(told.values), told.size, redact)
 
     def _other(self, answer: HttpResponse, url: str, redact: Redact) -> Any:
-        """Of an answer that is no success."""
+        """The failure for a response that is no success."""
         if self._mode == "empty":
             return None
         if self._mode == "return":

@@ -86,7 +86,7 @@ class PairTemplate:
 
 
 class PairTemplates:
-    """All of them, in order. Those without placeholders are written once."""
+    """The pairs, in order. Those without placeholders are written once."""
 
     __slots__ = ("fixed", "parts")
 

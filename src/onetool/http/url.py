@@ -47,7 +47,7 @@ class Url(NamedTuple):
 
     @property
     def text(self) -> str:
-        """All of it, to resolve a relative one against."""
+        """The whole URL, to resolve a relative one against it."""
         return f"{self.scheme}://{self.authority}{self.target}"
 
 

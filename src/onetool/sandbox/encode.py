@@ -52,7 +52,7 @@ class Arena:
         self._singles: dict[bool | None, int] = {}
 
     def field(self, tag: int, *before: bytes, within: int = 0) -> bytes:
-        """All of it as a field of a message, behind the fields that stand before it; `within` is that message's tag."""
+        """The arena as a field of a message, after its other fields; `within` is the tag of that message."""
         count = wire.number(1, len(self._nodes))
         size = len(count) + sum(map(len, self._nodes))
         if size > MOST_BYTES:

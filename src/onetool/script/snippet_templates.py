@@ -260,7 +260,7 @@ def _escaped_char(char: str, quote: str, outer: str = "", bytes: bool = False) -
 
 
 def _raw(value: Any, text: str, place: MarkPosition) -> str:
-    """As it is, or not at all: there are no escapes. A line break is one where the quotes are triple."""
+    """The value in a raw string, which has no escapes: as it is, or not at all. Line breaks need triple quotes."""
     refused = {"\r", "\0", place.quote[0], *place.outer} | ({"\n"} if len(place.quote) == 1 else set())
     last = text[-1:] or place.escape  # a backslash would take away the meaning of the quote behind it
     if refused.intersection(text) or last == "\\" or ("b" in place.prefix and not text.isascii()):

@@ -294,7 +294,7 @@ def _parameter_form(reader: HintReader, name: str, hint: Any) -> JsonForm:
 
 
 def _output_schema(reader: HintReader, hint: Any, description: str | None) -> Schema | None:
-    """Of the value after `core.plain`. A hint that says nothing, or nothing that JSON knows, gives none."""
+    """The schema of the value after `core.plain`. None for a hint that says nothing, or nothing that JSON has."""
     try:
         schema = reader.form(hint).schema
     except UnsupportedHintError:

@@ -332,7 +332,7 @@ def load_keyring() -> Any:
 
 
 def _pattern_of(values: tuple[str, ...]) -> re.Pattern[str] | None:
-    """Of the short ones, each where it stands by itself: the secret `test` must not spoil the word `testing`."""
+    """A pattern for short secrets, each as a separate word: the secret `test` must not mask a part of `testing`."""
     forms = {form for value in values if SHORTEST <= len(value) < UNMISTAKABLE for form in _written(value)}
     if not forms:
         return None
@@ -353,7 +353,7 @@ def _forms(value: str) -> set[str]:
 
 
 def _written(value: str) -> set[str]:
-    """As it is, inside a JSON string (also one in another one), inside a URL."""
+    """A value as it is, inside a JSON string (also a nested one), and inside a URL."""
     import json
     from urllib.parse import quote, quote_plus
 

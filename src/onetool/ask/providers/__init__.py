@@ -39,7 +39,7 @@ class ReplyReader(Protocol):
         ...
 
     def reply(self) -> ModelReply:
-        """All of it, as far as it has come."""
+        """The reply, as far as it has come."""
         ...
 
 

@@ -72,7 +72,7 @@ class AnthropicHistory:
 
     @property
     def fingerprint(self) -> str:
-        """Of all that has been written so far, and of what stands before it."""
+        """A fingerprint of all messages so far, the system prompt and the tools."""
         return self._seen.hexdigest()[:32]
 
     def _add(self, role: str, blocks: list[dict[str, Any]]) -> None:

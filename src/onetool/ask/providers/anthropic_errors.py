@@ -24,12 +24,12 @@ _FILTERED = re.compile(r"blocked by content filtering", re.IGNORECASE)
 
 
 def error_from_status(status: int, body: Any) -> ModelError:
-    """Of an answer that is no 2xx."""
+    """The error for a response whose status is not 2xx."""
     return _error(status, body, f"the model's API answered {status}")
 
 
 def error_from_body(body: dict[str, Any]) -> ModelError:
-    """One that came in place of an answer, or in the middle of it."""
+    """The error that came instead of an answer, or in the middle of it."""
     return _error(None, body, "the model's API broke off with an error")
 
 

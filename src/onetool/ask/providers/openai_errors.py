@@ -44,7 +44,7 @@ class _ErrorText(NamedTuple):
 
 
 def error_from_status(status: int, body: Any) -> ModelError:
-    """Of an answer that is no 2xx."""
+    """The error for a response whose status is not 2xx."""
     said = _read(body)
     return _error(status, said, f"the model's API answered {status}: {said.message or '(nothing)'}")
 

@@ -116,7 +116,7 @@ def a_text(value: Any, where: str) -> str:
 
 
 def a_name(value: Any) -> str:
-    """Of a tool that is called."""
+    """The name of a called tool."""
     name = a_text(value, "the name of a call")
     if len(name) > LONGEST_TOOL_NAME:
         raise too_large_error(LONGEST_TOOL_NAME, "the name of a tool")
@@ -132,7 +132,7 @@ def _of_type(value: Any, kind: type, where: str) -> Any:
 
 
 def a_count(value: Any) -> int:
-    """Of tokens: good to know, but nothing fails for want of it."""
+    """A number of tokens. A missing or invalid one is no error."""
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
 
 

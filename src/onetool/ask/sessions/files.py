@@ -96,7 +96,7 @@ def release_file(path: Path, file: int) -> None:
 
 
 def read_content(path: Path, file: int) -> bytes:
-    """All of it, or as much as has been written by now."""
+    """The content of the file, as far as it is written."""
     parts: list[bytes] = []
     at = 0
     try:

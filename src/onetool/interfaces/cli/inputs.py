@@ -30,7 +30,7 @@ def is_url(name: str) -> bool:
 
 
 def read_bytes(name: str) -> bytes:
-    """Of a file, or of standard input."""
+    """The bytes of a file, or of standard input."""
     try:
         if name == STDIN:
             data = sys.stdin.buffer.read(MOST_BYTES + 1)
@@ -132,7 +132,7 @@ def print_prompt(what: str) -> None:
 
 
 def read(most: int) -> bytes:
-    """All of it, but no more than one byte over `most`."""
+    """All bytes of standard input, but at most one more than `most`."""
     return sys.stdin.buffer.read(most + 1)
 
 

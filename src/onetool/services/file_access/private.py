@@ -67,7 +67,7 @@ VARIABLES = ("HOME", "USERPROFILE", *MOVED, *BASES.values())
 
 
 def closed_paths(env: Mapping[str, str] = os.environ) -> tuple[str, ...]:
-    """All of them as absolute paths; most of them are not there."""
+    """The closed places as absolute paths; most of them do not exist."""
     return _closed(tuple((name, value) for name in VARIABLES if (value := env.get(name))))
 
 

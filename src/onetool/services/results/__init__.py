@@ -74,7 +74,7 @@ class StoredText:
         self._lines = self._indexed(seal)
 
     def read(self) -> str:
-        """All of it."""
+        """The whole text."""
         return self._decoded(0, self.size)
 
     def lines(self) -> TextLines:

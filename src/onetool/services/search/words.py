@@ -49,7 +49,7 @@ def word_groups(text: str) -> Iterator[Group]:
 
 
 def split_words(text: str) -> list[str]:
-    """All of them, wholes and parts alike."""
+    """All words of a text, wholes and parts."""
     return [word for group in word_groups(text) for word in group]
 
 

@@ -258,7 +258,7 @@ class CallFilter(msgspec.Struct, frozen=True):
 
 
 def tool_facts(database: sqlite3.Connection, selected: CallFilter) -> dict[str, Any]:
-    """In short: calls, success_rate (percent), median_ms, last_called."""
+    """The facts of a tool: calls, success_rate (percent), median_ms, last_called."""
     register_spread(database)
     calls, errors, last, spread = selected.query(
         database, "count(*), coalesce(sum(1 - ok), 0), max(at), spread(duration_ms)"

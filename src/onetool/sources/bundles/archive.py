@@ -145,7 +145,7 @@ def _check_entry(entry: zipfile.ZipInfo) -> None:
 
 
 def _bounded(stream: IO[bytes], entry: zipfile.ZipInfo, most: int) -> bytes:
-    """All of its bytes, whatever its header says of them."""
+    """All bytes of an entry, limited by what is read and not by its header."""
     parts: list[bytes] = []
     size = 0
     while part := stream.read(PIECE):

@@ -123,7 +123,7 @@ SINCE = "2026-01-01T00:00:00.000Z"  # they are older than everything that people
 
 
 def built_in_id(name: str) -> str:
-    """Of a pack, or of a tool: the same one on every machine."""
+    """The id of a built-in pack or tool: the same on every machine."""
     return derived_id(f"built-in {name}")
 
 

@@ -318,7 +318,7 @@ class BundleService:
         return found
 
     def _tag(self, tool: Tool) -> ETag:
-        """Of what is shown: a tool whose function is gone is shown otherwise, though its file is the same."""
+        """The ETag of a tool as it is shown: it differs if its function is missing, though its file is the same."""
         return tag_of(tool) + ("" if self._is_there(tool) else OFF)
 
     def _shown_tool(self, tool: Tool) -> Shown:

@@ -24,7 +24,7 @@ def unknown_key(shape: type, data: Any, path: Sequence[str], key: str) -> str:
 
 
 def wrong_value(shape: type, data: Any, path: Sequence[str]) -> str | None:
-    """Of a value that is none of those that are possible; None where there is no list of them."""
+    """The message for a value that is none of the possible ones; None if they are not a fixed list."""
     kinds, value = _at(shape, data, path)
     values = [str(one) for kind in kinds if isinstance(kind, inspect.LiteralType) for one in kind.values]
     if path and not values:  # or it says which of several shapes the object around it has

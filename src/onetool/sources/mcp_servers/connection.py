@@ -84,7 +84,7 @@ def why(error: BaseException) -> str:
 
 
 def call_failure(error: BaseException, while_calling: str | None) -> ToolFailure:
-    """Of a call that was answered with an error, or with something else than an answer."""
+    """The failure of a call that was answered with an error, or with an invalid answer."""
     if isinstance(error, ToolFailure):
         return error
     if isinstance(error, MCPError):
@@ -348,5 +348,5 @@ class UpstreamConnection:
         return error
 
     def failure(self, error: BaseException, call: UpstreamCall) -> ToolFailure:
-        """Of a call that got an answer, though not the one that was wanted."""
+        """The failure of a call that got an answer other than a result."""
         return call_failure(error, call.failure.words)

@@ -90,7 +90,7 @@ class _NotingTransport(httpx2.AsyncHTTPTransport):
         return response
 
     def _of_call(self) -> TransportFailure:
-        """Of the call that this is sent for, else of the connection itself."""
+        """The TransportFailure of the current call, else that of the connection."""
         call = current_upstream_call.get()
         return self._failure if call is None else call.failure
 

@@ -134,7 +134,7 @@ class ServerProxy:
         return [f"{_shown(tool)} ({', '.join(parts)})" for tool, parts in self.changes.items()]
 
     def differences(self) -> dict[str, list[str]]:
-        """Of every tool that is not as it was approved: what is other about it, line by line."""
+        """The differences of each tool from the approved one, line by line."""
         cached, changed = self._now.cached, self._now.changes
         now = {str(one["name"]): one for one in digests_by_name(cached.tools or (), cached.offers)}
         return {name: difference(cached.former.get(name), now[name]) for name in changed}

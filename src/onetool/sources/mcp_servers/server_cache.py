@@ -112,7 +112,7 @@ def digests_by_name(tools: Iterable[Definition], offers: Offers) -> list[Definit
 
 
 def first_by_name(definitions: Iterable[Definition]) -> list[Definition]:
-    """Of those with the same name the first: it is the one that is used."""
+    """The definitions by name. Of those with the same name, the first one is used."""
     found: dict[str, Definition] = {}
     for definition in definitions:
         found.setdefault(str(definition.get("name")), definition)
@@ -141,7 +141,7 @@ def approval(cached: CachedServer, tools: Sequence[Definition], everything: bool
 
 
 def former(cached: CachedServer, changed: Mapping[str, Any]) -> dict[str, Definition]:
-    """Of tools that have changed: how they were when that was still right."""
+    """The approved definitions of tools that have changed."""
     before = {str(one["name"]): one for one in digests_by_name(cached.tools or (), cached.offers)}
     kept = {name: cached.former.get(name) or before.get(name) for name in changed}
     return {name: tool for name, tool in kept.items() if tool is not None}

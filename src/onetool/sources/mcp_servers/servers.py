@@ -125,7 +125,7 @@ class Servers(Source):
         )
 
     def health(self, allowed: Iterable[str] | None = None) -> dict[str, Any]:
-        """In short; `changed` names tools that are not as they were approved."""
+        """A short report. `changed` names tools that differ from the approved ones."""
         statuses = self.statuses(allowed)
         wrong = [status for status in statuses if status.refused or status.state == "disconnected"]
         on_change = {status.name: list(status.changed) for status in statuses if status.changed}
@@ -138,7 +138,7 @@ class Servers(Source):
         }
 
     def packs(self, allowed: Iterable[str] | None = None) -> list[str]:
-        """Of those whose tools are not known yet: what code says to reach them. With an allow-list only its."""
+        """The packs whose tools are not known yet, as code names them; with an allow-list only those that it names."""
         wanted = None if allowed is None else {name.partition(".")[0] for name in allowed}
         packs = [self._proxies[name].pack for name in self.unlisted() if not self._proxies[name].is_listed]
         return [pack for pack in packs if wanted is None or pack in wanted]
@@ -172,7 +172,7 @@ class Servers(Source):
         return self._proxies[name].server_log.lines(lines)
 
     def differences(self, name: str) -> dict[str, list[str]]:
-        """Of its tools that are not as they were approved: what is other about each, line by line."""
+        """The differences of each of its tools from the approved one, line by line."""
         return self._proxies[name].differences()
 
     def approve(self, name: str) -> list[str]:

@@ -21,7 +21,7 @@ LONGEST = 120  # characters of a description, in a list
 
 
 def all_bundles(bundles: "BundleService") -> "Iterator[Shown]":
-    """Those that are switched off or deleted, too."""
+    """All bundles, disabled and deleted ones included."""
     after: str | None = None
     while True:
         page, after = bundles.bundles((), True, after, PAGE)
@@ -31,7 +31,7 @@ def all_bundles(bundles: "BundleService") -> "Iterator[Shown]":
 
 
 def all_tools(bundles: "BundleService", bundle_id: str | None = None) -> "Iterator[Shown]":
-    """Of one bundle, or of all; those that are switched off, too."""
+    """The tools of one bundle, or of all, disabled ones included."""
     ids = [] if bundle_id is None else [bundle_id]
     after: str | None = None
     while True:

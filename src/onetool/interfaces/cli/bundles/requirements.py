@@ -47,7 +47,7 @@ class Requirements(NamedTuple):
 
 
 def requirements_of(app: "App", tools: Iterable[Mapping[str, Any]]) -> Requirements:
-    """Of all these tools together, as REST shows them; each thing once, in their order."""
+    """What all these tools need together, each thing once, in their order."""
     secrets: dict[str, None] = {}
     urls: dict[str, None] = {}
     for tool in tools:
@@ -63,7 +63,7 @@ def secrets_there(app: "App", names: Iterable[str]) -> tuple[RequiredSecret, ...
 
 
 def hosts_there(app: "App", urls: Iterable[str]) -> tuple[RequiredHost, ...]:
-    """Of URLs with or without a path."""
+    """The hosts of URLs, with or without a path, and whether they are allowed."""
     found: dict[str, RequiredHost] = {}
     for url in urls:
         match = _AUTHORITY.match(url)
@@ -141,7 +141,7 @@ def print_outcome(data: Any, text: str, as_json: bool) -> None:
 
 
 def warn_if_name_taken(app: "App", slug: str) -> None:
-    """Of a bundle that is new: its name in code may stand for something else already."""
+    """Warn if the name of a new bundle already means something else in code."""
     from onetool.sources.bundles.names import code_name
 
     name = code_name(slug)

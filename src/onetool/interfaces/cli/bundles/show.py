@@ -108,7 +108,7 @@ def is_live(bundle: "Shown") -> bool:
 
 
 def state(thing: "Shown") -> str:
-    """Of a bundle or a tool, in a word or two."""
+    """The state of a bundle or a tool, in a word or two."""
     words = ["built in"] if thing["isBuiltIn"] else []
     if deleted := thing.get("softDeletedAt"):
         words.append(f"deleted {deleted[:10]}")

@@ -52,7 +52,7 @@ def looks_secret(value: str) -> bool:
 
 
 def looks_random(segment: str) -> bool:
-    """Of a part of a path: a long word of letters and digits. (With dashes it is mostly an id.)"""
+    """Whether a part of a path is a long word of letters and digits. (With dashes it is mostly an id.)"""
     return bool(_LOOKS.search(segment) or _RANDOM.fullmatch(segment))
 
 

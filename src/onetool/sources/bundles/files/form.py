@@ -307,7 +307,7 @@ def _as_edited(thing: Thing, data: Mapping[str, Any], mtime_ns: int) -> Thing:
 
 
 def _digest(thing: Bundle | Tool) -> str | None:
-    """Of what `modifiedAt` is about. The same for equal data; None where there is no JSON for it."""
+    """A digest of what `modifiedAt` is about. Equal for equal data; None if it is not JSON."""
     keys = _BUNDLE_KEYS if isinstance(thing, Bundle) else _TOOL_KEYS
     data = shown(thing)
     about = {key: data[key] for key in keys if key not in _SWITCHED and data.get(key) is not None}
@@ -342,7 +342,7 @@ class Overlay(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_
         return msgspec.structs.replace(self, tools=_switched(self.tools, tool_key(bundle, tool), is_enabled))
 
     def bundle(self, bundle: Bundle) -> Bundle:
-        """As it is with its switch."""
+        """The bundle with its switch applied."""
         return msgspec.structs.replace(bundle, is_enabled=self.bundles.get(bundle.slug, bundle.is_enabled))
 
     def tool(self, bundle: Bundle, tool: Tool) -> Tool:

@@ -138,7 +138,7 @@ class FolderChanges(NamedTuple):
 
 
 class BuiltInSwitches(NamedTuple):
-    """Of what is built in: what their file says. None: there is no file."""
+    """The switches of built-in bundles, from their file. None if there is no file."""
 
     stamp: Stamp | None
     read: ReadFile | None

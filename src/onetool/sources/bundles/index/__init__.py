@@ -89,7 +89,7 @@ class Index:
         return self._access.read(question)
 
     def everything(self) -> tuple[list[Bundle], Iterator[Tool]]:
-        """Of one moment. A tool that has not changed since the last time is the same object."""
+        """All bundles and tools in one snapshot. A tool that has not changed since the last call is the same object."""
         before = self._taken
 
         def question(connection: IndexConnection) -> tuple[list[Bundle], list[tuple[int, int]], dict[int, bytes]]:
@@ -119,7 +119,7 @@ class Index:
     # Keeping in step
 
     def stamps(self) -> dict[str, Stamp]:
-        """Of every file that is known, broken ones too."""
+        """The stamps of all known files, broken ones included."""
         asked = "SELECT path, mtime_ns, size, inode FROM files"
         found = self._access.read(lambda connection: connection.database.execute(asked).fetchall())
         return {path_out(path): Stamp(mtime_ns, size, inode_out(inode)) for path, mtime_ns, size, inode in found}

@@ -82,7 +82,7 @@ class IndexAccess:
 
     @contextmanager
     def transaction(self) -> Generator[sqlite3.Connection]:
-        """All of it or nothing. The index's own numbers follow, where anything has changed."""
+        """A transaction: all or nothing. The revision is updated if anything has changed."""
         connection = self._begun()
         try:
             database, before = connection.database, connection.database.total_changes

@@ -42,7 +42,7 @@ _SIGNS = _SignTable()
 
 
 def words(text: str) -> list[str]:
-    """All of them, in their order."""
+    """All words, in order."""
     if text.isascii():
         found = _ASCII.findall(text.lower())
     else:

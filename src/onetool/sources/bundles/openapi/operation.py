@@ -258,7 +258,7 @@ class OperationResponse(NamedTuple):
 
 
 def response_of(given: Any, document: OpenApiDocument, schemas: Schemas) -> OperationResponse:
-    """Of what an operation says about its answers: the good ones, JSON before anything else."""
+    """The response of an operation: of its successful ones, JSON first."""
     responses = _successful(given, document)
     found: dict[str, list[tuple[str, dict[str, Any]]]] = {}
     for response in responses:

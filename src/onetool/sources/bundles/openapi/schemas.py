@@ -230,7 +230,7 @@ class Schemas:
 
 
 class _Conversion:
-    """Of one schema, one way."""
+    """Converts one schema, in one direction."""
 
     def __init__(self, document: OpenApiDocument, direction: Way, reference: Callable[[Way, str], str]) -> None:
         self._document = document
