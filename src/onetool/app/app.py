@@ -197,10 +197,9 @@ class App:
         variables: Mapping[str, Any] | None = None,
         gate: "Gate | None" = None,
     ) -> "RunResult":
-        """Run code over all tools, in the sandbox, with these variables. `live` is called with what it prints, as it
-        prints it. Its calls have to pass the `gate`.
+        """Run code over all tools, in the sandbox, with these variables.
 
-        `live` is told what it prints, as it prints it; what it calls has to pass the `gate`.
+        `live` is called with what the code prints, as it prints it. Its calls have to pass the `gate`.
         """
         await self.catalog.refresh()
         if words := self.catalog.names_in_code(code):
@@ -258,10 +257,9 @@ class App:
         self._reloader.reload()
 
     def connect(self) -> None:
-        """Connect all MCP servers and watch the files, if that is configured, in the background. For servers: without
-        it, only the servers that are called get connected.
+        """Connect all MCP servers, and watch the files if that is configured, in the background.
 
-        Others connect those servers that they call.
+        For servers. Without it, only the servers that are called get connected.
         """
         if self._is_closed:
             return

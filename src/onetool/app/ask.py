@@ -170,8 +170,8 @@ class PendingAnswer:
                 async for event in events:
                     yield event
         except AskError as error:
-            told = {"reason": error.reason, "message": str(error), "hints": error.hints}
-            self.answer = msgspec.structs.replace(self.answer, error=told)
+            error_text = {"reason": error.reason, "message": str(error), "hints": error.hints}
+            self.answer = msgspec.structs.replace(self.answer, error=error_text)
             raise
 
     async def _finished(self) -> Answer:

@@ -251,10 +251,10 @@ class ToolCatalog:
 
     def _untrusted_folder(self, name: str) -> ToolFailure | None:
         """The reason for a missing tool that belongs to an untrusted folder."""
-        waits = self.untrusted
-        if waits is None or name.partition(".")[0] in self.registry.packs() or not waits.defines(name):
+        untrusted = self.untrusted
+        if untrusted is None or name.partition(".")[0] in self.registry.packs() or not untrusted.defines(name):
             return None
-        return ToolFailure(f"{waits.folder} is {waits.short}", reason="refused")
+        return ToolFailure(f"{untrusted.folder} is {untrusted.short}", reason="refused")
 
 
 def _first(reasons: Iterable[ToolFailure | None]) -> ToolFailure | None:

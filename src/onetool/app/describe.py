@@ -67,9 +67,8 @@ def run_description(
     packs: Iterable[str], functions: Iterable[str] = (), snippets: Iterable[str] = (), text: str | None = None
 ) -> str:
     """The description of `run`. Names are as code writes them; `functions` are tools without a pack, and aliases.
-    `text` is the user's own text that replaces ours; its length has been checked.
 
-    `text` is somebody's own in place of ours, and has been measured.
+    `text` is the user's own text that replaces ours; its length has been checked.
     """
     room = MOST_TOKENS - FIXED_TOKENS
     bare, used = _name_line(FUNCTIONS, functions, room // 4)
@@ -90,10 +89,9 @@ def call_description() -> str:
 
 
 def server_instructions(menu: Menu, tools: int, text: str | None = None) -> str:
-    """The instructions of the server: when to use it. They do not repeat the descriptions. `text` is the user's own
-    text that replaces ours.
+    """The instructions of the server: when to use it. They do not repeat the descriptions.
 
-    `text` is somebody's own in place of ours.
+    `text` is the user's own text that replaces ours.
     """
     if text is not None:
         return text.strip()

@@ -125,8 +125,8 @@ class Reloader:
         found, config = find(), self._config
         if config.whose == "project" and (found.untrusted is not None or found.whose != "project"):
             waits = found.untrusted
-            told = "it is gone, or another one" if waits is None else str(waits)
-            raise ConfigError([Mistake(message=told, file=str(config.path or config.folder))])
+            message = "it is gone, or another one" if waits is None else str(waits)
+            raise ConfigError([Mistake(message=message, file=str(config.path or config.folder))])
         return found
 
     def _new_mistakes(self, read: Iterable[Catalogue]) -> list[Mistake]:

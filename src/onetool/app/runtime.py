@@ -111,9 +111,9 @@ class Runtime:
         """Let the workers end after their runs, and write the stats. Only parts that were used are touched."""
         with self._lock:
             self._is_retired = True
-            room, stats = self._made.get("workers"), self._made.get("stats")
-        if room is not None and not self._shares_workers:
-            room.close()
+            workers, stats = self._made.get("workers"), self._made.get("stats")
+        if workers is not None and not self._shares_workers:
+            workers.close()
         if stats is not None:
             stats.flush()
 
@@ -236,24 +236,24 @@ class Runtime:
             output_bytes=run.max_output_bytes,
             workers=run.workers,
         )
-        room = SharedWorkers(limits)
+        workers = SharedWorkers(limits)
         if self._is_retired:  # for who came late: it serves this one, and keeps nothing
-            room.close()
-        return room
+            workers.close()
+        return workers
 
     def _new_engine(self) -> "Engine":
         from onetool.script.engine import Engine
 
-        room = self._part("workers", self._new_workers)
+        workers = self._part("workers", self._new_workers)
         return Engine(
-            room.limits,
+            workers.limits,
             self.executor,
             environment=self,
             aliases=self.config.aliases,
             snippets=self.config.snippets,
             typecheck=self.config.run.typecheck,
             recorders=[self.stats.record_run] if self.stats else [],
-            workers=room,
+            workers=workers,
         )
 
     def _new_http_context(self) -> "HttpContext":

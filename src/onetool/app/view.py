@@ -98,15 +98,15 @@ class AppView:
             raise ToolFailure(f"Statistics are disabled: stats.enabled is false in {file}")
         name = None if tool is None else self._catalog.real_name(tool)
         known = self._catalog.registry.names() if allowed is None else allowed
-        told = runtime.stats.summary(period, name)
-        if name is not None and name not in known and (allowed is not None or not told["total_calls"]):
+        summary = runtime.stats.summary(period, name)
+        if name is not None and name not in known and (allowed is not None or not summary["total_calls"]):
             from onetool.core.text import or_rather
 
             raise ToolFailure(f"Tool not found: {name:.200}{or_rather(name, known)}")
         if allowed is not None:
-            told["tools"] = [row for row in told["tools"] if row["tool"] in allowed]
-            told["errors"] = [row for row in told["errors"] if row["tool"] in allowed]
-        return told
+            summary["tools"] = [row for row in summary["tools"] if row["tool"] in allowed]
+            summary["errors"] = [row for row in summary["errors"] if row["tool"] in allowed]
+        return summary
 
     def write_report(self, path: str, stats: "Summary") -> str:
         return write_report(self._runtime(), path, stats)

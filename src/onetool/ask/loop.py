@@ -175,8 +175,8 @@ class AskLoop:
 
     async def _run_calls(self, reply: ModelReply) -> AsyncGenerator[Event, None]:
         self._calls += [public_call(call, self._backend) for call in reply.calls]
-        async with aclosing(run_calls(reply.calls, self._backend, self._session)) as under_way:
-            async for event in under_way:
+        async with aclosing(run_calls(reply.calls, self._backend, self._session)) as running:
+            async for event in running:
                 if isinstance(event, CallEnded):
                     self._results.append(Executed(call=event.call, result=event.result))
                 yield event

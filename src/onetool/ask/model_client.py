@@ -91,15 +91,15 @@ class ModelClient:
         tries, begun = 1, False
         while True:
             try:
-                async with aclosing(self._try(http_request, request, prompt, stream, until)) as heard:
-                    async for one in heard:
+                async with aclosing(self._try(http_request, request, prompt, stream, until)) as received:
+                    async for one in received:
                         begun = True
                         yield one
                 return
             except ModelError as error:
                 failed = error
-            except ToolFailure as fault:
-                failed = self._errors.from_http_failure(fault)
+            except ToolFailure as failure:
+                failed = self._errors.from_http_failure(failure)
             pause = None if begun else self._pause(failed, tries, until)
             if pause is None:
                 raise await self._explained(failed, tries, begun) from None
@@ -122,8 +122,8 @@ class ModelClient:
             return self._body(answer, request)
         except ModelError as error:
             raise self._errors.explained(error) from None
-        except ToolFailure as fault:
-            raise self._errors.explained(self._errors.from_http_failure(fault)) from None
+        except ToolFailure as failure:
+            raise self._errors.explained(self._errors.from_http_failure(failure)) from None
 
     # One try
 
@@ -138,8 +138,8 @@ class ModelClient:
         pieces = answer.stream
         try:
             if pieces is not None and _is_stream(answer):
-                async with aclosing(self._streamed(pieces, prompt, until)) as heard:
-                    async for one in heard:
+                async with aclosing(self._streamed(pieces, prompt, until)) as received:
+                    async for one in received:
                         yield one
                 return
             if pieces is not None:

@@ -123,8 +123,8 @@ def _secrets(
     named = node or Node(value=None, file=str(found.folder / NAME), line=1)
     file = named.value if isinstance(named.value, str) else SECRETS_FILE
     if not is_inside(Path(named.file).parent / os.path.expanduser(file), found.folder.parent):
-        told = "a project has secrets from its own folder only, and this file lies elsewhere"
-        findings.error(named, told, "keep them with the project: onetool auth set NAME; or use --config FILE")
+        message = "a project has secrets from its own folder only, and this file lies elsewhere"
+        findings.error(named, message, "keep them with the project: onetool auth set NAME; or use --config FILE")
         return None
     names = found.names or frozenset()
     secrets = read_secrets(
@@ -141,8 +141,8 @@ def _refuse_prompts_elsewhere(root: Node, named: Any, found: Found, findings: Fi
     leads_out = os.path.normpath(file).startswith(f"{project}{os.sep}") and not is_inside(file, project)
     if found.whose == "project" and leads_out:
         node = root.value.get("prompts") or Node(value=None, file=str(found.folder / NAME), line=1)
-        told = f"{file} is a link, or lies behind one, and the file lies elsewhere"
-        findings.error(node, told, "keep it in the project, or name it by its own path")
+        message = f"{file} is a link, or lies behind one, and the file lies elsewhere"
+        findings.error(node, message, "keep it in the project, or name it by its own path")
 
 
 def _placed(servers: Any, config: Path) -> Any:

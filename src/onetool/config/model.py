@@ -50,8 +50,10 @@ class PromptTexts(msgspec.Struct, frozen=True, kw_only=True):
                 yield field, f"{key} is empty", "write a text, or remove the key"
             elif text is not None and count_tokens(text) > PROMPT_TOKENS[field]:
                 most = PROMPT_TOKENS[field]
-                told = f"{key} has about {count_tokens(text):,} tokens; at most {most:,}, that is {4 * most:,} letters"
-                yield field, told, "shorten it: models read it again and again"
+                message = (
+                    f"{key} has about {count_tokens(text):,} tokens; at most {most:,}, that is {4 * most:,} letters"
+                )
+                yield field, message, "shorten it: models read it again and again"
 
 
 def read_prompts(path: Path | None, beside: Path, findings: Findings) -> tuple[Path | None, PromptTexts]:
@@ -61,8 +63,8 @@ def read_prompts(path: Path | None, beside: Path, findings: Findings) -> tuple[P
     named, path = path is not None, path or beside / PROMPTS_FILE
     if not path.exists():
         if named:  # it may come later
-            told = f"the file {path} does not exist"
-            findings.add([Mistake(message=told, file=str(beside), key="prompts", severity="warning")])
+            message = f"the file {path} does not exist"
+            findings.add([Mistake(message=message, file=str(beside), key="prompts", severity="warning")])
         return path if named else None, PromptTexts()
     from onetool.config.convert import convert
     from onetool.config.yaml_nodes import read_yaml

@@ -101,7 +101,7 @@ class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
 class ServerResult(ToolResult, frozen=True, kw_only=True):
     """The result of an MCP server. `sent` gives its answer as it came, with secrets masked.
 
-    It is for doors that speak the same protocol. All others take the plain result.
+    The MCP interface uses `sent`. All others use the plain result.
     """
 
     sent: Callable[[], ServerAnswer]

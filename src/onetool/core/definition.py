@@ -61,12 +61,12 @@ def signature_mismatches(handler: Handler, parameters: Mapping[str, Any]) -> lis
     required = cast(list[str], parameters.get("required") or [])
     open_ended = any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values())
     takes = f"it takes {', '.join(known) or 'none'}"
-    faults = [
+    errors = [
         f"parameters.properties.{name}: the handler takes no such argument ({did_you_mean(name, known) or takes})"
         for name in declared
         if name not in known and not open_ended
     ]
-    return faults + [
+    return errors + [
         f"parameters: the handler needs {name}, so it must be declared and required"
         for name, parameter in known.items()
         if parameter.default is parameter.empty
@@ -113,11 +113,11 @@ def _check_spec(spec: ToolSpec) -> None:
         **({} if spec.output_schema is None else {"output_schema": spec.output_schema}),
         **({} if spec.timeout is None else {"timeout": spec.timeout}),
     }
-    faults = [*_text_errors(fields), *_schema_errors(fields), *_option_errors(fields)]
+    errors = [*_text_errors(fields), *_schema_errors(fields), *_option_errors(fields)]
     if spec.handler is not None and not callable(spec.handler):
-        faults.append(f"handler: expected a function, got {_kind(spec.handler)}")
-    if faults:
-        raise DefinitionError("; ".join(faults), tool=spec.name if isinstance(spec.name, str) else None)  # pyright: ignore[reportUnnecessaryIsInstance]
+        errors.append(f"handler: expected a function, got {_kind(spec.handler)}")
+    if errors:
+        raise DefinitionError("; ".join(errors), tool=spec.name if isinstance(spec.name, str) else None)  # pyright: ignore[reportUnnecessaryIsInstance]
 
 
 def from_definition(definition: Any, builtins: Handlers, internals: Handlers) -> ToolSpec:
@@ -129,11 +129,11 @@ def from_definition(definition: Any, builtins: Handlers, internals: Handlers) ->
     implementation = fields.get("implementation")
     if isinstance(implementation, Mapping) and cast(Mapping[str, Any], implementation).get("type") == "http":
         raise DefinitionError(HTTP_NOT_YET, tool=name, hint="HTTP tools live in bundles, not in the config")
-    faults = _definition_errors(fields)
+    errors = _definition_errors(fields)
     if "implementation" in fields:
-        faults += _implementation_errors(implementation)
-    if faults:
-        raise DefinitionError("; ".join([*faults, *_nested_schema_errors(fields)]), tool=name)
+        errors += _implementation_errors(implementation)
+    if errors:
+        raise DefinitionError("; ".join([*errors, *_nested_schema_errors(fields)]), tool=name)
     handler = handler_for(cast(Mapping[str, Any], implementation), {"builtin": builtins, "internal": internals}, name)
     for key in ("parameters", "output_schema"):
         check_size(fields.get(key))  # before it is copied
@@ -160,26 +160,26 @@ def _pack_of(implementation: Mapping[str, Any]) -> str | None:
 
 
 def _definition_errors(fields: Mapping[str, Any]) -> list[str]:
-    faults = [f"{key}: required, but missing" for key in _REQUIRED if key not in fields]
-    faults += [_unknown(key, (*_REQUIRED, *_OPTIONAL)) for key in fields if key not in (*_REQUIRED, *_OPTIONAL)]
+    errors = [f"{key}: required, but missing" for key in _REQUIRED if key not in fields]
+    errors += [_unknown(key, (*_REQUIRED, *_OPTIONAL)) for key in fields if key not in (*_REQUIRED, *_OPTIONAL)]
     if "type" in fields and fields["type"] != "function":
-        faults.append(f'type: expected "function", got {_kind(fields["type"])}')
-    return [*faults, *_text_errors(fields), *_schema_errors(fields), *_option_errors(fields)]
+        errors.append(f'type: expected "function", got {_kind(fields["type"])}')
+    return [*errors, *_text_errors(fields), *_schema_errors(fields), *_option_errors(fields)]
 
 
 def _text_errors(fields: Mapping[str, Any]) -> list[str]:
-    faults = [
+    errors = [
         f"{key}: expected text, got {_kind(fields[key])}"
         for key in ("name", "description", "handler")
         if key in fields and not (isinstance(fields[key], str) and fields[key].strip())
     ]
     if isinstance(fields.get("name"), str) and not fields["name"].isprintable():
-        faults.append("name: has characters that can't be printed")
-    return faults
+        errors.append("name: has characters that can't be printed")
+    return errors
 
 
 def _schema_errors(fields: Mapping[str, Any]) -> list[str]:
-    faults = [
+    errors = [
         f"{key}: expected a JSON Schema (a mapping), got {_kind(fields[key])}"
         for key in ("parameters", "output_schema")
         if key in fields and not isinstance(fields[key], Mapping)
@@ -189,12 +189,12 @@ def _schema_errors(fields: Mapping[str, Any]) -> list[str]:
         schema_type = cast(Mapping[str, Any], parameters).get("type")
         if schema_type != "object":
             got = "nothing" if schema_type is None else _kind(schema_type)
-            faults.append(f'parameters.type: expected "object", got {got}')
-    return faults
+            errors.append(f'parameters.type: expected "object", got {got}')
+    return errors
 
 
 def _option_errors(fields: Mapping[str, Any]) -> list[str]:
-    faults = [
+    errors = [
         f"{flag}: expected true or false, got {_kind(fields[flag])}"
         for flag in _FLAGS
         if flag in fields and not isinstance(fields[flag], bool)
@@ -202,11 +202,11 @@ def _option_errors(fields: Mapping[str, Any]) -> list[str]:
     for key in ("tags", "examples"):
         value = fields.get(key, [])
         if not (isinstance(value, list | tuple) and all(isinstance(item, str) for item in cast(list[Any], value))):
-            faults.append(f"{key}: expected a list of texts, got {_kind(value)}")
+            errors.append(f"{key}: expected a list of texts, got {_kind(value)}")
     timeout = fields.get("timeout", 1)
     if not is_seconds(timeout) or timeout == float("inf"):
-        faults.append(f"timeout: expected a number of seconds above 0, got {_kind(timeout)}")
-    return faults
+        errors.append(f"timeout: expected a number of seconds above 0, got {_kind(timeout)}")
+    return errors
 
 
 def _implementation_errors(implementation: Any) -> list[str]:
@@ -218,12 +218,12 @@ def _implementation_errors(implementation: Any) -> list[str]:
         near = did_you_mean(str(kind), _IMPLEMENTATION) or f"known: {', '.join(_IMPLEMENTATION)}"
         return [f"implementation.type: expected mock, builtin or internal, got {_kind(kind)} ({near})"]
     needed = _IMPLEMENTATION[kind]
-    faults = [_unknown(f"{key}", ("type", needed), "implementation.") for key in fields if key not in ("type", needed)]
+    errors = [_unknown(f"{key}", ("type", needed), "implementation.") for key in fields if key not in ("type", needed)]
     if needed not in fields:  # the key counts, not its value: null is a fine mock
-        faults.append(f"implementation.{needed}: required for type {kind}, but missing")
+        errors.append(f"implementation.{needed}: required for type {kind}, but missing")
     elif needed == "handler" and not isinstance(fields["handler"], str):
-        faults.append(f"implementation.handler: expected the name of a function, got {_kind(fields['handler'])}")
-    return faults
+        errors.append(f"implementation.handler: expected the name of a function, got {_kind(fields['handler'])}")
+    return errors
 
 
 def _nested_schema_errors(fields: Mapping[str, Any]) -> list[str]:
@@ -232,14 +232,14 @@ def _nested_schema_errors(fields: Mapping[str, Any]) -> list[str]:
     """
     from onetool.core.schema import CompiledSchema
 
-    faults: list[str] = []
+    errors: list[str] = []
     for key in ("parameters", "output_schema"):
         if isinstance(fields.get(key), Mapping):
             try:
                 CompiledSchema(fields[key])
             except (SchemaError, RecursionError) as error:
-                faults.append(f"{key}: its JSON Schema is refused: {error}")
-    return faults
+                errors.append(f"{key}: its JSON Schema is refused: {error}")
+    return errors
 
 
 def _unknown(key: str, known: tuple[str, ...], prefix: str = "") -> str:

@@ -340,10 +340,12 @@ class Executor:
     ) -> ToolResult:
         elapsed = round((perf_counter() - started) * 1000, 3)
         if self._recorders:
-            told = error and error.cleaned(lambda texts: self._recorded(texts, call, spec))
+            recorded_error = error and error.cleaned(lambda texts: self._recorded(texts, call, spec))
             client, run = origin
             self._record(
-                CallEvent(call=call, spec=spec, duration_ms=elapsed, error=told, value=data, client=client, run=run)
+                CallEvent(
+                    call=call, spec=spec, duration_ms=elapsed, error=recorded_error, value=data, client=client, run=run
+                )
             )
         if error is not None:
             error = error.cleaned(lambda texts: self._returned(texts, call, spec))

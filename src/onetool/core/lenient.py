@@ -42,8 +42,8 @@ def taken(spec: ToolSpec, args: Mapping[str, Any]) -> Taken:
     known = {name: coerced(spec, name, value) for name, value in args.items() if name not in unknown}
     if left := spec.arguments.check(known):
         return Taken(args, [*(problem for problem in problems if problem.path in unknown), *left])
-    told = (f"{name}: {spec.name} does not list this argument; it was sent on to the server" for name in unknown)
-    return Taken({name: known.get(name, value) for name, value in args.items()}, [], tuple(told))
+    warnings = (f"{name}: {spec.name} does not list this argument; it was sent on to the server" for name in unknown)
+    return Taken({name: known.get(name, value) for name, value in args.items()}, [], tuple(warnings))
 
 
 def is_closed(schema: Schema) -> bool:

@@ -69,14 +69,14 @@ class ResponseReader:
             if _mime(answer) not in ("text/event-stream", ""):
                 kind = in_short(_kind(answer, redact), 60)
                 raise ToolFailure(f"{url} gave no stream of events, but {kind}", reason="upstream_error")
-            told = _EventList(url, on_event, redact)
+            events = _EventList(url, on_event, redact)
             async for data in each_event(pieces):
-                told.take(data)
+                events.take(data)
         finally:
             pieces.close()
         if self._selector is None:
-            return told.values
-        return await self._selector.of(redact(told.values), told.size, redact)
+            return events.values
+        return await self._selector.of(redact(events.values), events.size, redact)
 
     def _other(self, answer: HttpResponse, url: str, redact: Redact) -> Any:
         """The failure for a response that is no success."""

@@ -163,16 +163,16 @@ def check(
 
 def findings_text(findings: list[CodeFinding], names: ScriptNames) -> tuple[str, tuple[str, ...]]:
     """One message with all of them, or with the first ones, and the signatures that help."""
-    told: list[CodeFinding] = []
-    while len(told) < min(len(findings), MOST_TOLD) and len(_sentence(findings[: len(told) + 1])) < LONGEST_MESSAGE:
-        told.append(findings[len(told)])
-    told = told or findings[:1]
-    message = cut(_sentence(told), LONGEST_MESSAGE)
-    if len(findings) > len(told):
-        message += f"; and {len(findings) - len(told)} more"
+    shown: list[CodeFinding] = []
+    while len(shown) < min(len(findings), MOST_TOLD) and len(_sentence(findings[: len(shown) + 1])) < LONGEST_MESSAGE:
+        shown.append(findings[len(shown)])
+    shown = shown or findings[:1]
+    message = cut(_sentence(shown), LONGEST_MESSAGE)
+    if len(findings) > len(shown):
+        message += f"; and {len(findings) - len(shown)} more"
     left = LONGEST - len(message)
     hints: list[str] = []
-    for spec in dict.fromkeys(one.spec for one in told if one.spec is not None):
+    for spec in dict.fromkeys(one.spec for one in shown if one.spec is not None):
         hint = _usage(spec, names.spelling(spec), left)
         if len(hint) <= left:
             hints.append(hint)

@@ -23,17 +23,17 @@ async def run_in_thread(work: Callable[[], T], undo: Callable[[T], None] | None 
     """Run blocking work in a thread. If cancelled, wait for its end all the same, then undo its result."""
     import asyncio  # lists of sessions, and their completion, do without
 
-    under_way = asyncio.get_running_loop().run_in_executor(None, work)
+    running = asyncio.get_running_loop().run_in_executor(None, work)
     cancelled: asyncio.CancelledError | None = None
-    while not under_way.done():
+    while not running.done():
         try:
-            await asyncio.wait([under_way])
+            await asyncio.wait([running])
         except asyncio.CancelledError as error:
             cancelled = error
     if cancelled is None:
-        return under_way.result()
-    if under_way.exception() is None and undo is not None:
-        undo(under_way.result())
+        return running.result()
+    if running.exception() is None and undo is not None:
+        undo(running.result())
     raise cancelled
 
 

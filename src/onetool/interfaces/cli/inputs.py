@@ -85,8 +85,8 @@ def fetch_url(app: "App", address: str) -> bytes:
     outside = app.runtime.http_context
     try:
         headers = [("Accept", "application/json, application/yaml, application/zip, */*;q=0.5")]
-        outgoing = HttpRequest("GET", parse_url(address), headers, b"")
-        answer = asyncio.run(outside.client.send(outgoing, outside.hosts, timeout=SECONDS, max_bytes=MOST_BYTES))
+        request = HttpRequest("GET", parse_url(address), headers, b"")
+        answer = asyncio.run(outside.client.send(request, outside.hosts, timeout=SECONDS, max_bytes=MOST_BYTES))
     except ToolFailure as failure:
         raise click.ClickException(printable("\n".join([f"{address}: {failure}", *failure.hints]))) from None
     if 300 <= answer.status < 400 and (elsewhere := answer.headers.get("location")):

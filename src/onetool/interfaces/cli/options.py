@@ -68,8 +68,8 @@ def open_app(
 ) -> "App":
     """The app for the config that was asked for. Warns about names in the allow-list that match nothing.
 
-    `packs` are those whose tools have to be known, None is all: servers that have never been connected are, for that.
-    Without `imports` no pack is run: for commands that call none.
+    `packs` are those whose tools have to be known; None is all. Servers that were never connected are connected for
+    that. Without `imports` no pack is run: for commands that call no tool.
     """
     import logging
 

@@ -163,8 +163,8 @@ def serve_app(
     address = bind_address(app, host, port)
     make_log_non_blocking(access_log.AccessHandler)
     access_log.enable_access_log(app.config.http.access_log)
-    for told in ("onetool.serve", "onetool.watch"):
-        logging.getLogger(told).setLevel(logging.INFO)
+    for logger_name in ("onetool.serve", "onetool.watch"):
+        logging.getLogger(logger_name).setLevel(logging.INFO)
     facts = partial(server_facts, app, address, menu, allowed)
     mcp = McpHttpApp(app, menu=menu, allowed=allowed)
     http_app = build_app(app, address, mcp, facts, allowed)

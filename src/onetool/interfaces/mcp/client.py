@@ -268,8 +268,8 @@ class ClientCaller:
             raise ToolFailure("the call is over, and nobody is there to be asked")
         try:
             return read_answer(question, await self.channel.request(**request_for(question)))
-        except JsonRpcError as fault:
-            raise ToolFailure(f"the client could not answer: {fault}") from None
+        except JsonRpcError as error:
+            raise ToolFailure(f"the client could not answer: {error}") from None
         except BadAnswerError as bad:
             raise ToolFailure(f"the client's answer can't be used: {bad}") from None
 

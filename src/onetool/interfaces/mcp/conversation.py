@@ -77,8 +77,8 @@ class Conversation:
     async def _answer_one(self, message: Any, send: Send) -> Message | None:
         try:
             return await self.respond(check_message(message), send)
-        except JsonRpcError as fault:
-            return error_response(id_of(message), fault)
+        except JsonRpcError as error:
+            return error_response(id_of(message), error)
 
     async def respond(self, message: Message, send: Send) -> Message | None:
         """The response to a checked message; None for notifications, responses and cancelled requests."""
@@ -91,8 +91,8 @@ class Conversation:
         id: Id = message["id"]
         try:
             return result_response(id, await self._result(message, send))
-        except JsonRpcError as fault:
-            return error_response(id, fault)
+        except JsonRpcError as error:
+            return error_response(id, error)
         except asyncio.CancelledError:
             if id not in self._cancelled_ids:
                 raise

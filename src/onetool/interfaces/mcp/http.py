@@ -77,8 +77,8 @@ async def answer_alone(request: McpRequest, service: Service, response: Response
     watch = DisconnectWatch(receive, response.begin_when_idle)
     try:
         reply, status = result_response(request.id, await handle_request(service, request)), 200
-    except JsonRpcError as fault:
-        reply, status = error_response(request.id, fault), HTTP_STATUS.get(fault.code, 200)
+    except JsonRpcError as error:
+        reply, status = error_response(request.id, error), HTTP_STATUS.get(error.code, 200)
     except asyncio.CancelledError:
         response.drop()
         if not watch.was_disconnected():
@@ -163,8 +163,8 @@ class McpHttpApp:
                 raise HttpError(
                     405, "method_not_allowed", "POST a message, GET a session's stream, or DELETE a session", _ALLOW
                 )
-        except JsonRpcError as fault:
-            await send_json(send, HTTP_STATUS.get(fault.code, 200), error_response(id_of(message), fault))
+        except JsonRpcError as error:
+            await send_json(send, HTTP_STATUS.get(error.code, 200), error_response(id_of(message), error))
         except HttpError as refused:
             await respond(send, refused.status, as_json_rpc(refused, id_of(message)), headers=refused.headers)
 

@@ -71,21 +71,21 @@ async def initialize(service: Service, request: McpRequest) -> dict[str, Any]:
     client.revision = negotiated_revision(request.param("protocolVersion"))
     client.capabilities = known_capabilities(request.param("capabilities", dict, {}))
     client.name = client_name(request.param("clientInfo", dict, {}))  # for the stats: nothing here goes by who it is
-    told = {"capabilities": {**CAPABILITIES, "logging": {}}, "serverInfo": SERVER}
-    return {"protocolVersion": client.revision, **told, "instructions": _instructions(service, request)}
+    members = {"capabilities": {**CAPABILITIES, "logging": {}}, "serverInfo": SERVER}
+    return {"protocolVersion": client.revision, **members, "instructions": _instructions(service, request)}
 
 
 async def discover(service: Service, request: McpRequest) -> dict[str, Any]:
     capabilities = {**CAPABILITIES, "extensions": {TASKS: {}}}
-    told = {"supportedVersions": list(STATELESS_REVISIONS), "capabilities": capabilities}
-    return {**told, "instructions": _instructions(service, request)}
+    members = {"supportedVersions": list(STATELESS_REVISIONS), "capabilities": capabilities}
+    return {**members, "instructions": _instructions(service, request)}
 
 
 def _instructions(service: Service, request: McpRequest) -> str:
     kind: Any = service.menu_kind(request.client)
     app = service.app
-    told = server_instructions(kind, len(app.tools(service.allowed)), app.config.texts.instructions)
-    return told if app.untrusted is None else f"{told}\n\n{untrusted_note(app.untrusted)}"
+    members = server_instructions(kind, len(app.tools(service.allowed)), app.config.texts.instructions)
+    return members if app.untrusted is None else f"{members}\n\n{untrusted_note(app.untrusted)}"
 
 
 async def ping(service: Service, request: McpRequest) -> dict[str, Any]:

@@ -104,10 +104,10 @@ def _own_resource(service: "Service", request: McpRequest, uri: str) -> dict[str
         spec = next((one for one in service.app.tools(service.allowed) if one.name == name), None)
         if spec is None:
             raise _not_found(request, uri)
-        told = {"signature": signature(spec), **spec.summary(), "outputSchema": spec.output_schema}
+        data = {"signature": signature(spec), **spec.summary(), "outputSchema": spec.output_schema}
         if spec.seen is not None:
-            told["inferredOutput"] = spec.seen.schema()
-        return {"mimeType": "application/json", "text": as_json(told)}
+            data["inferredOutput"] = spec.seen.schema()
+        return {"mimeType": "application/json", "text": as_json(data)}
     if uri.startswith(RESULTS):
         try:
             text = service.app.runtime.results.read(uri.removeprefix(RESULTS), request.client.owner, LARGEST_RESULT)

@@ -85,12 +85,12 @@ class StdioConnection:
     def _received(self, line: bytes) -> None:
         try:
             message = decode(line)
-        except JsonRpcError as fault:
-            self._writer.send(error_response(None, fault))
+        except JsonRpcError as error:
+            self._writer.send(error_response(None, error))
             return
         if len(self._tasks) >= MOST_AT_ONCE and isinstance(message, dict) and "method" in message and "id" in message:
-            told = f"{MOST_AT_ONCE} requests are being answered already: wait for some of them"
-            self._writer.send(error_response(id_of(message), JsonRpcError(INTERNAL_ERROR, told)))
+            message_text = f"{MOST_AT_ONCE} requests are being answered already: wait for some of them"
+            self._writer.send(error_response(id_of(message), JsonRpcError(INTERNAL_ERROR, message_text)))
             return
         _keep(self._tasks, asyncio.get_running_loop().create_task(self._answer(message)))
 

@@ -41,8 +41,8 @@ async def call_tool(service: Service, request: McpRequest) -> dict[str, Any]:
 
 
 async def _call(service: Service, request: McpRequest) -> dict[str, Any]:
-    if request.entry is None and (waits := _untrusted_error(service, request)):
-        return for_revision({"content": [text_block(waits)], "isError": True}, request.client.revision)
+    if request.entry is None and (untrusted := _untrusted_error(service, request)):
+        return for_revision({"content": [text_block(untrusted)], "isError": True}, request.client.revision)
     entry = request.entry or find_entry(service, request.client, request.param("name"))
     args = request.param("arguments", dict, None) or {}
     # Clients from before there were tasks have only one way to have it: to wait.
@@ -55,8 +55,8 @@ async def _call(service: Service, request: McpRequest) -> dict[str, Any]:
         except BadArguments as error:
             words = "\n".join((str(error), *(f"  {hint}" for hint in error.hints)))
             return {"content": [text_block(words)], "isError": True}
-        if result.get("isError") and (fault := lacking_capability(caller)):
-            raise fault
+        if result.get("isError") and (failure := lacking_capability(caller)):
+            raise failure
         return for_revision(result, request.client.revision)
 
     return await run_pausable(request, work, service.pending_calls, entry.task_after)
@@ -64,10 +64,10 @@ async def _call(service: Service, request: McpRequest) -> dict[str, Any]:
 
 def _untrusted_error(service: Service, request: McpRequest) -> str | None:
     """The error for a tool of a folder that is not trusted yet; None otherwise."""
-    waits, name = service.app.untrusted, request.param("name")
-    if waits is None or name in service.menu(request.client).entries or not waits.defines(name):
+    untrusted, name = service.app.untrusted, request.param("name")
+    if untrusted is None or name in service.menu(request.client).entries or not untrusted.defines(name):
         return None
-    return f"{name:.100}: {waits.folder} is {waits.short}"
+    return f"{name:.100}: {untrusted.folder} is {untrusted.short}"
 
 
 def find_entry(service: Service, client: RemoteClient, name: str) -> MenuEntry:

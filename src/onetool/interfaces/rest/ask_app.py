@@ -83,10 +83,10 @@ class AskTurn:
         if not unknown:
             return answer
         known = self._app.registry.names()
-        told = [f"toolAllow names no tool: {name[:100]}{or_rather(name, known)}" for name in unknown[:MOST_HINTS]]
-        if further := len(unknown) - len(told):
-            told.append(f"toolAllow names {further:,} more that are no tools")
-        return msgspec.structs.replace(answer, hints=(*answer.hints, *told))
+        hints = [f"toolAllow names no tool: {name[:100]}{or_rather(name, known)}" for name in unknown[:MOST_HINTS]]
+        if further := len(unknown) - len(hints):
+            hints.append(f"toolAllow names {further:,} more that are no tools")
+        return msgspec.structs.replace(answer, hints=(*answer.hints, *hints))
 
 
 # As a stream of events

@@ -81,13 +81,13 @@ def wants_events(accept: bytes) -> bool:
     text = accept.decode("latin-1").lower()
     if EVENT_STREAM not in text:
         return False
-    wishes: dict[str, float] = {}
+    preferences: dict[str, float] = {}
     for one in text.split(","):
         kind, *parameters = (part.strip() for part in one.split(";"))
         weights = [part[2:] for part in parameters if part.startswith("q=")]
-        wishes.setdefault(kind, _quality(weights[0]) if weights else 1.0)
-    first = next((kind for kind in wishes if kind in (EVENT_STREAM, "application/json")), None)
-    events, plain = wishes.get(EVENT_STREAM, 0.0), wishes.get("application/json", 0.0)
+        preferences.setdefault(kind, _quality(weights[0]) if weights else 1.0)
+    first = next((kind for kind in preferences if kind in (EVENT_STREAM, "application/json")), None)
+    events, plain = preferences.get(EVENT_STREAM, 0.0), preferences.get("application/json", 0.0)
     return events > plain or (events == plain > 0 and first == EVENT_STREAM)
 
 
@@ -103,8 +103,8 @@ def _bad_body(what: str, pointer: str) -> RestError:
 
 
 def _bad_args(error: ToolError) -> RestError:
-    faults = [Fault(f"/args{one.pointer}", str(one)) for one in error.details]
-    return RestError(400, error.code, error.message, part="body", pointer=faults[0].pointer, errors=faults)
+    problems = [Fault(f"/args{one.pointer}", str(one)) for one in error.details]
+    return RestError(400, error.code, error.message, part="body", pointer=problems[0].pointer, errors=problems)
 
 
 # As a stream of events
@@ -157,13 +157,13 @@ class ProgressEvents:
 
     def __call__(self, done: float, total: float | None, message: str | None) -> None:
         if is_piece := isinstance(message, self._text_delta):
-            told = sse_event("chunk", encode({"data": str(message)}))
+            event = sse_event("chunk", encode({"data": str(message)}))
         else:
-            told = sse_event("progress", encode({"progress": done, "total": total, "message": message}))
+            event = sse_event("progress", encode({"progress": done, "total": total, "message": message}))
         if get_ident() == self._thread:
-            self._response.push_event(told, not is_piece)
+            self._response.push_event(event, not is_piece)
         else:
-            self._loop.call_soon_threadsafe(self._response.push_event, told, not is_piece)
+            self._loop.call_soon_threadsafe(self._response.push_event, event, not is_piece)
 
 
 def sse_event(name: str, data: bytes) -> bytes:

@@ -40,12 +40,12 @@ def _documented(pack: str, own: str | None, has_documents: bool) -> str:
 
 def of_tool(tool: ListedTool, has_documents: bool = True) -> str:
     spec = tool.spec
-    told = list(_arguments(spec))
+    lines = list(_arguments(spec))
     parts = [
         f"# {tool.word}",
         _indented(spec.description) if spec.source.startswith("proxy:") else spec.description.strip(),
         f"Signature: {signature(spec, tool.word)}",
-        "\n".join(["Arguments:", *told]) if told else "Arguments: none",
+        "\n".join(["Arguments:", *lines]) if lines else "Arguments: none",
         f"Returns: {_on_a_line(returned_type(spec) or 'not told')}",
         "\n".join(["Example:", *(f"  {line}" for line in example(tool).splitlines())]),
         "\n".join(["Requires:", *map(_requirement, spec.requires)]) if spec.requires else "",
@@ -131,5 +131,5 @@ def _arguments(spec: ToolSpec) -> Iterator[str]:
         facts = [type_name(part, schema)]
         if name not in required:
             facts.append(f"default {known['default']!r:.60}" if "default" in known else "optional")
-        told = _on_a_line(f"{known.get('description') or ''} {type_with_fields(part, schema)}")
-        yield f"- {as_identifier(name)} ({', '.join(facts)}){f': {told}' if told else ''}"
+        lines = _on_a_line(f"{known.get('description') or ''} {type_with_fields(part, schema)}")
+        yield f"- {as_identifier(name)} ({', '.join(facts)}){f': {lines}' if lines else ''}"

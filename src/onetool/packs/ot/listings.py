@@ -146,9 +146,9 @@ def arguments(schema: Mapping[str, Any], order: Iterable[str]) -> Iterator[str]:
     for name in order:
         part = schema["properties"][name]
         words = part.get("description") if isinstance(part, Mapping) else None
-        told = " ".join(filter(None, (str(words or "").strip(), type_with_fields(part, schema))))
-        if told:
-            yield f"{as_identifier(name)}: {told}"
+        details = " ".join(filter(None, (str(words or "").strip(), type_with_fields(part, schema))))
+        if details:
+            yield f"{as_identifier(name)}: {details}"
 
 
 def example(tool: ListedTool) -> str:
@@ -191,8 +191,8 @@ class PackView(msgspec.Struct, frozen=True, kw_only=True):
         return {"name": self.name, "source": self.source, "tool_count": len(self.tools)}
 
     def in_full(self) -> dict[str, Any]:
-        told = {"instructions": self.instructions} if self.instructions else {}
-        return {**self.in_short(), **told, "tools": [in_short(tool) for tool in self.tools]}
+        details = {"instructions": self.instructions} if self.instructions else {}
+        return {**self.in_short(), **details, "tools": [in_short(tool) for tool in self.tools]}
 
 
 def packs_of(tools: Iterable[ListedTool], servers: Iterable[str], instructions: dict[str, str]) -> dict[str, PackView]:

@@ -56,10 +56,10 @@ def model_form(hints: HintForms, hint: Any) -> JsonForm:
     return JsonForm(adopt(hints.definitions, identifier(hint_text(hint)), schema), convert)
 
 
-def _model_schema(adapter: Any, hint: Any, outgoing: bool) -> Schema:
+def _model_schema(adapter: Any, hint: Any, is_output: bool) -> Schema:
     """`core.plain` dumps a model by its fields' own names, unless the model says otherwise."""
-    by_alias = not outgoing or bool(getattr(hint, "model_config", {}).get("serialize_by_alias"))
-    mode = "serialization" if outgoing else "validation"
+    by_alias = not is_output or bool(getattr(hint, "model_config", {}).get("serialize_by_alias"))
+    mode = "serialization" if is_output else "validation"
     return adapter.json_schema(ref_template=REF + "{model}", mode=mode, by_alias=by_alias)
 
 

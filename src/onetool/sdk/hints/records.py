@@ -78,12 +78,12 @@ def is_record(cls: type) -> bool:
     )
 
 
-def fields_of(cls: Any, outgoing: bool = False) -> Iterator[RecordField]:
+def fields_of(cls: Any, is_output: bool = False) -> Iterator[RecordField]:
     if hasattr(cls, "__struct_fields__"):
         return _struct_fields(cls)
     types = get_type_hints(cls, include_extras=True)
     if hasattr(cls, "__dataclass_fields__"):
-        return _dataclass_fields(cls, types, outgoing)
+        return _dataclass_fields(cls, types, is_output)
     return _typed_dict_fields(cls, types) if is_typed_dict(cls) else _tuple_fields(cls, types)
 
 
@@ -96,11 +96,11 @@ def _struct_fields(cls: Any) -> Iterator[RecordField]:
         yield RecordField(field.encode_name, field.name, field.type, field.required, default)
 
 
-def _dataclass_fields(cls: Any, types: dict[str, Any], outgoing: bool) -> Iterator[RecordField]:
+def _dataclass_fields(cls: Any, types: dict[str, Any], is_output: bool) -> Iterator[RecordField]:
     from dataclasses import MISSING, fields
 
     for field in fields(cls):
-        if field.init or outgoing:
+        if field.init or is_output:
             default = NO_DEFAULT if field.default is MISSING else field.default
             required = default is NO_DEFAULT and field.default_factory is MISSING and field.init
             yield RecordField(field.name, field.name, _unqualified(types[field.name]), required, default)

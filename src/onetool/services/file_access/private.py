@@ -215,8 +215,8 @@ def path_of(file: int) -> str | None:
     try:
         import fcntl
 
-        told = fcntl.fcntl(file, fcntl.F_GETPATH, bytes(1024))  # pyright: ignore[reportAttributeAccessIssue] - macOS
-        return os.fsdecode(told.rstrip(b"\0")) or None
+        name = fcntl.fcntl(file, fcntl.F_GETPATH, bytes(1024))  # pyright: ignore[reportAttributeAccessIssue] - macOS
+        return os.fsdecode(name.rstrip(b"\0")) or None
     except (ImportError, AttributeError, OSError):
         return None
 

@@ -129,7 +129,7 @@ class UnreadableError(ToolFailure):
 class UsageStats:
     """Counts calls, runs, replies and menus. `record` and `record_*` append to a list, in any thread, and never raise.
 
-    A file that can't be written is told once. What waits is written every few seconds, before a read, and at the end.
+    A file that can't be written is logged once. Rows are written every few seconds, before a read, and at the end.
     """
 
     def __init__(
@@ -211,10 +211,8 @@ class UsageStats:
         return None if tool is None else _name(tool, _LONGEST_NAME)
 
     def _read(self, ask: Callable[[sqlite3.Connection], T], strict: bool = False) -> T:
-        """Run a query; a file that is missing or can't be read counts as empty. With `strict` that raises
+        """Run a query; a file that is missing or can't be read counts as empty. With `strict` it raises
         UnreadableError.
-
-        Who looks at nothing else is told: `strict`.
         """
         self.flush()
         if self._file.exists():

@@ -159,8 +159,8 @@ def calls_over_time(series: "Sequence[Bucket]", period: str) -> str:
         for one in series
     ]
     total, failed = sum(one["calls"] for one in series), sum(one["errors"] for one in series)
-    told = f"Calls over time: {whole(total)} in all, {whole(failed)} failed, {whole(most)} at the most in one column"
-    chart = columns(told, ("ok", "failed"), places, count_axis(most), short)
+    title = f"Calls over time: {whole(total)} in all, {whole(failed)} failed, {whole(most)} at the most in one column"
+    chart = columns(title, ("ok", "failed"), places, count_axis(most), short)
     rows = ((span(one["start"], period), whole(one["calls"]), whole(one["errors"])) for one in series)
     table = behind("Calls over time", ("from", "calls", "failed"), rows)
     return card("Calls over time", legend(("ok", "went well"), ("failed", "failed")) + chart + table, "full")
@@ -171,8 +171,8 @@ def latency_over_time(series: "Sequence[Bucket]", period: str) -> str:
     if not measured:
         return ""
     places = [ChartPoint(tick(one["start"], period), _tooltip(one, period), _percentiles(one)) for one in series]
-    told = f"Latency over time: p50, p95 and p99, between {duration(min(measured))} and {duration(max(measured))}"
-    chart = lines(told, _PERCENTILES, places, decade_axis(measured), decade)
+    title = f"Latency over time: p50, p95 and p99, between {duration(min(measured))} and {duration(max(measured))}"
+    chart = lines(title, _PERCENTILES, places, decade_axis(measured), decade)
     rows = ((span(one["start"], period), *map(duration, _percentiles(one))) for one in series)
     table = behind("Latency over time", ("from", *_PERCENTILES), rows)
     named = ((name, f"{name}: {share} took no longer") for name, share in zip(_PERCENTILES, _SHARES, strict=True))

@@ -391,12 +391,12 @@ class StorePoller:
         pause = self._every
         while not self._closed.wait(pause):
             began = perf_counter()
-            trouble = ""
+            problem = ""
             try:
                 self._poll()
             except Exception as error:  # noqa: BLE001 - whatever it is, the next look may succeed
-                trouble = f"{type(error).__name__}: {error}"
-            if trouble and trouble != self._problem:
-                log.error("changes of bundles are not noticed for now: %s", trouble)
-            self._problem = trouble
+                problem = f"{type(error).__name__}: {error}"
+            if problem and problem != self._problem:
+                log.error("changes of bundles are not noticed for now: %s", problem)
+            self._problem = problem
             pause = max(self._every, (perf_counter() - began) * SHARE)

@@ -33,8 +33,8 @@ def wrong_value(shape: type, data: Any, path: Sequence[str]) -> str | None:
     if not values:
         return None
     near = did_you_mean(value, values) if isinstance(value, str) else None
-    told = f"{cut(repr(value), LONGEST)} is none of {', '.join(values)}"
-    return f"{told}; {near}" if near else told
+    text = f"{cut(repr(value), LONGEST)} is none of {', '.join(values)}"
+    return f"{text}; {near}" if near else text
 
 
 def _keys(kind: inspect.StructType) -> Iterator[str]:
@@ -139,8 +139,8 @@ def _misfit(message: str, path: list[str], below: str, data: Any, shape: type) -
     if match := _UNKNOWN.search(message):
         pointer = f"{pointer}/{match[1]}"
         return InvalidError(f"{pointer}: {unknown_key(shape, data, path, match[1])}", pointer)
-    told = wrong_value(shape, data, path) if message.startswith("Invalid ") else None
-    return InvalidError(f"{pointer or 'the body'}: {told or message[:1].lower() + message[1:]}", pointer)
+    text = wrong_value(shape, data, path) if message.startswith("Invalid ") else None
+    return InvalidError(f"{pointer or 'the body'}: {text or message[:1].lower() + message[1:]}", pointer)
 
 
 def _without(data: Any, keys: frozenset[str]) -> dict[str, Any]:

@@ -133,14 +133,16 @@ def approve(ctx: click.Context, name: str, as_json: bool) -> None:
     """Approve the current tools of a server. Needed after one of them has changed."""
     known = _connected_now(ctx, name)
     differences = known.differences(name)
-    told = known.approve(name)
+    changes = known.approve(name)
     if wants_json(as_json):
-        print_json(told)
+        print_json(changes)
         return
     _print_differences(differences)
     tools = counted(_status(known, name).tools, "tool")
     echo(
-        f"Approved: {name} as it is now, with {tools}." if told else f"Nothing has changed about {name}, with {tools}."
+        f"Approved: {name} as it is now, with {tools}."
+        if changes
+        else f"Nothing has changed about {name}, with {tools}."
     )
 
 

@@ -132,16 +132,16 @@ class _ToolMaker:
             secret = self._secrets.take(segment.removeprefix(kept), "TOKEN")
             self._notes.append("a part of the path looks like a secret, and is taken for one")
             return kept + secret, f"{kept}{{{secret[2:-1]}}}"
-        holes: list[str] = []
+        placeholders: list[str] = []
 
         def hole(found: re.Match[str]) -> str:
             name = next(part for part in found.groups() if part)
-            holes.append(self._filling.placeholder(name, required=True))
-            return f"\ue002{len(holes) - 1}\ue003"
+            placeholders.append(self._filling.placeholder(name, required=True))
+            return f"\ue002{len(placeholders) - 1}\ue003"
 
         marked = _IN_PATH.sub(hole, f"/{segment}")[1:]
         template = self._filling.template(marked, required=True)
-        template = re.sub("\ue002(\\d+)\ue003", lambda found: holes[int(found[1])], template)
+        template = re.sub("\ue002(\\d+)\ue003", lambda found: placeholders[int(found[1])], template)
         return template, re.sub(r"\$\{([^{}]*)\}", r"{\1}", template)
 
     # Who asks

@@ -157,17 +157,17 @@ class ParameterConverter:
             raise UnresolvedError(
                 f"{path[:100]!r} is no path: it has to begin with / and can't have # or unseen characters"
             )
-        holes: dict[str, str] = {}
+        placeholders: dict[str, str] = {}
         for name in _IN_PATH.findall(path):
             parameter = found.get(("path", name))
             if parameter is None:
                 self._note(f"{{{name[:60]}}} of its path is not described; it is taken to be a text")
                 parameter = Parameter(name, "path", {}, {"type": "string"})
-            if name not in holes:
-                holes[name] = arguments.add(name, "path", self._scalar(parameter), required=True)
+            if name not in placeholders:
+                placeholders[name] = arguments.add(name, "path", self._scalar(parameter), required=True)
                 prefix = {"label": ".", "matrix": f";{name}="}.get(parameter.style, "")
-                holes[name] = literal(prefix) + holes[name]
-        return _IN_PATH.sub(lambda match: holes[match[1]], path)
+                placeholders[name] = literal(prefix) + placeholders[name]
+        return _IN_PATH.sub(lambda match: placeholders[match[1]], path)
 
     def _put(self, parameter: Parameter, arguments: ToolArguments) -> None:
         if parameter.place == "query":
