@@ -209,8 +209,8 @@ def _locked(file: Path, how: int, seconds: float) -> Generator[None]:
         handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             _wait(handle, how, deadline, lock)
-            connection = os.fstat(handle)
-            if (connection.st_dev, connection.st_ino) == identity(lock):
+            status = os.fstat(handle)
+            if (status.st_dev, status.st_ino) == identity(lock):
                 yield
                 return
         finally:
@@ -239,7 +239,7 @@ class IndexConnection:
     def __init__(self, database: sqlite3.Connection, file: Identity | None, seconds: float | None = None) -> None:
         self.database = database
         self.file = file
-        self._wait_limit = seconds  # that SQLite has; None: nobody knows
+        self._busy_timeout = seconds  # that SQLite has; None: nobody knows
         self.lock = RLock()
         self.process = os.getpid()
         self.is_filled = False  # whether somebody has looked if the index is, and seen to it
@@ -253,9 +253,9 @@ class IndexConnection:
 
     def wait(self, seconds: float) -> None:
         """From now on so long for others."""
-        if seconds != self._wait_limit:
+        if seconds != self._busy_timeout:
             self.database.execute(f"PRAGMA busy_timeout = {seconds * 1000:.0f}")
-            self._wait_limit = seconds
+            self._busy_timeout = seconds
 
     def close(self) -> None:
         with self.lock, suppress(sqlite3.Error):
@@ -271,9 +271,9 @@ class IndexConnection:
 class IndexConnections:
     """Raises OSError, sqlite3.Error and UnavailableError, also when it is made."""
 
-    def __init__(self, file: Path | None, seconds: WaitLimit) -> None:
+    def __init__(self, file: Path | None, wait_limit: WaitLimit) -> None:
         self._file = file
-        self._wait_limit = seconds
+        self._wait_limit = wait_limit
         self._mine = local()
         self._all: WeakSet[IndexConnection] = WeakSet()
         self._lock = RLock()

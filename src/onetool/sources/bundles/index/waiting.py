@@ -114,18 +114,18 @@ class WaitLimit:
 class SingleRunner:
     """Runs slow work in a thread, one at a time; callers wait only as long as they may."""
 
-    def __init__(self, name: str, seconds: WaitLimit) -> None:
+    def __init__(self, name: str, wait_limit: WaitLimit) -> None:
         self._name = name
-        self._patience = seconds
+        self._wait_limit = wait_limit
         self._lock = Lock()
         self._running: Future[None] | None = None
 
     def do(self, work: Callable[[], object]) -> None:
         """Raises what the work raises; IndexBusyError, if that goes on."""
         try:
-            self._started(work).result(self._patience.seconds)
+            self._started(work).result(self._wait_limit.seconds)
         except TimeoutError:
-            self._patience.spent()
+            self._wait_limit.spent()
             raise IndexBusyError(f"{self._name}: try again in some seconds") from None
 
     def _started(self, work: Callable[[], object]) -> "Future[None]":
