@@ -63,7 +63,7 @@ def test_a_holder_that_is_stopped_is_waited_for_a_while_and_named(store, holder,
 def test_readers_are_not_held_up(store, holder):
     started = time.monotonic()
     assert len(store.bundles()) == 1
-    store.look()
+    store.sync()
     assert time.monotonic() - started < 0.5
 
 
