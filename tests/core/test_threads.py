@@ -66,20 +66,20 @@ class Hangs:
 
 
 def test_every_way_gives_the_value(background):
-    assert background.call(seven()) == 7
+    assert background.run_sync(seven()) == 7
     assert background.submit(seven()).result(PATIENCE) == 7
     assert waited(background.run(seven())) == 7
 
 
 def test_every_way_runs_over_there(background):
-    assert background.call(thread()) == "the-other-loop"
+    assert background.run_sync(thread()) == "the-other-loop"
     assert background.submit(thread()).result(PATIENCE) == "the-other-loop"
     assert waited(background.run(thread())) == "the-other-loop"
 
 
 def test_every_way_raises_the_error(background):
     with pytest.raises(LookupError, match="not here"):
-        background.call(fails())
+        background.run_sync(fails())
     with pytest.raises(LookupError, match="not here"):
         background.submit(fails()).result(PATIENCE)
     with pytest.raises(LookupError, match="not here"):
@@ -114,7 +114,7 @@ def test_on_its_own_loop_it_can_be_awaited_and_not_waited_for(background):
     async def inside():
         assert await background.run(seven()) == 7
         with pytest.raises(RuntimeError, match="await the async form"):
-            background.call(seven())
+            background.run_sync(seven())
         return "went on"
 
     assert background.submit(inside()).result(PATIENCE) == "went on"
@@ -137,7 +137,7 @@ def test_the_context_of_who_waits_goes_along_and_is_not_changed(background):
     assert waited(here()) == ("red", "red", "red")
     token = colour.set("green")
     try:
-        assert background.call(paint()) == "green"
+        assert background.run_sync(paint()) == "green"
         assert background.submit(paint()).result(PATIENCE) == "green"
         assert colour.get() == "green"
     finally:
@@ -175,11 +175,11 @@ def test_cancelled_at_once_it_leaves_nothing_behind(background):
     async def others():
         return asyncio.all_tasks() - {asyncio.current_task()}
 
-    background.call(seven())
+    background.run_sync(seven())
     for _ in range(50):
         waited(here())
     until = monotonic() + PATIENCE
-    while left := background.call(others()):
+    while left := background.run_sync(others()):
         assert monotonic() < until, left
     gc.collect()
 
@@ -225,7 +225,7 @@ def test_who_waits_may_go_and_its_loop_with_it(background, caplog):
     waited(here())
     go.set()
     assert ended.wait(PATIENCE)
-    assert background.call(seven()) == 7
+    assert background.run_sync(seven()) == 7
     assert caplog.messages == []
 
 
@@ -262,17 +262,17 @@ def test_work_that_does_not_heed_its_end_holds_nobody_up(background, monkeypatch
                     raise
 
     background.submit(deaf())
-    background.call(seven())
+    background.run_sync(seven())
     began = monotonic()
     background.close()
     assert monotonic() - began < PATIENCE
 
 
 def test_after_its_end_it_begins_anew(background):
-    assert background.call(seven()) == 7
+    assert background.run_sync(seven()) == 7
     background.close()
     background.close()
-    assert background.call(seven()) == 7
+    assert background.run_sync(seven()) == 7
 
 
 def test_a_loop_that_has_ended_is_told_and_its_work_is_not_left_over(background, monkeypatch):

@@ -80,7 +80,7 @@ def test_two_processes_do_what_the_model_does(tmp_path):
 
         @rule(who=WHICH)
         def look(self, who):
-            others[who]("look")
+            others[who]("sync")
             assert others[who]("mistakes") == []
 
         def refusal(self, which):

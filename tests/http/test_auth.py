@@ -257,8 +257,8 @@ def test_a_credential_that_is_too_long(upstream, auth):
 
 def known_by(tool):
     told = []
-    outside = tool.tool._outside()
-    tool.tool._outside = lambda: outside._replace(know=lambda text: (told.append(text), outside.know(text)))
+    outside = tool.tool._context()
+    tool.tool._context = lambda: outside._replace(mask_also=lambda text: (told.append(text), outside.mask_also(text)))
     return told
 
 

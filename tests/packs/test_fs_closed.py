@@ -151,7 +151,7 @@ def test_the_systems_own(home: Path, monkeypatch: pytest.MonkeyPatch, path: str)
 
 
 def test_without_a_word_of_the_system_the_path_is_resolved(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(private, "place_of", lambda _: None)
+    monkeypatch.setattr(private, "path_of", lambda _: None)
     (home / "work" / "keys").symlink_to("../.ssh")
     (home / "work" / "own").symlink_to(".onetool")
     denied(fs.read_file, "work/keys/id_rsa")

@@ -540,7 +540,7 @@ def test_a_link_put_there_behind_the_walks_back(root: Path, monkeypatch: pytest.
 def test_a_size_of_zero_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files of procfs are the ones at hand; they are closed otherwise."""
     monkeypatch.setattr(fs, "get_config", lambda: {"roots": [f"/proc/{os.getpid()}"]})
-    monkeypatch.setattr(private, "closed_places", tuple)
+    monkeypatch.setattr(private, "closed_paths", tuple)
     monkeypatch.setattr(private, "SYSTEM", ())
     assert os.stat("/proc/self/status").st_size == 0
     assert refusal("status", maxBytes=10).reason == "too_large"
@@ -549,7 +549,7 @@ def test_a_size_of_zero_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None
 
 @linux_only
 def test_magic_links_below_a_root_do_not_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(private, "closed_places", tuple)  # they would be refused before they are followed
+    monkeypatch.setattr(private, "closed_paths", tuple)  # they would be refused before they are followed
     monkeypatch.setattr(private, "SYSTEM", ())
     monkeypatch.setattr(fs, "get_config", lambda: {"roots": [f"/proc/{os.getpid()}"]})
     for path in ("root/etc/passwd", "cwd/", "exe", "fd/0"):

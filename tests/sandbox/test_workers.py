@@ -197,7 +197,7 @@ def test_a_message_over_the_limit_is_refused_unread_and_the_worker_ends(pool, wh
     with pool.session() as session:
         with pytest.raises(MessageTooLargeError, match=f"{what} is larger than 4194304 bytes"):
             session.feed(code, {"f": Function("f")}, quiet)
-        assert session.is_gone
+        assert session.has_ended
     with pool.session() as session:
         assert value(session, "1 + 1") == 2
 
@@ -264,7 +264,7 @@ ABANDONED = """
     import sys
     from onetool.app import App
     from onetool.services.child_reaper import ChildReaper as Watch
-    Watch.over = lambda self, pid: print(pid, flush=True)  # nobody but the worker itself looks after its end
+    Watch.add = lambda self, pid: print(pid, flush=True)  # nobody but the worker itself looks after its end
     App.open(sys.argv[1]).run_sync("while True: pass")
 """
 

@@ -16,7 +16,7 @@ SCRIPT = """
     watch.PROC = sys.argv[1]
     child = subprocess.Popen(["sleep", "60"], process_group=0 if sys.argv[2] == "group" else None)
     guard = watch.ChildReaper()
-    guard.over(child.pid)
+    guard.add(child.pid)
     print(child.pid, flush=True)
     time.sleep(60)
 """

@@ -227,7 +227,7 @@ def test_folders_that_lead_out(root: Path, write: Write) -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="needs procfs")
 def test_magic_links_do_not_work(root: Path, write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     assert refusal(write, Roots([f"/proc/{os.getpid()}"]), "cwd/new") == "closed"
-    monkeypatch.setattr(private, "closed_places", tuple)  # what holds them off if procfs were open
+    monkeypatch.setattr(private, "closed_paths", tuple)  # what holds them off if procfs were open
     monkeypatch.setattr(private, "SYSTEM", ())
     here = os.open(root.parent / "outside", os.O_RDONLY)
     try:

@@ -37,8 +37,8 @@ def more():
     global number
     number += 1
     stats.record(CallEvent(call=ToolCall("1", "a.b"), duration_ms=1.0, run=f"{sys.argv[2]}-{number}"))
-    stats.ran(RunEvent(id=f"{sys.argv[2]}-{number}", door="x", duration_ms=1.0, code_bytes=1, calls=1))
-    stats.replied(f"{sys.argv[2]}-{number}", 4)
+    stats.record_run(RunEvent(id=f"{sys.argv[2]}-{number}", door="x", duration_ms=1.0, code_bytes=1, calls=1))
+    stats.record_reply(f"{sys.argv[2]}-{number}", 4)
 """
 
 

@@ -40,7 +40,7 @@ def call(
 
 
 def ran(stats, run, ms, code_bytes=40, calls=2):
-    stats.ran(RunEvent(id=run, door="mcp", client="c", duration_ms=ms, code_bytes=code_bytes, calls=calls))
+    stats.record_run(RunEvent(id=run, door="mcp", client="c", duration_ms=ms, code_bytes=code_bytes, calls=calls))
 
 
 def test_nothing_yet(stats, tmp_path):
@@ -201,8 +201,8 @@ def test_all_begins_with_the_first_call(stats, clock):
 
 
 def test_a_menu_saves_what_it_leaves_out(stats):
-    stats.listed("c", "mcp", 4001, 401)  # 1001 tokens, 101 sent
-    stats.listed("c", "mcp", 100, 140)  # 25, 35: a menu may be larger than the tools behind it
+    stats.record_menu("c", "mcp", 4001, 401)  # 1001 tokens, 101 sent
+    stats.record_menu("c", "mcp", 100, 140)  # 25, 35: a menu may be larger than the tools behind it
     assert stats.summary()["context_saved"] == 900 - 10
 
 
@@ -211,13 +211,13 @@ def test_a_run_saves_what_its_calls_would_have_cost(stats):
     call(stats, value="v" * 40, run="r")  # 1 + 10
     call(stats, value="v" * 4000)  # of no run
     ran(stats, "r", 10.0, code_bytes=41)  # 11
-    stats.replied("r", 20)  # 5
+    stats.record_reply("r", 20)  # 5
     assert stats.summary()["context_saved"] == 2 + 100 + 1 + 10 - 11 - 5
 
 
 def test_a_run_may_cost_more_than_it_saves(stats):
     ran(stats, "r", 10.0, code_bytes=400, calls=0)
-    stats.replied("r", 40)
+    stats.record_reply("r", 40)
     assert stats.summary()["context_saved"] == -110
 
 
@@ -230,8 +230,8 @@ def test_a_run_that_nobody_read_saves_nothing(stats):
 
 def test_a_run_saves_turns_and_what_went_on_side_by_side(stats):
     for seconds in (2.0, 3.0, 10.0):
-        stats.waited("c", seconds)
-    stats.waited("c", 301.0)  # was away
+        stats.record_gap("c", seconds)
+    stats.record_gap("c", 301.0)  # was away
     for _ in range(3):
         call(stats, ms=100.0, run="wide")
     ran(stats, "wide", 120.0)
@@ -253,8 +253,8 @@ def test_turns_count_for_nothing_where_no_client_was_ever_waited_for(stats):
 
 def test_savings_are_of_the_period(stats, clock):
     clock.now = NOON - 2 * DAY
-    stats.listed("c", "mcp", 4000, 400)
-    stats.waited("c", 100.0)
+    stats.record_menu("c", "mcp", 4000, 400)
+    stats.record_gap("c", 100.0)
     for _ in range(2):
         call(stats, ms=1.0, run="old")
     ran(stats, "old", 5.0)
@@ -263,8 +263,8 @@ def test_savings_are_of_the_period(stats, clock):
     clock.now = NOON - DAY + 1
     call(stats, ms=1.0, value="v" * 396, run="new")
     ran(stats, "new", 5.0, code_bytes=4)
-    stats.replied("new", 4)
-    stats.waited("c", 7.0)
+    stats.record_reply("new", 4)
+    stats.record_gap("c", 7.0)
     clock.now = NOON
     day = stats.summary("day")
     assert (day["context_saved"], day["time_saved_ms"], day["runs"]) == (2 * 100 - 2, 7000, 1)
@@ -272,14 +272,14 @@ def test_savings_are_of_the_period(stats, clock):
 
 
 def test_of_one_tool(stats):
-    stats.listed("c", "mcp", 4000, 400)
+    stats.record_menu("c", "mcp", 4000, 400)
     call(stats, "a.b", 10.0, value="v" * 40, run="r")  # 1 + 10
     call(stats, "c.d", 10.0, value="v" * 80, run="r")  # 1 + 20
     ran(stats, "r", 15.0, code_bytes=4)
-    stats.replied("r", 8)
+    stats.record_reply("r", 8)
     call(stats, "c.d", 90.0, code="execution_error", run="s", door="cli", client="x")
     ran(stats, "s", 15.0, code_bytes=4)
-    stats.replied("s", 8)
+    stats.record_reply("s", 8)
     of_one = stats.summary(tool="a.b")
     assert (of_one["tool"], of_one["total_calls"], [row["tool"] for row in of_one["tools"]]) == ("a.b", 1, ["a.b"])
     assert (of_one["runs"], of_one["calls_in_runs"], of_one["context_saved"]) == (1, 1, 11 + 21 - 1 - 2)

@@ -61,12 +61,12 @@ class ConfigText:
         self.root = root if isinstance(root, yaml.MappingNode) else None
 
     def find(self, *path: str) -> Place | None:
-        node, place = self.root, None
+        node, entry = self.root, None
         for name in path:
             members = node.value if isinstance(node, yaml.MappingNode) else []
-            place = next(((key, value) for key, value in members if self.reads(key) == name), None)
-            node = place[1] if place else None
-        return place
+            entry = next(((key, value) for key, value in members if self.reads(key) == name), None)
+            node = entry[1] if entry else None
+        return entry
 
     def reads(self, key: yaml.Node) -> str:
         """What a key says, also where some of it was covered."""
@@ -74,10 +74,10 @@ class ConfigText:
         return plain(node_of(written, ""), Findings()) if _UNPARSEABLE.search(written) else key.value
 
     def mapping(self, *path: str) -> yaml.MappingNode:
-        place = self.find(*path)
-        if place is None or not isinstance(place[1], yaml.MappingNode):  # merged in from elsewhere, say
+        entry = self.find(*path)
+        if entry is None or not isinstance(entry[1], yaml.MappingNode):  # merged in from elsewhere, say
             raise ConfigFileError(BY_HAND)
-        return place[1]
+        return entry[1]
 
     def added(self, mapping: yaml.MappingNode, members: Mapping[str, Any], at_end: bool = False) -> Iterator[str]:
         """One or more members behind the last one of a mapping; `at_end`: also behind the comments that follow."""
@@ -100,9 +100,9 @@ class ConfigText:
         at = self.end_of_entry(mapping.value[-1])
         return self.spliced(at, at, "".join(f",{space}{entry}" for entry in entries))
 
-    def filled(self, place: Place, members: Mapping[str, Any]) -> str:
+    def filled(self, entry: Place, members: Mapping[str, Any]) -> str:
         """A key with nothing behind it, or `{}`."""
-        key, value = place
+        key, value = entry
         begin, end = value.start_mark.index, value.end_mark.index
         if self.root is not None and self.root.flow_style:
             return self.spliced(begin, end, f" {quoted(members)}" if begin == end else quoted(members))
@@ -112,13 +112,13 @@ class ConfigText:
         rest = rest if rest.endswith("\n") else rest + self.newline
         return self.spliced(begin, line, rest + self.joined(lines))
 
-    def replaced(self, place: Place, mapping: yaml.MappingNode, name: str, block: Mapping[str, Any]) -> str:
-        key, value = place
+    def replaced(self, entry: Place, mapping: yaml.MappingNode, name: str, block: Mapping[str, Any]) -> str:
+        key, value = entry
         if mapping.flow_style:
             begin, end = value.start_mark.index, value.end_mark.index
             return self.spliced(begin, end, f" {quoted(block)}" if begin == end else quoted(block))
         lines = lines_of({name: block}, self.indent_of(mapping), self.unit())
-        begin, end = key.start_mark.index, self.end_of_entry(place)
+        begin, end = key.start_mark.index, self.end_of_entry(entry)
         return self.spliced(begin, end, self.newline.join(lines).lstrip(" "))
 
     def cut(self, place: Place, mapping: yaml.MappingNode) -> str:

@@ -27,8 +27,8 @@ MAX_DEPTH = 100
 MAX_NODES = 100_000
 MEND_BUDGET = 8 * 1024 * 1024  # characters that mending may have read again
 
-# What the two parsers (of C and of Python) say, what that means, and what helps. The first that fits is taken.
-# None repeats what stands in the file: it may be a file of secrets, and a password may well begin with '*' or '!'.
+# Messages of the two parsers (C and Python), what they mean, and what helps. The first match counts.
+# None repeats what stands in the file: it may be a file of secrets, and a password may begin with '*' or '!'.
 _MESSAGES = [
     ("tab character", "a tab can't stand here", "indent with spaces"),
     ("cannot start any token", "{char} can't begin a text", "quote the text"),

@@ -179,13 +179,13 @@ class TokenEndpoint:
         if answer.status != 200 or not isinstance(access, str):
             raise self._failure(answer.status, said, form)
         check_length(access, f"the access token of {self._endpoint.url.authority}")
-        self._know(access)
+        self._mask_also(access)
         if str(kind).lower() != "bearer" or not _SENDABLE.fullmatch(access):
             raise self._failure(answer.status, {"error": "what it gave is no bearer token"}, form)
         refresh = said.get("refresh_token")
         if isinstance(refresh, str) and refresh:
             check_length(refresh, f"the refresh token of {self._endpoint.url.authority}")
-            self._know(refresh)
+            self._mask_also(refresh)
         else:
             refresh = None
         scope = said.get("scope")

@@ -356,9 +356,9 @@ def _host(text: TemplateText, values: Values) -> str:
     """The host of one call: its labels can only be labels, and it is read like one that was written."""
     fits = _LABELS if text.alone else _LABEL
 
-    def fit(hole: Placeholder, value: str) -> str:
+    def fit(placeholder: Placeholder, value: str) -> str:
         if not fits.fullmatch(value):
-            raise hole.bad("can't be part of a host: that is letters, digits and dashes")
+            raise placeholder.bad("can't be part of a host: that is letters, digits and dashes")
         return value
 
     filled = text.fill_whole(values, fit, "the URL's host")

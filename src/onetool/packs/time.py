@@ -11,7 +11,7 @@ __all__ = ["now"]
 
 
 class Moment(TypedDict):
-    """One instant, told twice."""
+    """An instant as milliseconds and as ISO 8601 text."""
 
     timestamp: int
     iso: str

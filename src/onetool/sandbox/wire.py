@@ -1,4 +1,4 @@
-"""Protobuf, as much of it as Monty's protocol uses. Reads from bytes that nobody has checked yet."""
+"""Protobuf, as much of it as Monty's protocol uses. It reads unchecked bytes."""
 
 from collections.abc import Iterator
 

@@ -239,7 +239,7 @@ class _Check:
                     pass
 
     def _imports(self) -> Iterator[CodeFinding]:
-        """Modules that nobody has, where they are imported for sure: with them fails what comes before, too."""
+        """Imports of missing modules that certainly run: the whole code would fail with them."""
         for node in self._scan.tree.body if self._scan.tree else []:
             if isinstance(node, ast.Import):
                 wanted = [alias.name for alias in node.names]
@@ -309,7 +309,7 @@ class _Check:
             yield CodeFinding(node.lineno, f"{word}.{attr}: there is no such tool{near}")
 
     def _near(self, name: str, known: Iterable[str]) -> str:
-        """What may have been meant: asked only for as many findings as are told, since it takes a while."""
+        """Similar names. Computed only for findings that are shown, since it takes a while."""
         self._asked += 1
         return or_rather(name, known) if self._asked <= MOST_TOLD else ""
 

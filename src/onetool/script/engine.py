@@ -271,7 +271,7 @@ class Engine:
         return Pipeline(self._settings, self._tools_of(catalogue), text, None, known).check()
 
     def session(self, catalogue: Snapshot, allowed: Collection[str] | None = None, source: str = "run") -> CodeSession:
-        """For a person who goes on where the last line left off. Everybody else starts empty."""
+        """A session that keeps its names from one run to the next. Other runs start empty."""
         tools = self._tools_of(catalogue)
         return CodeSession(
             begin=lambda text, known: Pipeline(self._settings, tools, text, allowed, known),
@@ -284,7 +284,7 @@ class Engine:
         return self._tools_of(catalogue).names
 
     def warm(self) -> None:
-        """Start a worker before anybody needs one."""
+        """Start a worker before it is needed."""
         with self._sandbox.session():
             pass
 

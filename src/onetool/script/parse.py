@@ -68,7 +68,7 @@ _PARSING = Lock()  # switching warnings off and on again is for one thread at a 
 
 
 class ScriptError(OneToolError):
-    """The code can't be run as it is; nothing has run. The text is for whoever wrote it."""
+    """The code can't be run, and nothing has run. The text is for its author."""
 
 
 def read(text: str) -> str:
@@ -143,7 +143,7 @@ def _inside(text: str, opening: re.Match[str]) -> str:
 
 
 def _only(body: str, rest: str) -> str:
-    """One block is what is meant. Of two nobody knows: to run the first in silence would be a guess."""
+    """The only block of a text. Two blocks are refused: running the first one would be a guess."""
     if FENCE.search(rest.partition("\n")[2]):
         raise ScriptError("there are several fenced blocks; send the code as one")
     return body

@@ -147,7 +147,7 @@ class Pipeline:
         return self._result(printed, error=failure)
 
     def event(self, run: str, door: str, error: ToolError | None) -> RunEvent:
-        """What is told of it when it has ended."""
+        """The event for recorders, when the run has ended."""
         return RunEvent(
             id=run,
             door=door,
@@ -249,7 +249,7 @@ def _feed(
 
 
 def _retrieve_exception(work: "asyncio.Future[Any]") -> None:
-    """Code that was interrupted ends with an exception that nobody waits for: asyncio would log it."""
+    """Retrieve the exception of interrupted code, so that asyncio does not log it."""
     if not work.cancelled():
         work.exception()
 

@@ -105,7 +105,7 @@ def type_stubs(names: ScriptNames, words: Collection[str]) -> str:
 
 
 def _function_stub(name: str, spec: ToolSpec, *first: str) -> str:
-    """Its value may be anything: what was inferred is told, and not insisted on, since the next one may have more."""
+    """The stub of a tool. Its inferred return type is shown but not enforced: the next value may differ."""
     told = inferred_type(spec)
     comment = f"  # returns {told}" if told else ""
     return f"def {name}({', '.join((*first, *_parameter_stubs(spec)))}) -> Any: ...{comment}"

@@ -42,7 +42,7 @@ class MarkPosition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UnclosedError(ValueError):
-    """A quote or a brace without its other half: nobody can say what stands where."""
+    """A quote or a brace is not closed, so the code can't be read."""
 
 
 def mark_positions(code: str, mark: str) -> list[MarkPosition]:

@@ -286,7 +286,7 @@ def usage(name: str, snippet: SnippetLike) -> str:
 
 
 def _written(param: ParamLike) -> str:
-    """A default as somebody would type it."""
+    """A default as a user would type it."""
     if isinstance(param.default, str) and BARE.fullmatch(param.default):
         text = param.default
     else:

@@ -209,7 +209,7 @@ class WorkerLoop:
             self._pending.stop()  # what nobody awaited
 
     def stop(self, why: LimitError) -> None:
-        """End it now: the worker is killed, the calls under way are cancelled. The first reason is the one told."""
+        """End the run now: kill the worker and cancel its pending calls. The first reason is reported."""
         with self._lock:
             if self.stopped_by is None:
                 self.stopped_by = why

@@ -68,7 +68,7 @@ async def client_roots(*, key: str | None = None) -> list[dict[str, Any]]:
 
 
 def client_can(what: str) -> bool:
-    """Whether whoever called has a capability: "elicitation", "sampling", "roots", or an extension by its id."""
+    """Whether the caller has a capability: "elicitation", "sampling", "roots", or an extension by its id."""
     caller = current_caller.get()
     return caller is not None and caller.can(what)
 

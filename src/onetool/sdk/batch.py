@@ -266,7 +266,7 @@ def _task_outcome(task: Any) -> Outcome:
 
 
 def _reporter(pairs: list[Pair]) -> Callable[[int], None]:
-    """Tells whoever watches the running call that the item of that index has ended."""
+    """Returns a function that reports the progress of the running call after each item."""
     ended = count(1)
 
     def report(index: int) -> None:

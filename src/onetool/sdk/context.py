@@ -32,7 +32,7 @@ def get_secret(name: str) -> str | None:
 
 
 def report_progress(done: float, total: float | None = None, message: str | None = None) -> None:
-    """Tell whoever called the running tool how far it has come. Without a listener nothing happens."""
+    """Report to the caller how far the running tool has come. Does nothing without a listener."""
     context = current_call.get()
     if context is None or context.progress is None:
         return

@@ -32,7 +32,7 @@ _decorated: dict[tuple[str, str], Callable[..., Any]] = {}
 
 
 class RequirementFinding(TypedDict):
-    """What came of one requirement. `version` is None where nobody asked for it, or none could be found."""
+    """The result of one check. `version` is None if it was not asked for, or was not found."""
 
     kind: Literal["cli", "lib"]
     name: str
@@ -172,7 +172,7 @@ def _finding(need: Requirement, there: bool, version: str | None) -> Requirement
 
 
 def _status(there: bool, version: str | None, minimum: str | None) -> Status:
-    """A version that can't be found out does not meet a minimum: nobody could rely on it."""
+    """The status of a requirement. An unknown version does not meet a minimum."""
     if not there:
         return "missing"
     new_enough = minimum is None or (version is not None and _numbers(version) >= _numbers(minimum))

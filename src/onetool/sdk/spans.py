@@ -49,7 +49,7 @@ class LogSpan:
         self.fields.update(fields)
 
     def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
-        """Tell whoever called the running tool how far this piece of work has come, under its name."""
+        """Report to the caller how far this piece of work has come, under its name."""
         report_progress(done, total, message or self.name)
 
     def __enter__(self) -> Self:

@@ -50,7 +50,7 @@ def _locked(file: Path) -> Iterator[None]:
 
 
 def _keep_from_git(file: Path) -> None:
-    """The first secret in a folder of ours that nobody has made with `onetool init`."""
+    """Write a .gitignore beside the first secret, if `onetool init` has not written one."""
     ignore = file.with_name(".gitignore")
     if file.parent.name == ".onetool" and not file.exists():
         with suppress(OSError):

@@ -1,4 +1,4 @@
-"""Secrets by name: from the secrets file or mapping first, then from the environment. They never show themselves.
+"""Secrets by name: from the secrets file or mapping first, then from the environment. They are masked when printed.
 
 This is not where a file is parsed: who makes a `Secrets` hands it plain text by name.
 """
@@ -68,7 +68,7 @@ class SecretHostError(ToolFailure):
 
 
 class _Known:
-    """The values that are masked. Those of the config stay; of those that are told by and by, the ones used last.
+    """The values that are masked. Those of the config stay; of those that are added later, the ones used last stay.
 
     Each is looked for as it is, and in the forms that it is written in elsewhere, one form after the other: a text of
     a megabyte is looked through for one of them in a fraction of a millisecond, and a pattern of all takes ten times

@@ -17,7 +17,7 @@ from onetool.core.spec import ToolSpec
 
 
 class ToolDeclaration(msgspec.Struct, frozen=True):
-    """A definition as somebody wrote it, with its place, so that a complaint can point there."""
+    """A definition with its place in the file, so that errors can point there."""
 
     definition: Any
     file: str

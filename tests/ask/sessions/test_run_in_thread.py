@@ -79,7 +79,7 @@ async def cancelled_once_begun(sessions, function, times=1, id="x"):
 
 
 @pytest.mark.parametrize(
-    "what", [(store, "kept"), (store, "find_sessions"), (files, "make_safe")], ids=lambda what: what[1]
+    "what", [(store, "read_session"), (store, "find_sessions"), (files, "make_safe")], ids=lambda what: what[1]
 )
 def test_nobody_else_is_held_up(sessions, held, what):
     function = held(*what)
@@ -93,17 +93,17 @@ def test_nobody_else_is_held_up(sessions, held, what):
     asyncio.run(others())
 
 
-@pytest.mark.parametrize("what", [(store, "kept"), (files, "make_safe")], ids=lambda what: what[1])
+@pytest.mark.parametrize("what", [(store, "read_session"), (files, "make_safe")], ids=lambda what: what[1])
 def test_who_is_cancelled_leaves_no_lock_and_no_file_behind(sessions, held, what):
     before = open_files()
     asyncio.run(cancelled_once_begun(sessions, held(*what), times=2))
     assert is_free(sessions)
     assert open_files() == before
-    assert sessions.list()[0].turns == (1 if what[1] == "kept" else 2)
+    assert sessions.list()[0].turns == (1 if what[1] == "read_session" else 2)
 
 
 def test_a_new_one_is_not_left_empty(sessions, held):
-    asyncio.run(cancelled_once_begun(sessions, held(store, "kept"), id=None))
+    asyncio.run(cancelled_once_begun(sessions, held(store, "read_session"), id=None))
     assert [one.name for one in sessions.folder.glob("*.jsonl")] == ["x.jsonl"]
 
 

@@ -127,7 +127,7 @@ def test_a_name_of_ours_has_to_be_there(sessions):
     assert asyncio.run(entered(sessions, id))[0] is False
     assert asyncio.run(entered(sessions, other, new=True))[0] is True
     assert asyncio.run(entered(sessions, f"{other}-mine"))[0] is True
-    assert sessions.like(other) == [id]
+    assert sessions.similar_ids(other) == [id]
 
 
 def test_questions_without_an_answer(sessions):
@@ -419,7 +419,7 @@ def test_a_folder_that_is_taken_away_is_an_error_in_words(sessions):
             session.append(User(text="a"))
             sessions.folder.rename(sessions.folder.with_name("away"))
             with pytest.raises(SessionError) as caught:
-                sessions._tried("x", False)
+                sessions._try_open("x", False)
             return caught.value
 
     assert "No such file or directory" in str(asyncio.run(turns()))

@@ -19,7 +19,7 @@ def read(results, handle, owner=""):
     """What `resources/read` gives to a client that is this owner."""
     app = SimpleNamespace(runtime=SimpleNamespace(results=results))
     service = SimpleNamespace(app=app, allowed=None, resources=list)
-    client = SimpleNamespace(owner=owner, is_modern=True)
+    client = SimpleNamespace(owner=owner, is_stateless=True)
     request = SimpleNamespace(client=client, param=lambda _: f"ot://results/{handle}")
     (content,) = asyncio.run(resources.read_resource(service, request))["contents"]
     return content

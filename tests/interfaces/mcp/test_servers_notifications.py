@@ -29,7 +29,7 @@ def app(tmp_path):
 
 def tells(app, *tools):
     definitions = [{"name": name, "description": "x", "inputSchema": {"type": "object"}} for name in tools]
-    app.servers.told(app.servers.proxy("one"), ServerListing(definitions, Offers(), "1", "auto"))
+    app.servers.listing_received(app.servers.proxy("one"), ServerListing(definitions, Offers(), "1", "auto"))
 
 
 def heard_in(app, scene):

@@ -135,11 +135,11 @@ class MemoryShelf:
                 raise ConflictError("it has tools: delete them first", "not_empty")
             del self._bundles[id]
 
-    def get_bundle(self, id, sight=None):
+    def get_bundle(self, id, visibility=None):
         found = self._bundle(id)
         return shown(found), tag_of(found)
 
-    def bundles(self, ids=(), include_disabled=False, after=None, limit=100, sight=None):
+    def bundles(self, ids=(), include_disabled=False, after=None, limit=100, visibility=None):
         found = [
             one for one in sorted(self._bundles.values(), key=lambda one: one.id)
             if (not ids or one.id in ids) and (include_disabled or one.is_enabled) and (not after or one.id > after)
@@ -181,11 +181,11 @@ class MemoryShelf:
                 raise ForbiddenError("it is built in", "built_in")
             del self._tools[bundle_id, slug, version]
 
-    def get_tool(self, bundle_id, slug, version, sight=None):
+    def get_tool(self, bundle_id, slug, version, visibility=None):
         found = self._tool(bundle_id, slug, version)
         return {**shown(found), "callCount": 0, "lastCalledAt": None}, tag_of(found)
 
-    def tools(self, tags=(), bundle_ids=(), include_disabled=False, after=None, limit=100, sight=None):
+    def tools(self, tags=(), bundle_ids=(), include_disabled=False, after=None, limit=100, visibility=None):
         found = [
             one for one in sorted(self._tools.values(), key=lambda one: one.id)
             if (not bundle_ids or one.bundle_id in bundle_ids) and (not tags or set(tags) & set(one.tags))
@@ -193,7 +193,7 @@ class MemoryShelf:
         ]  # fmt: skip
         return self._page(found, limit)
 
-    def search(self, query, include_disabled=False, after=None, limit=100, sight=None):
+    def search(self, query, include_disabled=False, after=None, limit=100, visibility=None):
         found = [one for one in sorted(self._tools.values(), key=lambda one: one.id) if one.slug.startswith(query)]
         page, last = self._page([one for one in found if not after or one.id > after[3]], limit)
         return page, None if last is None else [0, 0.1 + 0.2, -1, last]

@@ -63,7 +63,7 @@ def ran(app, code):
 
 def settle(app, within=5.0):
     """Every server's status, when each has connected or failed. One that is told to go gets some time for it."""
-    asyncio.run(app.servers.settled())
+    asyncio.run(app.servers.wait_connected())
     until = monotonic() + within
     while any(status.state == "connecting" for status in app.servers.statuses()) and monotonic() < until:
         sleep(0.02)

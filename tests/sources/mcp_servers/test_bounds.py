@@ -18,7 +18,7 @@ from onetool.sources.mcp_servers.settings import ServerSettings
 
 
 class Silent:
-    def aside(self, line):
+    def write_stray(self, line):
         """Nobody reads it."""
 
 

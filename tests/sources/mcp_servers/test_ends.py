@@ -97,7 +97,7 @@ def test_that_it_does_not_tell_is_noted_and_it_may_tell_later(stage):
     with stage.app({"bad": stage.nasty("lists_slowly", 1000, connect_timeout=1)}) as app:
         settle(app)  # a busy machine may take longer than a second
         until(lambda: call(app, "bad.grow").error is None)
-        until(lambda: any("does not tell which" in line for line in app.servers.journal("bad", 50)))
+        until(lambda: any("does not tell which" in line for line in app.servers.log_lines("bad", 50)))
         assert call(app, "bad.echo", text="a").data == "a"
 
 
@@ -110,7 +110,7 @@ def tasks(app):
     async def names():
         return sorted(one.get_coro().__qualname__ for one in asyncio.all_tasks() - {asyncio.current_task()})
 
-    return app.servers._loop.background.call(names())
+    return app.servers._loop.background.run_sync(names())
 
 
 def test_connections_that_come_and_go_leave_no_tasks(stage):
@@ -134,9 +134,9 @@ def test_a_life_that_is_cancelled_takes_its_tasks_with_it(stage):
         loop = app.servers._loop
 
         async def cancel():
-            loop.upstreams["good"]._life.cancel()
+            loop.upstreams["good"]._task.cancel()
 
-        loop.background.call(cancel())
+        loop.background.run_sync(cancel())
         until(lambda: tasks(app) == ["ServerLoop._poll_approvals"])
         assert stage.left() == []
 
@@ -201,7 +201,7 @@ def test_an_error_in_looking_does_not_end_it(stage, monkeypatch, caplog):
             if len(looks) < 3:
                 raise OSError("the disk is gone")
 
-        monkeypatch.setattr(app.servers, "look_again", look)
+        monkeypatch.setattr(app.servers, "reread_approvals", look)
         with caplog.at_level(logging.CRITICAL, logger="onetool.servers"):
             call(app, "good.echo", text="x")
             until(lambda: len(looks) > 4)

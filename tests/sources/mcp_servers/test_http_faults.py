@@ -33,7 +33,7 @@ def test_a_403_is_a_matter_of_logins_only_where_it_says_nothing_else(stage, http
     with stage.app(blocks) as app:
         status = settle(app)
         assert "login" not in status["forbidden"].error
-        assert "403 Forbidden: not you" in "\n".join(app.servers.journal("forbidden", 100))
+        assert "403 Forbidden: not you" in "\n".join(app.servers.log_lines("forbidden", 100))
         assert "it wants a login" in status["forbidden_mutely"].error
 
 
@@ -43,7 +43,7 @@ def test_a_403_in_a_call_is_told_and_kept_in_the_log(stage, http):
         failed = call(app, "there.forbid")
         assert "403 Forbidden: your plan has no writes" in failed.error.message
         assert "second line" not in failed.error.message
-        assert "your plan has no writes" in "\n".join(app.servers.journal("there", 100))
+        assert "your plan has no writes" in "\n".join(app.servers.log_lines("there", 100))
         assert call(app, "there.echo", text="hello").data == "hello"
 
 
@@ -65,7 +65,7 @@ def test_a_bearer_token_comes_from_the_secrets_and_is_not_shown(stage, http):
     block = {"url": http.url("token"), "headers": {"Authorization": "Bearer ${THE_TOKEN}"}}
     with stage.app({"there": block}, secrets={"THE_TOKEN": TOKEN}) as app:
         assert call(app, "there.echo", text="hello").data == "hello"
-        assert TOKEN not in str([app.servers.statuses(), app.servers.journal("there", 100), app.health()])
+        assert TOKEN not in str([app.servers.statuses(), app.servers.log_lines("there", 100), app.health()])
         assert call(app, "there.echo", text=TOKEN).data == TOKEN  # a mask would tell that the guess is right
 
 

@@ -11,7 +11,7 @@ def test_rubbish_on_stdout_is_passed_over(stage):
     with stage.app({"bad": stage.nasty("spams_stdout")}) as app:
         for n in range(5):
             assert call(app, "bad.echo", text=f"hä {n}").data == f"hä {n}"
-        assert any("INFO starting up" in line for line in app.servers.journal("bad", 500))
+        assert any("INFO starting up" in line for line in app.servers.log_lines("bad", 500))
 
 
 @pytest.mark.parametrize("where", ["start", "call"])
@@ -119,7 +119,7 @@ def test_a_flood_on_stderr_blocks_nobody_and_its_end_is_kept(stage, took):
         assert call(app, "bad.fine").data == "fine"
         assert took() < 10
         sleep(0.2)
-        lines = app.servers.journal("bad", 1_000_000)
+        lines = app.servers.log_lines("bad", 1_000_000)
         assert any("the last line" in line for line in lines)
         assert len(lines) < 50_000
         assert is_fine(app)
@@ -132,13 +132,13 @@ def test_secrets_of_a_server_are_masked_wherever_it_tells_them(stage):
         results = [call(app, f"bad.{tool}") for tool in ("result", "fails", "refuses")]
         shown = [
             *(result.to_dict() for result in results),
-            app.servers.journal("bad", 100),
+            app.servers.log_lines("bad", 100),
             [spec.description for spec in app.tools()],
             ran(app, "[bad.result(), ot.tools(pattern='bad.', info='full')]").to_dict(),
             [str(status) for status in app.servers.statuses()],
         ]
         assert secret not in json.dumps(shown, default=str)
-        assert any("starting with key" in line for line in app.servers.journal("bad", 100))
+        assert any("starting with key" in line for line in app.servers.log_lines("bad", 100))
     kept = [file for file in stage.folder.rglob("*") if file.is_file() and file.name != "onetool.yaml"]
     assert [file for file in kept if secret in file.read_text(errors="replace")] == []
 

@@ -139,7 +139,7 @@ class TestLogin:
     def test_nobody_comes(self, authority, folder):
         urls = []
         with pytest.raises(AuthError, match="nobody has finished the login to vault within 0 s"):
-            log_in(authority, folder, browse=urls.append, patience=0.4)
+            log_in(authority, folder, browse=urls.append, seconds=0.4)
         with pytest.raises(httpx2.ConnectError):
             httpx2.get(redirect_of(urls[0]))
 

@@ -32,7 +32,7 @@ def test_one_that_fails_at_the_moment_it_is_ended(stage, monkeypatch, told):
 
     @asynccontextmanager
     async def connected(upstream):
-        lives.append(upstream._life)
+        lives.append(upstream._task)
         try:
             begun.set()
             await asyncio.sleep(LONG)

@@ -19,7 +19,7 @@ def test_one_that_is_replaced_does_not_teach_its_successor(stage):
         stage.config({"one": stage.nasty("ok", pin=True)})
         app.reload()
         sleep(1.2)
-        memory = app.servers.proxy("one").memory
+        memory = app.servers.proxy("one").cached
         assert (memory.tools, memory.approved) == (None, None)
         assert settle(app)["one"].changed == ()
         assert call(app, "one.echo", text="x").data == "x"
@@ -32,14 +32,16 @@ def test_what_is_told_for_a_proxy_that_was_replaced_is_not_heard(stage):
         stage.config({"one": stage.nasty("ok", env={"OTHER": "yes"})})
         app.reload()
         assert app.servers.proxy("one") is not old
-        app.servers.told(old, ServerListing([{"name": "a", "inputSchema": {"type": "object"}}], Offers(), "1", "auto"))
-        assert app.servers.proxy("one").memory.tools is None
+        app.servers.listing_received(
+            old, ServerListing([{"name": "a", "inputSchema": {"type": "object"}}], Offers(), "1", "auto")
+        )
+        assert app.servers.proxy("one").cached.tools is None
         assert tools_of(app, "one") == set()
 
 
 def test_secrets_that_were_learnt_are_masked_after_a_reload(stage):
     with stage.app({"one": stage.nasty("ok")}) as app:
-        app.servers.known(SECRET)
+        app.servers.mask_also(SECRET)
         assert SECRET not in app.redact(SECRET)
         for _ in range(2):
             app.reload()
@@ -49,7 +51,7 @@ def test_secrets_that_were_learnt_are_masked_after_a_reload(stage):
 
 def test_secrets_are_masked_in_all_that_a_server_tells(stage):
     with stage.app({"one": stage.nasty("ok")}) as app:
-        app.servers.known(SECRET)
+        app.servers.mask_also(SECRET)
         proxy = app.servers.proxy("one")
         words = f"use {SECRET}"
         offers = Offers(
@@ -58,10 +60,10 @@ def test_secrets_are_masked_in_all_that_a_server_tells(stage):
             templates=({"uriTemplate": "file:///{t}", "name": "t", "description": words},),
         )
         tools = [{"name": "a", "description": words, "inputSchema": {"type": "object"}}]
-        app.servers.told(proxy, ServerListing(tools, offers, f"1 {SECRET}", "auto"))
+        app.servers.listing_received(proxy, ServerListing(tools, offers, f"1 {SECRET}", "auto"))
         assert len(app.prompts) == 1
         assert {"file:///r", "file:///{t}"} <= set(app.resources)
-        shown = [app.tools(), app.prompts, app.resources, app.servers.statuses(), app.health(), proxy.memory]
+        shown = [app.tools(), app.prompts, app.resources, app.servers.statuses(), app.health(), proxy.cached]
         for part in shown:
             assert SECRET not in str(part)
         files = [file for file in app.servers.folder.rglob("*") if file.is_file()]
@@ -72,7 +74,7 @@ def test_secrets_are_masked_in_all_that_a_server_tells(stage):
 @pytest.mark.parametrize("kind", [list, iter])
 def test_those_to_be_settled_may_be_given_as_they_come(stage, kind):
     with stage.app({name: stage.nasty("ok") for name in ("a", "b", "c")}) as app:
-        asyncio.run(app.servers.settled(kind(["b", "c"])))
+        asyncio.run(app.servers.wait_connected(kind(["b", "c"])))
         states = {status.name: status.state for status in app.servers.statuses()}
         assert states == {"a": "idle", "b": "connected", "c": "connected"}
 

@@ -27,36 +27,36 @@ def told(journal, most=100):
 
 def test_lines_are_put_together_however_they_come(journal):
     for piece in (b"one\ntw", b"o\nth", b"ree", b""):
-        journal.hear(piece)
+        journal.write_stderr(piece)
     assert told(journal) == ["one", "two"]
-    journal.heard_all()
-    journal.heard_all()
+    journal.end_stderr()
+    journal.end_stderr()
     assert told(journal) == ["one", "two", "three"]
-    assert journal.last_words() == "one / two / three"
-    assert journal.last_words(1) == "three"
+    assert journal.last_lines() == "one / two / three"
+    assert journal.last_lines(1) == "three"
 
 
 def test_our_own_words_are_marked_and_are_not_its(journal):
     journal.note("connected")
-    journal.aside(b"Listening on stdio")
+    journal.write_stray(b"Listening on stdio")
     assert told(journal) == ["-- connected", "(on standard output) Listening on stdio"]
-    assert "connected" not in journal.last_words()
+    assert "connected" not in journal.last_lines()
 
 
 def test_secrets_and_control_characters_are_masked(journal, file):
-    journal.hear(b"the key is sesame\x1b[31m\n\xff\xfe\r\n")
+    journal.write_stderr(b"the key is sesame\x1b[31m\n\xff\xfe\r\n")
     journal.note("its key is sesame")
     kept = file.read_text()
     assert "sesame" not in kept
     assert "\x1b" not in kept
     assert told(journal)[0].startswith("the key is ***")
-    assert "sesame" not in journal.last_words()
+    assert "sesame" not in journal.last_lines()
 
 
 def test_a_line_has_an_end_even_where_it_has_none(journal):
     for _ in range(100):
-        journal.hear(b"x" * 1000)
-    journal.heard_all()
+        journal.write_stderr(b"x" * 1000)
+    journal.end_stderr()
     assert all(len(line) <= module.LONGEST for line in told(journal, 1000))
     assert len(journal.words) <= module.IN_MEMORY
 
@@ -64,7 +64,7 @@ def test_a_line_has_an_end_even_where_it_has_none(journal):
 def test_the_file_stays_small_and_keeps_the_end(journal, file, monkeypatch):
     monkeypatch.setattr(module, "MOST_BYTES", 2000)
     for n in range(500):
-        journal.hear(f"line {n}\n".encode())
+        journal.write_stderr(f"line {n}\n".encode())
     assert sum(one.stat().st_size for one in file.parent.iterdir()) <= 4000
     assert len(list(file.parent.iterdir())) == 2
     assert told(journal, 3) == ["line 497", "line 498", "line 499"]
@@ -77,9 +77,9 @@ def test_there_may_be_nothing_and_nowhere_to_write(journal, tmp_path):
     assert journal.lines(10) == []
     (tmp_path / "servers").write_text("a file where a folder should be")
     journal.note("it goes on")
-    journal.hear(b"all the same\n")
+    journal.write_stderr(b"all the same\n")
     assert journal.lines(10) == []
-    assert journal.last_words() == "all the same"
+    assert journal.last_lines() == "all the same"
 
 
 def test_many_threads(journal):

@@ -128,7 +128,7 @@ def by_another(shelf, memory):
 
 
 def test_what_another_writes_while_we_read_is_noticed(proxy, monkeypatch):
-    shelf = proxy._shelf
+    shelf = proxy._cache
     real = shelf.read
 
     def read():
@@ -136,16 +136,16 @@ def test_what_another_writes_while_we_read_is_noticed(proxy, monkeypatch):
         by_another(shelf, memory)
         return memory
 
-    shelf.write(replace(proxy.memory, former={}, version="by one"))
+    shelf.write(replace(proxy.cached, former={}, version="by one"))
     monkeypatch.setattr(shelf, "read", read)
-    proxy.look_again()
+    proxy.reread_approvals()
     monkeypatch.setattr(shelf, "read", real)
-    proxy.look_again()
-    assert proxy.memory.version == "by another"
+    proxy.reread_approvals()
+    assert proxy.cached.version == "by another"
 
 
 def test_what_another_writes_when_we_have_written_is_noticed(proxy, monkeypatch):
-    shelf = proxy._shelf
+    shelf = proxy._cache
     real = shelf.write
 
     def write(memory):
@@ -156,5 +156,5 @@ def test_what_another_writes_when_we_have_written_is_noticed(proxy, monkeypatch)
 
     monkeypatch.setattr(shelf, "write", write)
     proxy.approve()
-    proxy.look_again()
-    assert proxy.memory.version == "by another"
+    proxy.reread_approvals()
+    assert proxy.cached.version == "by another"

@@ -150,7 +150,7 @@ def test_a_question_is_never_for_another_caller(app):
         slow.cancel()
         return asked.data
 
-    asyncio.run(app.servers.settled())
+    asyncio.run(app.servers.wait_connected())
     answer = asyncio.run(main())
     assert one.asked == []
     assert answer["result"] is None or answer["result"]["content"] == {"name": "Two"}

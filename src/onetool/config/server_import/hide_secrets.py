@@ -112,7 +112,7 @@ class SecretCollector:
         """Whether it comes only from the environment."""
         return name not in self.new and name not in _EVERYWHERE and self._secrets.where(name) == "environment"
 
-    def keep(self, wanted: str, server: str, value: str) -> str:
+    def placeholder_for(self, wanted: str, server: str, value: str) -> str:
         """The placeholder for this value."""
         prefix = f"{variable_name(server)}_"
         own = wanted if wanted.startswith(prefix) else prefix + wanted
@@ -134,9 +134,9 @@ class SecretCollector:
         return True
 
 
-def without_secrets(server: str, block: dict[str, Any], vault: SecretCollector) -> dict[str, Any]:
+def without_secrets(server: str, block: dict[str, Any], collector: SecretCollector) -> dict[str, Any]:
     """The block with placeholders for what must not stand in a config."""
-    return _Hider(server, vault).block(block)
+    return _Hider(server, collector).block(block)
 
 
 def is_secret(name: str, value: str) -> bool:
@@ -159,10 +159,10 @@ def _sounds_secret(name: str) -> bool:
 
 
 class _Hider:
-    def __init__(self, server: str, vault: SecretCollector) -> None:
+    def __init__(self, server: str, collector: SecretCollector) -> None:
         self.server = server
         self.own = variable_name(server)
-        self.vault = vault
+        self.collector = collector
 
     def block(self, block: dict[str, Any]) -> dict[str, Any]:
         hidden = {**block}
@@ -181,7 +181,7 @@ class _Hider:
     def _variable(self, name: str, value: str) -> str:
         if not is_secret(name, value):
             return value
-        return self.vault.keep(name if NAME.fullmatch(name) else variable_name(name), self.server, value)
+        return self.collector.placeholder_for(name if NAME.fullmatch(name) else variable_name(name), self.server, value)
 
     def _headers(self, headers: dict[str, str]) -> dict[str, str]:
         return {name: self._header(name, value) for name, value in headers.items()}
@@ -192,7 +192,7 @@ class _Hider:
         if name.lower() in ("authorization", "proxy-authorization"):
             found = _SCHEME.match(value)
             scheme, bare = (found[1], found[2]) if found else ("", value)
-            return scheme + self.vault.keep(f"{self.own}_TOKEN", self.server, bare)
+            return scheme + self.collector.placeholder_for(f"{self.own}_TOKEN", self.server, bare)
         return self._named(name, value)
 
     def _auth(self, auth: Any) -> Any:
@@ -245,4 +245,4 @@ class _Hider:
         """Kept under the server's name and this one: of X-API-Key for `docs` it is DOCS_API_KEY."""
         wanted = variable_name(name).removeprefix("X_")
         name = wanted if wanted.startswith(f"{self.own}_") else f"{self.own}_{wanted}"
-        return self.vault.keep(name, self.server, value)
+        return self.collector.placeholder_for(name, self.server, value)

@@ -116,7 +116,7 @@ def _must_load(file: Path, text: str, secrets: Mapping[str, str], broken: Collec
 
 @contextmanager
 def _folder_for(file: Path) -> Iterator[None]:
-    """The folder of a config that is new, with what `onetool init` puts there; gone again if nothing comes of it."""
+    """The folder of a new config, with the files that `onetool init` writes; removed again on failure."""
     if file.exists():
         yield
         return
@@ -190,7 +190,7 @@ class Planner:
 
     def done(self) -> ServerImportPlan:
         used = {name for block in self.plan.servers.values() for name in placeholders(block)}
-        self.plan.secrets = {name: value for name, value in self.vault.new.items() if name in used}
+        self.plan.secrets = {name: value for name, value in self.collector.new.items() if name in used}
         return self.plan
 
     def _take(self, name: str, raw: Any, found: ClientServers) -> None:
@@ -208,15 +208,15 @@ class Planner:
             raise SkipServer(f"it stands in {elsewhere}, which the config includes: change it there")
         if not name.strip() or len(name) > LONGEST_NAME or not name.isprintable():
             raise SkipServer(f"a name has 1 to {LONGEST_NAME} characters that can be seen")
-        variables = Variables(found.folder, found.inputs, self.vault.has)
+        variables = Variables(found.folder, found.inputs, self.collector.has)
         block, notes = translated(raw, variables, found.folder, old_url=found.file.parent.name == ".gemini")
         if is_onetool(block, self.target.config):
             raise SkipSelf("it is OneTool itself")
-        block = without_secrets(name, block, self.vault)
+        block = without_secrets(name, block, self.collector)
         for secret in placeholders(block):
-            if not self.vault.has(secret) and not self._given(name, secret):
+            if not self.collector.has(secret) and not self._given(name, secret):
                 notes.append(f"it can't be connected until its secret is set: onetool auth set {secret}")
-            elif self.vault.is_borrowed(secret):
+            elif self.collector.is_borrowed(secret):
                 notes.append(f"{secret} comes from the environment; to have it always: onetool auth set {secret}")
         return block, notes
 
@@ -224,7 +224,7 @@ class Planner:
         """Whether a person has given it, where there is one to ask."""
         value = self.ask(server, secret)
         if value:
-            self.vault.put(secret, value)
+            self.collector.put(secret, value)
         return bool(value)
 
 

@@ -109,7 +109,7 @@ def follow_config(app: "App", address: BoundAddress, http_app: HttpApp) -> Calla
 
 
 async def reload_app(app: "App", mcp: Any) -> None:
-    """Read the config and the tools again, and say so when clients have been told."""
+    """Reload the config and the tools, and log it after clients were notified."""
     before = app.config
     await mcp.reload()
     if app.config is not before:  # else it can't be used, which has been told

@@ -193,7 +193,7 @@ def _with(answer: Result, structured: Any) -> Result:
 async def _as_sent(
     sent: ServerAnswer, value: Any, inline_bytes: int, store: KeepText, read_on: ReadOn, promise: Promise
 ) -> Result:
-    """An answer of somebody else's server, as it came. What is too large is stored, unless its tool promises it."""
+    """The answer of an MCP server, as it came. What is too large is stored, unless its tool promises it."""
     content, structured = sent
     if not content and structured is not None:  # many clients show content alone
         content = [text_block(as_json(structured))]

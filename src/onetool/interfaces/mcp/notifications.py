@@ -59,7 +59,7 @@ def follow(service: Service) -> None:
 
 
 class _DebouncedNotice:
-    """Debounces notifications: many servers start at once, and clients are told once."""
+    """Debounces notifications: many servers start at once, and clients get one notification."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, service: Service) -> None:
         self._loop = loop

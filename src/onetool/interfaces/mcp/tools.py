@@ -55,8 +55,8 @@ async def _call(service: Service, request: McpRequest) -> dict[str, Any]:
         except BadArguments as error:
             words = "\n".join((str(error), *(f"  {hint}" for hint in error.hints)))
             return {"content": [text_block(words)], "isError": True}
-        if result.get("isError") and (fault := lacking_capability(caller)):
-            raise fault
+        if result.get("isError") and (failure := lacking_capability(caller)):
+            raise failure
         return for_revision(result, request.client.revision)
 
     return await run_pausable(request, work, service.pending_calls, entry.task_after)

@@ -281,7 +281,7 @@ class RestCaller:
         """The tool's own error says it."""
 
     def log(self, level: Level, data: Any, logger: str | None) -> None:
-        """Nobody listens."""
+        """Does nothing: REST has no channel for logs."""
 
     async def ask(self, question: Question) -> Any:
         raise CannotAsk("elicitation", "a client of the REST API can't be asked")

@@ -35,7 +35,7 @@ class View(Protocol):
 
     @property
     def instructions(self) -> Mapping[str, str]:
-        """How packs are best used, as somebody has written it for them."""
+        """The texts on how packs are best used."""
         ...
 
     @property
@@ -56,13 +56,13 @@ class View(Protocol):
     def servers(self, allowed: Collection[str] | None) -> list[dict[str, Any]]: ...
 
     def server_packs(self, allowed: Collection[str] | None) -> list[str]:
-        """What code calls the MCP servers, also those that have not told their tools yet."""
+        """The names of MCP servers in code, also of those whose tools are not known yet."""
         ...
 
     async def health(self, allowed: Collection[str] | None) -> dict[str, Any]: ...
 
     def page(self, handle: str, offset: int, limit: int, search: str | None, fuzzy: bool, column: int) -> Page:
-        """Some lines of a stored result of whoever makes the running call."""
+        """Some lines of a stored result of the running call's caller."""
         ...
 
     def publish(self, topic: str, message: str) -> str: ...
@@ -72,7 +72,7 @@ class View(Protocol):
         ...
 
     def stats(self, period: str, tool: str | None, allowed: Collection[str] | None) -> "Summary":
-        """What was counted, by names only of what is allowed; ToolFailure where that can't be told."""
+        """The stats, with only those names that are allowed. Raises ToolFailure if they can't be read."""
         ...
 
     def write_report(self, path: str, stats: "Summary") -> str:

@@ -156,7 +156,4 @@ class _Named:
         return self.form.convert(value)
 
 
-# Type hints -> what a caller sees (JSON Schema), and how its JSON becomes what the function asks for.
-
-
 __all__ = ["HintMismatchError", "HintReader", "JsonForm", "UnsupportedHintError"]

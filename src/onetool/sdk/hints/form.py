@@ -102,7 +102,7 @@ def free_name(definitions: dict[str, Schema], name: str, definition: Schema | No
 
 
 def adopt(definitions: dict[str, Schema], name: str, schema: Schema) -> Schema:
-    """A schema that somebody else made: its definitions join ours, and an object becomes one itself."""
+    """Take over a schema from elsewhere: its definitions join ours, and an object becomes a definition itself."""
     schema = dict(schema)
     own: dict[str, Schema] = dict(schema.pop("$defs", {}))
     if "properties" in schema:

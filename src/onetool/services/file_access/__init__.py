@@ -255,7 +255,7 @@ class Roots:
         raise missing or PathRefusedError("denied")
 
     def _refuse_on_the_way(self, path: str) -> None:
-        """Of what is closed nobody learns whether it is there: also not by a link that leads into it."""
+        """Refuse a path that leads through a closed folder, so that callers can't learn what exists there."""
         for root, parts in self._candidates(path):
             self._private.refuse_text(resolved(root.text(parts)))
 
@@ -338,9 +338,6 @@ def why_not_written(refused: PathRefusedError, path: str, allowed: Sequence[str]
         detail=refused.detail or "the system gives an error",
         allowed=", ".join(map(repr, allowed)) or "none",
     )
-
-
-# Reads and writes files and lists folders, but only below allowed roots.
 
 
 __all__ = ["Content", "FolderEntry", "MissingPath", "PathRefusedError", "Roots", "why_not_written"]

@@ -113,7 +113,7 @@ def split(path: bytes) -> Parts:
 
 
 def stays_inside(parts: Parts) -> bool:
-    """Whether the path stays inside as it is written. Tells nobody whether the folders on the way exist."""
+    """Whether the path stays inside, by its text alone: nothing is revealed about existing folders."""
     depth = 0
     for part in parts:
         depth += -1 if part == b".." else 1
@@ -131,7 +131,7 @@ MOST_FOLDERS = 100  # that the walk holds open at once; a process may be allowed
 READ = os.O_RDONLY | NO_WAIT | PLAIN
 
 Open = Callable[[int, bytes, int], int]
-Rest = Callable[[bytes], Parts | None]  # what is left of an absolute path below the root, as Root.rest tells
+Rest = Callable[[bytes], Parts | None]  # what is left of an absolute path below the root, as Root.relative_parts tells
 
 
 def open_beneath(rest: Rest, top: int, parts: Parts, flags: int) -> int:

@@ -169,7 +169,7 @@ class Private:
             raise PathRefusedError("private")
 
     def refuse_text(self, path: str) -> None:
-        """Refuse a path as it is written: before it is opened, so that nobody learns what is there."""
+        """Refuse a path by its text, before it is opened, so that callers can't learn what exists there."""
         path = _absolute(path)
         if f"{path}{os.sep}".startswith(self._beginnings):
             raise PathRefusedError(next(reason for place, reason in self._path_texts.items() if is_below(path, place)))

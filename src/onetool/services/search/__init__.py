@@ -286,7 +286,4 @@ def _best(scores: dict[int, float], limit: int) -> list[tuple[int, float]]:
     return sorted(scores.items(), key=lambda item: (-item[1], item[0]))[:limit]
 
 
-# Find the tool for a task: the one search behind every door.
-
-
 __all__ = ["SearchIndex"]

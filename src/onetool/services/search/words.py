@@ -266,7 +266,7 @@ def _mistakes(word: str) -> int:
 
 
 def _lengths(word: str) -> range:
-    """How long a word may be that was mistyped so; none if no mistake can be told from another word."""
+    """The possible lengths of a mistyped word; none if mistakes could not be distinguished from other words."""
     if not SHORTEST_MISTYPED <= len(word) <= LONGEST_MISTYPED or not word.isalpha():
         return range(0)
     return range(max(len(word) - _mistakes(word), SHORTEST_MISTYPED), len(word) + _mistakes(word) + 1)

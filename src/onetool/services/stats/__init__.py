@@ -106,7 +106,7 @@ def _leaf(value: Any) -> int:
         return _NO_DATA
 
 
-# Stats: takes what happened, and sums it up.
+# The stats
 
 
 log = logging.getLogger("onetool.stats")
@@ -150,7 +150,7 @@ class UsageStats:
     # What happens
 
     def record(self, event: CallEvent) -> None:
-        """A call has ended."""
+        """Record a finished call."""
         if self._writer.is_off:
             return
         call, spec, error = event.call, event.spec, event.error
@@ -244,9 +244,6 @@ def _name(text: str, longest: int = _LONGEST) -> str:
 
 def _reason(text: str | None) -> str | None:
     return text if text is not None and _REASON.fullmatch(text) else None
-
-
-# What was called, how often, how it went, and what it weighed.
 
 
 __all__ = ["PERIODS", "Bucket", "Count", "ErrorRow", "Summary", "ToolRow", "UsageStats", "size_of"]

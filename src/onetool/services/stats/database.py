@@ -182,7 +182,9 @@ Row = tuple[Any, ...]
 
 
 class Writer:
-    """Adding only appends to a list. A file that can't be written is told once, and never fails a call."""
+    """Writes rows in a thread; adding only appends to a list. A file that can't be written is logged once, and never
+    fails a call.
+    """
 
     def __init__(
         self, file: Path, retention_seconds: float, now: Callable[[], float], redact: Callable[[Any], Any]

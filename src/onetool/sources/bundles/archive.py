@@ -321,7 +321,4 @@ def _in_the_way(here: Bundle, rows: list[ImportRow], adds: bool) -> list[str]:
     return []
 
 
-# Bundles as files that people share: `pack` and `unpack` a ZIP archive, and `plan` what taking one in would change.
-
-
 __all__ = ["ImportPlan", "ImportRow", "Unpacked", "pack", "plan", "unpack"]

@@ -238,5 +238,5 @@ class BundleTools:
         return self._seen.state
 
     def changed(self) -> None:
-        """We have changed the store: whoever asks next sees it."""
+        """Mark the store as changed by us, so that the next reader sees it."""
         self._changes += 1

@@ -59,7 +59,7 @@ class BundleStore(Protocol):
     ) -> list[SearchHit]: ...
 
     def everything(self) -> tuple[list[Bundle], Iterator[Tool]]:
-        """All that is not built-in, of one moment; for who makes tools of them."""
+        """All bundles and tools that are not built-in, in one snapshot."""
         ...
 
     def derived(self) -> list[tuple[Bundle, Sequence[Tool]]]:

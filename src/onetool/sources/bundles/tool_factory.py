@@ -43,7 +43,7 @@ class BundleRuntime(Protocol):
         ...
 
     def functions(self) -> list[str]:
-        """Those that there are, for who mistypes one."""
+        """The names of all functions, for hints on mistyped ones."""
         ...
 
     async def run_script(self, code: str, variables: Mapping[str, Any]) -> Any:

@@ -140,7 +140,7 @@ def converted(data: Any, shape: type[T], below: str = "") -> T:
 
 
 def _misfit(message: str, path: list[str], below: str, data: Any, shape: type) -> InvalidError:
-    """In our own words where the reader has to choose among some. To a key that nobody knows the pointer leads."""
+    """The InvalidError for data that does not fit: with the possible values, and a pointer to an unknown key."""
     pointer = below + "".join(f"/{step}" for step in path)
     if match := _UNKNOWN.search(message):
         pointer = f"{pointer}/{match[1]}"

@@ -86,7 +86,7 @@ def _description(definition: Definition, own: str) -> str:
 
 
 def defaults_of(schema: Any) -> dict[str, Any]:
-    """Of arguments that a schema calls required though it has a default for them: what they are if nobody says."""
+    """The defaults of arguments that a schema calls required."""
     properties: Any = schema.get("properties") if isinstance(schema, Mapping) else None
     required: Any = schema.get("required") if isinstance(schema, Mapping) else None
     if not isinstance(properties, Mapping) or not isinstance(required, list | tuple):

@@ -52,7 +52,7 @@ class BearerAuth(httpx2.Auth):
 
 
 class PersonAuth(StoredAuth):
-    """A person's login. Without somebody to ask, only what is stored is used."""
+    """The login of a person. Without a prompt, only a stored login is used."""
 
     def __init__(
         self,

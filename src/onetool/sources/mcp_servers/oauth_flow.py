@@ -150,7 +150,7 @@ class StoredAuth(OAuthClientProvider):
                 self._insists = self._may_obtain = False  # once is enough
 
     async def _take(self, response: httpx2.Response) -> None:
-        """The response to a refresh. Only what is told to be over is forgotten."""
+        """Read the response to a refresh. The login is only forgotten if the server says that it is invalid."""
         if response.status_code == httpx2.codes.OK and await self._handle_refresh_response(response):
             self._save()
             return
@@ -243,7 +243,7 @@ class StoredAuth(OAuthClientProvider):
         return self._token() in (None, refused)
 
     def _settle_method(self) -> None:
-        """How a client with a secret proves itself, where nobody has said: the standard's way, if it is taken."""
+        """Choose how a client with a secret authenticates: the standard's method, if the server accepts it."""
         client, server = self.context.client_info, self.context.oauth_metadata
         if client is None or client.client_secret is None or (client.token_endpoint_auth_method and not self._fixed):
             return

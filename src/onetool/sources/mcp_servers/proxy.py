@@ -58,7 +58,7 @@ class ServerAccess(Protocol):
 
 
 class _Known(msgspec.Struct, frozen=True):
-    """All that is known of it at one moment: who reads one part of it reads the others of the same moment."""
+    """What is known of a server at one moment. Replaced as a whole, so that its parts fit together."""
 
     cached: CachedServer
     changes: Mapping[str, list[str]]
@@ -97,7 +97,7 @@ class ServerProxy:
 
     @property
     def changes(self) -> Mapping[str, list[str]]:
-        """Tools that are not as they were approved, and in what."""
+        """The tools that differ from the approved ones, and in what."""
         return self._now.changes
 
     @property
@@ -184,7 +184,7 @@ class ServerProxy:
         return True
 
     def failed(self) -> None:
-        """It could not be connected, and so it is not known what it has: who only lists need not wait for it again."""
+        """Note that connecting failed, so that a caller that only lists need not wait again."""
         with self._lock:
             if not self.is_listed and not self.settings.mistakes:  # of such a one nothing is learnt
                 self._set(replace(self.cached, failed=time()))

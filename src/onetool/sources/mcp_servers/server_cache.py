@@ -90,7 +90,7 @@ class ServerCache:
 
 
 def digests(definition: Definition) -> dict[str, str]:
-    """Digests of what matters about a definition to whoever trusts it."""
+    """Digests of the parts of a definition that matter for trust."""
     digests = {part: _digest([definition.get(key) for key in keys]) for part, keys in PARTS.items()}
     # Arguments can be given by their place: the order counts, too, which a digest of a mapping does not see.
     schema = definition.get("inputSchema")

@@ -94,7 +94,7 @@ class BrokenServer(ServerSettings, frozen=True, kw_only=True):
 
 
 def missing_secret(settings: ServerSettings) -> str | None:
-    """A secret that the block wants and that nobody has set: its place stands there as it was written."""
+    """The name of a secret in the block that is not set: its placeholder is still there."""
     auth = settings.auth.values() if isinstance(settings.auth, dict) else (settings.auth,)
     texts = (settings.url, settings.command, *settings.args, *settings.env.values(), *settings.headers.values(), *auth)
     # A Secret that says how it was written was filled in, and may hold anything.
@@ -149,7 +149,7 @@ class _Unprinted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BearerToken(_Unprinted, frozen=True, kw_only=True):
-    """A token that somebody has got already."""
+    """A token from the config."""
 
     token: str
 

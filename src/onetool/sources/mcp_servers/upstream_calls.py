@@ -146,7 +146,7 @@ current_upstream_call: ContextVar[UpstreamCall | None] = ContextVar("onetool_cur
 
 
 class LoginRequiredError(AuthError):
-    """A person has to log in. In the background nobody is asked; this is said instead."""
+    """A person has to log in. Raised in the background instead of asking."""
 
     def __init__(self, name: str, why: str = "wants a login", scopes: str = "") -> None:
         self.server = name

@@ -122,7 +122,4 @@ def _duplicate_pack(name: str, first: str, second: PackCandidate) -> Mistake:
     return Mistake(message=message, file=second.origin, key="packs", hint='rename one of them with pack = "…"')
 
 
-# Packs: Python modules whose functions are tools.
-
-
 __all__ = ["BuiltinFunctions", "PackSource", "pack_modules", "restore_modules"]

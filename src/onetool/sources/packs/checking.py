@@ -1,4 +1,4 @@
-"""What is wrong with a pack, told before anybody runs it: what would fail, and what a model could not understand."""
+"""Checks a pack without running its tools: what would fail, and what a model could not understand."""
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator

@@ -208,7 +208,7 @@ class PackImport:
         return self._module
 
     def module_for_a_call(self) -> ModuleType:
-        """The module for somebody who calls a tool: a failed import is that tool's failure."""
+        """The module for a call of a tool: a failed import is a failure of that tool."""
         try:
             return self.module()
         except BaseException as error:  # noqa: BLE001 - a pack may raise anything

@@ -28,7 +28,7 @@ def piped(monkeypatch):
 
     def comes(data):
         monkeypatch.setattr(inputs, "is_piped", lambda: True)
-        monkeypatch.setattr(inputs, "comes", lambda: data is not None)
+        monkeypatch.setattr(inputs, "has_input", lambda: data is not None)
         monkeypatch.setattr(inputs, "read", lambda most: data[: most + 1])
 
     return comes

@@ -202,7 +202,7 @@ def test_who_waits_for_a_silent_model_is_told_twice_but_not_while_tools_run(monk
 
     async def told(heard, event, times):
         said.clear()
-        heard.heard(event)
+        heard.on_event(event)
         async with asyncio.timeout(10):
             while len(said) < times:
                 await asyncio.sleep(0.01)

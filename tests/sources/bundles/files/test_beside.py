@@ -63,17 +63,17 @@ def test_switches_by_hand_and_a_broken_file_of_them(opened, folder):
     store = opened((mine, tools))
     store.patch_tool(mine.id, "read-file", "1", False)
     (folder / "builtin.json").write_text('{"bundles": {"fs": false}}')
-    store.look()
+    store.sync()
     assert store.bundles() == []
     (folder / "builtin.json").write_text("{")
-    store.look()
+    store.sync()
     assert store.bundles() == []
     assert "line 1" in reasons(store)["builtin.json"]
     assert opened((mine, tools)).bundles() == []
     with pytest.raises(ConflictError, match=r"builtin\.json can't be used"):
         store.patch_bundle(mine.id, True)
     (folder / "builtin.json").unlink()
-    store.look()
+    store.sync()
     assert (store.bundles(), store.mistakes()) == ([mine], [])
 
 
@@ -89,13 +89,13 @@ def test_usage_is_counted_and_kept(opened, clock):
     store = opened()
     _, kept = with_tool(store)
     for _ in range(3):
-        store.used(kept.id)
+        store.record_use(kept.id)
     clock.now += 1.5
-    store.used(kept.id)
+    store.record_use(kept.id)
     expected = {kept.id: (4, "2026-09-21T14:13:21.500Z")}
     assert store.usage([kept.id, "other"]) == expected
     other = opened()
-    other.used(kept.id)
+    other.record_use(kept.id)
     other.close()
     store.close()
     assert opened().usage([kept.id]) == {kept.id: (5, "2026-09-21T14:13:21.500Z")}
@@ -104,7 +104,7 @@ def test_usage_is_counted_and_kept(opened, clock):
 def test_usage_of_many_threads(opened):
     store = opened()
     _, kept = with_tool(store)
-    threads = [Thread(target=lambda: [store.used(kept.id) for _ in range(500)]) for _ in range(4)]
+    threads = [Thread(target=lambda: [store.record_use(kept.id) for _ in range(500)]) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -115,14 +115,14 @@ def test_usage_of_many_threads(opened):
 
 def test_usage_makes_no_folder_and_survives_a_broken_file(opened, folder):
     store = opened()
-    store.used("a")
+    store.record_use("a")
     assert store.usage(["a"])["a"][0] == 1
     store.close()
     assert not folder.exists()
     store = opened()
     with_tool(store)
     (folder / ".state" / "usage.db").write_text("x" * 5000)
-    store.used("a")
+    store.record_use("a")
     assert store.usage(["a"])["a"][0] == 1
     store.close()
 
@@ -153,7 +153,7 @@ def test_the_key_of_an_empty_store_makes_nothing(store, folder):
 def test_an_empty_store(store, folder):
     assert (store.bundles(), store.tools(), store.mistakes(), store.reap()) == ([], [], [], [])
     assert store.search("x") == []
-    assert not store.look()
+    assert not store.sync()
     assert not folder.exists()
 
 
@@ -166,7 +166,7 @@ def test_git_does_not_see_the_state_of_this_machine(store, folder):
 def test_a_folder_that_somebody_else_makes_is_noticed(store, opened, folder):
     assert store.bundles() == []
     id, kept = with_tool(opened())
-    assert store.look()
+    assert store.sync()
     assert store.tool(id, "forecast", "1") == kept
 
 
@@ -200,7 +200,7 @@ def test_what_one_writes_the_other_sees(opened):
     first, second = opened(), opened()
     assert second.bundles() == []
     id, kept = with_tool(first)
-    second.look()
+    second.sync()
     assert second.tool(id, "forecast", "1") == kept
     state = second.state()
     first.patch_tool(id, "forecast", "1", False)

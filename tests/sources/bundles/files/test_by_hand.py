@@ -31,12 +31,12 @@ def settled(*paths):
 
 def test_an_edited_file_is_taken_in(store, folder):
     id, kept = with_tool(store)
-    store.look()
-    assert not store.look()
+    store.sync()
+    assert not store.sync()
     path = file_of(folder)
     path.write_text(path.read_text().replace("Says what", "Knows what"))
     state = store.state()
-    assert store.look()
+    assert store.sync()
     assert store.tool(id, "forecast", "1").description.startswith("Knows what")
     assert store.tool(id, "forecast", "1").id == kept.id
     assert store.state() != state
@@ -47,7 +47,7 @@ def test_a_new_file_and_a_deleted_one(store, folder):
     path = file_of(folder)
     write(path.with_name("sum.json"), BY_HAND)
     path.unlink()
-    assert store.look()
+    assert store.sync()
     assert [one.slug for one in store.tools(include_disabled=True)] == ["sum"]
     store.patch_tool(id, "sum", "1", False)
     assert json.loads(path.with_name("sum.json").read_text())["isEnabled"] is False
@@ -58,14 +58,14 @@ def test_a_new_file_and_a_deleted_one(store, folder):
 def test_a_bundle_by_hand_without_anything_that_the_store_knows(store, folder):
     write(folder / "mine" / "bundle.json", {"slug": "mine"})
     path = write(folder / "mine" / "tools" / "sum.json", BY_HAND)
-    store.look()
+    store.sync()
     (made,), (found,) = store.bundles(), store.tools()
     assert (made.slug, found.slug, found.bundle_id) == ("mine", "sum", made.id)
     assert found.created_at == found.modified_at
     assert store.mistakes() == []
     settled(path)
     path.write_text(json.dumps(BY_HAND | {"description": "Adds."}))
-    store.look()
+    store.sync()
     (edited,) = store.tools()
     assert (edited.id, edited.description) == (found.id, "Adds.")
     store.put_tool(made.id, "other", "1", tool())
@@ -77,7 +77,7 @@ def test_a_bundle_by_hand_without_anything_that_the_store_knows(store, folder):
 def test_a_folder_that_is_renamed_stays_the_same_bundle(store, folder):
     id, kept = with_tool(store)
     next(folder.glob("weather-*")).rename(folder / "renamed")
-    store.look()
+    store.sync()
     assert store.tool(id, "forecast", "1") == kept
     assert store.mistakes() == []
     store.put_tool(id, "other", "1", tool())
@@ -109,11 +109,11 @@ def test_an_edit_within_the_same_tick_is_seen(store, folder):
     path = file_of(folder)
     path.write_text(path.read_text().replace("Says", "Said"))
     stamp = path.stat()
-    store.look()
+    store.sync()
     path.write_text(path.read_text().replace("Said", "Told"))
     os.utime(path, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
     assert path.stat().st_size == stamp.st_size
-    store.look()
+    store.sync()
     assert store.tool(id, "forecast", "1").description.startswith("Told")
 
 
@@ -121,15 +121,15 @@ def test_what_has_settled_is_not_read_again(store, folder, monkeypatch):
     with_tool(store)
     path = file_of(folder)
     path.write_text(path.read_text().replace("Says", "Said"))
-    store.look()
+    store.sync()
     state = store.state()
-    assert not store.look()
+    assert not store.sync()
     assert store.state() == state
     monkeypatch.setattr(sync, "RACY_SECONDS", 0.0)
-    store.look()
+    store.sync()
     read = []
     monkeypatch.setattr(sync, "read_files", lambda folder, stamps, paths: iter(read.extend(paths) or ()))
-    assert not store.look()
+    assert not store.sync()
     assert read == []
 
 
@@ -161,15 +161,15 @@ def test_broken_files_are_set_aside(store, folder, kind):
     text, words = BROKEN[kind]
     id, kept = with_tool(store)
     path = write(file_of(folder).with_name("broken.json"), text)
-    assert store.look()
+    assert store.sync()
     assert words in reasons(store)["broken.json"]
     assert store.mistakes()[0].file == str(path)
     assert store.tools() == [kept]
     state = store.state()
-    assert not store.look()
+    assert not store.sync()
     assert store.state() == state
     path.write_text(json.dumps(BY_HAND))
-    store.look()
+    store.sync()
     assert store.mistakes() == []
     assert store.tool(id, "sum", "1")
 
@@ -177,7 +177,7 @@ def test_broken_files_are_set_aside(store, folder, kind):
 def test_bytes_that_are_no_text(store, folder):
     with_tool(store)
     file_of(folder).with_name("broken.json").write_bytes(b'{"slug": "\xff"}')
-    store.look()
+    store.sync()
     assert "not UTF-8" in reasons(store)["broken.json"]
 
 
@@ -207,7 +207,7 @@ def test_a_file_that_may_not_be_read(store, folder):
     with_tool(store)
     path = write(file_of(folder).with_name("secret.json"), BY_HAND)
     path.chmod(0)
-    store.look()
+    store.sync()
     assert "Permission denied" in reasons(store)["secret.json"]
 
 
@@ -217,21 +217,21 @@ def test_a_broken_bundle_takes_its_tools_with_it_and_brings_them_back(store, fol
     path = folder / f"weather-{id[-12:]}" / "bundle.json"
     whole = path.read_text()
     path.write_text(whole[:20])
-    store.look()
+    store.sync()
     assert store.tools() == [other]
     assert store.bundle(id) is None
     assert list(reasons(store)) == ["bundle.json"]
     with pytest.raises(ConflictError, match="in the way"):
         store.put_bundle(id, bundle())
     path.write_text(whole)
-    store.look()
+    store.sync()
     assert store.tool(id, "forecast", "1") == kept
     assert store.mistakes() == []
     path.unlink()
-    store.look()
+    store.sync()
     assert "missing" in reasons(store)["bundle.json"]
     path.write_text(whole)
-    store.look()
+    store.sync()
     assert (store.tool(id, "forecast", "1"), store.mistakes()) == (kept, [])
 
 
@@ -240,20 +240,20 @@ def test_copies_clash_and_the_first_stays(store, folder):
     path = file_of(folder)
     copy = path.with_name("copy.json")
     shutil.copy(path, copy)
-    store.look()
+    store.sync()
     assert store.tools() == [kept]
     assert "forecast@1.json already" in reasons(store)["copy.json"]
     data = json.loads(path.read_text())
     copy.write_text(json.dumps(data | {"version": "2"}))
-    store.look()
+    store.sync()
     assert '"id"' in reasons(store)["copy.json"]
     del data["id"]
     copy.write_text(json.dumps(data | {"version": "2"}))
-    store.look()
+    store.sync()
     assert store.mistakes() == []
     assert store.tool(id, "forecast", "2").id != kept.id
     shutil.copytree(path.parents[1], folder / "copied")
-    store.look()
+    store.sync()
     assert "already" in reasons(store)["bundle.json"]
     assert len(store.tools()) == 2
 
@@ -261,9 +261,9 @@ def test_copies_clash_and_the_first_stays(store, folder):
 def test_who_clashed_takes_the_place_of_who_goes(store, folder):
     id, kept = with_tool(store)
     shutil.copy(file_of(folder), file_of(folder).with_name("copy.json"))
-    store.look()
+    store.sync()
     store.delete_tool(id, "forecast", "1")
-    store.look()
+    store.sync()
     assert (store.tool(id, "forecast", "1"), store.mistakes()) == (kept, [])
 
 
@@ -274,7 +274,7 @@ def test_two_files_that_exchange_what_they_are(store, folder):
     texts = first.read_text(), second.read_text()
     first.write_text(texts[1])
     second.write_text(texts[0])
-    store.look()
+    store.sync()
     assert store.mistakes() == []
     assert (store.tool(id, "forecast", "1"), store.tool(id, "other", "1")) == (one, two)
 
@@ -283,7 +283,7 @@ def test_a_file_that_claims_a_built_in_id(opened, folder):
     mine = built_in()
     store = opened(mine)
     write(folder / "mine" / "bundle.json", {"slug": "mine", "id": mine[0].id, "isBuiltIn": True})
-    store.look()
+    store.sync()
     assert store.bundle(mine[0].id) == mine[0]
     assert "built-in" in reasons(store)["bundle.json"]
 
@@ -293,7 +293,7 @@ def test_a_put_into_the_way_of_a_broken_file(store, folder):
     file_of(folder).write_text("{")
     with pytest.raises(ConflictError, match="can't be used"):
         store.patch_tool(id, "forecast", "1", False)
-    store.look()
+    store.sync()
     with pytest.raises(ConflictError, match="can't be used"):
         store.put_tool(id, "forecast", "1", tool())
     store.delete_tool(id, "forecast", "1")
@@ -314,7 +314,7 @@ def test_folders_that_are_links_lead_nowhere(store, folder, tmp_path):
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside" / "sum.json").write_text(json.dumps(BY_HAND))
     (next(folder.glob("weather-*")) / "tools").symlink_to(tmp_path / "outside")
-    store.look()
+    store.sync()
     assert "link" in reasons(store)["tools"]
     assert store.tools() == []
     with pytest.raises(UnavailableError, match="Not a directory"):
@@ -329,7 +329,7 @@ def test_drafts_of_a_process_that_was_killed_are_cleared(store, folder):
         (place / ".onetool-0123").write_text("half")
     (folder / ".onetool-4567").mkdir()
     (folder / ".onetool-4567" / "bundle.json").write_text("{}")
-    store.look()
+    store.sync()
     assert files(folder) == before
 
 
@@ -339,7 +339,7 @@ def test_what_else_lies_there_is_left_alone(store, folder):
     (folder / ".git").mkdir()
     (folder / "empty").mkdir()
     (file_of(folder).parent / "notes.txt").write_text("…")
-    store.look()
+    store.sync()
     assert (store.tools(), store.mistakes()) == ([kept], [])
     assert (folder / "README.md").exists()
 
@@ -390,7 +390,7 @@ def test_older_files_are_read_and_stay_as_they_are(store, folder, monkeypatch):
     write(folder / "old" / "bundle.json", {"name": "old", "schemaVersion": "0"})
     old = {key: value for key, value in BY_HAND.items() if key != "slug"} | {"name": "sum", "schemaVersion": 0}
     path = write(folder / "old" / "tools" / "sum.json", old)
-    store.look()
+    store.sync()
     (found,) = store.tools()
     assert (found.slug, found.schema_version, json.loads(path.read_text())) == ("sum", "1", old)
     store.patch_tool(found.bundle_id, "sum", "1", False)
@@ -416,14 +416,14 @@ def test_files_are_for_people(store, folder):
 def test_tools_in_the_copy_of_a_bundle_are_not_the_bundles(store, folder):
     id, kept = with_tool(store)
     shutil.copytree(next(folder.glob("weather-*")), folder / "copied")
-    store.look()
+    store.sync()
     write(folder / "copied" / "tools" / "sum.json", BY_HAND)
-    store.look()
+    store.sync()
     assert store.tools() == [kept]
     assert store.tool(id, "sum", "1") is None
     path = folder / "copied" / "bundle.json"
     path.write_text(json.dumps({"slug": "copied"}))
-    store.look()
+    store.sync()
     assert store.bundle(id).slug == "weather"
     assert {one.slug for one in store.bundles()} == {"weather", "copied"}
     assert [one.slug for one in store.tools()].count("sum") == 1
@@ -435,12 +435,12 @@ def test_clashes_do_not_make_two_processes_look_forever(opened, folder):
     with_tool(first)
     shutil.copy(file_of(folder), file_of(folder).with_name("copy.json"))
     for _ in range(2):
-        first.look()
-        second.look()
+        first.sync()
+        second.sync()
     state = first.state()
     for _ in range(3):
-        assert not second.look()
-        assert not first.look()
+        assert not second.sync()
+        assert not first.sync()
     assert first.state() == state
 
 

@@ -73,7 +73,7 @@ def test_it_goes_on_in_memory_and_comes_back(there, full, opened, folder):
     assert not store.patch_tool(id, "second", "1", False).is_enabled
     store.delete_tool(id, "forecast", "1")
     assert {one.slug for one in store.tools(include_disabled=True)} == {"second", "third"}
-    other.look()
+    other.sync()
     other.put_tool(id, "fourth", "1", tool(description=LONG))
     store.put_tool(id, "fifth", "1", tool(description=LONG))
     everyone = {"third", "fourth", "fifth"}
@@ -81,7 +81,7 @@ def test_it_goes_on_in_memory_and_comes_back(there, full, opened, folder):
     full.undo()
     assert kept_in(folder) == {"forecast"}
     before = store.state()
-    store.look()
+    store.sync()
     assert store.state() != before
     assert kept_in(folder) == everyone
     assert {one.slug for one in store.tools()} == everyone
@@ -94,7 +94,7 @@ def test_it_is_not_tried_all_the_time(there, full, opened, monkeypatch):
     store = opened()
     store.put_tool(there[0], "other", "1", tool(description=LONG))
     monkeypatch.setattr(opening, "_connect", None)
-    store.look()
+    store.sync()
     assert len(store.tools()) == 2
 
 
@@ -116,10 +116,10 @@ def test_a_look_that_failed_is_made_again(there, full, opened, folder):
     path.with_name("other@1.json").write_text(
         path.read_text().replace('"forecast"', '"other"').replace(store.tool(id, "forecast", "1").id, id)
     )
-    assert store.look()
+    assert store.sync()
     assert {one.slug for one in store.tools()} == {"forecast", "other"}
     full.undo()
-    store.look()
+    store.sync()
     assert kept_in(folder) == {"forecast", "other"}
 
 
@@ -133,7 +133,7 @@ def test_on_a_loop_nobody_waits_until_it_is_put_right(there, opened, folder):
     fcntl.flock(handle, fcntl.LOCK_EX)  # another process writes, and does not come to an end
 
     async def ask():
-        store._is_behind = True
+        store._is_outdated = True
         for patience in (1.0, 0.15):
             began = monotonic()
             assert store.tool(id, "forecast", "1") == kept

@@ -88,7 +88,7 @@ def test_a_bundle_with_tools_is_not_deleted(store, folder):
 def test_nor_one_with_a_file_that_can_not_be_read(store, folder):
     id, _ = with_tool(store)
     file_of(folder).write_text("{")
-    store.look()
+    store.sync()
     with pytest.raises(ConflictError, match=r"forecast@1\.json"):
         store.delete_bundle(id)
 
@@ -277,7 +277,7 @@ def test_a_whole_bundle_at_once(store, opened):
     store.put_all(made, tools)
     assert {one.slug for one in store.tools(bundle_ids=[made.id])} == {"a", "b"}
     assert store.bundle(made.id).created_at == "2026-01-01T00:00:00.000Z"
-    assert opened().look()
+    assert opened().sync()
     assert store.mistakes() == []
 
 

@@ -130,12 +130,12 @@ class _ToolMaker:
             return kept + secret, f"{kept}{{{secret[2:-1]}}}"
         placeholders: list[str] = []
 
-        def hole(found: re.Match[str]) -> str:
+        def mark(found: re.Match[str]) -> str:
             name = next(part for part in found.groups() if part)
             placeholders.append(self._filling.placeholder(name, required=True))
             return f"\ue002{len(placeholders) - 1}\ue003"
 
-        marked = _IN_PATH.sub(hole, f"/{segment}")[1:]
+        marked = _IN_PATH.sub(mark, f"/{segment}")[1:]
         template = self._filling.template(marked, required=True)
         template = re.sub("\ue002(\\d+)\ue003", lambda found: placeholders[int(found[1])], template)
         return template, re.sub(r"\$\{([^{}]*)\}", r"{\1}", template)

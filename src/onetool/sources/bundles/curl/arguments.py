@@ -120,7 +120,7 @@ class ArgumentCollector:
         self._unquoted: set[str] = set()
 
     def unquoted(self, name: str) -> None:
-        """A variable that stands in JSON without quotes: a number, most likely, but nobody says it."""
+        """A variable that stands in JSON without quotes: most likely a number."""
         self._unquoted.add(name)
 
     def template(self, text: str, required: bool) -> str:

@@ -85,7 +85,7 @@ class _WordReader:
         self._word = None
 
     def _ends_here(self, sign: str) -> bool:
-        """At a pipe, another command, or a file for the output. A URL that nobody quoted may have & and ; in it."""
+        """Whether the command ends here: at a pipe, a command, or an output file. An unquoted URL may have & and ;."""
         if sign == ">" and self._word is not None and "".join(self._word).isdigit():
             self._word = None  # 2>file
         if sign == ">":
@@ -222,7 +222,7 @@ class Command:
         self.notes: list[str] = []
 
 
-# Options with a value that is not ours: the connection's, the output's, or curl's own.
+# Options with a value that we ignore: they are about the connection, the output, or curl itself.
 # fmt: off
 _IGNORED = frozenset((
     "-o", "--output", "-w", "--write-out", "-c", "--cookie-jar", "-D", "--dump-header", "--connect-timeout",

@@ -150,7 +150,7 @@ Foreign = Callable[[Path], Mistake | None]
 
 
 def anybody(_: Path) -> None:
-    """Whoever owns it, it counts."""
+    """Accepts files of any owner."""
 
 
 class FolderScan:

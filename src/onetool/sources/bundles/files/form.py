@@ -92,7 +92,7 @@ STEPS: dict[str, Step] = {}
 
 
 def migrated(kind: str, data: Data) -> Data:
-    """Who writes by hand may leave the version out: it is today's."""
+    """The data in the current version of the format. A file without a version is of the current one."""
     version = str(data.get("schemaVersion", SCHEMA_VERSION))
     while version != SCHEMA_VERSION:
         step = STEPS.get(version)

@@ -85,7 +85,7 @@ class IndexedReads:
         return None if path is None else str(self._folder / path)
 
     def mistakes(self) -> list[Mistake]:
-        """Tools that nothing is wrong with but their bundle are not told one by one."""
+        """The broken files. Tools whose only mistake is their bundle's are not listed one by one."""
         return [
             msgspec.structs.replace(mistake, file=str(self._folder / (mistake.file or "")))
             for mistake in self._read(Index.mistakes)

@@ -163,7 +163,7 @@ class FileStore(IndexedReads, BundleStore):
         return [id for id in over if self._write(partial(self._reap, id))]
 
     def _reap(self, id: str, work: StoreTransaction) -> None:
-        """Whether it has gone: somebody may have brought it back meanwhile, or have put something into its folder."""
+        """Remove the bundle; whether it was removed. It may have been restored or filled meanwhile."""
         found = work.bundle(id)
         if found is not None and self._is_over(found[0]) and work.is_empty(found[1]):
             work.remove_bundle(found[1], True)

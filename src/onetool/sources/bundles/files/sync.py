@@ -324,7 +324,7 @@ class FolderSync:
                 changes.put_broken(path, stamp, NO_BUNDLE)
 
     def _is_still(self, read: ReadFile) -> bool:
-        """Whether it is as it was read: somebody may have come before us to the lock."""
+        """Whether the file is as it was read: another process may have had the lock before us."""
         try:
             stamp = stamp_of(os.stat(self._folder / read.path, follow_symlinks=False))
         except OSError:
@@ -348,7 +348,7 @@ def _is_usual(read: ReadFile) -> bool:
 
 
 def _clash_reason(read: ReadFile, taken: PathTakenError) -> str:
-    """Said of the later one. Whoever copies a file copies its id."""
+    """Why the later one of two files with the same id can't be used. A copied file has the id of the original."""
     text = str(taken)
     if read.content is not None and not isinstance(read.content, Overlay) and read.content.id in text:
         return f'{text}; take the line "id" out of this file, and it gets one of its own'

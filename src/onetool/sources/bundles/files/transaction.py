@@ -117,7 +117,7 @@ class StoreTransaction:
         return [name for name in writing.names_in(self._root, tools_of(folder)) if name.endswith(".json")]
 
     def is_empty(self, folder: str) -> bool:
-        """Whether nobody has put anything into it."""
+        """Whether the folder has no files."""
         names = set(writing.names_in(self._root, folder))
         return names <= {BUNDLE, TOOLS} and not writing.names_in(self._root, tools_of(folder))
 
@@ -244,7 +244,9 @@ class StoreTransaction:
             return True
 
     def _refuse_file(self, tool: Tool, path: str) -> None:
-        """A file is there that the index does not know: another process was killed, or somebody has put it there."""
+        """Refuse to overwrite a file that the index does not know: a killed process may have left it, or a user has put
+        it there.
+        """
         found = self._tool(tool.bundle_id, path)
         if (found.slug, found.version) == (tool.slug, tool.version):
             raise ConflictError(f"there is a tool {tool.slug}@{tool.version} already", "exists")

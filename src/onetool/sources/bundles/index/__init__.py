@@ -130,7 +130,7 @@ class Index:
         return {path_out(path): Stamp(mtime_ns, size, inode_out(inode)) for path, mtime_ns, size, inode in found}
 
     def state(self) -> int:
-        """Another number after every change by anybody, and after the index was made anew; it only grows."""
+        """A number that grows with every change by any process, and when the index is made anew."""
         return self._access.revision()
 
     def stamp(self) -> Hashable:
@@ -139,9 +139,6 @@ class Index:
 
     def close(self) -> None:
         self._access.close()
-
-
-# The derived index of a folder of bundles: lists and search without opening a file.
 
 
 __all__ = [

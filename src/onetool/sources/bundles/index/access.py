@@ -136,7 +136,7 @@ class IndexAccess:
         raise IndexDamagedError("again and again")
 
     def _ready(self) -> IndexConnection:
-        """This thread's connection. Of a new index nobody gets an answer before it has been filled."""
+        """This thread's connection. A new index is filled before its first answer."""
         for _ in range(_TRIES):
             connection = self._current()
             if connection.is_filled or self._fill is None or getattr(self._mine, "is_filling", False):

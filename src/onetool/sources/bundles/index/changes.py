@@ -67,7 +67,7 @@ class RowWriter:
             self._db.execute(statement, (no,))
 
     def forget_bundle(self, id: str) -> None:
-        """Its tools stay: nobody but their own files says that they are gone."""
+        """Remove the row of a bundle. Its tools stay until their own files are gone."""
         self._db.execute("DELETE FROM bundles WHERE id = ?", (id,))
         self._rename(id, "")
 
@@ -109,7 +109,7 @@ class RowWriter:
         )
 
     def _learn(self, texts: Iterable[str]) -> None:
-        """Words that somebody may mistype."""
+        """Add words for the search of mistyped ones."""
         new = {word for text in texts for word in text.split()} - self._learnt
         self._learnt |= new
         rows = [(word,) for word in new if can_be_mistyped(word)]
@@ -170,7 +170,7 @@ class IndexTransaction:
         self._write_file(mine, stamp, tool=self._writing.tool(tool, no))
 
     def put_broken(self, path: str, stamp: Stamp, reason: str) -> None:
-        """A file that can't be used: known, so that it is not read again and again, and told."""
+        """Store a file that can't be used, with the reason, so that it is not read again and again."""
         self.drop(path)
         self._write_file(path_in(path), stamp, reason=reason)
 

@@ -124,7 +124,7 @@ def in_memory() -> sqlite3.Connection:
 
 
 def identity(file: Path) -> Identity | None:
-    """(device, inode) of the file, or None. Stays taken as long as somebody has it open."""
+    """(device, inode) of the file, or None. It is not reused as long as the file is open."""
     try:
         found = os.stat(file)
     except OSError:

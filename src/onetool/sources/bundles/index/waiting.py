@@ -29,7 +29,7 @@ class IndexDamagedError(UnavailableError):
 
 
 class IndexBusyError(UnavailableError):
-    """Somebody else has it, for longer than this one could wait."""
+    """Another process has the index locked, for longer than the caller could wait."""
 
 
 class IndexUnwritableError(UnavailableError):

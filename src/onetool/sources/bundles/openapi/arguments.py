@@ -367,7 +367,7 @@ class BodyConverter:
         return kind_of(found) != "object" and not any(word in found for word in ("allOf", "anyOf", "oneOf"))
 
     def _members(self, schema: Any, levels: int) -> BodyMembers | None:
-        """Of a plain object; None where it is anything else, or may have members that nobody knows."""
+        """The members of a plain object; None for anything else, and for objects with unknown members."""
         found = self._document.object(schema if schema is not None else {})
         parts = found.get("allOf")
         if levels == 0 or kind_of(found) not in ("object", None) or not (parts or found.get("properties")):

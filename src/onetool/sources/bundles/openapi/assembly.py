@@ -20,7 +20,7 @@ from onetool.sources.bundles.openapi.schemas import Definition
 
 
 def without_bad(schema: Any, dropped: dict[str, None]) -> Any:
-    """The schema without them; `dropped` is told which."""
+    """The schema without unusable parts; their reasons are added to `dropped`."""
     if not isinstance(schema, dict):
         return schema
     found = map_subschemas(schema, lambda one: without_bad(one, dropped))
@@ -112,7 +112,7 @@ class SchemaAssembler:
     def _taken(
         self, schema: dict[str, Any], why_not: RefusalReason
     ) -> tuple[dict[str, Any], str | None, tuple[str, ...]]:
-        """The schema as it is, or else without the patterns that nobody can use; and why not even that, if so."""
+        """The schema, or else the schema without unusable patterns; and why neither can be used, if so."""
         refused = self._refused(schema, why_not)
         if refused is None:
             return schema, None, ()
