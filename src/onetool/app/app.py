@@ -451,7 +451,7 @@ class App:
             end_others = self.catalog.apply(config, self._own, read)
         finally:
             if before is not self.runtime:
-                before.rest()
+                before.retire()
         end_others()
         for mistake in config.warnings:
             log.warning("%s", mistake)

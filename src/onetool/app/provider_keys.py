@@ -52,7 +52,7 @@ def keys_for(config: Config, choice: ModelChoice) -> Secret:
 
 
 def _fits(choice: ModelChoice, name: str) -> Fits:
-    """A function that tells whether a key for these hosts may go to the address of `choice`, or to the provider's own."""
+    """A function: whether a key for these hosts may go to the address of `choice`, or to the provider's own."""
 
     def fits(hosts: tuple[str, ...]) -> bool:
         provider = next((one for one in NAMES if adapter(one).key == name), None)

@@ -66,8 +66,8 @@ async def each_stream_value(
 ) -> AsyncGenerator[Any]:
     """The value of each event or line: its JSON, or the text if it is not JSON.
 
-    `timeouts` gives the seconds to wait for the next byte; None waits for ever. `StreamStalledError` is raised after that, and
-    where there are none left: also when there would be something at hand.
+    `timeouts` gives the seconds to wait for the next byte; None waits for ever. `StreamStalledError` is raised after
+    that, and where there are none left: also when there would be something at hand.
     """
     frames = _BoundedFraming(EventDecoder() if framing == "events" else JsonLines(), host)
     async with (
@@ -131,7 +131,7 @@ class StreamTimeouts:
         return self._now() >= self._ends
 
     def event_received(self, has_delta: bool) -> None:
-        """An event was received. `has_delta`: it had more of the answer. Some servers say `complete` with every piece."""
+        """An event was received. `has_delta`: it had more of the answer. Some servers say `complete` with each one."""
         self._begun = True
         if self._reader.has_ended:
             self._ends = min(self._ends, self._now() + ENDING)

@@ -148,7 +148,7 @@ class ProviderNames:
         return self._spell_all({spec.name for spec in self._unlisted})
 
     def _spell_all(self, names: set[str]) -> dict[str, str]:
-        """One spelling for each name. A valid name stays; one that clashes or is too long is changed and tried again."""
+        """One spelling for each name. A valid name stays; one that clashes or is too long is changed."""
         safe = {name: name for name in names if self._is_fine(name)}
         waiting = names - safe.keys()
         for turn in count():  # ends: each turn has other hashes, and there are only so many names to clash with

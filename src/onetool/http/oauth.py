@@ -73,7 +73,12 @@ class _OAuthSigner(Signer):
         # Who gives all credentials as arguments may see what they get for them.
         self._mask_also = context.mask_also if authenticator.secrets else lambda _: None
         self._endpoint = TokenEndpoint(
-            authenticator.auth, authenticator.texts, filled, endpoint, secret, context._replace(know=self._mask_also)
+            authenticator.auth,
+            authenticator.texts,
+            filled,
+            endpoint,
+            secret,
+            context._replace(mask_also=self._mask_also),
         )
         self._filled, self._context = filled, context
         # All that makes a token somebody's: who has another secret gets another token, or none.
@@ -140,7 +145,7 @@ class TokenEndpoint:
     ) -> None:
         self._auth, self._texts, self._filled = auth, texts, filled
         self._endpoint, self._secret, self._outside = request, secret, context
-        self._know = context.mask_also
+        self._mask_also = context.mask_also
 
     async def ask(self, form: dict[str, str], left: float) -> GrantedToken:
         """Send the form within `left` seconds. ToolFailure says why there is no token."""
@@ -165,7 +170,7 @@ class TokenEndpoint:
             # As RFC 6749 has it: both are encoded as in a form first.
             login = basic(quote_plus(filled["client_id"]), quote_plus(filled["client_secret"]))
             for part in self._texts.derived(login.removeprefix("Basic "), self._secret, quote_plus):
-                self._know(part)
+                self._mask_also(part)
             headers.append(("Authorization", login))
         return self._endpoint._replace(headers=headers, body=urlencode(form).encode())
 

@@ -62,19 +62,19 @@ class LoginAuthenticator(Authenticator):
         self.origin = origin_of(target)
         self._seen: tuple[Any, StoredLogin] | None = None  # the version of the file, and what it held
 
-    def begin(self, args: Mapping[str, Any], secret: Lookup, outside: "HttpContext") -> Signer:
-        return _LoginSigner(self.login(secret, outside), self._read)
+    def begin(self, args: Mapping[str, Any], secret: Lookup, context: "HttpContext") -> Signer:
+        return _LoginSigner(self.login(secret, context), self._read)
 
-    def login(self, secret: Lookup, outside: "HttpContext") -> "ToolLogin":
+    def login(self, secret: Lookup, context: "HttpContext") -> "ToolLogin":
         """The login that the tool needs, with the secrets of now."""
-        if outside.logins is None or self._bundle is None:
+        if context.logins is None or self._bundle is None:
             raise ToolFailure("there is nowhere to keep a login: only tools of bundles have one", reason="denied")
-        only_there = outside.only_to(self._endpoint.url, secret)
+        only_there = context.only_to(self._endpoint.url, secret)
         for name in self.secrets:
             only_there(name)
         filled = self._texts.fill({}, secret)
-        endpoint = TokenEndpoint(self.auth, self._texts, filled, self._endpoint, secret, outside)
-        return ToolLogin(self.auth, filled, self._bundle, outside.logins, endpoint, outside.mask_also)
+        endpoint = TokenEndpoint(self.auth, self._texts, filled, self._endpoint, secret, context)
+        return ToolLogin(self.auth, filled, self._bundle, context.logins, endpoint, context.mask_also)
 
     def _read(self, store: LoginStore) -> StoredLogin:
         """What is kept. The file is read again when it has changed."""
@@ -141,8 +141,8 @@ class _LoginSigner(Signer):
                 self._login.know(value)
         self._kept = kept
 
-    def sign(self, outgoing: HttpRequest) -> HttpRequest:
-        kept, origin = self._kept, origin_of(outgoing.url)
+    def sign(self, request: HttpRequest) -> HttpRequest:
+        kept, origin = self._kept, origin_of(request.url)
         if kept is None or kept.tokens is None:
             raise _needs_login("it needs a login")
         if origin not in kept.origins:
@@ -150,7 +150,7 @@ class _LoginSigner(Signer):
                 f"the login is only for requests to {', '.join(kept.origins)}, and this one goes to {origin}",
                 [f"if that is meant, log in again: {login_command()}"],
             )
-        return with_header(outgoing, "Authorization", f"Bearer {kept.tokens['access_token']}")
+        return with_header(request, "Authorization", f"Bearer {kept.tokens['access_token']}")
 
     def refused(self) -> bool:
         """Once: a token may have been taken back."""

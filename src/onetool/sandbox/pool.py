@@ -104,7 +104,7 @@ class WorkerSession:
             self._released = True
 
     def _exchange(self, request: bytes) -> WorkerQuestion:
-        """Send it, and wait for what comes of it."""
+        """Send a request and return the next event."""
         worker = self._worker
         if self._released:
             raise WorkerError("the session is over")

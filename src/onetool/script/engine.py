@@ -267,7 +267,7 @@ class Engine:
                 return await pipeline.execute(prepared, lambda code: self._worker(code, tools.names), context, live)
 
     def check(self, text: str, catalogue: Snapshot, known: Collection[str]) -> ToolError | None:
-        """What is wrong with code that somebody wants to keep, if anything is. `known` are its variables."""
+        """What is wrong with code that is to be stored, if anything. `known` are its variables."""
         return Pipeline(self._settings, self._tools_of(catalogue), text, None, known).check()
 
     def session(self, catalogue: Snapshot, allowed: Collection[str] | None = None, source: str = "run") -> CodeSession:

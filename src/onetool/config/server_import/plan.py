@@ -174,7 +174,7 @@ class Planner:
         self.replace = replace
         self.only = set(only)
         self.ask = ask
-        self.vault = SecretCollector(target.secrets, reuse)
+        self.collector = SecretCollector(target.secrets, reuse)
         self.plan = ServerImportPlan()
 
     def add(self, found: ClientServers) -> None:

@@ -79,7 +79,8 @@ def _exit_on_signal(_signal: int, _frame: object) -> NoReturn:
 def mcp(ctx: click.Context, menu: str | None, allowed: list[str] | None, watch: bool) -> None:
     """Serve the tools to an MCP client over stdio.
 
-    The client starts this command: see `onetool init --client`. It ends when the client closes the pipe. SIGHUP reloads.
+    The client starts this command: see `onetool init --client`. It ends when the client closes the pipe.
+    SIGHUP reloads.
     """
     import asyncio
     import gc

@@ -92,7 +92,7 @@ async def list_bundles(request: RestRequest) -> RestResponse:
 
 async def get_bundle(request: RestRequest) -> RestResponse:
     bundle, tag = await asyncio.to_thread(
-        request.context.bundles.get_bundle, *request.path, sight=await request.context.visibility()
+        request.context.bundles.get_bundle, *request.path, visibility=await request.context.visibility()
     )
     return RestResponse(304, headers=(etag(tag),)) if is_known(request.headers, tag) else with_etag(bundle, tag)
 
@@ -158,7 +158,7 @@ async def search_tools(request: RestRequest) -> RestResponse:
 
 async def get_tool(request: RestRequest) -> RestResponse:
     tool, tag = await asyncio.to_thread(
-        request.context.bundles.get_tool, *request.path, sight=await request.context.visibility()
+        request.context.bundles.get_tool, *request.path, visibility=await request.context.visibility()
     )
     return RestResponse(304, headers=(etag(tag),)) if is_known(request.headers, tag) else with_etag(tool, tag)
 

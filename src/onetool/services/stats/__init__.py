@@ -171,22 +171,22 @@ class UsageStats:
         self._writer.add(CALLS, row)
 
     def record_run(self, event: RunEvent) -> None:
-        """A run has ended."""
+        """Record a finished run."""
         error = event.error
         code = None if error is None else error.code
         door, client = _name(event.door), _name(event.client)
         self._add(RUNS, event.id, door, client, error is None, code, event.duration_ms, event.calls, event.code_bytes)
 
     def record_reply(self, run: str, size: int) -> None:
-        """What came of a run was sent back, in so many bytes."""
+        """Record the size of the reply to a run, in bytes."""
         self._add(REPLIES, run, size)
 
     def record_menu(self, client: str, door: str, full_bytes: int, sent_bytes: int) -> None:
-        """A client got a menu; `full_bytes` is what a list of every tool would have been."""
+        """Record that a client got a menu; `full_bytes` is the size of a list of all tools."""
         self._add(MENUS, _name(client), _name(door), full_bytes, sent_bytes)
 
     def record_gap(self, client: str, seconds: float) -> None:
-        """So long a client took from our answer to its next call. One that was away for long has not been thinking."""
+        """Record the seconds from our answer to the client's next call. Long gaps are ignored: the client was idle."""
         if 0 <= seconds <= LONGEST_WAIT:
             self._add(GAPS, _name(client), seconds * 1000)
 

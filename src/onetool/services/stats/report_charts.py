@@ -185,7 +185,7 @@ def _bar(row: Bar, longest: float) -> Part:
 
 
 def behind(title: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Part:
-    """The numbers of a chart, for who would rather read them."""
+    """The numbers of a chart as a table."""
     return {"is": "behind", "title": title, "heads": heads, "rows": list(rows)}
 
 

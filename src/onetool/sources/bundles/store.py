@@ -201,7 +201,7 @@ class AllowedOnly(Visibility):
         return any(map(self.tool, self._store.tools((), [bundle.id], True, None, MOST_TOOLS_OF_BUNDLE)))
 
     def _may_have(self, bundle: Bundle) -> bool:
-        """Told by its name alone: of most bundles no tool has to be looked at. A derived one may have another name."""
+        """Whether the bundle may have allowed tools, by its name: most bundles need no look at their tools."""
         return bundle.source is not None or code_name(bundle.slug) in self._packs or bundle.id in self._ids
 
 

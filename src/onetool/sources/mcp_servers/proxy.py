@@ -102,7 +102,7 @@ class ServerProxy:
 
     @property
     def is_listed(self) -> bool:
-        """Whether it has ever told its tools."""
+        """Whether its tools are known."""
         return self.cached.tools is not None
 
     @property
@@ -157,7 +157,7 @@ class ServerProxy:
     # What it learns
 
     def set_listing(self, listing: "ServerListing") -> bool:
-        """The server has told what it has. True if that changes what it offers."""
+        """Take the server's listing. Whether that changes what it offers."""
         tools = first_by_name(listing.tools)
         all_of_it = digests_by_name(tools, listing.offers)
         with self._lock:
@@ -210,7 +210,7 @@ class ServerProxy:
         return told
 
     def reread_approvals(self) -> bool:
-        """Another process may have approved meanwhile. True if that changes what it offers."""
+        """Read the file again: another process may have approved. Whether that changes what it offers."""
         with self._lock:
             if self._cache.changed_at() == self._read_at:
                 return False
@@ -223,7 +223,7 @@ class ServerProxy:
         return {name for name, parts in self.changes.items() if "behaviour" in parts}
 
     def save_seen(self) -> None:
-        """Write down what values looked like. When there is time: nothing depends on it."""
+        """Save the shapes of seen values. Called when there is time: nothing depends on it."""
         with self._lock:
             if self._has_seen:
                 self._has_seen = False
@@ -251,7 +251,7 @@ class ServerProxy:
         self._read_at = self._cache.write(cached)
 
     def _build(self, cached: CachedServer) -> "_Known":
-        """What there is, from what is remembered. Tools that can't be used are told."""
+        """The catalogue from the cache. Unusable tools are reported."""
         bad, kept = cached.unusable, dict[str, Definition]()
         for tool in cached.tools or ():
             if is_allowed(self.settings, name := str(tool.get("name"))) and name not in bad:

@@ -279,7 +279,7 @@ class Servers(Source):
             self._on_change()
 
     def reread_approvals(self) -> None:
-        """Whether somebody has approved, in another process, what has changed here."""
+        """Read approvals of other processes; whether anything differs."""
         looked = [proxy.reread_approvals() for proxy in self._proxies.values() if proxy.changes]
         if any(looked):
             self._on_change()

@@ -147,7 +147,7 @@ class Upstream:
     # How it lives
 
     async def _connected(self) -> "UpstreamConnection":
-        """The connection, now or when it is there: whoever calls has it tried at once."""
+        """The connection. Waits for one, and tries to connect at once."""
         if self._connection is not None:
             if not self._connection.has_ended:
                 return self._connection

@@ -77,7 +77,7 @@ MENUS = ("direct", "run")
 MAX_TEMPERATURE = 2.0
 
 HELP = {
-    "with_tools": "Whether the model can use tools: --with-tools, --with-tools=false. The default is the config's: true.",
+    "with_tools": "Whether the model can use tools: --with-tools, --with-tools=false. Default: the config's, true.",
     "provider": "The provider to use instead of the config's.",
     "model": "The model, by its provider's name for it.",
     "session": "Continue this session; `last` is the one used last. Without it, every question begins a new session.",

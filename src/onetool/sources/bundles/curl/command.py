@@ -85,7 +85,9 @@ class _WordReader:
         self._word = None
 
     def _ends_here(self, sign: str) -> bool:
-        """Whether the command ends here: at a pipe, a command, or an output file. An unquoted URL may have & and ;."""
+        """Whether the command ends here: at a pipe, another command, or an output file. An unquoted URL may contain &
+        and ;.
+        """
         if sign == ">" and self._word is not None and "".join(self._word).isdigit():
             self._word = None  # 2>file
         if sign == ">":

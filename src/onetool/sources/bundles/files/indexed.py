@@ -118,7 +118,7 @@ class IndexedReads:
             return question(self._index())
 
     def _index(self) -> Index:
-        """The index, synced with the changes that this process knows of. Only the first call waits for other threads."""
+        """The index, synced with changes that this process knows of. Only the first call waits for other threads."""
         if self._is_outdated or (self._is_in_memory and self._folder.is_dir()):
             if self._made is None:
                 self._catch_up(FIRST_SECONDS)

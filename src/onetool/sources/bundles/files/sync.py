@@ -285,7 +285,7 @@ class FolderSync:
         for read, _ in refused:
             taken = self._put(changes, read)
             if taken is not None:
-                self._put(changes, read._replace(thing=None, reason=_clash_reason(read, taken)))
+                self._put(changes, read._replace(content=None, reason=_clash_reason(read, taken)))
                 if isinstance(read.content, Bundle):
                     self._set_aside(changes, found, folder_of(read.path))
 

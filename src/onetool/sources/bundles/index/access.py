@@ -162,7 +162,7 @@ class IndexAccess:
             self._mine.is_filling = False
 
     def _is_new(self, connection: IndexConnection) -> bool:
-        """Whether nobody has filled it yet. Of a damaged one the question itself will say so."""
+        """Whether the index is not filled yet. A damaged one fails in the query itself."""
         with self._transaction_lock(connection), suppress(sqlite3.Error):
             connection.wait(self._wait_limit.seconds)
             return connection.database.execute("SELECT value FROM meta WHERE key = 'filled'").fetchone() == (0,)

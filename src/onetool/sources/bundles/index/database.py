@@ -303,7 +303,7 @@ class IndexConnections:
         return connection
 
     def give_up(self, connection: IndexConnection, is_damaged: bool) -> None:
-        """Never use this one again; and nobody its file, where that is damaged."""
+        """Close this connection for good; if it is damaged, remove its file."""
         with self._lock:
             if connection is self._shared:
                 self._shared = self._kept(IndexConnection(in_memory(), None))
