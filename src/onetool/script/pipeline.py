@@ -119,7 +119,13 @@ class Pipeline:
             self._tools, settings.executor, context, settings.limits, self._variables, may_interrupt=is_session
         )
         printed = PrintedOutput(settings.limits, live, worker_loop.stop)
-        job = {"sessions": sessions, "drive": worker_loop, "prepared": prepared, "printed": printed, "context": context}
+        job = {
+            "sessions": sessions,
+            "worker_loop": worker_loop,
+            "prepared": prepared,
+            "printed": printed,
+            "context": context,
+        }
         work = asyncio.ensure_future(settings.threads.run(_feed, job)) if is_session else None
         if work is not None:
             work.add_done_callback(_retrieve_exception)

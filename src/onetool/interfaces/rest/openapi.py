@@ -423,7 +423,7 @@ def _further_operation(facts: Part) -> Part:
     gives = {status: response(*one) for status, one in facts["gives"].items()}
     if "content" in facts:
         gives[200]["content"] = facts["content"]
-    options = {key: facts[key] for key in ("takes", "says", "conditions") if key in facts}
+    options = {key: facts[key] for key in ("takes", "note", "conditions") if key in facts}
     return operation(facts["id"], facts["summary"], gives, *facts["refused"], **options)
 
 

@@ -88,7 +88,7 @@ OPERATIONS: dict[tuple[str, str], tuple[str, Part]] = {
             "summary": "Copy a tool, or edit it as a new version",
             "gives": {201: ("Created.", "Tool", "ETag", "Location")},
             "refused": (404, 409, 412),
-            "says": "`changes` is a JSON Merge Patch (RFC 7396) of the tool: null removes a key. A copy has an id of "
+            "note": "`changes` is a JSON Merge Patch (RFC 7396) of the tool: null removes a key. A copy has an id of "
             "its own, and its usage begins at 0. Built-in tools can be copied into a bundle that is not.",
             "takes": _takes(application_json={"schema": _ref("ToolCopy"), "example": EXAMPLE_COPY}),
             "conditions": ("If-Match", "If-None-Match"),
@@ -101,7 +101,7 @@ OPERATIONS: dict[tuple[str, str], tuple[str, Part]] = {
             "summary": "Give a tool another slug or version",
             "gives": {200: ("The tool.", "Tool", "ETag", "Content-Location")},
             "refused": (404, 409, 412),
-            "says": "It is the same tool after that, with its id, its usage and its switch.",
+            "note": "It is the same tool after that, with its id, its usage and its switch.",
             "takes": _takes(application_json={"schema": _ref("ToolRename"), "example": {"slug": "weather-forecast"}}),
             "conditions": ("If-Match", "If-None-Match"),
         },
@@ -113,7 +113,7 @@ OPERATIONS: dict[tuple[str, str], tuple[str, Part]] = {
             "summary": "Get a bundle with its tools as a ZIP archive",
             "gives": {200: ("The archive.", None, "ETag"), 304: ("It has this ETag still.", None, "ETag")},
             "refused": (404,),
-            "says": "Secrets are not in it: tools have only their names.",
+            "note": "Secrets are not in it: tools have only their names.",
             "conditions": ("If-None-Match",),
             "content": _ZIP,
         },
@@ -125,7 +125,7 @@ OPERATIONS: dict[tuple[str, str], tuple[str, Part]] = {
             "summary": "Take in a ZIP archive of a bundle",
             "gives": {200: ("What came.", "ImportReport")},
             "refused": (409,),
-            "says": f"As `onetool bundles import`.{_ALL}",
+            "note": f"As `onetool bundles import`.{_ALL}",
             "takes": {
                 "required": True,
                 "content": {
@@ -142,7 +142,7 @@ OPERATIONS: dict[tuple[str, str], tuple[str, Part]] = {
             "summary": "Make a tool of a curl command",
             "gives": {200: ("What came.", "ImportReport")},
             "refused": (409,),
-            "says": "The command is not run. What may differ from call to call becomes arguments; credentials go into "
+            "note": "The command is not run. What may differ from call to call becomes arguments; credentials go into "
             f"the secrets file of the server, and only their names into the tool.{_ALL}",
             "takes": _takes(application_json={"schema": _ref("CurlRequest"), "example": EXAMPLE_CURL}),
         },
@@ -154,7 +154,7 @@ OPERATIONS: dict[tuple[str, str], tuple[str, Part]] = {
             "summary": "Make tools of an OpenAPI 3 document",
             "gives": {200: ("What came.", "ImportReport")},
             "refused": (409,),
-            "says": "A tool for each operation; what can't be one is in `skipped`. The document is the body, in JSON "
+            "note": "A tool for each operation; what can't be one is in `skipped`. The document is the body, in JSON "
             f"or YAML, or at `url`.{_ALL}",
             "takes": {
                 "required": True,
@@ -172,7 +172,7 @@ OPERATIONS: dict[tuple[str, str], tuple[str, Part]] = {
             "summary": "Add MCP servers to the config",
             "gives": {200: ("What came.", "ImportReport")},
             "refused": (409,),
-            "says": "Blocks as other clients have them, by their names. Secrets go into the secrets file. A block with "
+            "note": "Blocks as other clients have them, by their names. Secrets go into the secrets file. A block with "
             "a `command`, or one that names a secret of the server, needs the token of the server (`http.token`): "
             f"without one it is refused with 403. No tool can reach this.{_ALL}",
             "takes": _takes(application_json={"schema": {"type": "object"}, "example": EXAMPLE_SERVERS}),
@@ -185,7 +185,7 @@ OPERATIONS: dict[tuple[str, str], tuple[str, Part]] = {
             "summary": "Trust a server's tools as they are now",
             "gives": {200: ("What had changed.", "ServerChanges")},
             "refused": (404, 409),
-            "says": f"With `digest` of a dry run, what has changed since is refused with 409.{_GUARDED}{_DRY}",
+            "note": f"With `digest` of a dry run, what has changed since is refused with 409.{_GUARDED}{_DRY}",
             "takes": _takes(application_json={"schema": _ref("SeenDigest"), "example": {}}),
         },
     ),
@@ -196,7 +196,7 @@ OPERATIONS: dict[tuple[str, str], tuple[str, Part]] = {
             "summary": "Trust the folder of a project",
             "gives": {200: ("What it reaches.", "TrustReport")},
             "refused": (409,),
-            "says": f"With `digest` of a dry run, what has changed since is refused with 409.{_GUARDED}{_DRY}",
+            "note": f"With `digest` of a dry run, what has changed since is refused with 409.{_GUARDED}{_DRY}",
             "takes": _takes(
                 application_json={"schema": _ref("TrustRequest"), "example": {"folder": "/home/me/project"}}
             ),
