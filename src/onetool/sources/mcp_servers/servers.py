@@ -132,13 +132,13 @@ class Servers(Source):
         """A short report. `changed` names tools that differ from the approved ones."""
         statuses = self.statuses(allowed)
         wrong = [status for status in statuses if status.refused or status.state == "disconnected"]
-        on_change = {status.name: list(status.changed) for status in statuses if status.changed}
+        changed = {status.name: list(status.changed) for status in statuses if status.changed}
         return {
             "status": "degraded" if wrong else "ok",
             "server_count": len(statuses),
             "servers": {status.name: "refused" if status.refused else status.state for status in statuses},
             **({"errors": errors} if (errors := {one.name: one.error for one in statuses if one.error}) else {}),
-            **({"changed": on_change} if on_change else {}),
+            **({"changed": changed} if changed else {}),
         }
 
     def packs(self, allowed: Iterable[str] | None = None) -> list[str]:
