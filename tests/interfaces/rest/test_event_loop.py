@@ -41,7 +41,7 @@ def asked(monkeypatch):
 
         monkeypatch.setattr(IndexAccess, name, method)
 
-    for name in ("ask", "transaction"):
+    for name in ("read", "transaction"):
         watched(name)
     return found
 

@@ -21,8 +21,9 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from sources.mcp_servers.authority import PROGRAM, Authority, browser, stored, visit
 
+from onetool.http.login_store import forget
 from onetool.sources.mcp_servers.oauth import http_auth, login
-from onetool.sources.mcp_servers.oauth_store import forget_login
+from onetool.sources.mcp_servers.server_cache import auth_file
 from onetool.sources.mcp_servers.upstream_calls import AuthError, LoginRequiredError, auth_error_in, watching_auth
 
 HERE = Path(__file__).parent
@@ -211,8 +212,8 @@ except KeyboardInterrupt:
 
     def test_logging_out_forgets(self, authority, folder):
         log_in(authority, folder)
-        assert forget_login(folder, "vault")
-        assert not forget_login(folder, "vault")
+        assert forget(auth_file(folder, "vault"))
+        assert not forget(auth_file(folder, "vault"))
         with pytest.raises(LoginRequiredError, match="the server vault wants a login: onetool servers login vault"):
             asyncio.run(peek(authority, folder))
 
@@ -333,7 +334,7 @@ class TestBackground:
             asyncio.run(status())
         log_in(authority, folder)
         assert asyncio.run(status()) != 401
-        forget_login(folder, "vault")
+        forget(auth_file(folder, "vault"))
         with pytest.raises(LoginRequiredError):
             asyncio.run(status())
 

@@ -16,7 +16,7 @@ from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull
 from onetool.http.login_callback import CALLBACK_HOST, CALLBACK_PATH, listening, open_browser
 from onetool.http.login_store import LoginStore
 from onetool.sources.mcp_servers.oauth_flow import ClientMetadata, Known, StoredAuth, short
-from onetool.sources.mcp_servers.oauth_store import server_login
+from onetool.sources.mcp_servers.server_cache import auth_file
 from onetool.sources.mcp_servers.settings import (
     AuthValue,
     BearerToken,
@@ -169,7 +169,9 @@ def http_auth(
         case BearerToken():
             return BearerAuth(name, settings.token)
         case ClientCredentials():
-            return ProgramAuth(name, url, settings, server_login(store_folder, name, url, settings.key), mask_also)
+            return ProgramAuth(
+                name, url, settings, LoginStore(auth_file(store_folder, name), url, settings.key), mask_also
+            )
         case PersonLogin():
             return _person_auth(name, url, settings, store_folder, prompt, mask_also)
         case None:
@@ -233,4 +235,4 @@ def _person_auth(
     name: str, url: str, settings: PersonLogin, folder: Path, prompt: "LoginPrompt | None", mask_also: Say
 ) -> "PersonAuth":
 
-    return PersonAuth(name, url, settings, server_login(folder, name, url, settings.key), prompt, mask_also)
+    return PersonAuth(name, url, settings, LoginStore(auth_file(folder, name), url, settings.key), prompt, mask_also)

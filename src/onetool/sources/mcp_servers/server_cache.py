@@ -184,5 +184,10 @@ def file_name(name: str) -> str:
     return quoted if len(quoted) <= LONGEST_NAME else f"{quoted[:LONGEST_NAME]}-{_digest(name)[:8]}"
 
 
+def auth_file(folder: Path, name: str) -> Path:
+    """Where the login to a server is kept: see http/login_store.py."""
+    return folder / f"{file_name(name)}.auth.json"
+
+
 def _digest(value: Any) -> str:
     return sha256(msgspec.json.encode(value, order="deterministic")).hexdigest()[:32]

@@ -18,7 +18,7 @@ from onetool.core.json_data import StoreBlob
 from onetool.core.signature import as_identifier
 from onetool.core.source import Catalogue, Resource, Source
 from onetool.sources.mcp_servers.proxy import ServerProxy
-from onetool.sources.mcp_servers.server_cache import Offers
+from onetool.sources.mcp_servers.server_cache import Offers, auth_file
 from onetool.sources.mcp_servers.server_log import Redact
 from onetool.sources.mcp_servers.settings import ServerSettings, Transport, secrets_in
 
@@ -196,9 +196,9 @@ class Servers(Source):
 
     def logout(self, name: str) -> bool:
         """Forget the login; whether there was one. It is not withdrawn at the server."""
-        from onetool.sources.mcp_servers.oauth_store import forget_login
+        from onetool.http.login_store import forget
 
-        return forget_login(self.folder, name)
+        return forget(auth_file(self.folder, name))
 
     # What is done with them
 
