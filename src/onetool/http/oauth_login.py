@@ -123,7 +123,7 @@ class _LoginSigner(Signer):
         self._kept: StoredLogin | None = None
         self._refused: str | None = None
 
-    async def ready(self, left: float) -> None:
+    async def prepare(self, left: float) -> None:
         store = self._login.store
         kept = self._read(store)
         try:
@@ -152,7 +152,7 @@ class _LoginSigner(Signer):
             )
         return with_header(request, "Authorization", f"Bearer {kept.tokens['access_token']}")
 
-    def refused(self) -> bool:
+    def on_unauthorized(self) -> bool:
         """Once: a token may have been taken back."""
         if self._refused is not None or self._kept is None or self._kept.tokens is None:
             return False
