@@ -410,6 +410,43 @@ def test_a_store_that_can_not_be_read_takes_nothing_else_with_it(tmp_path, monke
         assert asyncio.run(app.run("1 + 1")).data == 2
 
 
+def test_what_is_switched_off_stays_so_where_the_store_can_not_be_read(app, monkeypatch):
+    from onetool.sources.bundles.errors import UnavailableError
+    from onetool.sources.bundles.files.store import FileStore
+
+    app.bundles.patch_tool(built_in_id("tools"), "echo", "1", {"isEnabled": False})
+    app.tools()
+    assert not call(app, "tools.echo", message="x").ok
+
+    def broken(*_, **__):
+        raise UnavailableError("no luck today")
+
+    monkeypatch.setattr(FileStore, "bundles", broken)
+    app.reload()
+    assert any("no luck today" in str(one) for one in app.mistakes)
+    assert not call(app, "tools.echo", message="x").ok
+
+
+def test_a_pack_that_is_switched_off_has_no_prompts_and_no_resources(tmp_path):
+    from onetool.sources.bundles.derived import bundle_id
+
+    (tmp_path / "tea.py").write_text(
+        "from onetool.sdk import prompt, resource\n\n"
+        "def pour() -> str:\n    'Pour.'\n    return 'tea'\n\n"
+        "@prompt\ndef brew() -> str:\n    'How to brew.'\n    return 'Brew tea.'\n\n"
+        "@resource('tea://leaves')\ndef leaves() -> str:\n    'All leaves.'\n    return 'green'\n"
+    )
+    (tmp_path / "onetool.yaml").write_text("packs: [tea.py]\n")
+    with App.open(tmp_path / "onetool.yaml") as app:
+        assert ("brew" in app.prompts, "tea://leaves" in app.resources) == (True, True)
+        app.bundles.patch_bundle(bundle_id("pack", "tea"), {"isEnabled": False})
+        app.tools()
+        assert ("brew" in app.prompts, "tea://leaves" in app.resources) == (False, False)
+        app.bundles.patch_bundle(bundle_id("pack", "tea"), {"isEnabled": True})
+        app.tools()
+        assert ("brew" in app.prompts, "tea://leaves" in app.resources) == (True, True)
+
+
 def test_a_shadowed_bundle_is_not_allowed_by_the_name_of_the_other_one(app):
     bundle(app, "a", t=ECHO)
     second = bundle(app, "a", t=ECHO)

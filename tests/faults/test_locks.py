@@ -60,7 +60,7 @@ def test_a_holder_that_is_stopped_is_waited_for_a_while_and_named(store, holder,
 
 def test_readers_are_not_held_up(store, holder):
     assert len(store.bundles()) == 1  # the other goes on holding it: who waited for it would fail
-    store.look()
+    store.sync()
 
 
 def test_how_long_a_writer_waits():

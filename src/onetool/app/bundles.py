@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from onetool.core.call import ToolResult
     from onetool.core.context import CallEvent
     from onetool.core.registry import Further
-    from onetool.sources.bundles.service import BundleService
+    from onetool.sources.bundles.service import BundleService, SwitchedOff
 
 log = logging.getLogger("onetool.bundles")
 
@@ -50,6 +50,7 @@ class AppBundles:
         self._poller: StorePoller | None = None
         self._functions: Mapping[str, ToolSpec] = {}
         self._offered = Offered()
+        self._off: SwitchedOff | None = None  # what was switched off when that could be read last
         self._retry_at = 0.0  # when to try again, where bundles could not be read
 
     @property
@@ -82,33 +83,40 @@ class AppBundles:
         return None if spec.kept_as is None else self.service.store.file_of(spec.kept_as)
 
     def add_bundles(self, offered: Offered, waiting: Iterable[str]) -> list[Catalogue]:
-        """The catalogues without disabled tools, and the catalogue of the bundles. `servers` are names of packs that
-        are taken, too.
+        """The catalogues without disabled tools, and the catalogue of the bundles.
 
         `waiting` are the packs of servers that have not told their tools yet: names that are taken, too.
         """
-        local = [offered.own, offered.packs, offered.declared]
-        self._functions, self._offered = _by_name(local), offered
+        self._offered = offered
         if self._service is None and not self._folder.is_dir():
-            return [*local, offered.served]
-        try:
-            return self._with_service(local, offered, waiting)
-        except BundleError as error:
-            self._retry_at = monotonic() + RETRY_SECONDS
-            mistake = Mistake(message=f"bundles can't be read: {error}", file=str(self._folder), key=FOLDER)
-            return [*local, Catalogue(mistakes=(mistake,)), offered.served]
-
-    def _with_service(self, local: list[Catalogue], offered: Offered, waiting: Iterable[str]) -> list[Catalogue]:
-        served = offered.served
-        if off := self.service.switched_off():
-            *local, served = [
-                replace(one, tools=tuple(_disabled(spec, off) for spec in one.tools)) for one in (*local, served)
-            ]
+            local = [offered.own, offered.packs, offered.declared]
             self._functions = _by_name(local)
-        taken = {*waiting, *(spec.name.partition(".")[0] for spec in self._functions.values())}
-        loaded = self.service.loading.load(taken)
+            return [*local, offered.served]
+        wrong = None
+        if self._service is None:
+            self._functions = _by_name([offered.own, offered.packs, offered.declared])  # the service is made of them
+        try:
+            self._off = self.service.switched_off()
+        except BundleError as error:  # what was switched off before stays so
+            wrong = error
+        everything = (offered.own, offered.packs, offered.declared, offered.served)
+        *local, served = [_without(one, self._off) for one in everything]
+        self._functions = _by_name(local)
+        try:
+            loaded = self._loaded(waiting) if wrong is None else self._problem(wrong)
+        except BundleError as error:
+            loaded = self._problem(error)
         self._offered = offered._replace(bundles=loaded)
         return [*local, loaded, served]
+
+    def _loaded(self, waiting: Iterable[str]) -> Catalogue:
+        taken = {*waiting, *(spec.name.partition(".")[0] for spec in self._functions.values())}
+        return self.service.loading.load(taken)
+
+    def _problem(self, error: BundleError) -> Catalogue:
+        self._retry_at = monotonic() + RETRY_SECONDS
+        mistake = Mistake(message=f"bundles can't be read: {error}", file=str(self._folder), key=FOLDER)
+        return Catalogue(mistakes=(mistake,))
 
     def count(self, event: "CallEvent") -> None:
         if self._service is not None:
@@ -169,6 +177,17 @@ def _by_name(catalogues: list[Catalogue]) -> dict[str, ToolSpec]:
     for spec in (spec for one in catalogues for spec in one.tools):
         found.setdefault(spec.name, spec)
     return found
+
+
+def _without(one: Catalogue, off: "SwitchedOff | None") -> Catalogue:
+    if off is None or not (off.tools or off.sources):
+        return one
+    return replace(
+        one,
+        tools=tuple(_disabled(spec, off.tools) for spec in one.tools),
+        prompts=tuple(prompt for prompt in one.prompts if not off.hides(prompt.spec)),
+        resources=tuple(resource for resource in one.resources if not off.hides(resource.spec)),
+    )
 
 
 def _disabled(spec: ToolSpec, off: Mapping[str, str]) -> ToolSpec:

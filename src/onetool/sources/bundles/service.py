@@ -15,7 +15,16 @@ from onetool.http.definition import below
 from onetool.sources.bundles.derived import DerivedBundles
 from onetool.sources.bundles.errors import ForbiddenError, InvalidError, NotFoundError, RateLimitError
 from onetool.sources.bundles.loading import BundleTools
-from onetool.sources.bundles.model import Bundle, BundleContent, Tool, ToolContent, built_in_id, function_of, shown
+from onetool.sources.bundles.model import (
+    Bundle,
+    BundleContent,
+    BundleSource,
+    Tool,
+    ToolContent,
+    built_in_id,
+    function_of,
+    shown,
+)
 from onetool.sources.bundles.names import check_id, check_slug, check_version
 from onetool.sources.bundles.rate_limits import NOTE
 from onetool.sources.bundles.store import (
@@ -63,6 +72,19 @@ class ReadyTool(NamedTuple):
     tool: Tool
     spec: ToolSpec
     lookup: SingleTool  # for the executor: it finds this spec and no other
+
+
+class SwitchedOff(NamedTuple):
+    """Disabled tools by their names, each with the place of its switch, and sources that are disabled as a whole."""
+
+    tools: Mapping[str, str] = {}
+    sources: frozenset[BundleSource] = frozenset()
+
+    def hides(self, spec: ToolSpec) -> bool:
+        """Whether a prompt or a resource with this spec belongs to a disabled source."""
+        if spec.source != "local":
+            return BundleSource(kind="server", name=spec.source.partition(":")[2]) in self.sources
+        return BundleSource(kind="pack", name=spec.pack) in self.sources
 
 
 class BundleService:
@@ -301,15 +323,17 @@ class BundleService:
         if (why := self._why_disabled(tool)) is not None:
             raise ForbiddenError(f"{name} can't be called now: {why}", "disabled")
 
-    def switched_off(self) -> dict[str, str]:
-        """The built-in and derived tools that must not be called, by their names; and the place of the switch."""
+    def switched_off(self) -> SwitchedOff:
+        """What is built in or derived and must not be used."""
         packs = {name.partition(".")[0] for name in self._built_in}
-        found: dict[str, str] = {}
+        found, sources = dict[str, str](), set[BundleSource]()
         for bundle in self.store.bundles([built_in_id(pack) for pack in packs], True, None, len(packs)):
             found |= _off(bundle, self.store.tools((), [bundle.id], True, None, len(self._built_in)))
         for bundle, tools in () if self.store.are_all_on() else self.store.derived():
             found |= _off(bundle, tools)
-        return found
+            if not bundle.is_enabled and bundle.source is not None:
+                sources.add(bundle.source)
+        return SwitchedOff(found, frozenset(sources))
 
     def changed(self, value: T) -> T:
         """Mark the store as changed, and return `value`."""

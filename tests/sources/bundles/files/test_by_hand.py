@@ -192,7 +192,7 @@ def test_what_is_no_file(store, folder, tmp_path):
         file.truncate(1024**3)
     (folder / "linked").symlink_to(tools.parent)
     with computing(10):
-        store.look()
+        store.sync()
     found = reasons(store)
     assert "link" in found["link.json"]
     assert "no regular file" in found["folder.json"]
