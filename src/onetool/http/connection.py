@@ -73,8 +73,8 @@ class Connection(asyncio.Protocol):
         self._most, self._is_head, self._stream, self._seconds = most, is_head, stream, seconds
         self._body: PlainBody | CompressedBody | None = None  # from the end of the head on
         self._error: WireError | None = None
-        self._has_data = self._headers = self._interim = 0
-        self._is_idle = 0  # bytes since something came of them
+        self._head_bytes = self._headers = self._interim = 0
+        self._unproductive_bytes = 0  # bytes since something came of them
         self._complete = self._begun = False
         if not self._fresh:
             self._parser, self._fresh = HttpResponseParser(self), True
@@ -144,7 +144,7 @@ class Connection(asyncio.Protocol):
             self.end()  # nothing was asked
             return
         self._begun = True
-        self._is_idle += len(data)
+        self._unproductive_bytes += len(data)
         try:
             self._parser.feed_data(data)
         except HttpParserUpgrade:
@@ -156,7 +156,7 @@ class Connection(asyncio.Protocol):
                 return
         if self._complete:
             self._finish()
-        elif self._is_idle > LARGEST_HEAD + LARGEST_READ:
+        elif self._unproductive_bytes > LARGEST_HEAD + LARGEST_READ:
             self.end(InvalidResponseError(f"{self._address} sends headers without end"))
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -182,7 +182,7 @@ class Connection(asyncio.Protocol):
         """Whether the body ends with the connection, because nothing else marks its end."""
         return "content-length" not in self._answer.headers and "transfer-encoding" not in self._answer.headers
 
-    # The parser's side. What is raised here comes out of feed_data as another error: `_fault` is what it was.
+    # The parser's side. What is raised here comes out of feed_data as another error: `_error` is what it was.
 
     def on_message_begin(self) -> None:
         if self._complete:
@@ -202,8 +202,8 @@ class Connection(asyncio.Protocol):
         headers[key] = f"{headers[key]}, {text}" if key in headers else text
 
     def _count(self, size: int) -> None:
-        self._has_data += size
-        if self._has_data > LARGEST_HEAD or self._headers > MOST_HEADERS:
+        self._head_bytes += size
+        if self._head_bytes > LARGEST_HEAD or self._headers > MOST_HEADERS:
             raise self._refused(InvalidResponseError(f"{self._address} sends too many or too large headers"))
 
     def on_headers_complete(self) -> None:
@@ -215,7 +215,7 @@ class Connection(asyncio.Protocol):
                 raise self._refused(InvalidResponseError(f"{self._address} does not come to an answer"))
             return
         self.keep = self._parser.should_keep_alive()
-        self._is_idle = 0
+        self._unproductive_bytes = 0
         try:
             self._begin_body(answer.headers)
         except WireError as error:
@@ -238,7 +238,7 @@ class Connection(asyncio.Protocol):
     def on_body(self, body: bytes) -> None:
         if self._is_head or self._body is None:
             raise self._refused(InvalidResponseError(f"{self._address} sent a body where there can be none"))
-        self._is_idle = 0
+        self._unproductive_bytes = 0
         try:
             part = self._body.feed(body)
         except WireError as error:
