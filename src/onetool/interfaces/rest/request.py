@@ -131,7 +131,7 @@ class Conditions(NamedTuple):
     known: tuple[str, ...]  # If-None-Match: none of these may be its tag
 
     def expected_tag(self, tag_now: Callable[[], str], may_be_new: bool = False) -> str | None:
-        """The ETag that the store has to check under its lock, if any. Raises OutdatedError (412) if conditions fail now."""
+        """The ETag that the store has to check under its lock, if any. Raises OutdatedError if conditions fail now."""
         if not self.seen and not self.known:
             return None
         try:
