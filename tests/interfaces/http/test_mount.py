@@ -276,6 +276,14 @@ def test_without_a_word_about_authentication_the_rules_of_serve_hold(app):
     assert asyncio.run(answers(origin="http://localhost:1")) == 200
 
 
+@pytest.mark.parametrize("header", ["Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-IP", "Via"])
+def test_what_a_proxy_on_this_machine_passes_on_is_not_from_here(app, header):
+    with served(starlette(("/tools", app.asgi()))) as url:
+        assert httpx.get(f"{url}/tools/openapi.json").status_code == 200
+        refused = httpx.get(f"{url}/tools/openapi.json", headers={header: "127.0.0.1"})
+        assert (refused.status_code, refused.json()["error"]["code"]) == (403, "no_authentication")
+
+
 def test_a_token_of_the_config_is_asked_for(tmp_path):
     (tmp_path / "onetool.yaml").write_text("http: {token: sesame-token-0123456789}\n")
     with App.open(tmp_path / "onetool.yaml") as app, served(starlette(("/tools", app.asgi()))) as url:

@@ -38,6 +38,7 @@ ANY_HOST = "*"
 USER = "user"
 WHO = "onetool.user"  # in the scope: who the web app says it is
 ADDRESSES = (b"location", b"content-location")  # headers that say where something is
+PROXY_HEADERS = frozenset((b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip", b"via"))
 NOT_SUPPORTED = 1003  # the code of a WebSocket that is closed for this reason
 
 
@@ -91,7 +92,7 @@ class MountedRules(AccessRules):
     def check_token(self, authorization: bytes | None, scope: Scope | None = None) -> str:
         if not self._asks_us:
             return _principal((scope or {}).get(WHO))
-        if self._token is None and not _is_from_here((scope or {}).get("client")):
+        if self._token is None and not _is_from_here(scope or {}):
             message = (
                 "Only this machine may use this, as nobody has said who authenticates: asgi(auth=…) in the web app, or "
                 "http.token in the config."
@@ -118,10 +119,13 @@ async def _named_user(who: Authenticate, scope: Scope) -> str | None:
     raise TypeError(f"auth of asgi() gave {type(user).__name__}; expected the name of the user, or None")
 
 
-def _is_from_here(client: Any) -> bool:
+def _is_from_here(scope: Scope) -> bool:
+    """Whether the client is on this machine. Behind a proxy the address is the proxy's, and tells nothing."""
+    if any(name in PROXY_HEADERS for name, _ in scope.get("headers", ())):
+        return False
     try:
-        address = ip_address(client[0].partition("%")[0])
-    except (TypeError, IndexError, AttributeError, ValueError):  # a server that does not tell
+        address = ip_address(scope["client"][0].partition("%")[0])
+    except (TypeError, LookupError, AttributeError, ValueError):  # a server that does not tell
         return False
     return (getattr(address, "ipv4_mapped", None) or address).is_loopback
 
