@@ -312,6 +312,28 @@ def test_hosts_and_origins_are_theirs_to_name(app, hosts, host, status):
     assert asyncio.run(answer(origin="https://other.example")) in (403, 421)
 
 
+def test_any_host_needs_somebody_who_authenticates(tmp_path):
+    """Else a page whose name is rebound to this machine could use it."""
+    file = tmp_path / "onetool.yaml"
+    file.write_text("packs: []\n")
+    with App.open(file) as app:
+        with pytest.raises(ValueError, match=r"auth=.*http\.token"):
+            app.asgi(hosts=["*"])
+        file.write_text("http: {token: sesame-token-0123456789}\n")
+        app.reload()
+        mounted = app.asgi(hosts=["*"])
+
+        async def answer():
+            transport = httpx.ASGITransport(mounted, client=("127.0.0.1", 1))
+            async with httpx.AsyncClient(transport=transport, base_url="http://evil.example") as there:
+                return (await there.get("/openapi.json")).status_code
+
+        assert asyncio.run(answer()) == 401
+        file.write_text("packs: []\n")
+        app.reload()
+        assert asyncio.run(answer()) == 421
+
+
 @pytest.mark.parametrize("options", [{"auth": "nobody"}, {"auth": 1}, {"hosts": "a.b"}, {"allowed": "pack.hello"}])
 def test_what_can_not_be_meant(app, options):
     with pytest.raises(ValueError, match=r"expected None|lists of names"):
