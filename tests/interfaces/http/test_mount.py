@@ -134,6 +134,28 @@ def test_two_apps_in_one_web_app(app, tmp_path):
         assert "Hello you" not in run_over_mcp(f"{url}/other/mcp", code)
 
 
+@pytest.mark.parametrize("method", ["POST", "PUT"])
+def test_a_body_without_any_length_is_counted(tmp_path, method):
+    """As servers for HTTP/2 pass it on: with neither Content-Length nor Transfer-Encoding."""
+    (tmp_path / "onetool.yaml").write_text("http: {max_body_mb: 1}\n")
+    headers = [(b"host", b"localhost"), (b"content-type", b"application/json")]
+    path = "/call/tools.echo" if method == "POST" else f"/tools/bundles/{ID}"
+    scope = {"type": "http", "method": method, "path": path, "raw_path": path.encode(), "query_string": b""}
+    scope |= {"http_version": "2", "scheme": "https", "headers": headers, "client": ("127.0.0.1", 1)}
+    pieces, sent = [b" " * 1024**2, b"{}", b""], []
+
+    async def receive():
+        return {"type": "http.request", "body": pieces.pop(0), "more_body": bool(pieces)}
+
+    async def send(message):
+        sent.append(message)
+
+    with App.open(tmp_path / "onetool.yaml") as app:
+        asyncio.run(app.asgi()(scope, receive, send))
+    assert sent[0]["status"] == 413
+    assert b"http.max_body_mb" in sent[1]["body"]
+
+
 # Their lifespan
 
 
