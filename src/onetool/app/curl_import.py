@@ -47,7 +47,7 @@ def split_secrets(
     names: dict[str, str] = {}
     for name, value in found.items():
         free, number = name, 1
-        while (there := known.get(free)) is not None and not (reuse and there == value):
+        while free in known and not (reuse and _value(known, free) == value):
             number += 1
             free = f"{name}_{number}"
         names[name] = free
@@ -58,7 +58,7 @@ def split_secrets(
 @contextmanager
 def secrets_stored(known: Secrets, secrets: Mapping[str, str]) -> Iterator[list[str]]:
     """Context manager that stores new secrets, gives their names, and removes them if the block fails."""
-    new = {name: value for name, value in secrets.items() if known.get(name) != value}
+    new = {name: value for name, value in secrets.items() if _value(known, name) != value}
     file = known.file
     if not new:
         yield []
@@ -80,6 +80,11 @@ def secrets_stored(known: Secrets, secrets: Mapping[str, str]) -> Iterator[list[
         if isinstance(error, OSError | ValueError):
             raise SecretsNotKeptError(f"nothing was kept in {file}: {error}") from None
         raise
+
+
+def _value(known: Secrets, name: str) -> str | None:
+    """The value of a secret, also of one that is for some hosts only: it is compared, and sent nowhere."""
+    return known.get(name, lambda _: True)
 
 
 def _renamed_placeholders(value: Any, other: Mapping[str, str]) -> Any:
