@@ -18,6 +18,7 @@ from sources.mcp_servers.authority import Authority, browser, visit
 
 from onetool import App, ToolCall
 from onetool.http.errors import AuthError
+from onetool.http.login_store import StoredLogin
 from onetool.http.oauth_login import log_in
 from onetool.interfaces.cli.bundles.login import _logins
 from onetool.interfaces.cli.bundles.references import ToolReference
@@ -154,6 +155,29 @@ def test_a_person_logs_in_on_the_command_line(stage):
     again = subprocess.run([*command[:4], "logout", *command[5:]], capture_output=True, text=True, check=True)
     assert "forgotten" in again.stderr
     assert "onetool bundles login vault/peek" in stage.call().error.message
+
+
+def test_what_is_kept_of_a_login_is_not_shown():
+    assert repr(StoredLogin(url="u", key="k", tokens={"access_token": "hidden"})) == "StoredLogin(***)"
+
+
+@pytest.mark.parametrize("change", ["edited", "removed", "secret"])
+def test_a_bundle_forgets_also_the_logins_that_no_tool_needs_any_more(stage, change):
+    stage.log_in()
+    other = stage.file().with_name(f"bundle.{stage.bundle}-x-{'0' * 16}.auth.json")  # of a bundle with a longer id
+    other.write_text("{}")
+    for slug in ("peek", "look-again"):
+        stage.app.bundles.delete_tool(stage.bundle, slug, "1")
+    if change != "removed":
+        auth = {"scope": "other"} if change == "edited" else {"clientId": "${NOT_SET}"}
+        stage.app.bundles.put_tool(stage.bundle, "peek", "2", stage.tool(**auth))
+    command = [sys.executable, "-m", "onetool", "bundles", "logout", "vault", "--config", str(stage.config)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "The login for vault is forgotten.\n")
+    assert stage.file() == other
+    again = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert again.returncode == 1
+    assert "there is no login for vault" in again.stderr
 
 
 def test_a_token_that_has_ended_is_refreshed_once_for_all_who_wait(stage):

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from onetool.config.secret_values import check_kept
 from onetool.core.errors import OneToolError
-from onetool.services.secret_file import drop_secret, put_secret
+from onetool.services.secret_file import SecretExistsError, drop_secret, has_secret, put_secret
 from onetool.services.secrets import Secrets
 from onetool.sources.bundles.curl import from_curl
 
@@ -47,7 +47,7 @@ def split_secrets(
     names: dict[str, str] = {}
     for name, value in found.items():
         free, number = name, 1
-        while (there := known.get(free)) is not None and not (reuse and there == value):
+        while _is_taken(known, free) and not (reuse and _value(known, free) == value):
             number += 1
             free = f"{name}_{number}"
         names[name] = free
@@ -57,8 +57,12 @@ def split_secrets(
 
 @contextmanager
 def secrets_stored(known: Secrets, secrets: Mapping[str, str]) -> Iterator[list[str]]:
-    """Context manager that stores new secrets, gives their names, and removes them if the block fails."""
-    new = {name: value for name, value in secrets.items() if known.get(name) != value}
+    """Context manager that stores new secrets, gives their names, and removes them if the block fails.
+
+    Nothing that stands in the file is replaced. If another process has taken a name since it was chosen, nothing is
+    stored: whoever tries again gets another name.
+    """
+    new = {name: value for name, value in secrets.items() if _value(known, name) != value}
     file = known.file
     if not new:
         yield []
@@ -70,16 +74,33 @@ def secrets_stored(known: Secrets, secrets: Mapping[str, str]) -> Iterator[list[
         for name, value in new.items():
             if not value.strip() or not value.isprintable():
                 raise SecretsNotKeptError(f"{name}: a secret is one line of text; nothing was kept.")
-            put_secret(file, name, value, partial(check_kept, name, value))
+            put_secret(file, name, value, partial(check_kept, name, value), new_only=True)
             done.append(name)
         yield done
     except BaseException as error:
         for name in done:
             with suppress(OSError, ValueError):
                 drop_secret(file, name, partial(check_kept, name, None))
+        if isinstance(error, SecretExistsError):
+            raise SecretsNotKeptError(f"nothing was kept in {file}: {error}; try again, with the next name") from None
         if isinstance(error, OSError | ValueError):
             raise SecretsNotKeptError(f"nothing was kept in {file}: {error}") from None
         raise
+
+
+def _is_taken(known: Secrets, name: str) -> bool:
+    """Whether a secret has the name: in the file, too, where another process may have put one since it was read."""
+    if name in known or known.file is None:
+        return name in known
+    try:
+        return has_secret(known.file, name)
+    except (OSError, ValueError):  # storing says what is wrong with it
+        return False
+
+
+def _value(known: Secrets, name: str) -> str | None:
+    """The value of a secret, also of one that is for some hosts only: it is compared, and sent nowhere."""
+    return known.get(name, lambda _: True)
 
 
 def _renamed_placeholders(value: Any, other: Mapping[str, str]) -> Any:

@@ -37,7 +37,7 @@ class StoredLogin(msgspec.Struct, frozen=True, kw_only=True):
     origins: tuple[str, ...] = ()  # of HTTP tools: where the tokens may be sent to, and nowhere else
 
     def __repr__(self) -> str:
-        return "Kept(***)"
+        return "StoredLogin(***)"
 
 
 class LoginStore:

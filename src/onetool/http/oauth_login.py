@@ -12,6 +12,7 @@ import hashlib
 import time
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Collection, Iterable, Mapping
+from glob import escape
 from pathlib import Path
 from secrets import token_urlsafe
 from typing import TYPE_CHECKING, Any
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 LOGIN_SECONDS = 300.0  # seconds for a person to log in
 EXCHANGE_SECONDS = 20.0  # seconds for the code to become a token
 MARGIN = 30.0  # seconds before its end that a token is no longer used
+KEY_LENGTH = 16  # characters of a login's key in the name of its file
 LONGEST_WORDS = 300  # characters of what the authorization server says
 
 Say = Callable[[str], None]
@@ -99,8 +101,7 @@ class ToolLogin:
         self.auth, self.filled, self.endpoint, self.know = auth, filled, endpoint, know
         about = (bundle, auth.authorization_url, auth.token_url, auth.issuer, filled["client_id"], filled["scope"])
         self.key = hashlib.sha256(msgspec.json.encode(about)).hexdigest()
-        # The dot tells it from the file of a server, whose name has none.
-        self.store = LoginStore(folder / f"bundle.{bundle}-{self.key[:16]}.auth.json", auth.token_url, self.key)
+        self.store = LoginStore(folder / _file_name(bundle, self.key[:KEY_LENGTH]), auth.token_url, self.key)
 
     def kept(self, granted: GrantedToken, before: StoredLogin, **more: Any) -> StoredLogin:
         """Keep new tokens, within the store's lock. A refresh token that is not replaced is good for more."""
@@ -115,6 +116,16 @@ class ToolLogin:
         )
         self.store.write(login)
         return login
+
+
+def stored_logins(folder: Path, bundle: str) -> list[Path]:
+    """The files of all logins of a bundle, also of those that none of its tools needs any more."""
+    return sorted(folder.glob(_file_name(escape(bundle), "[0-9a-f]" * KEY_LENGTH)))
+
+
+def _file_name(bundle: str, key: str) -> str:
+    """The dot tells it from the file of a server, whose name has none."""
+    return f"bundle.{bundle}-{key}.auth.json"
 
 
 class _LoginSigner(Signer):

@@ -19,13 +19,24 @@ Check = Callable[[Path], None]
 """Looks at the draft before it takes the file's place; raises ValueError if it is not what was meant."""
 
 
-def put_secret(file: Path, name: str, value: str, check: Check, hosts: Sequence[str] = ()) -> None:
-    """Add a secret, or replace it; with `hosts`, as one for these only."""
+class SecretExistsError(ValueError):
+    """The file has a secret of that name already."""
+
+
+def put_secret(
+    file: Path, name: str, value: str, check: Check, hosts: Sequence[str] = (), *, new_only: bool = False
+) -> None:
+    """Add a secret, or replace it; with `hosts`, as one for these only.
+
+    With `new_only` nothing is replaced: SecretExistsError if the file has the name, whoever has put it there.
+    """
     entry = {"value": value, "hosts": list(hosts)} if hosts else value
     line = f"{name}: {json.dumps(entry)}\n"  # what is JSON is YAML
     with _locked(file):
         _keep_from_git(file)
         lines = _lines(file)
+        if new_only and _first_line_of(name, lines) is not None:
+            raise SecretExistsError(f"{name} is there already")
         at = _line_of(name, lines)
         _write(file, [*lines, line] if at is None else [*lines[:at], line, *lines[at + 1 :]], check)
 
@@ -40,6 +51,11 @@ def drop_secret(file: Path, name: str, check: Check) -> bool:
         if at is not None:
             _write(file, [*lines[:at], *lines[at + 1 :]], check)
         return at is not None
+
+
+def has_secret(file: Path, name: str) -> bool:
+    """Whether the file has the name now. What was read of it before may be old."""
+    return _first_line_of(name, _lines(file)) is not None
 
 
 @contextmanager
@@ -65,9 +81,13 @@ def _lines(file: Path) -> list[str]:
     return [f"{line}\n" for line in text.splitlines()]
 
 
+def _first_line_of(name: str, lines: list[str]) -> int | None:
+    return next((index for index, line in enumerate(lines) if re.match(rf"['\"]?{name}['\"]?\s*:", line)), None)
+
+
 def _line_of(name: str, lines: list[str]) -> int | None:
     """The line that sets it. A value over several lines was written by hand, and is left to hands."""
-    at = next((index for index, line in enumerate(lines) if re.match(rf"['\"]?{name}['\"]?\s*:", line)), None)
+    at = _first_line_of(name, lines)
     if at is not None and (re.search(r":\s*[|>]", lines[at]) or (lines[at + 1 : at + 2] and lines[at + 1][0] in " \t")):
         raise ValueError(f"{name} has several lines in the file; please edit it by hand")
     return at

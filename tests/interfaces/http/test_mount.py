@@ -134,6 +134,28 @@ def test_two_apps_in_one_web_app(app, tmp_path):
         assert "Hello you" not in run_over_mcp(f"{url}/other/mcp", code)
 
 
+@pytest.mark.parametrize("method", ["POST", "PUT"])
+def test_a_body_without_any_length_is_counted(tmp_path, method):
+    """As servers for HTTP/2 pass it on: with neither Content-Length nor Transfer-Encoding."""
+    (tmp_path / "onetool.yaml").write_text("http: {max_body_mb: 1}\n")
+    headers = [(b"host", b"localhost"), (b"content-type", b"application/json")]
+    path = "/call/tools.echo" if method == "POST" else f"/tools/bundles/{ID}"
+    scope = {"type": "http", "method": method, "path": path, "raw_path": path.encode(), "query_string": b""}
+    scope |= {"http_version": "2", "scheme": "https", "headers": headers, "client": ("127.0.0.1", 1)}
+    pieces, sent = [b" " * 1024**2, b"{}", b""], []
+
+    async def receive():
+        return {"type": "http.request", "body": pieces.pop(0), "more_body": bool(pieces)}
+
+    async def send(message):
+        sent.append(message)
+
+    with App.open(tmp_path / "onetool.yaml") as app:
+        asyncio.run(app.asgi()(scope, receive, send))
+    assert sent[0]["status"] == 413
+    assert b"http.max_body_mb" in sent[1]["body"]
+
+
 # Their lifespan
 
 
@@ -276,6 +298,14 @@ def test_without_a_word_about_authentication_the_rules_of_serve_hold(app):
     assert asyncio.run(answers(origin="http://localhost:1")) == 200
 
 
+@pytest.mark.parametrize("header", ["Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-IP", "Via"])
+def test_what_a_proxy_on_this_machine_passes_on_is_not_from_here(app, header):
+    with served(starlette(("/tools", app.asgi()))) as url:
+        assert httpx.get(f"{url}/tools/openapi.json").status_code == 200
+        refused = httpx.get(f"{url}/tools/openapi.json", headers={header: "127.0.0.1"})
+        assert (refused.status_code, refused.json()["error"]["code"]) == (403, "no_authentication")
+
+
 def test_a_token_of_the_config_is_asked_for(tmp_path):
     (tmp_path / "onetool.yaml").write_text("http: {token: sesame-token-0123456789}\n")
     with App.open(tmp_path / "onetool.yaml") as app, served(starlette(("/tools", app.asgi()))) as url:
@@ -302,6 +332,28 @@ def test_hosts_and_origins_are_theirs_to_name(app, hosts, host, status):
 
     assert asyncio.run(answer()) == status
     assert asyncio.run(answer(origin="https://other.example")) in (403, 421)
+
+
+def test_any_host_needs_somebody_who_authenticates(tmp_path):
+    """Else a page whose name is rebound to this machine could use it."""
+    file = tmp_path / "onetool.yaml"
+    file.write_text("packs: []\n")
+    with App.open(file) as app:
+        with pytest.raises(ValueError, match=r"auth=.*http\.token"):
+            app.asgi(hosts=["*"])
+        file.write_text("http: {token: sesame-token-0123456789}\n")
+        app.reload()
+        mounted = app.asgi(hosts=["*"])
+
+        async def answer():
+            transport = httpx.ASGITransport(mounted, client=("127.0.0.1", 1))
+            async with httpx.AsyncClient(transport=transport, base_url="http://evil.example") as there:
+                return (await there.get("/openapi.json")).status_code
+
+        assert asyncio.run(answer()) == 401
+        file.write_text("packs: []\n")
+        app.reload()
+        assert asyncio.run(answer()) == 421
 
 
 @pytest.mark.parametrize("options", [{"auth": "nobody"}, {"auth": 1}, {"hosts": "a.b"}, {"allowed": "pack.hello"}])

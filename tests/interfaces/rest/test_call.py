@@ -149,7 +149,9 @@ def test_events_are_those_of_invoke(api):
     assert [one[0] for one in events] == ["progress", "result"]
     assert events[0][1] == {"progress": 1, "total": 2, "message": "half"}
     assert events[1][1] == {"ok": True, "value": "done"}
-    problem(call(api, "sums.add_two", {}, headers={"Accept": "text/event-stream"}), 400, "invalid_args")
+    for accept in ("application/json", "text/event-stream"):
+        told = problem(call(api, "sums.add_two", {"a": "x"}, headers={"Accept": accept}), 400, "invalid_args")
+        assert [told["pointer"], *(one["pointer"] for one in told["errors"])] == ["/a", "/a"]
 
 
 def test_what_is_not_allowed_is_403(tmp_path):

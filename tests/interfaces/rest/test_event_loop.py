@@ -1,13 +1,14 @@
 """No REST request asks the index of the bundles, which is SQLite, on the event loop: others would wait with it."""
 
 import asyncio
+import base64
 import json
 import time
 
 import pytest
 
 from onetool import App
-from onetool.interfaces.rest import RestApp
+from onetool.interfaces.rest import RestApp, imports
 from onetool.sources.bundles.index.access import IndexAccess
 from onetool.sources.bundles.model import built_in_id
 from onetool.sources.bundles.names import new_id
@@ -131,6 +132,20 @@ def test_calls_ask_the_index_nothing_while_nothing_changes(app, asked):
 
     assert asyncio.run(calls()) == ["hi"] * 50
     assert asked == []
+
+
+def test_an_archive_is_not_decoded_on_the_event_loop(app, monkeypatch):
+    """It may have megabytes."""
+    decoded = []
+
+    def watched(*args, **options):
+        decoded.append(is_on_loop())
+        return base64.b64decode(*args, **options)
+
+    monkeypatch.setattr(imports, "b64decode", watched)
+    for text, status in ((base64.b64encode(b"no archive").decode(), 400), ("no Base64!", 400)):
+        assert asyncio.run(send(RestApp(app), "POST", "/tools/imports/zip", {"archive": text}))[0] == status
+    assert decoded == [False, False]
 
 
 def test_what_another_app_switches_off_is_off_with_the_next_call(app, tmp_path):

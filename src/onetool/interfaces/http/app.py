@@ -6,7 +6,7 @@ A route is an ASGI app. Its scope has `principal` (a hash of the token, or "" wh
 a dict whose entries go into the line of the access log.
 
 A body over the limit is answered with 413 while it still arrives. A declared length is checked before anything is read;
-only a chunked body, whose length is not known, is counted.
+only a body whose length is not declared is counted: it is chunked, or comes over HTTP/2 from the server of a web app.
 """
 
 import asyncio
@@ -33,6 +33,7 @@ from onetool.interfaces.json_data import check_content_type
 
 LINGER_S = 2.0  # for a client that reads nothing before it has sent everything …
 LINGER_TIMES = 8  # … and how many times the limit it may send meanwhile
+BODILESS = ("GET", "HEAD", "OPTIONS")
 DISCONNECT: Message = {"type": "http.disconnect"}
 
 
@@ -43,6 +44,11 @@ def check_length(length: bytes | None, limit: int) -> None:
         raise HttpError(400, "bad_request", "Content-Length must be one whole number.", [CLOSE])
     if len(length) > 18 or int(length) > limit:
         raise BodyTooLargeError(limit)
+
+
+def has_unknown_length(method: str, head: Mapping[bytes, bytes]) -> bool:
+    """Whether a body may come whose length nobody has told. In HTTP/2 it needs no header at all."""
+    return b"transfer-encoding" in head or (b"content-length" not in head and method not in BODILESS)
 
 
 _OF_BROWSERS = (b"origin", b"sec-fetch-site")  # each has one of them with every POST
@@ -71,7 +77,7 @@ class BodyTooLargeError(HttpError):
 
 
 class BodyLimit:
-    """Wraps `receive` and `send` of a route, and counts a chunked body.
+    """Wraps `receive` and `send` of a route, and counts a body without a declared length.
 
     If it grows too large, the 413 is sent from here. The route sees a disconnect, which it has to handle
     anyway; an exception it might catch.
@@ -222,7 +228,7 @@ class HttpApp:
         is_open = route is not None and not route.protected
         scope["principal"] = "" if is_open else rules.check_token(head.get(b"authorization"), scope)
         route = self._can_take(scope, route, head)
-        if b"transfer-encoding" in head:
+        if has_unknown_length(scope["method"], head):
             counted = BodyLimit(receive, answer.send, self.max_body, route.write_error, route.error_type)
             await route.app(scope, counted.receive, counted.send)
         else:

@@ -7,8 +7,9 @@ messages: it begins with the first request, and ends when the `App` is closed. W
     auth="user"          `scope["user"]` is who it is, as Starlette's AuthenticationMiddleware says; no token of ours
     auth=<function>      the function says who it is; no token of ours
 
-Host has to be a name of this machine, one of `http.hosts`, or one of `hosts`; `hosts=["*"]` turns that off. A page of
-another origin is refused in any case, unless it is in `http.origins`: its requests come with the web app's cookies.
+Host has to be a name of this machine, one of `http.hosts`, or one of `hosts`; `hosts=["*"]` turns that off, and
+needs `auth` or a token. A page of another origin is refused in any case, unless it is in `http.origins`: its requests
+come with the web app's cookies.
 """
 
 import asyncio
@@ -38,6 +39,7 @@ ANY_HOST = "*"
 USER = "user"
 WHO = "onetool.user"  # in the scope: who the web app says it is
 ADDRESSES = (b"location", b"content-location")  # headers that say where something is
+PROXY_HEADERS = frozenset((b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip", b"via"))
 NOT_SUPPORTED = 1003  # the code of a WebSocket that is closed for this reason
 
 
@@ -54,6 +56,9 @@ def mounted_app(
         raise ValueError(f"auth={auth!r}: expected None, {USER!r}, or a function of the scope that names the user")
     if isinstance(hosts, str) or isinstance(allowed, str):
         raise ValueError("hosts and allowed are lists of names")
+    if ANY_HOST in hosts and auth is None and not app.config.http.token:
+        why = "a page whose name is rebound to this machine could use every tool"
+        raise ValueError(f'hosts=["*"] needs auth= here, or http.token in the config: without them {why}')
     return MountedApp(app, user_of if isinstance(auth, str) else auth, hosts, menu, allowed)
 
 
@@ -77,7 +82,8 @@ class MountedRules(AccessRules):
     def __init__(self, http: "HttpConfig", hosts: Collection[str], asks_us: bool) -> None:
         super().__init__(http, HERE)
         self._asks_us = asks_us
-        self._any_host = ANY_HOST in hosts
+        # A reload may have taken the token away: then only names count, because of DNS rebinding.
+        self._any_host = ANY_HOST in hosts and not (asks_us and self._token is None)
         self._names = self._own | {found.name for host in (*http.hosts, *hosts) if (found := read_authority(host))}
 
     def check_host(self, host: bytes | None, server: str | None = None) -> None:
@@ -91,7 +97,7 @@ class MountedRules(AccessRules):
     def check_token(self, authorization: bytes | None, scope: Scope | None = None) -> str:
         if not self._asks_us:
             return _principal((scope or {}).get(WHO))
-        if self._token is None and not _is_from_here((scope or {}).get("client")):
+        if self._token is None and not _is_from_here(scope or {}):
             message = (
                 "Only this machine may use this, as nobody has said who authenticates: asgi(auth=…) in the web app, or "
                 "http.token in the config."
@@ -118,10 +124,13 @@ async def _named_user(who: Authenticate, scope: Scope) -> str | None:
     raise TypeError(f"auth of asgi() gave {type(user).__name__}; expected the name of the user, or None")
 
 
-def _is_from_here(client: Any) -> bool:
+def _is_from_here(scope: Scope) -> bool:
+    """Whether the client is on this machine. Behind a proxy the address is the proxy's, and tells nothing."""
+    if any(name in PROXY_HEADERS for name, _ in scope.get("headers", ())):
+        return False
     try:
-        address = ip_address(client[0].partition("%")[0])
-    except (TypeError, IndexError, AttributeError, ValueError):  # a server that does not tell
+        address = ip_address(scope["client"][0].partition("%")[0])
+    except (TypeError, LookupError, AttributeError, ValueError):  # a server that does not tell
         return False
     return (getattr(address, "ipv4_mapped", None) or address).is_loopback
 

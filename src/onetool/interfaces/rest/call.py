@@ -29,7 +29,8 @@ class CallApp(RestApp):
         read_query(scope["query_string"], {})
         headers = read_headers(scope, _RELEVANT_HEADERS)
         ask = RestRequest(self._context, (name,), {}, headers, scope, receive, send)
-        return await answer_call(ask, await _read_args(ask), partial(self._context.call, name), bare_value)
+        start = partial(self._context.call, name)
+        return await answer_call(ask, await _read_args(ask), start, bare_value, args_at="")
 
 
 def _tool_name(raw: bytes) -> str:

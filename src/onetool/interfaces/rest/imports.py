@@ -52,7 +52,7 @@ async def import_zip(ask: RestRequest) -> RestResponse:
 
     data = await _body(ask, (ZIP, JSON))
     if not data.startswith(b"PK") and ask.headers.get(b"content-type", b"").lower().startswith(JSON):
-        data = _from_base64(data)
+        data = await asyncio.to_thread(_from_base64, data)
     if not data.startswith(b"PK"):
         raise InvalidError("the body is no ZIP archive; `onetool bundles export` makes one", "")
     return await asyncio.to_thread(_imported, ask, data, ImportOptions(ask.query["as"]))

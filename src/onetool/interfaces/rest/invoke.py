@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from onetool.core.context import Progress
 
 EVENT_STREAM = "text/event-stream"
+ARGS_AT = "/args"
 
 
 Args = Mapping[str, Any]
@@ -47,12 +48,15 @@ async def invoke(request: RestRequest) -> RestResponse | None:
 
 
 async def answer_call(
-    request: RestRequest, args: Args, start: StartCall, body: Callable[[ToolResult], bytes]
+    request: RestRequest, args: Args, start: StartCall, body: Callable[[ToolResult], bytes], args_at: str = ARGS_AT
 ) -> RestResponse | None:
-    """Respond with the body that is made of the result, or with a stream. None: it was streamed, or nobody listens."""
+    """Respond with the body that is made of the result, or with a stream. None: it was streamed, or nobody listens.
+
+    `args_at` is where the request's body has the arguments.
+    """
     set_caller(request.scope.get("principal", ""))
     if wants_events(request.headers.get(b"accept", b"")):
-        return await stream_invocation(request, args, start)
+        return await stream_invocation(request, args, start, args_at)
     watch = DisconnectWatch(request.receive)
     try:
         result = await start(args, None)
@@ -73,11 +77,11 @@ def read_args(body: Any) -> Mapping[str, Any]:
             raise _bad_body(f"there is no such key as {key[:100]!r}{or_rather(key, ['args'])}", below("", key[:100]))
     args = body.get("args", {})
     if not isinstance(args, dict):
-        raise _bad_body("args: expected an object", "/args")
+        raise _bad_body("args: expected an object", ARGS_AT)
     return args
 
 
-def envelope(result: ToolResult, with_meta: bool = False) -> bytes:
+def envelope(result: ToolResult, with_meta: bool = False, args_at: str = ARGS_AT) -> bytes:
     """The envelope with the value or the error of a tool that ran. Raises RestError if it did not run.
 
     `with_meta`: what is left of the tool's limit stands in it, because the headers have been sent.
@@ -86,7 +90,7 @@ def envelope(result: ToolResult, with_meta: bool = False) -> bytes:
     meta = {"meta": {NOTE: result.meta[NOTE]}} if with_meta and NOTE in result.meta else {}
     if error is None:
         return encode({"ok": True, "value": result.data, **meta})
-    refuse_unrun(error, "/args")
+    refuse_unrun(error, args_at)
     return encode({"ok": False, "error": msgspec.to_builtins(error), **meta})
 
 
@@ -132,12 +136,12 @@ def _bad_body(what: str, pointer: str) -> RestError:
 BEGIN_AFTER = 0.25  # seconds; enough for everything that is refused
 
 
-async def stream_invocation(request: RestRequest, args: Args, start: StartCall) -> None:
+async def stream_invocation(request: RestRequest, args: Args, start: StartCall, args_at: str) -> None:
     response = ResponseStream(request.send)
     watch = DisconnectWatch(request.receive)
     begin = asyncio.get_running_loop().call_later(BEGIN_AFTER, response.begin)
     try:
-        last = await _final_event(request, args, start, response)
+        last = await _final_event(request, args, start, response, args_at)
     except asyncio.CancelledError:
         response.drop()
         if not watch.was_disconnected():
@@ -150,9 +154,11 @@ async def stream_invocation(request: RestRequest, args: Args, start: StartCall) 
     await response.end()
 
 
-async def _final_event(request: RestRequest, args: Args, start: StartCall, response: ResponseStream) -> bytes:
+async def _final_event(
+    request: RestRequest, args: Args, start: StartCall, response: ResponseStream, args_at: str
+) -> bytes:
     try:
-        return envelope(await start(args, ProgressEvents(response)), with_meta=True)
+        return envelope(await start(args, ProgressEvents(response)), with_meta=True, args_at=args_at)
     except (BundleError, HttpError) as error:
         if not response.is_stream:
             raise

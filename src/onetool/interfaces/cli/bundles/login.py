@@ -18,6 +18,8 @@ from onetool.interfaces.cli.options import config_option, open_app
 from onetool.interfaces.cli.output import printable
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from onetool.app import App
     from onetool.http.client import HttpContext
     from onetool.http.oauth_login import LoginAuthenticator, ToolLogin
@@ -64,13 +66,27 @@ def login(ctx: click.Context, place: ToolReference) -> None:
 @config_option
 @click.pass_context
 def logout(ctx: click.Context, place: ToolReference) -> None:
-    """Forget the login for a bundle, or for one of its tools and those that share it."""
+    """Forget all logins for a bundle, or the one for a tool and those that share it."""
     from onetool.http.login_store import forget
 
-    bundle, found = _logins(open_app(ctx, imports=False), place)
-    if not [one for one in found if forget(one.login.store.file)]:
+    bundle, files = _login_files(open_app(ctx, imports=False), place)
+    if not [file for file in files if forget(file)]:
         raise click.ClickException(f"there is no login for {place}.")
     click.echo(f"The login for {bundle['slug']} is forgotten.", err=True)
+
+
+def _login_files(app: "App", place: ToolReference) -> "tuple[Shown, list[Path]]":
+    """The bundle, and the files of all its logins, or of those that its tool has.
+
+    A bundle's are found by their names: its tools may have changed since the login, or a secret of theirs is not set.
+    """
+    from onetool.http.oauth_login import stored_logins
+
+    if place.tool is not None:
+        bundle, found = _logins(app, place)
+        return bundle, [one.login.store.file for one in found]
+    bundle, folder = find_bundle(app.bundles, place.bundle), app.runtime.http_context.logins
+    return bundle, [] if folder is None else stored_logins(folder, bundle["id"])
 
 
 def _logins(app: "App", place: ToolReference) -> "tuple[Shown, list[BundleLogin]]":
