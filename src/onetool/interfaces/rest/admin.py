@@ -1,8 +1,8 @@
 """The handlers of what starts code: MCP servers of the config, approving their changes, trusting a folder.
 
-They ask for `http.token`, and no tool can reach them: a request that a tool or an MCP server is sent with credentials
-carries the header `OneTool-Call`, which is refused here, and `http.token` can't be a secret of a tool. What can't be
-held back is code of a pack, which runs in this process, and programs that were given the token by a person.
+They ask for `http.token`, and no tool can reach them: every request of an HTTP tool and to an MCP server carries the
+header `OneTool-Call`, which is refused here, and `http.token` can't be a secret of a tool. What can't be held back is
+code of a pack, which runs in this process, and programs that were given the token by a person.
 """
 
 import asyncio
