@@ -41,7 +41,7 @@ def test_the_bytes_of_a_request(upstream):
         upstream.seen[0].raw
         == (
             f"GET /a%20b?c=d HTTP/1.1\r\nHost: {upstream.netloc}\r\nX-A: 1\r\n"
-            f"User-Agent: onetool/{__version__}\r\nAccept-Encoding: gzip, deflate\r\n\r\n"
+            f"User-Agent: onetool/{__version__}\r\nAccept-Encoding: gzip, deflate\r\nOneTool-Call: tool\r\n\r\n"
         ).encode()
     )
 
@@ -60,7 +60,7 @@ def test_bodies_have_a_length_also_when_there_is_none(upstream):
 def test_what_a_template_says_itself_stands(upstream):
     fetched(upstream, get(f"{upstream.url}/", headers=[("user-agent", "mine"), ("Accept-Encoding", "identity")]))
     names = [name.lower() for name, _ in upstream.seen[0].header_list]
-    assert names == ["host", "user-agent", "accept-encoding"]
+    assert names == ["host", "user-agent", "accept-encoding", "onetool-call"]
 
 
 @pytest.mark.parametrize("value", ["a\r\nX-B: c", "a\nb", "a\rb", "a\0b"])

@@ -221,7 +221,7 @@ def test_another_origin_gets_nothing_that_could_be_secret(upstream):
         tool = stage(upstream, request, secrets={"KEY": "s3cret-key"}, hosts=allowed(upstream, other))
         assert tool() == "done"
         assert {name for name, _ in other.seen[0].header_list} == {
-            "Host", "Accept-Language", "Accept", "User-Agent", "Accept-Encoding",
+            "Host", "Accept-Language", "Accept", "User-Agent", "Accept-Encoding", "OneTool-Call",
         }  # fmt: skip
         assert b"s3cret" not in other.seen[0].raw
 

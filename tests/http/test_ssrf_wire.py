@@ -132,7 +132,7 @@ def test_case(case: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     assert headers["host"] == host
     assert body.decode() == case.get("effectiveBody", "")
     assert {name.lower(): value for name, value in case.get("headers", {}).items()}.items() <= headers.items()
-    allowed = {"host", "user-agent", "accept", "accept-encoding", "content-type", "content-length"}
+    allowed = {"host", "user-agent", "accept", "accept-encoding", "content-type", "content-length", "onetool-call"}
     assert headers.keys() <= allowed | {name.lower() for name in case.get("headers", {})}
 
 

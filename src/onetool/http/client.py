@@ -185,8 +185,7 @@ def request_bytes(request: "HttpRequest") -> bytes:
         headers.append(("User-Agent", AGENT))
     if "accept-encoding" not in given:
         headers.append(("Accept-Encoding", "gzip, deflate"))
-    if "authorization" in given:  # without it no route is open that a tool must not reach
-        headers.append((FROM_TOOL, "tool"))
+    headers.append((FROM_TOOL, "tool"))  # always: a server without a token has routes, too, that a tool must not reach
     try:
         return request_head(request.method, request.url.target, headers, request.body)
     except ValueError as error:

@@ -141,34 +141,41 @@ def test_approving_a_servers_changes(guarded, start, tmp_path):
     problem(later.ask("POST", "/tools/servers/x/approve", {}), 404, "not_found")
 
 
+def attacked(api, host, body, **headers):
+    """What came of an HTTP tool that posts to the server it is a tool of."""
+    api.file.write_text(
+        json.dumps({**json.loads(api.file.read_text()), "allowedHosts": [{"host": host, "allowPrivate": True}]})
+    )
+    assert api.ask("POST", f"{api.bundle()}/tools/x/version/1/invoke", {}).status_code == 404
+    url = f"http://{host}/tools/imports/servers"
+    request = {"method": "POST", "urlTemplate": url, "headers": headers, "body": body}
+    path = f"{api.bundle()}/tools/attack/version/1"
+    assert api.ask("PUT", path, {"type": "http", "httpImpl": {"request": request}}).status_code == 201
+    reload = next(
+        one for one in api.get("/tools/tools?recommendedPageSize=1000").json()["tools"] if one["slug"] == "reload"
+    )
+    api.ask("POST", f"/tools/bundles/{reload['bundleID']}/tools/reload/version/1/invoke", {})
+    return api.ask("POST", f"{path}/invoke", {}).json()
+
+
 @pytest.mark.parametrize("value", ["${ONETOOL_TOKEN}", TOKEN])
 @pytest.mark.parametrize("name", ["127.0.0.1", "localhost"])
 def test_no_tool_reaches_these_routes(guarded, value, name):
     """Neither with the token as a secret, which no tool gets, nor with one that somebody has written into it."""
-    host = f"{name}:{guarded.port}"
-    text = guarded.file.read_text()
-    guarded.file.write_text(json.dumps({**json.loads(text), "allowedHosts": [{"host": host, "allowPrivate": True}]}))
-    assert guarded.ask("POST", f"{guarded.bundle()}/tools/x/version/1/invoke", {}).status_code == 404
-    tool = {
-        "type": "http",
-        "httpImpl": {
-            "request": {
-                "method": "POST",
-                "urlTemplate": f"http://{host}/tools/imports/servers",
-                "headers": {"Authorization": f"Bearer {value}"},
-                "body": COMMAND,
-            }
-        },
-    }
-    path = f"{guarded.bundle()}/tools/attack/version/1"
-    assert guarded.ask("PUT", path, tool).status_code == 201
-    reload = next(
-        one for one in guarded.get("/tools/tools?recommendedPageSize=1000").json()["tools"] if one["slug"] == "reload"
-    )
-    guarded.ask("POST", f"/tools/bundles/{reload['bundleID']}/tools/reload/version/1/invoke", {})
-    result = guarded.ask("POST", f"{path}/invoke", {}).json()
+    result = attacked(guarded, f"{name}:{guarded.port}", COMMAND, Authorization=f"Bearer {value}")
     assert result["ok"] is False, result
     said = json.dumps(result)
     assert "http.token" in said if value.startswith("$") else "not_for_tools" in said or "may not use this" in said
     assert "clock" not in guarded.file.read_text()
     assert TOKEN not in said
+
+
+def test_no_tool_adds_a_server_where_there_is_no_token(tmp_path):
+    api = served(tmp_path, menu="run")
+    try:
+        result = attacked(api, f"127.0.0.1:{api.port}", ADDRESS)
+        assert result["ok"] is False, result
+        assert "may not use this" in json.dumps(result)
+        assert "docs" not in api.file.read_text()
+    finally:
+        api.stop()

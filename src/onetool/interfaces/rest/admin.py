@@ -1,8 +1,8 @@
 """The handlers of what starts code: MCP servers of the config, approving their changes, trusting a folder.
 
-They ask for `http.token`, and no tool can reach them: a request that a tool or an MCP server is sent with credentials
-carries the header `OneTool-Call`, which is refused here, and `http.token` can't be a secret of a tool. What can't be
-held back is code of a pack, which runs in this process, and programs that were given the token by a person.
+They ask for `http.token`, and no tool can reach them: every request of an HTTP tool and to an MCP server carries the
+header `OneTool-Call`, which is refused here, and `http.token` can't be a secret of a tool. What can't be held back is
+code of a pack, which runs in this process, and programs that were given the token by a person.
 """
 
 import asyncio
@@ -130,6 +130,8 @@ def _servers_report(plan: "ServerImportPlan", dry_run: bool, warnings: list[dict
 
 async def approve_server(ask: RestRequest) -> RestResponse:
     """What has changed about a server's tools, and unless it is a dry run, trust them as they are now."""
+    from onetool.sources.mcp_servers.proxy import ChangedSinceSeenError
+
     refuse_tools(ask)
     require_token(ask, "Approving starts the server and trusts its tools")
     wish = converted(await json_body(ask.headers, ask.receive, empty={}), SeenDigest)
@@ -144,10 +146,13 @@ async def approve_server(ask: RestRequest) -> RestResponse:
     differences = await asyncio.to_thread(servers.differences, name)
     digest = _digest(differences)
     if wish.digest not in (None, digest):
-        raise RestError(409, "changed", f"{name} has changed since you looked: look again, with dryRun=true.")
+        raise _changed(name)
     dry_run = ask.query["dryRun"]
     if not dry_run:
-        await asyncio.to_thread(servers.approve, name)
+        try:
+            await asyncio.to_thread(servers.approve, name, differences)
+        except ChangedSinceSeenError:  # while this request was on its way
+            raise _changed(name) from None
         log.info("Approved over REST: the server %s as it is now", name)
     found = [{"tool": tool, "lines": lines} for tool, lines in differences.items()]
     return RestResponse(200, encode({"dryRun": dry_run, "server": name, "changes": found, "digest": digest}))
@@ -175,7 +180,7 @@ def _trust(app: "App", wish: TrustRequest, dry_run: bool) -> RestResponse:
     found = {part: list(getattr(reach, part)) for part in ("runs", "dials", "reads", "secrets")}
     digest = _digest(reach.pinned())
     if wish.digest not in (None, digest):
-        raise RestError(409, "changed", f"{folder} has changed since you looked: look again, with dryRun=true.")
+        raise _changed(folder)
     warnings: list[dict[str, str]] = []
     if not dry_run:
         try:
@@ -212,6 +217,10 @@ def _reach(folder: Path) -> "Reach":
     config = folder / NAME if (folder / NAME).is_file() else None
     require_ownership([folder, *([config] if config else [])], user_home(os.environ), trust_store().owners)
     return reach_of(folder, config)
+
+
+def _changed(what: str | Path) -> RestError:
+    return RestError(409, "changed", f"{what} has changed since you looked: look again, with dryRun=true.")
 
 
 def _digest(data: Any) -> str:

@@ -65,6 +65,10 @@ class _Known(msgspec.Struct, frozen=True):
     offered: Catalogue
 
 
+class ChangedSinceSeenError(Exception):
+    """The tools of a server are not those that somebody has looked at and wants to approve."""
+
+
 class ServerProxy:
     """Built from the cache. Updated from the connection's thread, read from any."""
 
@@ -135,7 +139,8 @@ class ServerProxy:
 
     def differences(self) -> dict[str, list[str]]:
         """The differences of each tool from the approved one, line by line."""
-        cached, changed = self._now.cached, self._now.changes
+        known = self._now
+        cached, changed = known.cached, known.changes
         now = {str(one["name"]): one for one in digests_by_name(cached.tools or (), cached.offers)}
         return {name: difference(cached.former.get(name), now[name]) for name in changed}
 
@@ -200,9 +205,14 @@ class ServerProxy:
         self._seen = {name: seen for name, seen in self._seen.items() if name in same}
         return {name: kept for name, kept in self.cached.seen.items() if name in same}
 
-    def approve(self) -> list[str]:
-        """The tools as they are now are the ones to trust."""
+    def approve(self, seen: Mapping[str, list[str]] | None = None) -> list[str]:
+        """The tools as they are now are the ones to trust. `seen`: the differences that somebody has looked at.
+
+        Raises ChangedSinceSeenError if there are others by now.
+        """
         with self._lock:
+            if seen is not None and seen != self.differences():
+                raise ChangedSinceSeenError(f"{self.name} has changed since you looked")
             told = self.changed()
             cached = self.cached
             approved = approval(cached, digests_by_name(cached.tools or (), cached.offers), everything=True)

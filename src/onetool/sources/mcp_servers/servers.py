@@ -179,9 +179,9 @@ class Servers(Source):
         """The differences of each of its tools from the approved one, line by line."""
         return self._proxies[name].differences()
 
-    def approve(self, name: str) -> list[str]:
-        """The tools of that server as they are now; what was not as before, in words."""
-        told = self._proxies[name].approve()
+    def approve(self, name: str, seen: Mapping[str, list[str]] | None = None) -> list[str]:
+        """The tools of that server as they are now, if they are as `seen`; what was not as before, in words."""
+        told = self._proxies[name].approve(seen)
         self._on_change()
         return told
 
