@@ -18,7 +18,7 @@ from sources.mcp_servers.authority import Authority, browser, visit
 
 from onetool import App, ToolCall
 from onetool.http.errors import AuthError
-from onetool.http.login_store import StoredLogin
+from onetool.http.login_store import LoginStore, StoredLogin
 from onetool.http.oauth_login import log_in
 from onetool.interfaces.cli.bundles.login import _logins
 from onetool.interfaces.cli.bundles.references import ToolReference
@@ -195,6 +195,32 @@ def test_a_token_that_has_ended_is_refreshed_once_for_all_who_wait(stage):
     stage.file().write_text(json.dumps(json.loads(stage.file().read_text()) | {"expires_at": time.time() + 5}))
     assert stage.call().ok  # by the clock, before anybody refuses it
     assert stage.refreshes() == 2
+
+
+@pytest.mark.parametrize("ends", ["cancelled", "timeout"])
+def test_a_refresh_is_kept_also_when_its_call_has_ended(stage, ends, monkeypatch):
+    stage.log_in()
+    stage.authority.expire_everything()
+    stage.authority.slow = 1.0
+    fsyncs = []
+    write = LoginStore.write
+    monkeypatch.setattr(LoginStore, "write", lambda *args: (fsyncs.append(threading.current_thread()), write(*args))[1])
+
+    async def given_up():
+        limit = 0.5 if ends == "timeout" else None
+        call = asyncio.create_task(stage.app.call(ToolCall("1", "vault.peek", {}, timeout=limit)))
+        while not stage.refreshes() and not call.done():
+            await asyncio.sleep(0.01)
+        if ends == "cancelled":
+            call.cancel()
+        await asyncio.wait([call])
+        assert call.cancelled() or not call.result().ok
+        stage.authority.slow = 0
+        return await stage.app.call(ToolCall("2", "vault.peek", {}))
+
+    assert asyncio.run(given_up()).ok
+    assert stage.refreshes() == 1
+    assert threading.main_thread() not in fsyncs, "the event loop waits for no disk"
 
 
 def test_a_login_that_was_taken_back_wants_a_new_one(stage):

@@ -11,7 +11,7 @@ import asyncio
 import hashlib
 import time
 from base64 import urlsafe_b64encode
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from glob import escape
 from pathlib import Path
 from secrets import token_urlsafe
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from onetool.http.client import HttpContext
 
 LOGIN_SECONDS = 300.0  # seconds for a person to log in
-EXCHANGE_SECONDS = 20.0  # seconds for the code to become a token
+EXCHANGE_SECONDS = 20.0  # seconds for a code, or a refresh token, to become a token
 MARGIN = 30.0  # seconds before its end that a token is no longer used
 KEY_LENGTH = 16  # characters of a login's key in the name of its file
 LONGEST_WORDS = 300  # characters of what the authorization server says
@@ -139,8 +139,8 @@ class _LoginSigner(Signer):
         kept = self._read(store)
         try:
             if kept.tokens and self._is_spent(kept):
-                async with asyncio.timeout(left), store.locked():
-                    kept = await self._refreshed(store.read(), left)
+                async with asyncio.timeout(left):
+                    kept = await _uninterrupted(self._refresh())
         except TimeoutError:
             raise RequestTimeoutError("the login was not refreshed", left) from None
         except AuthError as error:
@@ -170,7 +170,12 @@ class _LoginSigner(Signer):
         self._refused = self._kept.tokens["access_token"]
         return True
 
-    async def _refreshed(self, kept: StoredLogin, left: float) -> StoredLogin:
+    async def _refresh(self) -> StoredLogin:
+        store = self._login.store
+        async with store.locked():
+            return await self._refreshed(store.read())
+
+    async def _refreshed(self, kept: StoredLogin) -> StoredLogin:
         """Within the lock. Another process may have refreshed it meanwhile."""
         if not kept.tokens or not self._is_spent(kept):
             return kept
@@ -178,18 +183,39 @@ class _LoginSigner(Signer):
         if not refresh:
             raise _needs_login("its login has ended")
         self._login.know(refresh)
+        form = {"grant_type": "refresh_token", "refresh_token": refresh}
         try:
-            granted = await self._login.endpoint.ask({"grant_type": "refresh_token", "refresh_token": refresh}, left)
+            granted = await self._login.endpoint.ask(form, EXCHANGE_SECONDS)
         except TokenRefusedError as refused:
             if refused.status not in (400, 401, 403) or refused.fault != "invalid_grant":
                 raise
-            self._login.store.write(replace(kept, tokens=None, expires_at=None))
+            await asyncio.to_thread(self._login.store.write, replace(kept, tokens=None, expires_at=None))
             raise _needs_login("its login has ended") from None
-        return self._login.kept(granted, kept)
+        return await asyncio.to_thread(self._login.kept, granted, kept)
 
     def _is_spent(self, kept: StoredLogin) -> bool:
         access = (kept.tokens or {}).get("access_token")
         return access in (None, self._refused) or (kept.expires_at is not None and _is_over(kept.expires_at))
+
+
+_running: set[asyncio.Task[StoredLogin]] = set()  # the loop alone does not keep them
+
+
+async def _uninterrupted(refresh: Coroutine[Any, Any, StoredLogin]) -> StoredLogin:
+    """What a refresh gives. It goes on when its call is cancelled or has no time left.
+
+    A refresh token may be good for one use only: if the one that came for it were not kept, the login would be lost.
+    """
+    task = asyncio.create_task(refresh)
+    _running.add(task)
+    task.add_done_callback(_ended)
+    return await asyncio.shield(task)
+
+
+def _ended(task: asyncio.Task[StoredLogin]) -> None:
+    _running.discard(task)
+    if not task.cancelled():
+        task.exception()  # it has been looked at, also if nobody waits any more
 
 
 def _is_over(expires_at: float) -> bool:

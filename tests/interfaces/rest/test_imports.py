@@ -123,6 +123,23 @@ def test_a_built_in_bundle_is_not_exported(api):
     problem(api.get(f"/tools/bundles/{one['id']}/export"), 403, "built_in")
 
 
+def test_a_secret_that_is_for_some_hosts_keeps_its_name_from_a_curl_command(tmp_path):
+    home = tmp_path / ".onetool"
+    home.mkdir()
+    (home / "onetool.yaml").write_text("secrets: secrets.yaml\n")
+    bound = 'EXAMPLE_TOKEN: {"value": "of-somebody-else", "hosts": ["api.other.example"]}\n'
+    (home / "secrets.yaml").touch(0o600)
+    (home / "secrets.yaml").write_text(bound)
+    api = Api(real=tmp_path, args=("--config", str(home / "onetool.yaml")))
+    try:
+        command = "curl -H 'Authorization: Bearer hidden-value-1' https://api.example.com/v1"
+        reply = api.ask("POST", "/tools/imports/curl", {"command": command, "bundle": "weather", "tool": "look"})
+        assert (reply.status_code, reply.json().get("secretsKept")) == (200, ["EXAMPLE_TOKEN_2"])
+    finally:
+        api.stop()
+    assert (home / "secrets.yaml").read_text().startswith(bound)
+
+
 def test_a_curl_command_becomes_a_tool_and_its_credentials_secrets(api):
     secret = "very-hidden-value-123"
     body = {"command": f"curl -H 'Authorization: Bearer {secret}' 'https://api.example.com/v1?city=Oslo'",

@@ -197,6 +197,22 @@ def test_a_process_that_stopped_with_the_lock_holds_up_nobody(app, monkeypatch):
         os.close(held)
 
 
+def test_the_event_loop_goes_on_while_a_call_waits_for_the_lock(app, monkeypatch):
+    monkeypatch.setattr(rate_limits, "PATIENCE", 2.0)
+    call(app)
+    (file,) = files(app)
+
+    async def released_by_the_loop():
+        held = os.open(file, os.O_RDWR)
+        fcntl.flock(held, fcntl.LOCK_EX)
+        calls = [asyncio.create_task(app.call(ToolCall(str(number), "mine.say", {}))) for number in range(2)]
+        await asyncio.sleep(0.1)
+        os.close(held)
+        return [result.meta["rate_limit"]["remaining"] for result in await asyncio.gather(*calls)]
+
+    assert sorted(asyncio.run(released_by_the_loop())) == [2, 3]  # in the file, and not of this process alone
+
+
 def test_a_clock_that_was_set_back_blocks_for_a_minute_at_most(tmp_path):
     now = [10_000.0]
     rates = RateLimiter(lambda: tmp_path, lambda: now[0])

@@ -5,6 +5,7 @@ named after the place of the tool, so that a tool that was deleted and put again
 read counts as empty. Where there is no folder, or it can't be written, each process counts for itself.
 """
 
+import asyncio
 import logging
 import math
 import os
@@ -32,7 +33,6 @@ LARGEST_FILE = 512 * 1024  # bytes; ours are smaller
 PATIENCE = (
     0.25  # seconds to wait for the lock of a file: its holder needs less than a millisecond, unless it is stopped
 )
-PAUSE = 0.0005
 ALONE_SECONDS = 5.0  # that a process counts for itself, after the files could not be used
 NOTE = "rate_limit"  # in the meta of a result
 
@@ -50,6 +50,7 @@ class RateLeft(NamedTuple):
         return {"limit": self.limit, "remaining": self.remaining, "reset_s": max(1, math.ceil(self.reset_s))}
 
 
+_Outcome = tuple[RateLeft, bool]  # what is left, and whether the call was counted
 _Slice = tuple[float, int, float]  # when its last call was, how many they are, when its first call was
 _slices = msgspec.json.Decoder(list[_Slice])
 
@@ -109,34 +110,57 @@ class RateLimiter:
         self._has_warned = False
 
     def take(self, tool: str, per_minute: int) -> None:
-        """Count a call, and note in its meta what is left. ToolFailure, with reason rate_limited, if nothing is."""
-        left, is_taken = self._counted(tool, per_minute, takes=True)
-        note_call(NOTE, left.shown())
-        if not is_taken:
-            times = "once" if per_minute == 1 else f"{per_minute:,} times"
-            raise ToolFailure(
-                f"it may be called {times} a minute (limits.maxCallsPerMinute), and has been",
-                reason="rate_limited",
-                hints=(f"try again in {math.ceil(left.reset_s)} s",),
-            )
+        """Count a call, and note in its meta what is left. ToolFailure, with reason rate_limited, if nothing is.
+
+        It may wait for another process: on an event loop use `take_async`.
+        """
+        _admit(*self._counted(tool, per_minute, takes=True), per_minute)
+
+    async def take_async(self, tool: str, per_minute: int) -> None:
+        """The same on an event loop: only if others hold the file, a thread waits for it."""
+        counted = self._counted_at_once(tool, per_minute)
+        if counted is None:
+            counted = await asyncio.to_thread(self._counted, tool, per_minute, takes=True)
+        _admit(*counted, per_minute)
 
     def left(self, tool: str, per_minute: int) -> RateLeft:
         """What is left, without counting a call."""
         return self._counted(tool, per_minute, takes=False)[0]
 
-    def _counted(self, tool: str, per_minute: int, takes: bool) -> tuple[RateLeft, bool]:
+    def _counted(self, tool: str, per_minute: int, takes: bool) -> _Outcome:
         with self._lock:
-            now = self._clock()
-            if self._folder is not None and monotonic() >= self._alone_until:
-                try:
-                    folder = self._folder()
-                    with _opened(folder / f"{sha256(tool.encode()).hexdigest()[:32]}.json") as file:
-                        return self._in_file(file, folder, per_minute, now, takes)
-                except OSError as error:
-                    self._count_alone(error)
-            return _step(self._logs.get(tool) or self._new(tool, now), per_minute, now, takes)
+            try:
+                outcome = self._shared(tool, per_minute, takes, PATIENCE)
+            except OSError as error:
+                self._count_alone(error)
+                outcome = None
+            return outcome or self._own(tool, per_minute, takes)
 
-    def _in_file(self, file: int, folder: Path, per_minute: int, now: float, takes: bool) -> tuple[RateLeft, bool]:
+    def _counted_at_once(self, tool: str, per_minute: int) -> _Outcome | None:
+        """Count a call without waiting. None if others hold the file, or it can't be used: `_counted` sees to that."""
+        if not self._lock.acquire(blocking=False):  # a thread may hold it while it waits for the file
+            return None
+        try:
+            return self._shared(tool, per_minute, takes=True, patience=0.0) or self._own(tool, per_minute, takes=True)
+        except OSError:
+            return None
+        finally:
+            self._lock.release()
+
+    def _own(self, tool: str, per_minute: int, takes: bool) -> _Outcome:
+        """Count for this process alone."""
+        now = self._clock()
+        return _step(self._logs.get(tool) or self._new(tool, now), per_minute, now, takes)
+
+    def _shared(self, tool: str, per_minute: int, takes: bool, patience: float) -> _Outcome | None:
+        """Count in the file. None if this process counts for itself. Raises OSError, also if others hold the file."""
+        if self._folder is None or monotonic() < self._alone_until:
+            return None
+        folder = self._folder()
+        with _opened(folder / f"{sha256(tool.encode()).hexdigest()[:32]}.json", patience) as file:
+            return self._in_file(file, folder, per_minute, self._clock(), takes)
+
+    def _in_file(self, file: int, folder: Path, per_minute: int, now: float, takes: bool) -> _Outcome:
         data = os.read(file, LARGEST_FILE)
         calls = _read(data)
         outcome = _step(calls, per_minute, now, takes)
@@ -174,7 +198,19 @@ class RateLimiter:
             self._look_at = max(MANY_TOOLS, 2 * kept)
 
 
-def _step(calls: _CallLog, per_minute: int, now: float, takes: bool) -> tuple[RateLeft, bool]:
+def _admit(left: RateLeft, is_taken: bool, per_minute: int) -> None:
+    """Note what is left in the meta of the call. ToolFailure if it was one too many."""
+    note_call(NOTE, left.shown())
+    if not is_taken:
+        times = "once" if per_minute == 1 else f"{per_minute:,} times"
+        raise ToolFailure(
+            f"it may be called {times} a minute (limits.maxCallsPerMinute), and has been",
+            reason="rate_limited",
+            hints=(f"try again in {math.ceil(left.reset_s)} s",),
+        )
+
+
+def _step(calls: _CallLog, per_minute: int, now: float, takes: bool) -> _Outcome:
     """Count a call if it is allowed: what is left then, and whether it was."""
     calls.forget_old(now)
     is_taken = takes and calls.total < per_minute
@@ -194,21 +230,16 @@ def _read(data: bytes) -> _CallLog:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[int]:
-    """The file, locked. OSError if it can't be opened, or somebody holds its lock for long."""
-    give_up = monotonic() + PATIENCE
-    while True:
-        file = private(path, os.O_RDWR | os.O_CREAT)
-        try:
-            while not flock.take(file):
-                if monotonic() > give_up:
-                    raise TimeoutError(f"{flock.holder(path) or flock.UNKNOWN} holds {path.name}")
-                time.sleep(PAUSE)
-            if flock.leads_to(path, file):  # else it was removed a moment ago
-                yield file
-                return
-        finally:
-            flock.give_back(file)
+def _opened(path: Path, patience: float) -> Iterator[int]:
+    """The file, locked. OSError if it can't be opened, or others hold its lock for so many seconds."""
+    file = flock.take_path(path, lambda path: private(path, os.O_RDWR | os.O_CREAT), patience)
+    if file is None:
+        who = flock.holder(path) if patience else None  # who does not wait does not tell
+        raise TimeoutError(f"{who or flock.UNKNOWN} holds {path.name}")
+    try:
+        yield file
+    finally:
+        flock.give_back(file)
 
 
 def _removed(path: Path) -> bool:

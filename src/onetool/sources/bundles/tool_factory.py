@@ -199,14 +199,14 @@ class ToolFactory:
         most = limits_of(tool).max_calls_per_minute if tool.limits else None
         if most is None:
             return handler
-        take, place = self._rates.take, _place(tool)
+        rates, place = self._rates, _place(tool)
 
         async def run_async(**args: Any) -> Any:
-            take(place, most)
+            await rates.take_async(place, most)
             return await handler(**args)
 
-        def run(**args: Any) -> Any:
-            take(place, most)
+        def run(**args: Any) -> Any:  # in a thread, which may wait
+            rates.take(place, most)
             return handler(**args)
 
         return run_async if is_async else run
