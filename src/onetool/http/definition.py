@@ -25,7 +25,7 @@ StepName = Annotated[str, Meta(pattern="^[A-Za-z_][A-Za-z0-9_]*$", max_length=64
 
 
 FROM_TOOL = "OneTool-Call"
-"""A header of what tools and MCP servers are sent with credentials: some routes of `onetool serve` refuse it."""
+"""A header of every request of an HTTP tool and to an MCP server: some routes of `onetool serve` refuse it."""
 
 
 class CamelStruct(

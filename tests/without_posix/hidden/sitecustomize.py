@@ -73,6 +73,9 @@ for module, names in MISSING.items():
     for name in names.split():
         if hasattr(module, name):
             delattr(module, name)
+# The standard library looked for these two when it was imported, before they were taken away.
+subprocess._USE_POSIX_SPAWN = False
+os.process_cpu_count = os.cpu_count
 os.open = open_as_windows_does
 for name in ("scandir", "listdir", "mkdir", "rmdir", "unlink", "rename", "readlink", "link"):
     setattr(os, name, by_path_alone(getattr(os, name)))
