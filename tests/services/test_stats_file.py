@@ -149,8 +149,8 @@ def test_a_newer_file_is_left_alone_and_told_once(tmp_path, caplog):
 def test_what_waits_is_written_after_a_while_by_itself(tmp_path):
     stats = UsageStats(tmp_path / "stats.db")
     stats.record(event())
-    until(lambda: asked(tmp_path / "stats.db", "SELECT 1 FROM sqlite_master LIMIT 1"), GATHER_SECONDS + 20)
-    assert asked(tmp_path / "stats.db", "SELECT tool FROM calls") == [("a.b",)]
+    until(lambda: asked(tmp_path / "stats.db", "SELECT 1 FROM sqlite_master WHERE name = 'calls'"), GATHER_SECONDS + 20)
+    assert until(lambda: asked(tmp_path / "stats.db", "SELECT tool FROM calls")) == [("a.b",)]  # after the tables
 
 
 def test_what_waits_is_written_at_the_end_of_the_process(tmp_path):
