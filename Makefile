@@ -39,7 +39,7 @@ faults: $(VENV)/.dev  ## what the store of bundles must withstand, at full lengt
 	ONETOOL_FAULTS=full $(BIN)/python -m pytest tests/faults $(ARGS)
 
 fuzz: $(VENV)/.dev  ## schemathesis over the REST API, ARGS are its own options; then the sandbox's frames; for minutes
-	$(BIN)/python -m tests.interfaces.rest.fuzz $(ARGS)
+	PYTHONPATH=tests $(BIN)/python -m tests.interfaces.rest.fuzz $(ARGS)
 	$(BIN)/python -m tests.sandbox.fuzz --seconds 300
 
 bench: $(VENV)/.dev  ## measure, as ratios in one run
