@@ -1,40 +1,46 @@
 """The handlers that edit tools: a copy with changes, which also makes a new version, and another name."""
 
 import asyncio
-from urllib.parse import quote
 
 from onetool.interfaces.json_data import encode
-from onetool.interfaces.rest.request import RestRequest, RestResponse, conditions, created_at, etag, json_body
-from onetool.sources.bundles.editing import Place, copy_tool, rename_tool
+from onetool.interfaces.rest.request import (
+    RestRequest,
+    RestResponse,
+    conditions,
+    created_at,
+    etag,
+    json_body,
+    tool_address,
+)
+from onetool.sources.bundles.editing import copy_tool, rename_tool
 
 
-async def copy(ask: RestRequest) -> RestResponse:
+async def copy(request: RestRequest) -> RestResponse:
     """Conditions are about the tool that is copied: `If-Match` copies what the client has seen."""
-    service, wanted, sight = ask.context.bundles, conditions(ask.headers), await ask.context.visibility()
-    bundle_id, slug, version = ask.path
-    data = await json_body(ask.headers, ask.receive, whole=True)
+    service, wanted, visibility = (
+        request.context.bundles,
+        conditions(request.headers),
+        await request.context.visibility(),
+    )
+    bundle_id, slug, version = request.path
+    data = await json_body(request.headers, request.receive, whole=True)
 
     def do() -> RestResponse:
         wanted.expected_tag(lambda: service.get_tool(bundle_id, slug, version)[1])
-        place, tool, tag = copy_tool(service, (bundle_id, slug, version), data, sight)
-        return created_at(tool, tag, address_of(place))
+        place, tool, tag = copy_tool(service, (bundle_id, slug, version), data, visibility)
+        return created_at(tool, tag, tool_address(*place))
 
     return await asyncio.to_thread(do)
 
 
-async def rename(ask: RestRequest) -> RestResponse:
-    service, wanted = ask.context.bundles, conditions(ask.headers)
-    bundle_id, slug, version = ask.path
-    data = await json_body(ask.headers, ask.receive)
+async def rename(request: RestRequest) -> RestResponse:
+    service, wanted = request.context.bundles, conditions(request.headers)
+    bundle_id, slug, version = request.path
+    data = await json_body(request.headers, request.receive)
 
     def do() -> RestResponse:
         match = wanted.expected_tag(lambda: service.get_tool(bundle_id, slug, version)[1])
         place, tool, tag = rename_tool(service, (bundle_id, slug, version), data, match)
-        return RestResponse(200, encode(tool), (etag(tag), (b"content-location", address_of(place).encode())))
+        return RestResponse(200, encode(tool), (etag(tag), (b"content-location", tool_address(*place).encode())))
 
     return await asyncio.to_thread(do)
-
-
-def address_of(place: Place) -> str:
-    bundle_id, slug, version = place
-    return f"/tools/bundles/{bundle_id}/tools/{quote(slug, safe='')}/version/{quote(version, safe='')}"

@@ -8,7 +8,6 @@ forged, and is valid for the same query only.
 import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
-from urllib.parse import quote
 
 import msgspec
 
@@ -25,6 +24,7 @@ from onetool.interfaces.rest.request import (
     etag,
     is_known,
     json_body,
+    tool_address,
     with_etag,
 )
 from onetool.interfaces.signed import sign, verify
@@ -173,8 +173,7 @@ async def put_tool(request: RestRequest) -> RestResponse:
     def put() -> RestResponse:
         wanted.expected_tag(lambda: service.get_tool(bundle_id, slug, version)[1], may_be_new=True)
         tool, tag = service.put_tool(bundle_id, slug, version, data)
-        position = f"/tools/bundles/{bundle_id}/tools/{quote(slug, safe='')}/version/{quote(version, safe='')}"
-        return created_at(tool, tag, position)
+        return created_at(tool, tag, tool_address(bundle_id, slug, version))
 
     return await asyncio.to_thread(put)
 

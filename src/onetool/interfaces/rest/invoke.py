@@ -25,7 +25,7 @@ from onetool.interfaces.disconnect import DisconnectWatch
 from onetool.interfaces.json_data import encode
 from onetool.interfaces.response_stream import ResponseStream
 from onetool.interfaces.rest.problem import Fault, RestError, error_from_store, rate_limit_headers
-from onetool.interfaces.rest.request import RestRequest, RestResponse, json_body, set_caller
+from onetool.interfaces.rest.request import RestRequest, RestResponse, json_body, read_weights, set_caller
 from onetool.sources.bundles.errors import BundleError
 from onetool.sources.bundles.rate_limits import NOTE
 
@@ -109,21 +109,10 @@ def wants_events(accept: bytes) -> bool:
     text = accept.decode("latin-1").lower()
     if EVENT_STREAM not in text:
         return False
-    preferences: dict[str, float] = {}
-    for one in text.split(","):
-        kind, *parameters = (part.strip() for part in one.split(";"))
-        weights = [part[2:] for part in parameters if part.startswith("q=")]
-        preferences.setdefault(kind, _quality(weights[0]) if weights else 1.0)
+    preferences = read_weights(text)
     first = next((kind for kind in preferences if kind in (EVENT_STREAM, "application/json")), None)
     events, plain = preferences.get(EVENT_STREAM, 0.0), preferences.get("application/json", 0.0)
     return events > plain or (events == plain > 0 and first == EVENT_STREAM)
-
-
-def _quality(text: str) -> float:
-    try:
-        return min(max(float(text), 0.0), 1.0)
-    except ValueError:
-        return 0.0
 
 
 def _bad_body(what: str, pointer: str) -> RestError:

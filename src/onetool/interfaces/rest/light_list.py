@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from onetool.core.text import did_you_mean
-from onetool.interfaces.rest.request import RestResponse, is_known
+from onetool.interfaces.rest.request import RestResponse, is_known, read_weights
 from onetool.sources.bundles.model import Bundle, Tool
 from onetool.sources.bundles.validation import SHOWN
 
@@ -65,18 +65,5 @@ def list_response(headers: Mapping[bytes, bytes], body: bytes) -> RestResponse:
 
 def takes_gzip(accepted: bytes) -> bool:
     """Whether Accept-Encoding allows gzip: by its name, or by `*` where it is not named."""
-    found: dict[str, float] = {}
-    for one in accepted.decode("latin-1").lower().split(","):
-        name, *parameters = (part.strip() for part in one.split(";"))
-        found[name] = _quality(parameters)
+    found = read_weights(accepted.decode("latin-1").lower())
     return found.get("gzip", found.get("*", 0.0)) > 0
-
-
-def _quality(parameters: list[str]) -> float:
-    for one in parameters:
-        if one.startswith("q="):
-            try:
-                return float(one[2:])
-            except ValueError:
-                return 0.0
-    return 1.0

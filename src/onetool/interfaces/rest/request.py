@@ -10,7 +10,7 @@ import re
 from codecs import BOM_UTF8
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import unquote_to_bytes
+from urllib.parse import quote, unquote_to_bytes
 
 from onetool.core.caller import CannotAsk, Level, Question, current_caller
 from onetool.core.json_data import JsonTooCostlyError, check_json
@@ -257,6 +257,27 @@ NO_CONTENT = RestResponse(204)
 def with_etag(thing: Mapping[str, Any], tag: str) -> RestResponse:
     """The response with one bundle or tool, and its ETag."""
     return RestResponse(200, encode(thing), (etag(tag),))
+
+
+def read_weights(text: str) -> dict[str, float]:
+    """The entries of a header like Accept with their weights (`q=`), from 0 to 1. The first of each name counts."""
+    found: dict[str, float] = {}
+    for one in text.split(","):
+        name, *parameters = (part.strip() for part in one.split(";"))
+        weights = [part[2:] for part in parameters if part.startswith("q=")]
+        found.setdefault(name, _weight(weights[0]) if weights else 1.0)
+    return found
+
+
+def _weight(text: str) -> float:
+    try:
+        return min(max(float(text), 0.0), 1.0)
+    except ValueError:
+        return 0.0
+
+
+def tool_address(bundle_id: str, slug: str, version: str) -> str:
+    return f"/tools/bundles/{bundle_id}/tools/{quote(slug, safe='')}/version/{quote(version, safe='')}"
 
 
 def created_at(thing: Mapping[str, Any], tag: str, at: str) -> RestResponse:
