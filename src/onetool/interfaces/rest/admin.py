@@ -1,8 +1,8 @@
 """The handlers of what starts code: MCP servers of the config, approving their changes, trusting a folder.
 
-They ask for `http.token`, and no tool can reach them: every request of an HTTP tool and to an MCP server carries the
-header `OneTool-Call`, which is refused here, and `http.token` can't be a secret of a tool. What can't be held back is
-code of a pack, which runs in this process, and programs that were given the token by a person.
+What starts code needs `http.token`, and no tool can reach these routes: every request of an HTTP tool and to an MCP
+server carries the header `OneTool-Call`, which is refused here, and `http.token` can't be a secret of a tool. What
+can't be held back is code of a pack, which runs in this process, and programs that were given the token by a person.
 """
 
 import asyncio
@@ -49,15 +49,15 @@ class TrustRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     digest: str | None = None
 
 
-def refuse_tools(ask: RestRequest) -> None:
-    if any(name == MARK for name, _ in ask.scope["headers"]):
+def refuse_tools(request: RestRequest) -> None:
+    if any(name == MARK for name, _ in request.scope["headers"]):
         raise RestError(403, "not_for_tools", "A tool or an MCP server may not use this: a person has to.")
 
 
-def require_token(ask: RestRequest, what: str) -> None:
+def require_token(request: RestRequest, what: str) -> None:
     """Raises RestError unless the client has shown http.token."""
-    token = ask.context.app.config.http.token
-    if not token or ask.scope["principal"] != token_principal(token):
+    token = request.context.app.config.http.token
+    if not token or request.scope["principal"] != token_principal(token):
         message = (
             f"{what}, which over HTTP needs http.token. Set http: {{token: ${{ONETOOL_TOKEN}}}} in the config of the "
             "server, keep a long random value (openssl rand -hex 32 | onetool auth set ONETOOL_TOKEN), and send it as "
@@ -69,27 +69,27 @@ def require_token(ask: RestRequest, what: str) -> None:
 # Servers of the config
 
 
-async def import_servers(ask: RestRequest) -> RestResponse:
-    refuse_tools(ask)
-    data = await json_body(ask.headers, ask.receive)
-    return await asyncio.to_thread(_import_servers, ask, data)
+async def import_servers(request: RestRequest) -> RestResponse:
+    refuse_tools(request)
+    data = await json_body(request.headers, request.receive)
+    return await asyncio.to_thread(_import_servers, request, data)
 
 
-def _import_servers(ask: RestRequest, data: Any) -> RestResponse:
+def _import_servers(request: RestRequest, data: Any) -> RestResponse:
     from onetool.config.edit_entries import put_servers
     from onetool.config.find import NAME, own_folder
     from onetool.config.jsonc import JsoncError
     from onetool.config.server_import.plan import ConfigTarget, ConfigUnchangedError, Planner
     from onetool.config.server_import.translate import servers_in
 
-    app, dry_run = ask.context.app, ask.query["dryRun"]
+    app, dry_run = request.context.app, request.query["dryRun"]
     file = app.config.path
     try:
         target = ConfigTarget(str(file) if file else None, new=own_folder() / NAME)
-        planner = Planner(target, replace=ask.query["replace"], ask=lambda *_: None, reuse=False)
+        planner = Planner(target, replace=request.query["replace"], ask=lambda *_: None, reuse=False)
         planner.add(servers_in(data, Path("the request"), target.file.absolute().parent))
         plan = planner.done()
-        _check_plan(ask, plan)
+        _check_plan(request, plan)
         if plan.servers and not dry_run:
             target.write(partial(put_servers, servers=plan.servers), plan.secrets)
             log.info("Added over REST to %s: the servers %s", target.file, ", ".join(plan.servers))
@@ -102,7 +102,7 @@ def _import_servers(ask: RestRequest, data: Any) -> RestResponse:
     return RestResponse(200, encode(_servers_report(plan, dry_run, warnings)))
 
 
-def _check_plan(ask: RestRequest, plan: "ServerImportPlan") -> None:
+def _check_plan(request: RestRequest, plan: "ServerImportPlan") -> None:
     from onetool.config.server_import.plan import placeholders
 
     if plan.skipped and not plan.servers:
@@ -111,9 +111,9 @@ def _check_plan(ask: RestRequest, plan: "ServerImportPlan") -> None:
         raise InvalidError('the body has no servers: send {"mcpServers": {"name": {…}}}', "")
     for name, block in plan.servers.items():
         if "command" in block:
-            require_token(ask, f"{name} is started by a command")
+            require_token(request, f"{name} is started by a command")
         if foreign := [one for one in placeholders(block) if one not in plan.secrets]:
-            require_token(ask, f"{name} is sent the secret {foreign[0]}")
+            require_token(request, f"{name} is sent the secret {foreign[0]}")
 
 
 def _servers_report(plan: "ServerImportPlan", dry_run: bool, warnings: list[dict[str, str]]) -> dict[str, Any]:
@@ -128,14 +128,14 @@ def _servers_report(plan: "ServerImportPlan", dry_run: bool, warnings: list[dict
     )
 
 
-async def approve_server(ask: RestRequest) -> RestResponse:
+async def approve_server(request: RestRequest) -> RestResponse:
     """What has changed about a server's tools, and unless it is a dry run, trust them as they are now."""
     from onetool.sources.mcp_servers.proxy import ChangedSinceSeenError
 
-    refuse_tools(ask)
-    require_token(ask, "Approving starts the server and trusts its tools")
-    wish = converted(await json_body(ask.headers, ask.receive, empty={}), SeenDigest)
-    (name,), servers = ask.path, ask.context.app.servers
+    refuse_tools(request)
+    require_token(request, "Approving starts the server and trusts its tools")
+    wish = converted(await json_body(request.headers, request.receive, empty={}), SeenDigest)
+    (name,), servers = request.path, request.context.app.servers
     known = [] if servers is None else servers.names()
     if servers is None or name not in known:
         raise RestError(404, "not_found", f"There is no server {name[:100]!r}{or_rather(name, known) or '.'}")
@@ -147,7 +147,7 @@ async def approve_server(ask: RestRequest) -> RestResponse:
     digest = _digest(differences)
     if wish.digest not in (None, digest):
         raise _changed(name)
-    dry_run = ask.query["dryRun"]
+    dry_run = request.query["dryRun"]
     if not dry_run:
         try:
             await asyncio.to_thread(servers.approve, name, differences)
@@ -161,11 +161,11 @@ async def approve_server(ask: RestRequest) -> RestResponse:
 # A folder
 
 
-async def trust(ask: RestRequest) -> RestResponse:
-    refuse_tools(ask)
-    require_token(ask, "Trusting a folder lets its code run")
-    wish = converted(await json_body(ask.headers, ask.receive), TrustRequest)
-    return await asyncio.to_thread(_trust, ask.context.app, wish, ask.query["dryRun"])
+async def trust(request: RestRequest) -> RestResponse:
+    refuse_tools(request)
+    require_token(request, "Trusting a folder lets its code run")
+    wish = converted(await json_body(request.headers, request.receive), TrustRequest)
+    return await asyncio.to_thread(_trust, request.context.app, wish, request.query["dryRun"])
 
 
 def _trust(app: "App", wish: TrustRequest, dry_run: bool) -> RestResponse:

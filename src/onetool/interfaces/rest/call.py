@@ -28,9 +28,9 @@ class CallApp(RestApp):
             return RestResponse(204, headers=((b"allow", ", ".join(CALL_METHODS).encode()),))
         read_query(scope["query_string"], {})
         headers = read_headers(scope, _RELEVANT_HEADERS)
-        ask = RestRequest(self._context, (name,), {}, headers, scope, receive, send)
+        request = RestRequest(self._context, (name,), {}, headers, scope, receive, send)
         start = partial(self._context.call, name)
-        return await answer_call(ask, await _read_args(ask), start, bare_value, args_at="")
+        return await answer_call(request, await _read_args(request), start, bare_value, args_at="")
 
 
 def _tool_name(raw: bytes) -> str:
@@ -44,12 +44,12 @@ def _tool_name(raw: bytes) -> str:
     return name
 
 
-async def _read_args(ask: RestRequest) -> dict[str, Any]:
-    if b"content-type" not in ask.headers:  # interfaces/http lets only those through that say they have no body
-        if await read_body(ask.receive):
+async def _read_args(request: RestRequest) -> dict[str, Any]:
+    if b"content-type" not in request.headers:  # interfaces/http lets only those through that say they have no body
+        if await read_body(request.receive):
             check_content_type(None)
         return {}
-    args = await json_body(ask.headers, ask.receive, empty={})
+    args = await json_body(request.headers, request.receive, empty={})
     if not isinstance(args, dict):
         message = "The body: expected a JSON object with the arguments by their names."
         raise RestError(400, "invalid", message, part="body", pointer="")

@@ -47,15 +47,15 @@ class CurlRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     description: str | None = None
 
 
-async def import_zip(ask: RestRequest) -> RestResponse:
+async def import_zip(request: RestRequest) -> RestResponse:
     from onetool.app.bundle_import import ImportOptions
 
-    data = await _body(ask, (ZIP, JSON))
-    if not data.startswith(b"PK") and ask.headers.get(b"content-type", b"").lower().startswith(JSON):
+    data = await _body(request, (ZIP, JSON))
+    if not data.startswith(b"PK") and request.headers.get(b"content-type", b"").lower().startswith(JSON):
         data = await asyncio.to_thread(_from_base64, data)
     if not data.startswith(b"PK"):
         raise InvalidError("the body is no ZIP archive; `onetool bundles export` makes one", "")
-    return await asyncio.to_thread(_imported, ask, data, ImportOptions(ask.query["as"]))
+    return await asyncio.to_thread(_imported, request, data, ImportOptions(request.query["as"]))
 
 
 def _from_base64(data: bytes) -> bytes:
@@ -66,39 +66,39 @@ def _from_base64(data: bytes) -> bytes:
         raise InvalidError("/archive: expected a ZIP archive in Base64", "/archive") from None
 
 
-async def import_openapi(ask: RestRequest) -> RestResponse:
+async def import_openapi(request: RestRequest) -> RestResponse:
     from onetool.app.bundle_import import ImportOptions, fetch_document
 
-    query = ask.query
-    data = await _body(ask, (JSON, YAML))
+    query = request.query
+    data = await _body(request, (JSON, YAML))
     if url := query["url"]:
         if data.strip() not in (b"", b"{}"):
             raise InvalidError("send the document, or say where it is with url=, not both", "")
-        data = await fetch_document(ask.context.app, url)
+        data = await fetch_document(request.context.app, url)
     if data.startswith(b"PK"):
         raise InvalidError("this is a ZIP archive: send it to /tools/imports/zip", "")
     wishes = ImportOptions(query["as"], query["baseUrl"], url, query["token"])
-    return await asyncio.to_thread(_imported, ask, data, wishes)
+    return await asyncio.to_thread(_imported, request, data, wishes)
 
 
-async def import_curl(ask: RestRequest) -> RestResponse:
-    wish = converted(await json_body(ask.headers, ask.receive), CurlRequest)
-    return await asyncio.to_thread(_curl, ask.context.app, wish, ask.query["dryRun"])
+async def import_curl(request: RestRequest) -> RestResponse:
+    wish = converted(await json_body(request.headers, request.receive), CurlRequest)
+    return await asyncio.to_thread(_curl, request.context.app, wish, request.query["dryRun"])
 
 
-async def export(ask: RestRequest) -> RestResponse:
+async def export(request: RestRequest) -> RestResponse:
     """The archive of a bundle, as `onetool bundles export` writes it."""
-    return await asyncio.to_thread(_exported, ask, await ask.context.visibility())
+    return await asyncio.to_thread(_exported, request, await request.context.visibility())
 
 
 # What they do, in threads
 
 
-def _imported(ask: RestRequest, data: bytes, wishes: "ImportOptions") -> RestResponse:
+def _imported(request: RestRequest, data: bytes, wishes: "ImportOptions") -> RestResponse:
     from onetool.app.bundle_import import name_taken, read_import, store_import
     from onetool.app.tool_requirements import requirements_of
 
-    app, dry_run = ask.context.app, ask.query["dryRun"]
+    app, dry_run = request.context.app, request.query["dryRun"]
     arrival = read_import(app, data, wishes)
     plan = arrival.plan
     if plan.refused:
@@ -199,11 +199,11 @@ def reloaded(app: "App") -> list[dict[str, str]]:
     return []
 
 
-def _exported(ask: RestRequest, sight: Any) -> RestResponse:
+def _exported(request: RestRequest, sight: Any) -> RestResponse:
     from onetool.app.bundle_import import tools_of
     from onetool.sources.bundles.archive import pack
 
-    app, (id,) = ask.context.app, ask.path
+    app, (id,) = request.context.app, request.path
     said, _ = app.bundles.get_bundle(id, visibility=sight)
     found = app.bundles.store.bundle(said["id"])
     if said["isBuiltIn"] or found is None:
@@ -213,17 +213,19 @@ def _exported(ask: RestRequest, sight: Any) -> RestResponse:
     name = quote(f"{found.slug}.zip", safe="")
     headers = (etag(tag), (b"content-disposition", f"attachment; filename*=UTF-8''{name}".encode()))
     return (
-        RestResponse(304, headers=headers[:1]) if is_known(ask.headers, tag) else RestResponse(200, data, headers, ZIP)
+        RestResponse(304, headers=headers[:1])
+        if is_known(request.headers, tag)
+        else RestResponse(200, data, headers, ZIP)
     )
 
 
-async def _body(ask: RestRequest, kinds: tuple[bytes, ...]) -> bytes:
+async def _body(request: RestRequest, kinds: tuple[bytes, ...]) -> bytes:
     """The body as it came, if it says that it is one of these."""
-    said = ask.headers.get(b"content-type", b"").split(b";")[0].strip().lower()
+    said = request.headers.get(b"content-type", b"").split(b";")[0].strip().lower()
     if said not in kinds:
         wanted = " or ".join(kind.decode() for kind in kinds)
         raise RestError(415, "unsupported_media_type", f"Send `Content-Type: {wanted}`.")
-    data = await read_body(ask.receive)
+    data = await read_body(request.receive)
     if data is None:
         raise RestError(400, "incomplete", "The client went away in the middle of its request.")
     return data
