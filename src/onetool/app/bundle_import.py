@@ -146,9 +146,9 @@ def assemble(content: Any, tools: Iterable[tuple[str, str, Any]], id: str | None
 def name_taken(app: "App", slug: str) -> str | None:
     """Of a bundle that is new: what its name stands for in code already, if it does."""
     name = code_name(slug)
-    if not any(one.partition(".")[0] == name for one in app.registry.names()):
+    if not any(one.partition(".")[0] == name for one in app.catalog.registry.names()):
         return None
-    what = "tool" if name in app.registry else "pack"
+    what = "tool" if name in app.catalog.registry else "pack"
     shadowed = f"in code that is what {name} stands for, and not the bundle"
     return f"{name} is a {what} already: {shadowed}. Take another slug, like my-{slug}"
 
