@@ -15,16 +15,16 @@ import pytest
 from helpers import computing
 
 from onetool.app import App
-from onetool.sandbox import wire
-from onetool.sandbox.encode import Function
-from onetool.sandbox.errors import (
+from onetool.sandbox import (
     CodeError,
     MessageTooLargeError,
     OutOfMemoryError,
     ProtocolError,
     TooLargeError,
     WorkerError,
+    wire,
 )
+from onetool.sandbox.encode import Function
 from onetool.sandbox.messages import WorkerLimits
 from onetool.sandbox.pool import WorkerPool
 

@@ -23,8 +23,8 @@ from onetool.core.errors import Mistake
 from onetool.core.source import Catalogue
 from onetool.core.spec import ToolSpec
 from onetool.packs.ot import ot_tools
-from onetool.registry import Registry
 from onetool.sources.catalogues import Offered
+from onetool.sources.packs import Registry
 
 if TYPE_CHECKING:
     from onetool.app.ask import AskService, PendingAnswer

@@ -21,8 +21,8 @@ from onetool.core.registry import Snapshot
 from onetool.core.source import Catalogue, Prompt, Resource
 from onetool.core.spec import ToolSpec
 from onetool.core.text import or_rather
-from onetool.registry import Registry
 from onetool.sources.catalogues import Offered, add_first, united
+from onetool.sources.packs import Registry
 
 if TYPE_CHECKING:
     from onetool.config import Config
