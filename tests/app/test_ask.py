@@ -206,7 +206,9 @@ def test_a_tool_that_a_reload_takes_away_meanwhile_is_decided_about_all_the_same
 
     async def approve(call, spec):
         asked.append(call.args["text"])
-        stage.app.registry.replace([spec for spec in stage.app.registry.snapshot() if spec.name != "notes.add"])
+        stage.app.catalog.registry.replace(
+            [spec for spec in stage.app.catalog.registry.snapshot() if spec.name != "notes.add"]
+        )
         return False
 
     lines = [f"try:\n    notes.add(text='{word}')\nexcept PermissionError as e:\n    pass" for word in "ab"]

@@ -37,6 +37,11 @@ class Place:
         self.pack("one")
         self.app = App.open(folder / "onetool.yaml")
 
+    def watch(self):
+        """Open the app once more, watching its files."""
+        self.app.close()
+        self.app = App.open(self.folder / "onetool.yaml", watch=True)
+
     def write(self, text, name="onetool.yaml"):
         (self.folder / name).write_text(text)
 
@@ -49,7 +54,14 @@ class Place:
     def state(self):
         """Everything that a reload could change."""
         app = self.app
-        return app.config, app.registry.snapshot(), app.mistakes, app.prompts, app.runtime.engine, app.executor
+        return (
+            app.config,
+            app.catalog.registry.snapshot(),
+            app.mistakes,
+            app.catalog.prompts,
+            app.runtime.engine,
+            app.runtime.executor,
+        )
 
 
 @pytest.fixture
@@ -131,7 +143,7 @@ def test_a_run_under_way_ends_with_the_tools_it_began_with(place):
         (place.folder / "packs" / "slowly.py").unlink()
         place.pack("two")
         await asyncio.to_thread(place.app.reload)
-        assert place.app.registry.get("slowly.slow") is None
+        assert place.app.catalog.registry.get("slowly.slow") is None
         return await running
 
     assert asyncio.run(both()).value() == "waitedone"
@@ -377,12 +389,12 @@ def test_files_that_change_are_read_again(place, quick, how, caplog):
         place.write("watch: true\nstats: {enabled: false}\n")
         place.app.reload()
     else:
-        place.app.watches = True
+        place.watch()
     place.app.connect()
     place.pack("two")
     until(lambda: place.says() == "two")
     place.pack("three", name="other")
-    until(lambda: "other.hello" in place.app.registry)
+    until(lambda: "other.hello" in place.app.catalog.registry)
     place.write("runs: x\n", "prompts.yaml")
     until(lambda: "what was in force stays" in caplog.text)
     place.write("run: Go.\n", "prompts.yaml")
@@ -395,7 +407,7 @@ def test_a_file_that_stood_in_the_way_is_looked_at_too(place, quick):
     place.app.connect()
     place.write("alias: {}\n", "more.yaml")
     place.write("watch: true\nstats: {enabled: false}\ninclude: [more.yaml]\n")
-    until(lambda: place.app.reload_error)
+    until(lambda: "reload" in place.app.health())
     time.sleep(0.1)  # it looks at the file for the first time
     place.write("aliases: {n: time.now}\n", "more.yaml")
     until(lambda: place.app.config.aliases == {"n": "time.now"})
@@ -414,8 +426,8 @@ def test_it_ends_when_the_config_says_so(place, quick):
 
 
 def test_what_changed_between_reading_and_looking_is_seen(place, quick):
+    place.watch()
     place.pack("two")  # after it was read
-    place.app.watches = True
     place.app.connect()
     until(lambda: place.says() == "two")
 

@@ -103,13 +103,13 @@ def told(tmp_path):
     calls, runs = [], []
     with App.open(tmp_path / "onetool.yaml") as app:
         parts = app.runtime
-        parts._made["executor"] = executor = Executor(app.registry, environment=parts, recorders=[calls.append])
+        parts._made["executor"] = executor = Executor(app.catalog.registry, environment=parts, recorders=[calls.append])
         engine = Engine(RunLimits(), executor, environment=parts, recorders=[runs.append])
 
         def go(code):
             async def inside():
                 current_caller.set(Someone())
-                return await engine.run(code, app.registry.snapshot(), source="mcp")
+                return await engine.run(code, app.catalog.registry.snapshot(), source="mcp")
 
             calls.clear()
             runs.clear()

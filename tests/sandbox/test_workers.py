@@ -15,16 +15,16 @@ import pytest
 from helpers import computing
 
 from onetool.app import App
-from onetool.sandbox import wire
-from onetool.sandbox.encode import Function
-from onetool.sandbox.errors import (
+from onetool.sandbox import (
     CodeError,
     MessageTooLargeError,
     OutOfMemoryError,
     ProtocolError,
     TooLargeError,
     WorkerError,
+    wire,
 )
+from onetool.sandbox.encode import Function
 from onetool.sandbox.messages import WorkerLimits
 from onetool.sandbox.pool import WorkerPool
 
@@ -302,7 +302,7 @@ def test_a_tool_that_comes_back_late_does_not_talk_to_another_s_worker(tmp_path)
     (tmp_path / "onetool.yaml").write_text("stats: {enabled: false}\n")
 
     async def main(app):
-        session = app.runtime.engine.session(app.registry.snapshot())
+        session = app.runtime.engine.session(app.catalog.registry.snapshot())
         late = asyncio.create_task(session.run("t.slow()"))
         await asyncio.sleep(0.5)
         late.cancel()
@@ -318,7 +318,7 @@ def test_a_tool_that_comes_back_late_does_not_talk_to_another_s_worker(tmp_path)
     with App.open(tmp_path / "onetool.yaml") as app:
         schema = {"type": "object", "properties": {}}
         slow = ToolSpec(name="t.slow", description="d", input_schema=schema, handler=lambda: go_on.wait(10))
-        app.registry.register(slow)
+        app.catalog.registry.register(slow)
         asyncio.run(main(app))
 
 

@@ -166,7 +166,7 @@ def leak():
 def test_a_secret_that_a_tool_gives_is_nowhere_in_what_comes_of_a_run(with_secret, code):
     from onetool import ToolSpec
 
-    with_secret.registry.register(ToolSpec(name="leak", description="d", handler=leak))
+    with_secret.catalog.registry.register(ToolSpec(name="leak", description="d", handler=leak))
     heard = []
     result = asyncio.run(with_secret.run(code, live=heard.append))
     told = f"{result} {heard} {with_secret.reply(result).text}"
@@ -177,7 +177,7 @@ def test_a_secret_that_a_tool_gives_is_nowhere_in_what_comes_of_a_run(with_secre
 def test_a_run_under_way_masks_what_it_masked_when_it_began(with_secret):
     from onetool import ToolSpec
 
-    with_secret.registry.register(ToolSpec(name="leak", description="d", handler=leak))
+    with_secret.catalog.registry.register(ToolSpec(name="leak", description="d", handler=leak))
 
     async def reloaded():
         running = asyncio.create_task(with_secret.run("import time\ntime.sleep(0.4)\nprint(leak())"))
@@ -195,7 +195,7 @@ def test_an_allow_list_is_never_widened(app):
 
     from onetool import ToolCall, ToolSpec
 
-    app.registry.register(ToolSpec(name="sneaky", description="d", handler=inner))
+    app.catalog.registry.register(ToolSpec(name="sneaky", description="d", handler=inner))
     result = asyncio.run(app.call(ToolCall("1", "sneaky"), allowed=["sneaky"]))
     assert result.data["error"]["message"] == "line 1: work.add is not allowed here"
     with pytest.raises(TypeError, match="a list of names"):
@@ -232,7 +232,7 @@ def test_closing_does_not_wait_for_a_tool_that_heeds_nothing(app):
             with suppress(asyncio.CancelledError):
                 await asyncio.sleep(0.2)
 
-    app.registry.register(ToolSpec(name="stubborn", description="d", handler=stubborn))
+    app.catalog.registry.register(ToolSpec(name="stubborn", description="d", handler=stubborn))
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(app.run_sync, "stubborn()")
         time.sleep(0.3)
@@ -259,7 +259,7 @@ def test_waiting_for_the_loop_that_one_runs_on_is_an_error_and_no_deadlock(app):
     async def stuck():
         return app.run_sync("1").data
 
-    app.registry.register(ToolSpec(name="stuck", description="d", handler=stuck))
+    app.catalog.registry.register(ToolSpec(name="stuck", description="d", handler=stuck))
     assert "await the async form" in app.run_sync("stuck()").error.message
 
 
@@ -275,7 +275,7 @@ def test_a_listener_that_breaks_is_told_so_itself(app):
 def test_what_a_tool_gives_and_the_sandbox_can_not_say_is_mended(app):
     from onetool import ToolSpec
 
-    app.registry.register(ToolSpec(name="odd", description="d", handler=lambda: ["\ud800", {"a": "b"}]))
+    app.catalog.registry.register(ToolSpec(name="odd", description="d", handler=lambda: ["\ud800", {"a": "b"}]))
     assert app.run_sync("odd()").data == ["?", {"a": "b"}]
 
 

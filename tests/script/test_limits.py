@@ -36,7 +36,9 @@ class Limited:
             ("t.block", self.block, NO_ARGUMENTS),
             ("t.soon", self.soon, ANY_VALUE),
         ):
-            self.app.registry.register(ToolSpec(name=name, description="d", input_schema=schema, handler=handler))
+            self.app.catalog.registry.register(
+                ToolSpec(name=name, description="d", input_schema=schema, handler=handler)
+            )
 
     def fail(self):
         raise ValueError("it fails")
@@ -203,7 +205,7 @@ def test_the_memory_is_full(limited, code):
 def test_a_tool_s_answer_counts_as_memory(make):
     limited = make(timeout_s=10)
     big = ToolSpec(name="t.big", description="d", input_schema=NO_ARGUMENTS, handler=lambda: "a" * 10**8)
-    limited.app.registry.register(big)
+    limited.app.catalog.registry.register(big)
     assert limited.error("len(t.big())").reason == "memory"
 
 

@@ -104,7 +104,7 @@ class AskService:
         return SessionStore(self.runtime.config.home / "sessions")
 
     async def user_call(
-        self, name: str, args: Mapping[str, Any], kept: Callable[[str], None], options: AskOptions
+        self, name: str, args: Mapping[str, Any], on_session: Callable[[str], None], options: AskOptions
     ) -> ToolResult:
         """Call a tool for the person. Nobody has to approve that; the allow-list counts."""
         options = msgspec.structs.replace(options, menu="direct", approve="always")
@@ -120,7 +120,7 @@ class AskService:
             try:
                 return await run_user_call(call, run, backend, session)
             finally:
-                kept(session.id)
+                on_session(session.id)
 
     async def backend(self, options: AskOptions, session: ChatSession) -> "ToolBackend":
         caller, catalog, config = self._caller, self._catalog, self.runtime.config

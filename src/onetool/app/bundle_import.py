@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
+from onetool.app.bundles import PAGE, live_bundle
 from onetool.core.errors import ToolFailure
 from onetool.http.url import HttpRequest, parse_url
 from onetool.sources.bundles.archive import ImportPlan, Unpacked, plan, unpack
@@ -18,7 +19,6 @@ from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.files.form import time_text
 from onetool.sources.bundles.model import Bundle, Tool
 from onetool.sources.bundles.names import check_slug, check_version, code_name, new_id
-from onetool.sources.bundles.pages import PAGE, live_bundle
 from onetool.sources.bundles.validation import read_bundle, read_tool
 
 if TYPE_CHECKING:
@@ -146,9 +146,9 @@ def assemble(content: Any, tools: Iterable[tuple[str, str, Any]], id: str | None
 def name_taken(app: "App", slug: str) -> str | None:
     """Of a bundle that is new: what its name stands for in code already, if it does."""
     name = code_name(slug)
-    if not any(one.partition(".")[0] == name for one in app.registry.names()):
+    if not any(one.partition(".")[0] == name for one in app.catalog.registry.names()):
         return None
-    what = "tool" if name in app.registry else "pack"
+    what = "tool" if name in app.catalog.registry else "pack"
     shadowed = f"in code that is what {name} stands for, and not the bundle"
     return f"{name} is a {what} already: {shadowed}. Take another slug, like my-{slug}"
 

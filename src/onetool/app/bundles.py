@@ -1,10 +1,11 @@
 """Holds the bundle service of the config in force and reloads the tools of bundles when their files change.
 
-`StorePoller` is the thread that regularly looks for files that were edited by hand.
+`StorePoller` is the thread that regularly looks for files that were edited by hand. `all_bundles` and `all_tools` read
+every page of a list.
 """
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from threading import Event, RLock, Thread
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from onetool.core.call import ToolResult
     from onetool.core.context import CallEvent
     from onetool.core.registry import Further
-    from onetool.sources.bundles.service import BundleService, SwitchedOff
+    from onetool.sources.bundles.service import BundleService, Shown, SwitchedOff
 
 log = logging.getLogger("onetool.bundles")
 
@@ -231,3 +232,35 @@ class StorePoller:
                 log.error("changes of bundles are not noticed for now: %s", trouble)
             self._trouble = trouble
             pause = max(self._every, (perf_counter() - began) * SHARE)
+
+
+# All pages of the lists of a `BundleService`
+
+
+PAGE = 1000
+
+
+def all_bundles(bundles: "BundleService") -> "Iterator[Shown]":
+    """Those that are switched off or deleted, too."""
+    return _all_pages(lambda after: bundles.bundles((), True, after, PAGE))
+
+
+def all_tools(bundles: "BundleService", bundle_id: str | None = None) -> "Iterator[Shown]":
+    """Of one bundle, or of all; those that are switched off, too."""
+    ids = [] if bundle_id is None else [bundle_id]
+    return _all_pages(lambda after: bundles.tools((), ids, True, after, PAGE))
+
+
+def live_bundle(bundles: "BundleService", slug: str) -> "Shown | None":
+    """The first bundle of that slug, if there is one that was not deleted. A pack or a server of that name is none."""
+    stored = (one for one in all_bundles(bundles) if "source" not in one)
+    return next((one for one in stored if one["slug"] == slug and one["softDeletedAt"] is None), None)
+
+
+def _all_pages(read: "Callable[[str | None], tuple[list[Shown], str | None]]") -> "Iterator[Shown]":
+    after: str | None = None
+    while True:
+        page, after = read(after)
+        yield from page
+        if after is None:
+            return

@@ -17,7 +17,7 @@ from onetool.config.load import PROVIDER_KEYS
 from onetool.core.caller import owner
 from onetool.core.json_data import freeze
 from onetool.core.registry import Snapshot
-from onetool.registry import Registry
+from onetool.sources.packs import Registry
 
 if TYPE_CHECKING:
     from onetool.core.context import Recorder

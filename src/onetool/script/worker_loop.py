@@ -18,7 +18,7 @@ from onetool.core.errors import describe_error
 from onetool.core.executor import Executor
 from onetool.core.signature import arguments_by_name
 from onetool.core.spec import ToolSpec
-from onetool.sandbox.errors import (
+from onetool.sandbox import (
     CodeError,
     CodeSyntaxError,
     MessageTooLargeError,

@@ -17,8 +17,8 @@ from helpers import cli, computing, trusted
 
 from onetool.config import load_config
 from onetool.config.jsonc import JsoncError
+from onetool.config.server_import import ConfigTarget, Planner
 from onetool.config.server_import.hide_secrets import is_secret
-from onetool.config.server_import.plan import ConfigTarget, Planner
 from onetool.config.server_import.translate import MAX_BYTES, read_servers
 from onetool.core.errors import ConfigError
 from onetool.interfaces.cli.clients.known import CLIENT_FILES, possible_files

@@ -194,12 +194,12 @@ def test_their_lifespan_closes_it_while_a_stream_is_open(app):
     async def lifespan(_):
         async with app:
             yield
-        states.append(app.is_closed)
 
+    app.on_close(lambda: states.append("closed"))
     with served(starlette(("/tools", app.asgi()), lifespan=lifespan)) as url:
         assert "Hello you" in run_over_mcp(f"{url}/tools/mcp", 'pack.hello(name="you")')
         client, _ = open_stream(f"{url}/tools/mcp")
-    assert states == [True]
+    assert states == ["closed"]
     client.close()
 
 

@@ -73,7 +73,8 @@ def build_app(
         Route("/", welcome_page(facts), methods=READ, is_page=True),
     ]
     http = app.config.http
-    return HttpApp(routes, AccessRules(http, address), http.max_body_mb * 1024**2, app.redact)
+    rules, max_body = AccessRules(http, address), http.max_body_mb * 1024**2
+    return HttpApp(routes, rules, max_body, lambda text: app.runtime.redact(text))  # a reload replaces the runtime
 
 
 def server_facts(app: "App", address: BoundAddress, allowed: Collection[str] | None) -> ServerFacts:
@@ -185,7 +186,7 @@ def serve_app(
         print_line(greeting(facts()))
         loop = asyncio.get_running_loop()
         loop.call_later(WARM_AFTER_S, loop.run_in_executor, None, lambda: app.runtime.warm())
-        loop.run_in_executor(None, app.warm_bundles)
+        loop.run_in_executor(None, app.catalog.warm_bundles)
         mcp.start()
         dogs.append(Watchdog())
 

@@ -300,9 +300,9 @@ class AskRunner:
             return word
         return Approver(
             self._person or (caller if isinstance(caller, Person) else at_terminal()),
-            self._app.redact,
+            self._app.runtime.redact,
             self._screen.break_line,
-            self._app.registry.names,
+            self._app.catalog.registry.names,
         )
 
     # What is said at the end

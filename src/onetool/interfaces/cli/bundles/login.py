@@ -55,7 +55,7 @@ def login(ctx: click.Context, place: ToolReference) -> None:
         try:
             scope = asyncio.run(work)
         except OneToolError as error:
-            raise click.ClickException(printable(f"{bundle['slug']}: {app.redact(str(error))}")) from None
+            raise click.ClickException(printable(f"{bundle['slug']}: {app.runtime.redact(str(error))}")) from None
         rights = f" ({scope})" if scope else ""
         tools = ", ".join(sorted(one.tools))
         click.echo(printable(f"Logged in for {bundle['slug']}{rights}. It is for {tools}."), err=True)

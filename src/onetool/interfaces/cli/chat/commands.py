@@ -65,7 +65,7 @@ class ChatCommands:
     def complete(self, line: str) -> list[str]:
         """Every word that the last one could become."""
         if line.startswith("+"):
-            names = self._app.runtime.engine.names(self._app.registry.snapshot())
+            names = self._app.runtime.engine.names(self._app.catalog.registry.snapshot())
             return call_line_completions(line, names, self._wishes["allowed"])
         word, space, begun = line.partition(" ")
         if not line.startswith("/"):

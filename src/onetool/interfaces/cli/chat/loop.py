@@ -76,7 +76,7 @@ class ChatLoop:
         first = "" if turn.is_quoted else turn.text[:1]
         if first == "+":
             return self._call(turn, runner)
-        self._turns.remember(turn, self._app.redact(turn.text))
+        self._turns.remember(turn, self._app.runtime.redact(turn.text))
         if first != "/":
             return self._ask(turn.text if turn.is_quoted else turn.text.strip(), runner)
         self._commands.run(turn.text)
@@ -104,7 +104,7 @@ class ChatLoop:
             self._turns.remember(turn, None)  # nobody knows what in it is secret
             raise ScriptError(str(error), A_QUESTION) from None
         masked = mask_arguments(call.args, call.spec.secrets)
-        self._turns.remember(turn, self._app.redact(write_call_line(call.spec.name, masked)))
+        self._turns.remember(turn, self._app.runtime.redact(write_call_line(call.spec.name, masked)))
         return self._show(runner.run(self._called(call)))
 
     def _read_call(self, text: str) -> CallLine:
