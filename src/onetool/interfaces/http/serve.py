@@ -103,7 +103,6 @@ def server_facts(app: "App", address: BoundAddress, allowed: Collection[str] | N
     token = app.config.http.token
     return ServerFacts(
         url=address.url,
-        version=__version__,
         tools=f"{tools:,} tool{'' if tools == 1 else 's'}",
         config=f"the config {app.config.path}" if app.config.path else "its defaults",
         header=bearer_header(token.shown) if token else None,
