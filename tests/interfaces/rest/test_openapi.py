@@ -123,7 +123,7 @@ def test_every_component_has_the_properties_of_what_is_encoded(document):
         alternatives = schemas[name].get("oneOf") or [schemas[name]]
         shapes = [schemas[one["$ref"].rpartition("/")[2]] if "$ref" in one else one for one in alternatives]
         told = {key for one in shapes for key in one.get("properties", ())}
-        if "$ref" in alternatives[0]:
+        if name == "ToolContent":
             told -= {*KEPT, *SHOWN, "slug", "version"}
         assert told == ({*schema.get("properties", ())} | added.get(name, set())) - dropped.get(name, set()), name
 

@@ -212,6 +212,28 @@ _READ_ONLY = {  # of what the store adds
         "description": "Only in the answer to PUT: it is kept, but can't be called as the config is now.",
     },
     "callCount": {"type": "integer", "minimum": 0, "readOnly": True},
+    "name": {
+        "type": ["string", "null"],
+        "readOnly": True,
+        "description": "Its name in code and for `/call`; null where another bundle has that.",
+    },
+    "bundleSlug": {"type": ["string", "null"], "readOnly": True},
+    "origin": {
+        "enum": ["bundle", "built-in", "pack", "config", "server"],
+        "readOnly": True,
+        "description": "Where it comes from; `bundle`: it is kept here, and can be changed.",
+    },
+    "health": {
+        "enum": ["ok", "off", "down", "changed"],
+        "readOnly": True,
+        "description": "`off`: it or its bundle is switched off, or its function is gone; `down`: its MCP server can't "
+        "be reached; `changed`: the tools of its server have changed and wait for approval.",
+    },
+    "signature": {
+        "type": "string",
+        "readOnly": True,
+        "description": "Only of a single tool: how code calls it.",
+    },
     "lastCalledAt": {"type": ["string", "null"], "format": "date-time", "readOnly": True},
 }
 _DESCRIPTIONS = {  # by the key alone where it means one thing wherever it stands, else with its shape before it
