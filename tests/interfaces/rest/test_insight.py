@@ -6,9 +6,11 @@ import sys
 
 import pytest
 from helpers import trusted
-from interfaces.rest.served import Api
+from interfaces.rest.served import TOKEN, Api, problem
+from interfaces.rest.test_openapi import checker
 from sources.mcp_servers.stage import SCRIPTS, Stage
 
+from onetool._version import __version__
 from onetool.sources.bundles.model import built_in_id
 
 FACTS = "fields=slug,version,name,bundleSlug,origin,health,isEnabled"
@@ -143,3 +145,40 @@ def test_tools_of_a_server_that_is_gone_are_down(tmp_path):
         script.write_text(text)
         with stage.app({"good": block}) as app:
             assert set(server_rows(app).values()) == {health}
+
+
+# The status
+
+
+def with_config(home, http, *args):
+    home.joinpath("onetool.yaml").write_text(json.dumps({"http": http}))
+    return {"real": home, "args": [*args, "--config", str(home / "onetool.yaml")]}
+
+
+def test_the_status_says_what_the_server_is(real, home):
+    found = real.get("/status").json()
+    health = found.pop("health")
+    assert health["registry"]["status"] == "ok"
+    assert "gone" in health["proxy"]["servers"]
+    assert found.pop("tools") > 10
+    assert found == {
+        "version": __version__, "url": real.url, "needsToken": False, "canChange": True, "isAdmin": False,
+        "config": str(home / ".onetool" / "onetool.yaml"),
+    }  # fmt: skip
+    checker(real.get("/openapi.json").json(), "StatusReport").validate({**found, "tools": 1, "health": health})
+
+
+def test_the_status_is_for_those_with_the_token(start, tmp_path):
+    api = start(**with_config(tmp_path, {"token": TOKEN}))
+    problem(api.get("/status"), 401, "unauthorized")
+    found = api.get("/status", headers={"Authorization": f"Bearer {TOKEN}"}).json()
+    assert (found["needsToken"], found["isAdmin"], found["canChange"]) == (True, True, True)
+    assert TOKEN not in json.dumps(found)
+
+
+def test_the_status_under_an_allow_list_counts_what_is_allowed(start, tmp_path):
+    api = start(**with_config(tmp_path, {}, "--tool-allow", "time.now"))
+    found = api.get("/status").json()
+    assert (found["tools"], found["canChange"]) == (1, False)
+    assert problem(api.get("/status?x=1"), 400, "unknown_parameter")
+    assert api.ask("POST", "/status", {}).status_code == 405
