@@ -23,7 +23,9 @@ from onetool.interfaces.mcp.http import McpHttpApp
 from onetool.interfaces.mcp.http_headers import as_json_rpc
 from onetool.interfaces.non_blocking_log import make_log_non_blocking
 from onetool.interfaces.rest import CallApp, RestApp, check_route, problem_body, routing
+from onetool.interfaces.rest.events import EVENTS_PATH, EventsApp
 from onetool.interfaces.rest.problem import PROBLEM_TYPE
+from onetool.interfaces.rest.status import STATUS_PATH, StatusApp
 from onetool.interfaces.watchdog import Watchdog
 
 if TYPE_CHECKING:
@@ -49,30 +51,7 @@ def build_app(
     http, sessions = app.config.http, LoginSessions(app.config.home / SESSIONS_FOLDER)
     routes = [
         Route("/mcp", mcp, write_error=as_json_rpc),
-        Route(
-            "/tools",
-            RestApp(app, allowed),
-            below=True,
-            write_error=problem_body,
-            error_type=PROBLEM_TYPE,
-            check=check_route,
-        ),
-        Route(
-            routing.CALL_PATH,
-            CallApp(app, allowed),
-            methods=routing.CALL_METHODS,
-            below=True,
-            write_error=problem_body,
-            error_type=PROBLEM_TYPE,
-            takes_bare_post=True,
-        ),
-        Route(
-            routing.ASK_PATH,
-            _lazy_route(lambda: _ask(app, allowed)),
-            methods=routing.ASK_METHODS,
-            write_error=problem_body,
-            error_type=PROBLEM_TYPE,
-        ),
+        *_api_routes(app, url, lambda: site.rules.needs_login, allowed),
         Route("/openapi.json", _lazy_route(lambda: _openapi(app)), methods=READ),
         Route("/docs", _lazy_route(lambda: _docs(app)), methods=READ, is_page=True),
         Route("/healthz", _health, protected=False, methods=READ),
@@ -81,6 +60,22 @@ def build_app(
     rules = AccessRules(http, address, sessions)
     site = HttpApp(routes, rules, http.max_body_mb * 1024**2, lambda text: mask_sessions(app.runtime.redact(text)))
     return site
+
+
+def _api_routes(
+    app: "App", url: Callable[[Scope], str], needs_token: Callable[[], bool], allowed: Collection[str] | None
+) -> list[Route]:
+    """The REST API. Its refusals are problem documents."""
+    route = partial(Route, write_error=problem_body, error_type=PROBLEM_TYPE)
+    call, ask = CallApp(app, allowed), _lazy_route(lambda: _ask(app, allowed))
+    status = StatusApp(app, url, needs_token, allowed)
+    return [
+        route("/tools", RestApp(app, allowed), below=True, check=check_route),
+        route(routing.CALL_PATH, call, methods=routing.CALL_METHODS, below=True, takes_bare_post=True),
+        route(routing.ASK_PATH, ask, methods=routing.ASK_METHODS),
+        route(STATUS_PATH, status, methods=READ),
+        route(EVENTS_PATH, EventsApp(app, allowed), methods=("GET",)),
+    ]
 
 
 def _page_routes(url: Callable[[Scope], str], rules: Callable[[], AccessRules], sessions: LoginSessions) -> list[Route]:

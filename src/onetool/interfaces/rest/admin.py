@@ -135,7 +135,7 @@ async def approve_server(request: RestRequest) -> RestResponse:
     refuse_tools(request)
     require_token(request, "Approving starts the server and trusts its tools")
     wish = converted(await json_body(request.headers, request.receive, empty={}), SeenDigest)
-    (name,), servers = request.path, request.context.app.servers
+    (name,), servers = request.path, request.context.app.catalog.servers
     known = [] if servers is None else servers.names()
     if servers is None or name not in known:
         raise RestError(404, "not_found", f"There is no server {name[:100]!r}{or_rather(name, known) or '.'}")
