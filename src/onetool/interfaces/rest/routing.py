@@ -280,6 +280,8 @@ ROUTES = (
     ),
     RestRoute("/validate", _changing(drafts.validate_draft)),
     RestRoute(f"{_TOOL}/validate", {"POST": RouteMethod(drafts.validate_args)}),
+    RestRoute("/preview", _changing(drafts.preview_of_draft)),
+    RestRoute(f"{_TOOL}/preview", {"POST": RouteMethod(drafts.preview)}),
     RestRoute(
         f"{_TOOL}/examples",
         {"GET": RouteMethod(examples.get_examples), "PUT": RouteMethod(examples.put_examples)},
