@@ -186,14 +186,13 @@ class AppBundleRuntime:
         return HttpTool(impl, arg_schema, limits, lambda: self._runtime().http_context, bundle)
 
     def why_not_called(self, impl: "HttpImpl", arg_schema: Mapping[str, Any]) -> str | None:
-        from onetool.http.definition import ToolLimits
         from onetool.http.errors import RequestRefusedError
-        from onetool.http.tool import HttpTool
+        from onetool.http.tool import tool_to_inspect
 
-        outside = self._runtime().http_context
+        hosts = self._runtime().http_context.hosts
         try:
-            for url in HttpTool(impl, arg_schema, ToolLimits(), lambda: outside).fixed_urls:
-                outside.hosts.check(url)
+            for url in tool_to_inspect(impl, arg_schema).fixed_urls:
+                hosts.check(url)
         except RequestRefusedError as refusal:
             return "; ".join([str(refusal), *refusal.hints])
         return None

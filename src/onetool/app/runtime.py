@@ -99,7 +99,7 @@ class Runtime:
 
     @property
     def http_context(self) -> "HttpContext":
-        return self._part("outside", self._new_http_context)
+        return self._part("http_context", self._new_http_context)
 
     def share_with(self, to: "Runtime") -> None:
         """Hand over what is the same for both configs, so that stats are not lost and no second worker is started."""

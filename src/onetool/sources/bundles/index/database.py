@@ -283,7 +283,7 @@ class IndexConnections:
         self._all: WeakSet[IndexConnection] = WeakSet()
         self._lock = RLock()
         self._is_closed = False
-        self._shared = None if file is not None else self._kept(IndexConnection(in_memory(), None))
+        self._shared = None if file is not None else self._register(IndexConnection(in_memory(), None))
         self.current()
 
     def current(self) -> IndexConnection:
@@ -299,14 +299,14 @@ class IndexConnections:
             self._mine.held = None  # whatever comes of opening another one: this one is never asked again
             connection.close()
         seconds = self._wait_limit.seconds
-        self._mine.held = connection = self._kept(IndexConnection(*opened(self._file, seconds), seconds))
+        self._mine.held = connection = self._register(IndexConnection(*opened(self._file, seconds), seconds))
         return connection
 
     def give_up(self, connection: IndexConnection, is_damaged: bool) -> None:
         """Close this connection for good; if it is damaged, remove its file."""
         with self._lock:
             if connection is self._shared:
-                self._shared = self._kept(IndexConnection(in_memory(), None))
+                self._shared = self._register(IndexConnection(in_memory(), None))
         self._mine.held = None
         connection.close()
         if is_damaged and self._file is not None and connection.file is not None:
@@ -323,7 +323,7 @@ class IndexConnections:
         assert self._shared is not None  # noqa: S101 - made at the beginning
         return self._shared
 
-    def _kept(self, held: IndexConnection) -> IndexConnection:
+    def _register(self, held: IndexConnection) -> IndexConnection:
         with self._lock:
             self._all.add(held)
         return held
