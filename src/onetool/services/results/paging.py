@@ -33,11 +33,6 @@ def lines_of(text: str) -> list[str]:
     return lines
 
 
-def count_of(text: str) -> int:
-    """How many lines these are."""
-    return text.count("\n") + (text[-1:] not in ("", "\n"))
-
-
 def pieces(text: str) -> Iterator[str]:
     """The text, cut after the last line break that a piece has room for."""
     start = 0

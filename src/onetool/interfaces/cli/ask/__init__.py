@@ -186,17 +186,6 @@ def ask(ctx: click.Context, words: tuple[str, ...], names: tuple[str, ...], as_j
     ctx.exit(AskRunner(app, question, options, as_json).run())
 
 
-def _check_options(options: dict[str, Any]) -> None:
-    from onetool.interfaces.cli.ask.runner import checked
-    from onetool.interfaces.cli.sessions import check_session
-
-    for option in ("model", "session", "system"):
-        checked(options[option] or "", f"--{option}")
-    checked(",".join(options["allowed"] or ()), "--tool-allow")
-    if options["session"] is not None:
-        check_session(options["session"], options["new_session"])
-
-
 def _approval(wanted: str | None) -> str:
     """With piped input, asking has to be requested explicitly."""
     from onetool.interfaces.cli.person import can_be_asked

@@ -181,7 +181,7 @@ class FileStore(IndexedReads, BundleStore):
 
         def job(work: StoreTransaction) -> None:
             bundle, folder = work.open_bundle(bundle_id)
-            work.refuse_tool(bundle, folder, slug, version)
+            work.refuse_tool(bundle, slug, version)
             self._refuse_more(work, 1)
             work.add_tools([tool], [text], folder, tool)
 
@@ -205,7 +205,7 @@ class FileStore(IndexedReads, BundleStore):
                 return
             refuse_closed(bundle)
             for tool in made:
-                work.refuse_tool(bundle, folder, tool.slug, tool.version)
+                work.refuse_tool(bundle, tool.slug, tool.version)
             self._refuse_more(work, len(made))
             work.add_tools(made, texts, folder, made, None if bundle == old else bundle)
 
@@ -252,7 +252,7 @@ class FileStore(IndexedReads, BundleStore):
             refuse_stale(old, match)
             work.result = old
             if (new_slug, new_version) != (slug, version):
-                work.refuse_tool(bundle, folder, new_slug, new_version)
+                work.refuse_tool(bundle, new_slug, new_version)
                 modified = max(time_text(self._now()), old.modified_at)
                 work.rename_tool(msgspec.structs.replace(old, **names, modified_at=modified), path)
 
