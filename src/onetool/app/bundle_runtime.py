@@ -160,7 +160,7 @@ class AppBundleRuntime:
         context = current_call.get()
         source, left = ("run", inf) if context is None else (context.call.source, context.left())
         try:
-            # A moment before the call has to end: else nobody would say which of them took so long.
+            # It ends a moment before the call: so that the error names the pre-processor.
             async with asyncio.timeout(None if left == inf else left - min(TELLING, left / 10)):
                 engine = self._runtime().bare_engine
                 result = await engine.run(code, NO_TOOLS, source=source, variables={"args": dict(args)})

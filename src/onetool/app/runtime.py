@@ -224,7 +224,7 @@ class Runtime:
         return cast(T, found)
 
     def _new_executor(self) -> "Executor":
-        from onetool.core.executor import Executor  # asyncio is not for those who only list tools
+        from onetool.core.executor import Executor  # brings asyncio, which listing tools does not need
         from onetool.services.telemetry import call_log
 
         recorders = [call_log(self.redact), *([self.stats.record] if self.stats else []), *self._recorders]

@@ -18,7 +18,7 @@ from onetool.http.url import DEFAULT_PORTS, Url, is_address, normal_host
 
 GLOBAL = "global"
 PRIVATE = "private"  # this machine, this network: for those who allow it
-NOWHERE = "nowhere"  # no single machine at all: for nobody
+NOWHERE = "nowhere"  # no single machine: never allowed
 
 _PRIVATE_4 = (
     "10.0.0.0/8",

@@ -70,7 +70,7 @@ class _OAuthSigner(Signer):
         context: "HttpContext",
     ) -> None:
         self._auth = authenticator.auth
-        # Who gives all credentials as arguments may see what they get for them.
+        # A caller that gives all credentials as arguments may see the token.
         self._mask_also = context.mask_also if authenticator.secrets else lambda _: None
         self._endpoint = TokenEndpoint(
             authenticator.auth,
@@ -81,7 +81,7 @@ class _OAuthSigner(Signer):
             context._replace(mask_also=self._mask_also),
         )
         self._filled, self._context = filled, context
-        # All that makes a token somebody's: who has another secret gets another token, or none.
+        # Everything that a token depends on: with another secret it is another token.
         self._key: Key = (endpoint.url.text, self._auth.grant, *filled.values())
         self._token = ""
         self._refused: str | None = None

@@ -215,7 +215,7 @@ async def _uninterrupted(refresh: Coroutine[Any, Any, StoredLogin]) -> StoredLog
 def _ended(task: asyncio.Task[StoredLogin]) -> None:
     _running.discard(task)
     if not task.cancelled():
-        task.exception()  # it has been looked at, also if nobody waits any more
+        task.exception()  # marks it as retrieved, also if no one waits any more
 
 
 def _is_over(expires_at: float) -> bool:

@@ -49,7 +49,7 @@ class ToolRequest:
         self._sending = Sender(retries, request.timeout_ms / 1000, *sizes, request.follow_redirects, self._streams)
         self._seconds = sending_seconds(request, limits)
         self.secrets, self.step_values = self._template.secrets, self._template.step_values
-        self.credentials = self._template.credentials  # values of steps that nobody is to see
+        self.credentials = self._template.credentials  # values of steps that have to be masked
         if self.auth is not None:
             self.secrets |= self.auth.secrets
             self.step_values |= self.auth.step_values
@@ -68,7 +68,7 @@ class ToolRequest:
         only_there = context.only_to(outgoing.url, secret)
         for name in self._template.secrets:
             only_there(name)
-        for name in self._template.secrets_in_host:  # hosts are in lower case, where nobody would recognise it
+        for name in self._template.secrets_in_host:  # a host is written in lower case: that form is a secret, too
             context.mask_also((secret(name) or "").lower())
         if self._accept is not None:
             outgoing.headers.append(self._accept)

@@ -53,7 +53,7 @@ class LiteralArguments(NamedTuple):
         complete = len(plain) == len(node.args) and all(keyword.arg for keyword in node.keywords)
         if len(plain) > len(spec.order):
             wrong = f"takes {len(spec.order)} arguments at the most, got {len(plain)}"
-        if len(plain) == len(node.args):  # else nobody knows which is which
+        if len(plain) == len(node.args):  # else it is unknown which argument is which
             values = {name: literal_value(argument) for name, argument in zip(spec.order, plain, strict=False)}
         for keyword in node.keywords:
             if keyword.arg is not None:

@@ -231,7 +231,7 @@ class GeminiStreamReader:
             return []
         text = a_text(given.get("text"), "text")
         if not text and not signature:
-            return []  # kinds of parts that nobody asked for
+            return []  # kinds of parts that were not requested
         is_thought = given.get("thought") is True
         (self._thoughts_limit if is_thought else self._text_limit).take(text)
         last = self._parts[-1] if self._parts else None

@@ -162,7 +162,7 @@ class PendingCall:
     def _ended(self, work: "asyncio.Task[Result]") -> None:
         self.updated = _now()
         self._answers.clear()
-        error = None if work.cancelled() else work.exception()  # told when somebody asks
+        error = None if work.cancelled() else work.exception()  # reported when a client asks
         if error is not None and not isinstance(error, JsonRpcError):
             log.error("a call failed", exc_info=error)
         self._wake()

@@ -262,7 +262,7 @@ def _best_window(wanted: str, line: str, look: Callable[[], None]) -> float:
 LONGEST_SEARCH = 1_000
 LONGEST_FUZZY = 100  # what a line takes grows with the square of it: half a millisecond here, forty for a thousand
 MOST_BYTES = 32 * 1024 * 1024  # of a page, also for code
-BEST = 1_000  # lines that resemble a search: who wants more of them wants something else
+BEST = 1_000  # lines that resemble a search; more are not useful
 MOST_SECONDS = 5.0
 _AROUND = 16  # quotes, a mark and spaces before it, and the number of a line that was searched for
 _ESCAPE = 10  # bytes, of \\U0001f600 for example

@@ -106,12 +106,12 @@ class Screen:
     def _written_later(self) -> asyncio.TimerHandle | None:
         try:
             return asyncio.get_running_loop().call_later(PAUSE, self._catch_up_quietly)
-        except RuntimeError:  # nobody is there to do it later
+        except RuntimeError:  # there is no loop that could do it later
             self._catch_up()
             return None
 
     def _catch_up_quietly(self) -> None:
-        with suppress(OSError):  # what comes next fails as well, where somebody is told
+        with suppress(OSError):  # the next write fails as well, and reports it
             self._catch_up()
 
     def _catch_up(self) -> None:

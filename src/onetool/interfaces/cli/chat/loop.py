@@ -101,7 +101,7 @@ class ChatLoop:
         try:
             call = self._read_call(turn.text)
         except ScriptError as error:
-            self._turns.remember(turn, None)  # nobody knows what in it is secret
+            self._turns.remember(turn, None)  # it is unknown which part is secret
             raise ScriptError(str(error), A_QUESTION) from None
         masked = mask_arguments(call.args, call.spec.secrets)
         self._turns.remember(turn, self._app.runtime.redact(write_call_line(call.spec.name, masked)))

@@ -39,7 +39,7 @@ def _record(app: App, menu: "Menu", client: str) -> None:
         try:
             stats.record_menu(client, "mcp", menu.full_bytes(), menu.sent_bytes())
         except Exception:
-            log.exception("a menu could not be measured; nothing but the stats goes by that")
+            log.exception("the size of a menu could not be measured; only the stats need it")
 
     with suppress(RuntimeError):  # the server stops
         asyncio.get_running_loop().run_in_executor(None, measure)

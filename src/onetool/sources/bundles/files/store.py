@@ -383,8 +383,8 @@ class FileStore(IndexedReads, BundleStore):
             if work is None or not work.is_done:
                 raise
             self._is_outdated = True
-            log.warning("the index of the bundles did not take a change, and will be put right: %s", error)
+            log.warning("the index of the bundles could not be updated; the next sync repairs it: %s", error)
             with suppress(UnavailableError):
-                self.sync()  # who is told that it is done may ask for it at once
+                self.sync()  # the caller may read its change at once
         assert work is not None  # noqa: S101 - else an error has been raised
         return work.result
