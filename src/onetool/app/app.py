@@ -154,7 +154,7 @@ class App:
         """
         await self.catalog.refresh()
         if words := self.catalog.names_in_code(code):
-            looks_around = "ot" in words and not self._is_connected  # who stays will see them come
+            looks_around = "ot" in words and not self._is_connected  # a connected app lists them when they come
             await self.catalog.wait_for_servers(None if looks_around else words)
         result = await self.runtime.engine.run(
             code,

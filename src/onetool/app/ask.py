@@ -131,7 +131,7 @@ class AskService:
         if (options.menu or config.ask.menu) == "run":
             await catalog.refresh()
             return RunBackend(caller, catalog, run_tool(catalog, config, allowed), allowed, approval)
-        await catalog.wait_for_servers(None)  # servers whose tools nobody has seen yet
+        await catalog.wait_for_servers(None)  # servers that have not listed their tools yet
         await catalog.refresh()
         return DirectBackend(caller, catalog, self._tools(allowed), allowed, approval)
 

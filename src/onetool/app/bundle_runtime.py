@@ -173,7 +173,7 @@ class AppBundleRuntime:
         context = current_call.get()
         source, left = ("run", inf) if context is None else (context.call.source, context.left())
         try:
-            # A moment before the call has to end: else nobody would say which of them took so long.
+            # It ends a moment before the call: so that the error names the pre-processor.
             async with asyncio.timeout(None if left == inf else left - min(TELLING, left / 10)):
                 engine = self._runtime().bare_engine
                 result = await engine.run(code, NO_TOOLS, source=source, variables={"args": dict(args)})
@@ -206,14 +206,13 @@ class AppBundleRuntime:
         return HttpTool(http_of(tool), tool.arg_schema, limits_of(tool), lambda: outside, tool.bundle_id).preview(args)
 
     def why_not_called(self, impl: "HttpImpl", arg_schema: Mapping[str, Any]) -> str | None:
-        from onetool.http.definition import ToolLimits
         from onetool.http.errors import RequestRefusedError
-        from onetool.http.tool import HttpTool
+        from onetool.http.tool import tool_to_inspect
 
-        outside = self._runtime().http_context
+        hosts = self._runtime().http_context.hosts
         try:
-            for url in HttpTool(impl, arg_schema, ToolLimits(), lambda: outside).fixed_urls:
-                outside.hosts.check(url)
+            for url in tool_to_inspect(impl, arg_schema).fixed_urls:
+                hosts.check(url)
         except RequestRefusedError as refusal:
             return "; ".join([str(refusal), *refusal.hints])
         return None

@@ -74,7 +74,7 @@ class AppBundles:
             return True
         try:
             return self._service.loading.is_current(at_once, hurried)
-        except BundleError:  # as long as nobody knows, what was there stays; who asks for bundles is told why
+        except BundleError:  # unknown: the loaded tools stay; a request for bundles gets the error
             return True
 
     def versions(self) -> "Further | None":
@@ -148,7 +148,7 @@ class AppBundles:
 
     def warm(self) -> None:
         """Open the bundles before they are needed: that takes a while."""
-        with suppress(BundleError):  # who asks for them is told
+        with suppress(BundleError):  # a request for bundles gets the error
             self.service.store.state()
 
     def close(self) -> None:
@@ -202,11 +202,11 @@ def _with_own_settings(spec: ToolSpec, kept: "KeptSettings") -> ToolSpec:
     return spec
 
 
-# Looks after a store now and then, in a thread of its own: what was edited by hand is taken in, old things go.
+# Checks the store regularly, in a thread of its own: takes in what was edited by hand, and removes what is old.
 
 
 EVERY = 1.0  # seconds
-SHARE = 20  # a look that takes long is made less often: it may cost one part in so many
+SHARE = 20  # a slow check runs less often: checks take at most this fraction of the time
 LAST_WAIT = 2.0
 
 
@@ -235,7 +235,7 @@ class StorePoller:
             except Exception as error:  # noqa: BLE001 - whatever it is, the next look may succeed
                 trouble = f"{type(error).__name__}: {error}"
             if trouble and trouble != self._trouble:
-                log.error("changes of bundles are not noticed for now: %s", trouble)
+                log.error("the bundles can't be watched for changes for now: %s", trouble)
             self._trouble = trouble
             pause = max(self._every, (perf_counter() - began) * SHARE)
 

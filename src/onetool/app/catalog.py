@@ -151,7 +151,7 @@ class ToolCatalog:
         """Load the tools of bundles again if they have changed: another process may have done that."""
         if not self._bundles.is_current():
             with self._refreshing:
-                if not self._bundles.is_current():  # somebody else may have been faster
+                if not self._bundles.is_current():  # another thread may have been faster
                     self._list()
 
     async def refresh(self, at_once: bool = False) -> None:
@@ -206,7 +206,7 @@ class ToolCatalog:
             try:
                 tell()
             except Exception:
-                log.exception("somebody could not be told of other tools; the others are")
+                log.exception("a listener for changed tools failed; the others are called")
 
     def _offered(self) -> Offered:
         if self.servers is None:

@@ -168,7 +168,7 @@ def _set_outcome(loop: asyncio.AbstractEventLoop, future: "asyncio.Future[Outcom
     try:
         loop.call_soon_threadsafe(settle)
     except RuntimeError:
-        return  # the loop has closed: nobody waits
+        return  # the loop has closed: no one waits
 
 
 # An event loop in its own thread

@@ -165,7 +165,7 @@ class ServerImportPlan(msgspec.Struct, kw_only=True):
     kept: list[str] = []  # there already
     skipped: dict[str, str] = {}
     notes: list[str] = []
-    failed: bool = False  # whether one was left out that somebody will miss
+    failed: bool = False  # whether a server was left out that the person wants
 
 
 class Planner:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from onetool.app import App
     from onetool.config import Found
 
-TOLD = "onetool.untrusted"  # in the context of a command line: that somebody has heard of it
+TOLD = "onetool.untrusted"  # in the context of a command: the person was told
 MENUS = ("run", "search", "direct")  # a test holds them against the config's own
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -109,7 +109,7 @@ def find_here(ctx: click.Context) -> "Found":
     from onetool.interfaces.cli.trust import offer_trust
 
     while found.untrusted is not None and offer_trust(found.untrusted):
-        found = find(root.obj)  # it may have changed while somebody looked at it
+        found = find(root.obj)  # it may have changed during the question
     return found
 
 

@@ -2,12 +2,11 @@
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from onetool._version import __version__
-from onetool.app import App
 from onetool.core.call import ToolCall, ToolResult, new_id
 from onetool.core.registry import Snapshot
 from onetool.core.source import Prompt, Resource, SingleTool
@@ -15,6 +14,9 @@ from onetool.core.spec import ToolSpec
 from onetool.interfaces.mcp.client import RemoteClient
 from onetool.interfaces.mcp.menus import Menu, menu
 from onetool.interfaces.mcp.pending_calls import PendingCalls
+
+if TYPE_CHECKING:
+    from onetool.app import App
 
 KINDS = ("tools", "prompts", "resources")
 
@@ -86,7 +88,7 @@ SERVER = {"name": "onetool", "title": "OneTool", "version": __version__}
 class Service:
     """The shared state of the server; lives as long as it serves."""
 
-    def __init__(self, app: App, menu: str | None = None, allowed: Collection[str] | None = None) -> None:
+    def __init__(self, app: "App", menu: str | None = None, allowed: Collection[str] | None = None) -> None:
         self.app = app
         self.allowed = allowed
         self.changes = ChangeListeners()

@@ -54,7 +54,7 @@ def test_what_was_acknowledged_can_be_read(there, full, opened, folder, caplog):
     store = opened()
     state = store.state()
     put = store.put_tool(id, "other", "1", tool(description=LONG))
-    assert "disk is full; until it can, it is kept in memory" in caplog.text
+    assert "disk is full; the index is kept in memory until then" in caplog.text
     again = opened()  # as after a restart
     for one in (store, again):
         assert one.tool(id, "other", "1") == put

@@ -80,7 +80,7 @@ def near(word: str, known: Sequence[str]) -> dict[int, list[str]]:
     found: dict[int, list[str]] = {1: [], 2: []}
     if not can_be_mistyped(word):
         return found
-    from rapidfuzz.distance import OSA  # only where somebody searches for what is not there
+    from rapidfuzz.distance import OSA  # needed only for a search that finds nothing exact
     from rapidfuzz.process import extract
 
     slips = 2 if len(word) >= _TWO_SLIPS else 1
