@@ -12,7 +12,7 @@ import { notices } from "./notices.svelte";
 import { line } from "./shown";
 
 export type Health = "ok" | "off" | "down" | "changed";
-export type Source = "bundle" | "built-in" | "pack" | "config" | "server";
+export type Origin = "bundle" | "built-in" | "pack" | "config" | "server";
 
 /** A row of the list: what the filter and the row need, nothing more. */
 export interface ToolRow {
@@ -26,7 +26,7 @@ export interface ToolRow {
   description: string;
   tags: string[];
   type: string;
-  source: Source;
+  origin: Origin;
   health: Health;
   isEnabled: boolean;
   isBuiltIn: boolean;
@@ -47,7 +47,7 @@ export interface BundleRow {
 }
 
 const FIELDS = [
-  "id", "bundleID", "bundleSlug", "slug", "version", "name", "displayName", "description", "tags", "type", "source",
+  "id", "bundleID", "bundleSlug", "slug", "version", "name", "displayName", "description", "tags", "type", "origin",
   "health", "isEnabled", "isBuiltIn", "callCount", "lastCalledAt",
 ].join(",");
 const PER_PAGE = 1000;
