@@ -79,8 +79,6 @@ export const en = {
   "tools.none.text": "Write a config with a first tool; the server sees it at once:",
   "tools.nothing": "No tool fits",
   "tools.nothing.text": "Other words, or fewer filters, may find it.",
-  "tools.pick": "Pick a tool",
-  "tools.pick.text": "Its form, its arguments, its calls and its versions are shown here.",
   "tools.search": "Filter tools by name, bundle, tag or words",
   "tools.source": "Source",
   "tools.state": "State",
@@ -129,6 +127,15 @@ export const en = {
 
   "result.failed": "Failed",
   "result.ok": "OK",
+
+  "welcome.build": "Build your own",
+  "welcome.build.text": "An HTTP API, a script over other tools, or an import of OpenAPI, curl, ZIP or mcpServers.",
+  "welcome.claude": "Give these tools to Claude Code",
+  "welcome.first": "Make a first call",
+  "welcome.first.text": "Pick any tool on the left, or begin with one that needs nothing:",
+  "welcome.others": "Other MCP clients",
+  "welcome.title": "One place for all tools of your agents",
+  "welcome.try": "Try {name}",
 
   "versions.default": "in use",
   "versions.version": "Version",

@@ -81,8 +81,6 @@ export const zhCN: Messages = {
   "tools.none.text": "写一份含有第一个工具的配置，服务器会立即看到它：",
   "tools.nothing": "没有符合的工具",
   "tools.nothing.text": "换个词，或减少筛选条件试试。",
-  "tools.pick": "选择一个工具",
-  "tools.pick.text": "这里会显示它的表单、参数、调用和版本。",
   "tools.search": "按名称、工具包、标签或文字筛选",
   "tools.source": "来源",
   "tools.state": "状态",
@@ -131,6 +129,15 @@ export const zhCN: Messages = {
 
   "result.failed": "失败",
   "result.ok": "成功",
+
+  "welcome.build": "构建自己的工具",
+  "welcome.build.text": "HTTP API、组合其他工具的脚本，或导入 OpenAPI、curl、ZIP、mcpServers。",
+  "welcome.claude": "让 Claude Code 使用这些工具",
+  "welcome.first": "进行第一次调用",
+  "welcome.first.text": "在左侧任选一个工具，或从不需要任何参数的工具开始：",
+  "welcome.others": "其他 MCP 客户端",
+  "welcome.title": "智能体的所有工具，尽在一处",
+  "welcome.try": "试用 {name}",
 
   "versions.default": "使用中",
   "versions.version": "版本",
