@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from onetool.interfaces.rest.events import EVENTS_PATH
 from onetool.interfaces.rest.handlers import VERSION_KEYS
 from onetool.interfaces.rest.insight import STATUS_PATH, StatusReport
 from onetool.sources.bundles.drafts import DraftReport
@@ -67,7 +68,22 @@ OPERATIONS: dict[tuple[str, str], tuple[str, Part]] = {
 }
 
 # The same, of what is not below /tools.
+_EVENTS = {"type": "string", "description": "Server-sent events: hello, changed, call."}
 OUTSIDE: dict[tuple[str, str], tuple[str, Part]] = {
+    (EVENTS_PATH, "GET"): (
+        "Server",
+        {
+            "id": "readEvents",
+            "summary": "Read what happens, as it happens",
+            "gives": {200: ("A stream that ends when the server does.", None)},
+            "content": {"text/event-stream": {"schema": _EVENTS}},
+            "refused": (406,),
+            "note": "Needs `Accept: text/event-stream`. `hello` {version, instance} comes at once; `changed` {tools} "
+            "when tools, switches or servers have changed, at most four times a second; `call` {bundleID, toolSlug, "
+            "version, name, ok, durationMs, source, at} when a call has ended, or {dropped} where a client was too "
+            "slow for so many. A comment comes every 15 seconds. At most 64 clients read at once; others get 503.",
+        },
+    ),
     (STATUS_PATH, "GET"): (
         "Server",
         {
@@ -92,11 +108,7 @@ def insight_schemas(tool: Part) -> dict[str, Part]:
     is_default = {"type": "boolean", "description": "Whether its name in code stands for this version."}
     known: Part = {**tool["properties"], "isDefault": is_default}
     version = _object({key: known[key] for key in VERSION_KEYS}, *VERSION_KEYS)
-    places = {
-        "bundleID": {**known["bundleID"], "readOnly": False},
-        "slug": known["slug"],
-        "version": known["version"],
-    }
+    places = dict.fromkeys(("bundleID", "slug", "version"), {"type": ["string", "null"]})
     draft = {"oneOf": [_object({"tool": _ANY_OBJECT, **places}, "tool"), _object({"bundle": _ANY_OBJECT}, "bundle")]}
     return {
         "DraftRequest": draft,

@@ -22,6 +22,7 @@ from onetool.sources.bundles.model import (
     Tool,
     ToolContent,
     built_in_id,
+    built_in_place,
     function_of,
     shown,
 )
@@ -319,6 +320,15 @@ class BundleService:
         """The spec of a version, also of one that is switched off: to look at it, and not to call it."""
         tool = self._tool(bundle_id, slug, version, visibility)
         return self._spec(self._bundle(tool.bundle_id), tool)
+
+    def place_of(self, spec: ToolSpec) -> tuple[str, str, str] | None:
+        """The id of the bundle, the slug and the version of a tool that lists show. It may take a while."""
+        if spec.kept_as is not None:
+            return self.loading.place_of(spec)
+        if spec.name in self._built_in:
+            return built_in_place(spec)
+        tool = self._derived.tool(spec.name)
+        return None if tool is None else (tool.bundle_id, tool.slug, tool.version)
 
     def _spec(self, bundle: Bundle, tool: Tool) -> ToolSpec:
         name, spec = self.loading.name_and_spec(bundle, tool)
