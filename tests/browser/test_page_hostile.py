@@ -1,11 +1,11 @@
-"""Texts of others on the page: markup is shown as text, and characters that can't be seen are shown by their numbers."""
+"""Texts of others on the page: markup is shown as text, characters that can't be seen by their numbers."""
 
 import pytest
 
-MARKUP = """</script><img src=x onerror="window.hit=1"><b onclick=window.hit=1>"""
-TURNED = "\u202egnp.exe\u200b\u2066"
+MARKUP = "</script><img src=x onerror=hit=1><b onclick=hit=1>"  # a tag has at most 64 characters
+TURNED = "\u202eexe\u200b\u2066"
 HOSTILE = f"{MARKUP}{TURNED}"
-SHOWN = f"{MARKUP}⟨U+202E⟩gnp.exe⟨U+200B⟩⟨U+2066⟩"
+SHOWN = f"{MARKUP}⟨U+202E⟩exe⟨U+200B⟩⟨U+2066⟩"
 UNSEEN = ("\u202e", "\u200b", "\u2066")
 ENEMY = "01890a5d-ac96-774b-bcce-b302099a8058"
 SCHEMA = {
