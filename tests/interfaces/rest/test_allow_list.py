@@ -91,6 +91,11 @@ def test_drafts_are_for_those_who_may_change_something(narrow, mine):
     problem(narrow.ask("POST", f"{mine}/tools/hidden/version/1/validate", args), 404, "not_found")
 
 
+def test_usage_is_of_what_is_allowed(narrow, mine):
+    assert narrow.get(f"{mine}/tools/echo/version/2/usage").json()["enabled"]
+    problem(narrow.get(f"{mine}/tools/hidden/version/1/usage"), 404, "not_found")
+
+
 def test_what_is_allowed_can_be_called(narrow, mine):
     reply = narrow.ask("POST", f"{mine}/tools/echo/version/2/invoke", {"args": {"message": "hi"}})
     assert reply.json() == {"ok": True, "value": "hi"}

@@ -4,7 +4,8 @@ from typing import Any
 
 from onetool.interfaces.rest.events import EVENTS_PATH
 from onetool.interfaces.rest.handlers import VERSION_KEYS
-from onetool.interfaces.rest.insight import STATUS_PATH, StatusReport
+from onetool.interfaces.rest.status import STATUS_PATH, StatusReport
+from onetool.services.stats.tool_usage import ToolUsage
 from onetool.sources.bundles.drafts import DraftReport
 
 Part = dict[str, Any]
@@ -12,7 +13,7 @@ Part = dict[str, Any]
 _TOOL_PLACE = "/bundles/{bundleID}/tools/{toolSlug}/version/{version}"
 EXAMPLE_DRAFT = {"type": "script", "scriptImpl": {"code": "1 + 1"}}
 
-SHAPES = (StatusReport, DraftReport)
+SHAPES = (StatusReport, DraftReport, ToolUsage)
 DESCRIPTIONS = {
     "StatusReport.needsToken": "Whether requests need the token of the server (`http.token`).",
     "StatusReport.canChange": "Whether clients may change bundles and tools here.",
@@ -20,6 +21,11 @@ DESCRIPTIONS = {
     "DraftReport.ok": "Whether it would be taken.",
     "DraftReport.warnings": "What keeps it from being called for now; it can be stored.",
     "DraftFault.pointer": "JSON pointer (RFC 6901) to what is wrong.",
+    "ToolUsage.enabled": "false: nothing is counted (`stats.enabled` in the config).",
+    "ToolUsage.lastErrors": "The newest first, at most 20.",
+    "ToolUsage.recent": "The newest first, at most 20.",
+    "UsageFailure.message": "The finer cause in a word, or the code. What the caller was told is not kept.",
+    "UsageCall.source": "How it was called: rest, mcp, run, cli …",
     "StatusReport.tools": "How many there are.",
     "StatusReport.health": "As `onetool health` has it.",
     "StatusReport.config": "The file in force; null: the defaults.",
@@ -54,6 +60,17 @@ OPERATIONS: dict[tuple[str, str], tuple[str, Part]] = {
             "refused": (404,),
             "note": "Nothing is called, but for the pre-processors of the tool. Pointers lead into the arguments.",
             "takes": _takes("Call", {"args": {"city": "Oslo"}}),
+        },
+    ),
+    (f"{_TOOL_PLACE}/usage", "GET"): (
+        "Tools",
+        {
+            "id": "getUsage",
+            "summary": "How often a tool was called, and how that went",
+            "gives": {200: ("Its usage.", "ToolUsage")},
+            "refused": (404,),
+            "note": "As far as calls are kept (`stats` in the config). Nothing of arguments and values is. Of two days "
+            "or less the series has hours, else days, also those without a call.",
         },
     ),
     ("/bundles/{bundleID}/tools/{toolSlug}/versions", "GET"): (
@@ -108,7 +125,7 @@ def insight_schemas(tool: Part) -> dict[str, Part]:
     is_default = {"type": "boolean", "description": "Whether its name in code stands for this version."}
     known: Part = {**tool["properties"], "isDefault": is_default}
     version = _object({key: known[key] for key in VERSION_KEYS}, *VERSION_KEYS)
-    places = dict.fromkeys(("bundleID", "slug", "version"), {"type": ["string", "null"]})
+    places = {key: {"type": ["string", "null"]} for key in ("bundleID", "slug", "version")}
     draft = {"oneOf": [_object({"tool": _ANY_OBJECT, **places}, "tool"), _object({"bundle": _ANY_OBJECT}, "bundle")]}
     return {
         "DraftRequest": draft,

@@ -14,7 +14,7 @@ from onetool.core.spec import ToolSpec
 from onetool.http.definition import below
 from onetool.sources.bundles.derived import DerivedBundles
 from onetool.sources.bundles.errors import ForbiddenError, InvalidError, NotFoundError, RateLimitError
-from onetool.sources.bundles.loading import BundleTools
+from onetool.sources.bundles.loading import VERSION_SIGN, BundleTools
 from onetool.sources.bundles.model import (
     Bundle,
     BundleContent,
@@ -320,6 +320,14 @@ class BundleService:
         """The spec of a version, also of one that is switched off: to look at it, and not to call it."""
         tool = self._tool(bundle_id, slug, version, visibility)
         return self._spec(self._bundle(tool.bundle_id), tool)
+
+    def counted_names(
+        self, bundle_id: str, slug: str, version: str, visibility: Visibility = EVERYTHING
+    ) -> tuple[str, ...]:
+        """What calls of a version are counted under. One that is the default can be called in two ways."""
+        tool = self._tool(bundle_id, slug, version, visibility)
+        name = self.loading.name_of(self._bundle(tool.bundle_id), tool)
+        return (name,) if tool.is_built_in or VERSION_SIGN in name else (name, f"{name}{VERSION_SIGN}{version}")
 
     def place_of(self, spec: ToolSpec) -> tuple[str, str, str] | None:
         """The id of the bundle, the slug and the version of a tool that lists show. It may take a while."""
