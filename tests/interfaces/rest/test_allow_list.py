@@ -91,6 +91,12 @@ def test_drafts_are_for_those_who_may_change_something(narrow, mine):
     problem(narrow.ask("POST", f"{mine}/tools/hidden/version/1/validate", args), 404, "not_found")
 
 
+def test_examples_are_of_what_is_allowed(narrow, mine):
+    assert narrow.get(f"{mine}/tools/echo/version/2/examples").json() == {"examples": []}
+    problem(narrow.get(f"{mine}/tools/hidden/version/1/examples"), 404, "not_found")
+    problem(narrow.ask("PUT", f"{mine}/tools/echo/version/2/examples", {"examples": []}), 403, "read_only")
+
+
 def test_usage_is_of_what_is_allowed(narrow, mine):
     assert narrow.get(f"{mine}/tools/echo/version/2/usage").json()["enabled"]
     problem(narrow.get(f"{mine}/tools/hidden/version/1/usage"), 404, "not_found")

@@ -7,13 +7,14 @@ from onetool.interfaces.rest.handlers import VERSION_KEYS
 from onetool.interfaces.rest.status import STATUS_PATH, StatusReport
 from onetool.services.stats.tool_usage import ToolUsage
 from onetool.sources.bundles.drafts import DraftReport
+from onetool.sources.bundles.validation import ExampleList
 
 Part = dict[str, Any]
 
 _TOOL_PLACE = "/bundles/{bundleID}/tools/{toolSlug}/version/{version}"
 EXAMPLE_DRAFT = {"type": "script", "scriptImpl": {"code": "1 + 1"}}
 
-SHAPES = (StatusReport, DraftReport, ToolUsage)
+SHAPES = (StatusReport, DraftReport, ToolUsage, ExampleList)
 DESCRIPTIONS = {
     "StatusReport.needsToken": "Whether requests need the token of the server (`http.token`).",
     "StatusReport.canChange": "Whether clients may change bundles and tools here.",
@@ -26,6 +27,8 @@ DESCRIPTIONS = {
     "ToolUsage.recent": "The newest first, at most 20.",
     "UsageFailure.message": "The finer cause in a word, or the code. What the caller was told is not kept.",
     "UsageCall.source": "How it was called: rest, mcp, run, cli …",
+    "ToolExample.name": "What people see.",
+    "ToolExample.args": "The arguments of the call.",
     "StatusReport.tools": "How many there are.",
     "StatusReport.health": "As `onetool health` has it.",
     "StatusReport.config": "The file in force; null: the defaults.",
@@ -60,6 +63,29 @@ OPERATIONS: dict[tuple[str, str], tuple[str, Part]] = {
             "refused": (404,),
             "note": "Nothing is called, but for the pre-processors of the tool. Pointers lead into the arguments.",
             "takes": _takes("Call", {"args": {"city": "Oslo"}}),
+        },
+    ),
+    (f"{_TOOL_PLACE}/examples", "GET"): (
+        "Tools",
+        {
+            "id": "getExamples",
+            "summary": "Get the examples of a tool",
+            "gives": {200: ("They.", "ExampleList", "ETag"), 304: ("The tool has this ETag still.", None, "ETag")},
+            "refused": (404,),
+            "conditions": ("If-None-Match",),
+        },
+    ),
+    (f"{_TOOL_PLACE}/examples", "PUT"): (
+        "Tools",
+        {
+            "id": "putExamples",
+            "summary": "Replace the examples of a tool",
+            "gives": {200: ("They, as they are now.", "ExampleList", "ETag")},
+            "refused": (404, 409, 412),
+            "note": "Also of tools that are read-only else. Help shows them to people and models. An example has at "
+            "most 16 KiB. The version of the tool stays, and `modifiedAt`, too.",
+            "takes": _takes("ExampleList", {"examples": [{"name": "Oslo", "args": {"city": "Oslo"}}]}),
+            "conditions": ("If-Match", "If-None-Match"),
         },
     ),
     (f"{_TOOL_PLACE}/usage", "GET"): (

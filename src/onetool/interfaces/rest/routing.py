@@ -9,7 +9,7 @@ from urllib.parse import unquote_to_bytes
 from onetool.core.text import did_you_mean
 from onetool.http.definition import below
 from onetool.interfaces.asgi import Scope
-from onetool.interfaces.rest import admin, drafts, editing, handlers, imports, insight, invoke
+from onetool.interfaces.rest import admin, drafts, editing, examples, handlers, imports, insight, invoke
 from onetool.interfaces.rest.light_list import BUNDLE_FIELDS, TOOL_FIELDS, read_fields
 from onetool.interfaces.rest.problem import RestError
 from onetool.interfaces.rest.request import RestRequest, RestResponse
@@ -280,6 +280,10 @@ ROUTES = (
     ),
     RestRoute("/validate", _changing(drafts.validate_draft)),
     RestRoute(f"{_TOOL}/validate", {"POST": RouteMethod(drafts.validate_args)}),
+    RestRoute(
+        f"{_TOOL}/examples",
+        {"GET": RouteMethod(examples.get_examples), "PUT": RouteMethod(examples.put_examples)},
+    ),
     RestRoute(f"{_TOOL}/usage", {"GET": _with_query(insight.usage, DAYS)}),
     RestRoute(f"{_TOOL}/copy", _changing(editing.copy)),
     RestRoute(f"{_TOOL}/rename", _changing(editing.rename)),

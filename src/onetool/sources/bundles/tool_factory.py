@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from onetool.core.context import current_call
 from onetool.core.errors import BadArguments, ToolFailure
+from onetool.core.signature import call_text
 from onetool.core.spec import NO_PARAMETERS, Handler, ToolSpec
 from onetool.core.text import did_you_mean
 from onetool.http.definition import HttpImpl, Request, ToolLimits, is_idempotent, total_seconds
@@ -96,6 +97,7 @@ class ToolFactory:
             "input_schema": tool.arg_schema or NO_PARAMETERS,
             "output_schema": tool.output_schema or None,
             "tags": tool.tags,
+            "examples": tuple(call_text(name, example.args) for example in tool.examples),
             "parallel": tool.parallel,
             "enabled": off is None,
             "off": off,
