@@ -1,6 +1,9 @@
 """Texts of others on the page: markup is shown as text, characters that can't be seen by their numbers."""
 
+import json
+
 import pytest
+from upstream import Reply
 
 MARKUP = "</script><img src=x onerror=hit=1><b onclick=hit=1>"  # a tag has at most 64 characters
 TURNED = "\u202eexe\u200b\u2066"
@@ -24,8 +27,9 @@ TOOL = {
     "argSchema": SCHEMA,
     "outputSchema": {"type": "object", "description": HOSTILE, "properties": {HOSTILE: {"description": HOSTILE}}},
 }
-GIVES = {**TOOL, "scriptImpl": {"code": f"[{{{HOSTILE!r}: {HOSTILE!r}}}]"}}
-FAILS = {**TOOL, "scriptImpl": {"code": f"raise ValueError({HOSTILE!r})"}}
+PLAIN = {"type": "object", "properties": {"kind": SCHEMA["properties"]["kind"]}}  # arguments of code are variables
+FAILS = {**TOOL, "argSchema": PLAIN, "scriptImpl": {"code": f"raise ValueError({HOSTILE!r})"}}
+RESULT = [{HOSTILE: HOSTILE, "second": HOSTILE}, {HOSTILE: 2, "second": [HOSTILE]}]
 PLACE = f"#/tools?tool={ENEMY}/gives/1"
 
 
@@ -33,13 +37,16 @@ PLACE = f"#/tools?tool={ENEMY}/gives/1"
 def hostile(served):
     """A bundle whose maker means no good."""
     served.put_bundle(ENEMY, "enemy", displayName=HOSTILE, description=HOSTILE)
-    served.put_tool(ENEMY, "gives", GIVES)
+    served.upstream.say(Reply(headers={"Content-Type": "application/json"}, body=json.dumps(RESULT).encode()))
+    request = {"urlTemplate": f"{served.upstream.url}/gives"}
+    served.put_tool(ENEMY, "gives", {**TOOL, "type": "http", "httpImpl": {"request": request}})
     served.put_tool(ENEMY, "fails", FAILS)
     for slug in ("gives", "fails"):
         path = f"/tools/bundles/{ENEMY}/tools/{slug}/version/1"
         served.api.post(f"{path}/invoke", json={"args": {}})
         examples = {"examples": [{"name": HOSTILE, "description": HOSTILE, "args": {"kind": HOSTILE}}]}
-        assert served.api.put(f"{path}/examples", json=examples).status_code in (200, 204)
+        done = served.api.put(f"{path}/examples", json=examples)
+        assert done.status_code in (200, 204), done.text
     return served
 
 
@@ -55,7 +62,8 @@ def nothing_ran(person):
 
 def test_the_list_its_filters_and_ctrl_k(person, hostile):
     person.open("#/tools?bundle=enemy").see("2 tools", SHOWN)
-    assert person.value("[...document.querySelector('select[aria-label=Tag]').options].at(-1).text").startswith(SHOWN)
+    tags = person.value("[...document.querySelector('select[aria-label=Tag]').options].map((one) => one.text)")
+    assert f"{SHOWN} (2)" in tags
     nothing_ran(person)
     person.press("Control+k")
     person.until("__person.focused()[1] === 'Find anything'")
