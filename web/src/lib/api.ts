@@ -28,6 +28,7 @@ export interface Sent {
   json?: unknown;
   body?: BodyInit;
   type?: string;
+  accept?: string;
   query?: Record<string, string | number | boolean | readonly string[] | undefined>;
   ifMatch?: string | null;
   signal?: AbortSignal;
@@ -65,7 +66,7 @@ export function address(path: string, query: Sent["query"] = {}): URL {
 
 /** Fetch, with the session. Gives the response as it came; `request` reads it. */
 export async function send(path: string, sent: Sent = {}): Promise<Response> {
-  const headers = new Headers({ accept: "application/json" });
+  const headers = new Headers({ accept: sent.accept ?? "application/json" });
   if (session !== null) headers.set("authorization", `Bearer ${session}`);
   if (sent.ifMatch) headers.set("if-match", sent.ifMatch);
   let body = sent.body;
