@@ -1,5 +1,7 @@
 /** What Ctrl-K offers beside tools: screens and actions. Each part of the page adds its own while it is shown. */
 
+import { untrack } from "svelte";
+
 export interface Action {
   id: string;
   label: string;
@@ -12,8 +14,8 @@ class Actions {
 
   /** `$effect(() => actions.offer([…]))` */
   offer(offered: Action[]): () => void {
-    this.list = [...this.list, ...offered];
-    return () => (this.list = this.list.filter((one) => !offered.includes(one)));
+    this.list = [...untrack(() => this.list), ...offered];
+    return () => untrack(() => (this.list = this.list.filter((one) => !offered.includes(one))));
   }
 }
 

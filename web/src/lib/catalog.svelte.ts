@@ -12,7 +12,7 @@ import { notices } from "./notices.svelte";
 import { line } from "./shown";
 
 export type Health = "ok" | "off" | "down" | "changed";
-export type Source = "bundle" | "built-in" | "pack" | "config" | "server";
+export type Origin = "bundle" | "built-in" | "pack" | "config" | "server";
 
 /** A row of the list: what the filter and the row need, nothing more. */
 export interface ToolRow {
@@ -26,7 +26,7 @@ export interface ToolRow {
   description: string;
   tags: string[];
   type: string;
-  source: Source;
+  origin: Origin;
   health: Health;
   isEnabled: boolean;
   isBuiltIn: boolean;
@@ -47,7 +47,7 @@ export interface BundleRow {
 }
 
 const FIELDS = [
-  "id", "bundleID", "bundleSlug", "slug", "version", "name", "displayName", "description", "tags", "type", "source",
+  "id", "bundleID", "bundleSlug", "slug", "version", "name", "displayName", "description", "tags", "type", "origin",
   "health", "isEnabled", "isBuiltIn", "callCount", "lastCalledAt",
 ].join(",");
 const PER_PAGE = 1000;
@@ -58,6 +58,14 @@ export const keyOf = (tool: { bundleID: string; slug: string; version: string })
 
 export const nameOf = (tool: { name: string | null; bundleSlug?: string; slug: string }): string =>
   tool.name ?? `${tool.bundleSlug ?? ""}/${tool.slug}`;
+
+/** By name; our own tools, which are about tools, come last. */
+function byName(a: ToolRow, b: ToolRow): number {
+  const [left, right] = [sortKey(a), sortKey(b)];
+  return left < right ? -1 : left > right ? 1 : 0;
+}
+
+const sortKey = (row: ToolRow): string => (row.bundleSlug === "ot" ? "\uffff" : "") + nameOf(row).toLowerCase();
 
 class Catalog {
   rows: ToolRow[] = $state.raw([]);
@@ -103,7 +111,7 @@ class Catalog {
       const query = { includeDisabled: true, recommendedPageSize: PER_PAGE, fields: FIELDS };
       await this.#pages<ToolRow>("tools/tools", "tools", query, (page) => {
         found.push(...page);
-        if (isFirst) this.rows = [...found];
+        if (isFirst) this.rows = found.toSorted(byName);
       });
       this.bundles = await bundles;
       this.#show(found, isFirst);
@@ -144,7 +152,7 @@ class Catalog {
           return known !== undefined && known.isEnabled !== row.isEnabled && this.#own.get(keyOf(row)) !== row.isEnabled;
         });
     this.#own.clear();
-    this.rows = found;
+    this.rows = found.sort(byName);
     if (others.length === 0) return;
     this.flashed = new Set(others.map(keyOf));
     setTimeout(() => (this.flashed = new Set()), FLASH_MS);

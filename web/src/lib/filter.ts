@@ -27,7 +27,7 @@ export function filterRows(rows: readonly ToolRow[], filter: Filter): ToolRow[] 
   const words = filter.words.toLowerCase().split(/\s+/).filter(Boolean);
   const ranked: [number, ToolRow][] = [];
   for (const row of rows) {
-    if (filter.source && row.source !== filter.source) continue;
+    if (filter.source && row.origin !== filter.source) continue;
     if (filter.bundle && row.bundleSlug !== filter.bundle) continue;
     if (filter.tag && !row.tags.includes(filter.tag)) continue;
     if (filter.state && row.isEnabled !== (filter.state === "on")) continue;

@@ -5,6 +5,8 @@
  * nothing while one types.
  */
 
+import { untrack } from "svelte";
+
 import type { Key } from "./locales/en";
 
 export interface Shortcut {
@@ -24,8 +26,8 @@ class Keys {
   /** Take these keys as long as a component is there: `$effect(() => keys.take([…]))`. */
   take(shortcuts: Shortcut[]): () => void {
     // The newest come first: a dialog takes a key away from the screen behind it.
-    this.list = [...shortcuts, ...this.list];
-    return () => (this.list = this.list.filter((one) => !shortcuts.includes(one)));
+    this.list = [...shortcuts, ...untrack(() => this.list)];
+    return () => untrack(() => (this.list = this.list.filter((one) => !shortcuts.includes(one))));
   }
 
   handle = (event: KeyboardEvent): void => {

@@ -13,8 +13,12 @@ class ThemeChoice {
   }
 
   next(): void {
-    this.value = THEMES[(THEMES.indexOf(this.value) + 1) % THEMES.length] ?? "system";
-    store("theme", this.value);
+    this.choose(THEMES[(THEMES.indexOf(this.value) + 1) % THEMES.length] ?? "system");
+  }
+
+  choose(value: Theme): void {
+    this.value = value;
+    store("theme", value);
     this.#show();
   }
 

@@ -1,6 +1,6 @@
 /** One tool, as the API gives it. */
 
-import type { Health, Source } from "./catalog.svelte";
+import type { Health, Origin } from "./catalog.svelte";
 
 export type JsonSchema = Record<string, unknown>;
 
@@ -15,7 +15,7 @@ export interface Tool {
   description: string;
   tags: string[];
   type: string;
-  source: Source;
+  origin: Origin;
   health: Health;
   isEnabled: boolean;
   isBuiltIn: boolean;

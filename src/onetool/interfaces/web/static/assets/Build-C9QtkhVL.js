@@ -1,1 +1,0 @@
-import{D as e,E as t,H as n,L as r,X as i,Y as a,k as o,r as s}from"./i18n.svelte-BhByrftG.js";var c=o(`<h1> </h1>`);function l(o,l){i(l,!0);var u=c(),d=n(u,!0);r(e=>t(d,e),[()=>s(`screen.build`)]),e(o,u),a()}export{l as default};
