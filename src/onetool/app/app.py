@@ -433,8 +433,7 @@ class App:
             offered,
             runtime=lambda: self.runtime,
             run=self.run,
-            snapshot=self.catalog.current_snapshot,
-            refresh=self.catalog.refresh,
+            catalog=self.catalog,
             invoke=self.invoke_version,
         )
 

@@ -32,8 +32,10 @@ from onetool.sources.packs import BUILTIN, builtin_tools
 
 if TYPE_CHECKING:
     from onetool.app.bundles import Functions
+    from onetool.app.catalog import ToolCatalog
     from onetool.app.runtime import RunCode, Runtime
     from onetool.http.definition import HttpImpl, ToolLimits
+    from onetool.sources.bundles.row_facts import Health
 
 
 def open_bundle_service(
@@ -43,20 +45,19 @@ def open_bundle_service(
     *,
     runtime: Callable[[], "Runtime"],
     run: "RunCode",
-    snapshot: Callable[[], Snapshot],
-    refresh: Callable[[], Awaitable[None]],
+    catalog: "ToolCatalog",
     invoke: InvokeVersion,
 ) -> BundleService:
     """The bundles of a folder, the built-in packs, and what is derived from all that is `offered` besides."""
     own = {spec.name for pack in BUILTIN for spec in builtin_tools(pack)}
     built_in = [spec for spec in functions().values() if spec.name in own or _is_ot(spec)]
-    ways = AppBundleRuntime(functions, runtime, run, snapshot)
+    ways = AppBundleRuntime(functions, runtime, run, catalog)
     most = runtime().config.bundles.max_tools
     names = [spec.name for spec in built_in]
     derived = DerivedBundles(offered, names)
     store = CatalogueStore(folder, built_in_bundles(built_in), derived, max_tools=most, foreign=_foreign)
     factory = ToolFactory(ways, RateLimiter(lambda: _rates_folder(folder)))
-    return BundleService(store, factory, invoke, ways.function, names, derived, refresh)
+    return BundleService(store, factory, invoke, ways.function, names, derived, catalog.refresh, ways)
 
 
 def _rates_folder(bundles: Path) -> Path:
@@ -93,15 +94,23 @@ def _with_line(error: ToolError) -> list[str]:
 
 
 class AppBundleRuntime:
-    """What the tools of bundles use of the app: `sources.bundles.tool_factory` says what that is."""
+    """What bundles and their tools use of the app: `tool_factory` and `row_facts` say what that is."""
 
     def __init__(
-        self, functions: "Functions", runtime: Callable[[], "Runtime"], run: "RunCode", snapshot: Callable[[], Snapshot]
+        self, functions: "Functions", runtime: Callable[[], "Runtime"], run: "RunCode", catalog: "ToolCatalog"
     ) -> None:
         self._functions = functions
         self._runtime = runtime  # a reload replaces it
         self._run = run
-        self._snapshot = snapshot
+        self._catalog = catalog
+
+    def signature(self, name: str) -> str | None:
+        from onetool.app.status import tool_signature
+
+        return tool_signature(self._catalog.current_snapshot(), name)
+
+    def server_health(self) -> "Mapping[str, Health]":
+        return self._catalog.server_health()
 
     def function(self, name: str) -> ToolSpec | None:
         spec = self._functions().get(name)
@@ -116,7 +125,7 @@ class AppBundleRuntime:
         return (await self._run(code, source=source, variables=variables)).value()
 
     def check_script(self, code: str, variables: tuple[str, ...]) -> str | None:
-        error = self._runtime().engine.check(code, self._snapshot(), variables)
+        error = self._runtime().engine.check(code, self._catalog.current_snapshot(), variables)
         return None if error is None else " ".join((error.message, *error.hints))
 
     async def run_pre_processor(self, code: str, args: Mapping[str, Any]) -> Any:

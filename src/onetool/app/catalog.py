@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from onetool.config.trust import Untrusted
     from onetool.core.call import ToolError
     from onetool.services.search import SearchIndex
-    from onetool.sources.mcp_servers.servers import Servers
+    from onetool.sources.mcp_servers.servers import BriefHealth, Servers
 
 log = logging.getLogger("onetool")
 
@@ -107,6 +107,9 @@ class ToolCatalog:
     def server_packs(self, allowed: Collection[str] | None = None) -> Collection[str]:
         """The packs of servers whose tools are not known yet, because they are still starting."""
         return () if self.servers is None else self.servers.packs(allowed)
+
+    def server_health(self) -> "Mapping[str, BriefHealth]":
+        return {} if self.servers is None else self.servers.brief_health()
 
     def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call `callback`, in any thread, whenever the tools change. Returns a function that ends that."""

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from onetool.app.catalog import ToolCatalog
     from onetool.app.runtime import Runtime
     from onetool.core.errors import ConfigError
+    from onetool.core.registry import Snapshot
 
 NO_SERVERS = freeze({"status": "ok", "server_count": 0, "servers": {}})
 FACTS = ("calls", "success_rate", "median_ms", "last_called")
@@ -22,9 +23,6 @@ def tool_info(
     name: str, allowed: Collection[str] | None, catalog: "ToolCatalog", runtime: "Runtime", bundles: "AppBundles"
 ) -> dict[str, Any] | None:
     """One tool's schemas and run-time facts, or None."""
-    from onetool.core.signature import signature
-    from onetool.script.names import ScriptNames
-
     snapshot = catalog.current_snapshot()
     spec = catalog.registry.get(catalog.real_name(name))
     if spec is None:
@@ -33,7 +31,7 @@ def tool_info(
         **spec.summary(),
         "outputSchema": spec.output_schema,
         **({"inferredOutput": spec.seen.schema()} if spec.seen else {}),
-        "signature": signature(spec, ScriptNames(snapshot).spelling(spec)),
+        "signature": tool_signature(snapshot, spec.name),
         "source": spec.source,
         "definedIn": spec.defined_in or bundles.file_of(spec),
         **({"requires": [need.to_dict() for need in spec.requires]} if spec.requires else {}),
@@ -41,6 +39,15 @@ def tool_info(
         "enabled": spec.enabled,
         **(runtime.stats.facts(spec.name) if runtime.stats else dict.fromkeys(FACTS)),
     }
+
+
+def tool_signature(snapshot: "Snapshot", name: str) -> str | None:
+    """The signature of a tool, under the name that code calls it by."""
+    from onetool.core.signature import signature
+    from onetool.script.names import ScriptNames
+
+    spec = snapshot.get(name)
+    return None if spec is None else signature(spec, ScriptNames(snapshot).spelling(spec))
 
 
 def health(

@@ -141,6 +141,7 @@ async def delete_bundle(request: RestRequest) -> RestResponse:
 
 async def list_tools(request: RestRequest) -> RestResponse:
     query, service, visibility = request.query, request.context.bundles, await request.context.visibility()
+    await service.keep_in_step()  # what a tool is called in code depends on the others
     chosen = (query["tags"], query["bundleIDs"], query["includeDisabled"])
     size = query["recommendedPageSize"]
     return await list_page(
@@ -150,6 +151,7 @@ async def list_tools(request: RestRequest) -> RestResponse:
 
 async def search_tools(request: RestRequest) -> RestResponse:
     query, service, visibility = request.query, request.context.bundles, await request.context.visibility()
+    await service.keep_in_step()  # what a tool is called in code depends on the others
     chosen = (query["q"], query["includeDisabled"])
     return await list_page(
         request, "tools", query["pageSize"], lambda position, size: service.search(*chosen, position, size, visibility)
@@ -157,6 +159,7 @@ async def search_tools(request: RestRequest) -> RestResponse:
 
 
 async def get_tool(request: RestRequest) -> RestResponse:
+    await request.context.bundles.keep_in_step()
     tool, tag = await asyncio.to_thread(
         request.context.bundles.get_tool, *request.path, visibility=await request.context.visibility()
     )

@@ -25,7 +25,7 @@ def _keys(shape: type) -> list[str]:
 
 
 BUNDLE_FIELDS = tuple(key for key in _keys(Bundle) if key != "schemaVersion")
-TOOL_FIELDS = (*_keys(Tool), *sorted(SHOWN - {"warnings"}))
+TOOL_FIELDS = (*_keys(Tool), *sorted(SHOWN - {"warnings", "signature"}))
 
 
 def read_fields(known: Collection[str]) -> Callable[[str], list[str]]:

@@ -7,7 +7,7 @@ import msgspec
 
 from onetool._version import __version__
 from onetool.interfaces.asgi import Asgi, Receive, Scope, Send, respond
-from onetool.interfaces.rest import openapi_imports, openapi_schemas
+from onetool.interfaces.rest import openapi_imports, openapi_insight, openapi_schemas
 from onetool.interfaces.rest import routing as q
 from onetool.interfaces.rest.openapi_schemas import ID, SLUG, VERSION, components
 from onetool.interfaces.rest.routing import ASK_PATH as ASK
@@ -419,7 +419,7 @@ OPERATIONS: dict[tuple[str, str], tuple[str, Part]] = {
 
 
 def _further_operation(facts: Part) -> Part:
-    """An operation of `openapi_imports`."""
+    """An operation of `openapi_imports` or `openapi_insight`."""
     gives = {status: response(*one) for status, one in facts["gives"].items()}
     if "content" in facts:
         gives[200]["content"] = facts["content"]
@@ -430,6 +430,10 @@ def _further_operation(facts: Part) -> Part:
 OPERATIONS |= {place: (group, _further_operation(one)) for place, (group, one) in openapi_imports.OPERATIONS.items()}
 _STREAM = {"schema": {"type": "string", "description": "Server-sent events: progress, chunk, result."}}
 OPERATIONS[f"{_TOOL_PLACE}/invoke", "POST"][1]["responses"]["200"]["content"]["text/event-stream"] = _STREAM
+
+
+def _groups() -> list[str]:
+    return [group for group, _ in (*OPERATIONS.values(), *openapi_insight.OUTSIDE.values())]
 
 
 def _schemas() -> Part:
@@ -447,6 +451,9 @@ def openapi_document(app: "App", root: str = "") -> Part:
             group, found = OPERATIONS[route.template, method]
             item[method.lower()] = {"tags": [group], **with_query(found, dict(one.parameters))}
     paths[CALL] = {"parameters": path_parameters(CALL), "post": {"tags": ["Calls"], **call_operation()}}
+    for (path, method), (group, facts) in openapi_insight.OUTSIDE.items():
+        found = {"tags": [group], **_further_operation(facts)}
+        paths.setdefault(path, {"parameters": path_parameters(path)})[method.lower()] = found
     paths[ASK] = {"parameters": [], "post": {"tags": [ASK_GROUP], **ask_operation()}}
     document: Part = {
         "openapi": "3.1.0",
@@ -457,7 +464,7 @@ def openapi_document(app: "App", root: str = "") -> Part:
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "servers": [{"url": quote(root) or "/"}],
-        "tags": [{"name": name} for name in dict.fromkeys([*(group for group, _ in OPERATIONS.values()), ASK_GROUP])],
+        "tags": [{"name": name} for name in dict.fromkeys([*_groups(), ASK_GROUP])],
         "paths": paths,
         "components": {"schemas": _schemas()},
     }

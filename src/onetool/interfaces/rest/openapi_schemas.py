@@ -9,7 +9,7 @@ from onetool.ask.events import Answer
 from onetool.ask.sessions.records import SESSION_ID
 from onetool.core import call
 from onetool.http.definition import HttpImpl, ToolLimits
-from onetool.interfaces.rest import problem
+from onetool.interfaces.rest import openapi_insight, problem
 from onetool.interfaces.rest.ask_body import PICTURES, AskProblem, AskQuestion
 from onetool.sources.bundles.model import (
     IMPLS,
@@ -179,6 +179,7 @@ _SHAPES = (
     problem.Problem,
     call.ToolError,
     *ASK_SHAPES,
+    *openapi_insight.SHAPES,
 )
 _READ_ONLY = {  # of what the store adds
     "id": {**ID, "readOnly": True},
@@ -212,6 +213,28 @@ _READ_ONLY = {  # of what the store adds
         "description": "Only in the answer to PUT: it is kept, but can't be called as the config is now.",
     },
     "callCount": {"type": "integer", "minimum": 0, "readOnly": True},
+    "name": {
+        "type": ["string", "null"],
+        "readOnly": True,
+        "description": "Its name in code and for `/call`; null where another bundle has that.",
+    },
+    "bundleSlug": {"type": ["string", "null"], "readOnly": True},
+    "origin": {
+        "enum": ["bundle", "built-in", "pack", "config", "server"],
+        "readOnly": True,
+        "description": "Where it comes from; `bundle`: it is kept here, and can be changed.",
+    },
+    "health": {
+        "enum": ["ok", "off", "down", "changed"],
+        "readOnly": True,
+        "description": "`off`: it or its bundle is switched off, or its function is gone; `down`: its MCP server can't "
+        "be reached; `changed`: the tools of its server have changed and wait for approval.",
+    },
+    "signature": {
+        "type": "string",
+        "readOnly": True,
+        "description": "Only of a single tool: how code calls it.",
+    },
     "lastCalledAt": {"type": ["string", "null"], "format": "date-time", "readOnly": True},
 }
 _DESCRIPTIONS = {  # by the key alone where it means one thing wherever it stands, else with its shape before it
@@ -255,6 +278,7 @@ _DESCRIPTIONS = {  # by the key alone where it means one thing wherever it stand
     "WrongArgument.path": "As a person writes it: `options.limit[0]`.",
     "WrongArgument.pointer": "JSON pointer (RFC 6901) to it in the arguments: `/options/limit/0`.",
     **ASK_DESCRIPTIONS,
+    **openapi_insight.DESCRIPTIONS,
 }
 _PATTERNS = {
     "urlTemplate": "^[hH][tT][tT][pP][sS]?://",

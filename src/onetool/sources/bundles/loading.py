@@ -110,6 +110,10 @@ class NamedTools:
             return f"{bundle.id}/{tool.slug}{VERSION_SIGN}{tool.version}"
         return f"{name}{VERSION_SIGN}{tool.version}"
 
+    def name_in_code(self, bundle: Bundle, tool: Tool) -> str | None:
+        """None for a tool of a bundle whose name something else has."""
+        return self.name_of(bundle, tool) if tool.is_built_in or bundle.id in self._owners else None
+
     def _spec(self, tool: Tool, name: str, bundle: Bundle) -> ToolSpec:
         return self._make(tool, name, self._off(tool, bundle))
 
@@ -199,6 +203,9 @@ class BundleTools:
     def name_of(self, bundle: Bundle, tool: Tool) -> str:
         """What a call of this very tool is counted under."""
         return self._named.name_of(bundle, tool)
+
+    def name_in_code(self, bundle: Bundle, tool: Tool) -> str | None:
+        return self._named.name_in_code(bundle, tool)
 
     def name_and_spec(self, bundle: Bundle, tool: Tool) -> tuple[str, ToolSpec | None]:
         """What a call of this very tool is counted under; and its spec, if the one of that name was made of it."""

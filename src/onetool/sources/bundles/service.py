@@ -27,6 +27,7 @@ from onetool.sources.bundles.model import (
 )
 from onetool.sources.bundles.names import check_id, check_slug, check_version
 from onetool.sources.bundles.rate_limits import NOTE
+from onetool.sources.bundles.row_facts import CatalogueView, RowFacts
 from onetool.sources.bundles.store import (
     EVERYTHING,
     AllowedOnly,
@@ -90,7 +91,8 @@ class SwitchedOff(NamedTuple):
 class BundleService:
     """`function` gives a registered function by its name; `built_in` are the built-in tools; `derived` the others.
 
-    `invoke` calls a version as REST does. `refresh` reloads the registry if tools have changed.
+    `invoke` calls a version as REST does. `refresh` reloads the registry if tools have changed. `catalogue` knows all
+    tools, also those of no bundle.
     """
 
     def __init__(
@@ -102,6 +104,7 @@ class BundleService:
         built_in: Iterable[str],
         derived: DerivedBundles,
         refresh: Callable[[], Awaitable[None]],
+        catalogue: CatalogueView,
     ) -> None:
         self.store = store
         self._factory = factory
@@ -111,6 +114,7 @@ class BundleService:
         self._refresh = refresh
         self._built_in = {name: built_in_id(name) for name in built_in}
         self.loading = BundleTools(store, factory)
+        self._facts = RowFacts(store, self.loading.name_in_code, catalogue)
         self._ready: tuple[int, dict[tuple[str, str, str], ReadyTool]] = (0, {})  # of which load
 
     # Bundles
@@ -226,7 +230,8 @@ class BundleService:
         self, bundle_id: str, slug: str, version: str, visibility: Visibility = EVERYTHING
     ) -> tuple[Shown, ETag]:
         tool = self._tool(bundle_id, slug, version, visibility)
-        return self._with_usage([tool])[0], self._tag(tool)
+        found = self._with_usage([tool])[0]
+        return found | self._facts.signature(found["name"]), self._tag(tool)
 
     def tools(
         self,
@@ -410,8 +415,8 @@ class BundleService:
         usage = self.store.usage([tool.id for tool in tools]) if tools else {}
         never = (0, None)
         return [
-            {**self._shown_tool(tool), "callCount": count, "lastCalledAt": last}
-            for tool in tools
+            {**self._shown_tool(tool), "callCount": count, "lastCalledAt": last, **facts}
+            for tool, facts in zip(tools, self._facts.of(tools, self._is_there), strict=True)
             for count, last in [usage.get(tool.id, never)]
         ]
 

@@ -97,7 +97,9 @@ T = TypeVar("T")
 KEPT = frozenset(
     ("id", "isBuiltIn", "createdAt", "modifiedAt", "softDeletedAt", "schemaVersion", "bundleID", "digest", "source")
 )
-SHOWN = frozenset(("disabledReason", "callCount", "lastCalledAt", "warnings"))
+SHOWN = frozenset(
+    ("disabledReason", "callCount", "lastCalledAt", "warnings", "name", "bundleSlug", "origin", "health", "signature")
+)
 
 _PATH = re.compile(r"\.([A-Za-z0-9_]+)|\[(\d+)\]|\[\.\.\.\]")
 _UNKNOWN = re.compile(r"unknown field `([^`]*)`")

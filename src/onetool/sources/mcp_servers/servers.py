@@ -30,6 +30,8 @@ T = TypeVar("T")
 
 State = Literal["connected", "connecting", "disconnected", "idle", "disabled"]
 
+BriefHealth = Literal["ok", "down", "changed"]
+
 
 class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
     """How a server is doing."""
@@ -140,6 +142,13 @@ class Servers(Source):
             **({"errors": errors} if (errors := {one.name: one.error for one in statuses if one.error}) else {}),
             **({"changed": changed} if changed else {}),
         }
+
+    def brief_health(self) -> "dict[str, BriefHealth]":
+        """Each server in a word. One that nobody has needed yet is ok."""
+        found: dict[str, BriefHealth] = {}
+        for one in self.statuses():
+            found[one.name] = "changed" if one.changed else "down" if one.state == "disconnected" else "ok"
+        return found
 
     def packs(self, allowed: Iterable[str] | None = None) -> list[str]:
         """The packs whose tools are not known yet, as code names them; with an allow-list only those that it names."""

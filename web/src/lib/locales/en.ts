@@ -141,6 +141,8 @@ export const en = {
 
   "versions.default": "in use",
   "versions.version": "Version",
+
+  "editor.tab": "Tab indents. Press Escape, then Tab, to leave the editor.",
 } as const;
 
 export type Key = keyof typeof en;

@@ -143,4 +143,6 @@ export const zhCN: Messages = {
 
   "versions.default": "使用中",
   "versions.version": "版本",
+
+  "editor.tab": "Tab 键缩进。按 Escape 再按 Tab 可离开编辑器。",
 };

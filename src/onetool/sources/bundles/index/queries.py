@@ -24,7 +24,6 @@ from onetool.sources.bundles.store import Rank, SearchHit
 
 # Of a tool: it is not disabled, and its bundle is neither disabled nor soft-deleted nor gone. The plus keeps the
 # planner from going bundle by bundle: then it would have to sort.
-MANY = 1_000
 IN_USE = "enabled AND +bundle IN (SELECT id FROM bundles WHERE live)"
 
 Numbered = tuple[str, int]  # a tool's id and its number
@@ -89,12 +88,9 @@ def bodies(database: sqlite3.Connection, numbers: list[int]) -> list[Tool]:
 
 
 def raw_bodies(database: sqlite3.Connection, numbers: list[int]) -> dict[int, bytes]:
-    """What is kept of them. Of many it is quicker to take all."""
-    if len(numbers) > MANY:
-        wanted = set(numbers)
-        return {no: body for no, body in database.execute("SELECT no, body FROM bodies") if no in wanted}
-    asked = "SELECT body FROM bodies WHERE no = ?"
-    return {no: database.execute(asked, (no,)).fetchone()[0] for no in numbers}
+    """What is kept of them."""
+    asked = "SELECT no, body FROM bodies WHERE no IN (SELECT value FROM json_each(?))"
+    return dict(database.execute(asked, (json.dumps(numbers),)))
 
 
 # Known words, cached: their table only grows

@@ -1,0 +1,70 @@
+"""What a list says of a tool beside its content: its name in code, its bundle's slug, where it is from, how it does."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal, Protocol
+
+from onetool.sources.bundles.model import Bundle, Tool
+from onetool.sources.bundles.store import BundleStore
+
+Health = Literal["ok", "off", "down", "changed"]
+"""off: it, or its bundle, is switched off. Of an MCP server: down: can't be reached; changed: waits for approval."""
+
+KEPT_HERE, BUILT_IN = "bundle", "built-in"
+SIGNATURE = "signature"
+
+
+class CatalogueView(Protocol):
+    """What bundles ask the app about all tools."""
+
+    def signature(self, name: str) -> str | None:
+        """The signature of the tool of that name, as code writes it."""
+        ...
+
+    def server_health(self) -> Mapping[str, Health]:
+        """How each MCP server does, by its name."""
+        ...
+
+
+class RowFacts:
+    """The facts of tools. The bundles of a page are read at once."""
+
+    def __init__(
+        self, store: BundleStore, name_in_code: Callable[[Bundle, Tool], str | None], catalogue: CatalogueView
+    ) -> None:
+        self._store = store
+        self._name_in_code = name_in_code
+        self._catalogue = catalogue
+
+    def of(self, tools: list[Tool], is_there: Callable[[Tool], bool]) -> Iterable[dict[str, Any]]:
+        """Of each tool, in their order. `is_there` says whether it could be called, were it switched on."""
+        ids = {tool.bundle_id for tool in tools}
+        bundles = {one.id: one for one in self._store.bundles(ids, True, None, len(ids))} if ids else {}
+        servers = self._catalogue.server_health()
+        for tool in tools:
+            bundle = bundles.get(tool.bundle_id)
+            if bundle is None:  # it was deleted this very moment
+                yield {"name": None, "bundleSlug": None, "origin": _origin(tool), "health": "off"}
+            else:
+                is_on = bundle.is_enabled and tool.is_enabled and is_there(tool)
+                yield {
+                    "name": self._name_in_code(bundle, tool),
+                    "bundleSlug": bundle.slug,
+                    "origin": _origin(tool),
+                    "health": _health(tool, servers) if is_on else "off",
+                }
+
+    def signature(self, name: str | None) -> dict[str, str]:
+        found = None if name is None else self._catalogue.signature(name)
+        return {} if found is None else {SIGNATURE: found}
+
+
+def _origin(tool: Tool) -> str:
+    if tool.source is not None:
+        return tool.source.kind
+    return BUILT_IN if tool.is_built_in else KEPT_HERE
+
+
+def _health(tool: Tool, servers: Mapping[str, Health]) -> Health:
+    if tool.source is None or tool.source.kind != "server":
+        return "ok"
+    return servers.get(tool.source.name, "ok")

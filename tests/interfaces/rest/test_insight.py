@@ -1,0 +1,184 @@
+"""What the API says of tools and of the server, for pages that show them: facts of rows, and the status."""
+
+import asyncio
+import json
+import sys
+
+import pytest
+from helpers import trusted
+from interfaces.rest.served import TOKEN, Api, problem
+from interfaces.rest.test_openapi import checker
+from sources.mcp_servers.stage import SCRIPTS, Stage
+
+from onetool._version import __version__
+from onetool.sources.bundles.model import built_in_id
+
+FACTS = "fields=slug,version,name,bundleSlug,origin,health,isEnabled"
+MESSAGE = {"type": "object", "properties": {"message": {"type": "string"}}, "required": ["message"]}
+FUNCTION = {"pythonImpl": {"func": "tools.echo"}, "argSchema": MESSAGE}
+PACK = '''"""Adds up."""
+
+pack = "sums"
+
+
+def add(a: int, b: int = 2) -> int:
+    """Add two numbers."""
+    return a + b
+'''
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("home")
+    (folder / ".onetool").mkdir()
+    (folder / "sums.py").write_text(PACK)
+    config = {
+        "packs": [str(folder / "sums.py")],
+        "servers": {"gone": {"command": sys.executable, "args": ["-c", "raise SystemExit(1)"]}},
+    }
+    (folder / ".onetool" / "onetool.yaml").write_text(json.dumps(config))
+    trusted(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def real(home):
+    api = Api(real=home)
+    yield api
+    assert api.stop() == 0
+
+
+def rows(api, bundle=None, more=""):
+    ids = f"&bundleIDs={bundle.rpartition('/')[2]}" if bundle else ""
+    found = api.get(f"/tools/tools?{FACTS}&includeDisabled=true&recommendedPageSize=1000{ids}{more}").json()["tools"]
+    return {(one["slug"], one["version"]): one for one in found}
+
+
+def test_a_row_of_a_kept_tool_says_its_name_in_code(real):
+    bundle = real.bundle(slug="my-own")
+    real.tool(bundle, "echo-it", "1", **FUNCTION)
+    real.tool(bundle, "echo-it", "2", **FUNCTION)
+    found = rows(real, bundle)
+    assert found["echo-it", "2"] == {
+        "slug": "echo-it", "version": "2", "name": "my_own.echo_it", "bundleSlug": "my-own", "origin": "bundle",
+        "health": "ok", "isEnabled": True,
+    }  # fmt: skip
+    assert found["echo-it", "1"]["name"] == "my_own.echo_it@1"
+
+
+def test_a_bundle_whose_name_another_has_gives_no_names(real):
+    for number, name in ((1, "twin.echo"), (2, None)):
+        bundle = real.bundle(slug="twin")
+        real.tool(bundle, "echo", **FUNCTION)
+        assert rows(real, bundle)["echo", "1"]["name"] == name, number
+
+
+def test_rows_say_where_they_come_from(real):
+    every = rows(real)
+    assert [every[slug, "1"][key] for slug in ("now", "add") for key in ("name", "bundleSlug", "origin")] == [
+        "time.now", "time", "built-in", "sums.add", "sums", "pack",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("of", ["tool", "bundle"])
+def test_what_is_switched_off_is_off(real, of):
+    bundle = real.bundle(slug=f"off-{of}")
+    tool = real.tool(bundle, "echo", **FUNCTION)
+    assert real.ask("PATCH", tool if of == "tool" else bundle, {"isEnabled": False}).status_code == 200
+    assert rows(real, bundle)["echo", "1"]["health"] == "off"
+    assert real.get(tool).json()["health"] == "off"
+
+
+def test_a_search_has_the_same_facts(real):
+    found = real.get(f"/tools/tools/search?q=now&{FACTS}").json()["tools"][0]
+    assert (found["name"], found["health"], found["origin"]) == ("time.now", "ok", "built-in")
+
+
+def test_one_tool_has_its_signature_too(real):
+    bundle = next(one for one in real.get("/tools/bundles").json()["bundles"] if one["slug"] == "sums")
+    found = real.get(f"/tools/bundles/{bundle['id']}/tools/add/version/1").json()
+    assert found["signature"] == "sums.add(a: int, b: int = 2) -> int"
+    assert found["name"] == "sums.add"
+    now = real.get(f"/tools/bundles/{built_in_id('time')}/tools/now/version/1").json()
+    assert now["signature"].startswith("time.now(")
+
+
+def test_what_was_got_can_be_put_elsewhere(real):
+    bundle = real.bundle(slug="got")
+    found = real.get(real.tool(bundle, "echo", **FUNCTION)).json()
+    reply = real.ask("PUT", f"{bundle}/tools/echo/version/9", {**found, "version": "9"})
+    assert reply.status_code == 201, reply.text
+    assert "signature" not in reply.json()
+
+
+# Servers
+
+
+def server_rows(app):
+    app.connect()
+    asyncio.run(app.servers.wait_connected())
+    return {one["name"]: one["health"] for one in app.bundles.tools(limit=1000)[0] if one["origin"] == "server"}
+
+
+def test_tools_of_a_server_say_how_it_does(tmp_path):
+    stage = Stage(tmp_path)
+    described = tmp_path / "definitions.json"
+
+    def health(description, script="changes"):
+        tool = {"name": "pay", "description": description, "inputSchema": {"type": "object", "properties": {}}}
+        described.write_text(json.dumps([tool]))
+        with stage.app({"shop": stage.nasty(script, env={"DEFINITIONS": str(described)})}) as app:
+            return server_rows(app)
+
+    assert health("Pays.") == {"shop.pay": "ok"}
+    assert health("Pays later.") == {"shop.pay": "changed"}
+    assert health("Pays.") == {"shop.pay": "ok"}
+
+
+def test_tools_of_a_server_that_is_gone_are_down(tmp_path):
+    stage = Stage(tmp_path)
+    script = tmp_path / "server.py"
+    run = f"runpy.run_path({str(SCRIPTS / 'ok.py')!r}, run_name='__main__')"
+    works = f"import sys, runpy\nsys.path.insert(0, {str(SCRIPTS)!r})\n{run}"
+    block = {**stage.nasty("ok"), "args": ["-S", "-X", "utf8", str(script)]}
+    for text, health in ((works, "ok"), ("raise SystemExit(1)", "down")):
+        script.write_text(text)
+        with stage.app({"good": block}) as app:
+            assert set(server_rows(app).values()) == {health}
+
+
+# The status
+
+
+def with_config(home, http, *args):
+    home.joinpath("onetool.yaml").write_text(json.dumps({"http": http}))
+    return {"real": home, "args": [*args, "--config", str(home / "onetool.yaml")]}
+
+
+def test_the_status_says_what_the_server_is(real, home):
+    found = real.get("/status").json()
+    health = found.pop("health")
+    assert health["registry"]["status"] == "ok"
+    assert "gone" in health["proxy"]["servers"]
+    assert found.pop("tools") > 10
+    assert found == {
+        "version": __version__, "url": real.url, "needsToken": False, "canChange": True, "isAdmin": False,
+        "config": str(home / ".onetool" / "onetool.yaml"),
+    }  # fmt: skip
+    checker(real.get("/openapi.json").json(), "StatusReport").validate({**found, "tools": 1, "health": health})
+
+
+def test_the_status_is_for_those_with_the_token(start, tmp_path):
+    api = start(**with_config(tmp_path, {"token": TOKEN}))
+    problem(api.get("/status"), 401, "unauthorized")
+    found = api.get("/status", headers={"Authorization": f"Bearer {TOKEN}"}).json()
+    assert (found["needsToken"], found["isAdmin"], found["canChange"]) == (True, True, True)
+    assert TOKEN not in json.dumps(found)
+
+
+def test_the_status_under_an_allow_list_counts_what_is_allowed(start, tmp_path):
+    api = start(**with_config(tmp_path, {}, "--tool-allow", "time.now"))
+    found = api.get("/status").json()
+    assert (found["tools"], found["canChange"]) == (1, False)
+    assert problem(api.get("/status?x=1"), 400, "unknown_parameter")
+    assert api.ask("POST", "/status", {}).status_code == 405
