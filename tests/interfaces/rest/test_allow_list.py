@@ -78,6 +78,12 @@ def test_what_is_not_allowed_is_not_there_to_be_read(narrow, mine):
     assert narrow.get(mine).json()["slug"] == "mine"
 
 
+def test_versions_that_are_not_allowed_are_not_listed(narrow, mine):
+    found = narrow.get(f"{mine}/tools/echo/versions").json()["versions"]
+    assert [one["version"] for one in found] == ["2"]
+    problem(narrow.get(f"{mine}/tools/hidden/versions"), 404, "not_found")
+
+
 def test_what_is_allowed_can_be_called(narrow, mine):
     reply = narrow.ask("POST", f"{mine}/tools/echo/version/2/invoke", {"args": {"message": "hi"}})
     assert reply.json() == {"ok": True, "value": "hi"}

@@ -94,6 +94,7 @@ def test_no_route_asks_the_index_on_the_event_loop(app, asked):
             ("GET", "/tools/tools/search", None, 200),
             ("GET", bundle, None, 200),
             ("GET", tool, None, 200),
+            ("GET", f"{bundle}/tools/say/versions", None, 200),
             ("DELETE", tool, None, 204),
             ("DELETE", bundle, None, 204),
         ]

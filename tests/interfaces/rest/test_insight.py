@@ -111,6 +111,34 @@ def test_what_was_got_can_be_put_elsewhere(real):
     assert "signature" not in reply.json()
 
 
+# Versions
+
+
+def test_versions_are_listed_with_the_default_one(real):
+    bundle = real.bundle(slug="many")
+    for version in ("1", "2", "3"):
+        tool = real.tool(bundle, "echo", version, **FUNCTION)
+    assert real.ask("PATCH", tool, {"isEnabled": False}).status_code == 200
+    assert real.ask("POST", f"{bundle}/tools/echo/version/1/invoke", {"args": {"message": "a"}}).json()["ok"]
+    reply = real.get(f"{bundle}/tools/echo/versions")
+    found = reply.json()["versions"]
+    assert [(one["version"], one["isDefault"], one["isEnabled"], one["callCount"]) for one in found] == [
+        ("3", False, False, 0), ("2", True, True, 0), ("1", False, True, 1),
+    ]  # fmt: skip
+    assert (found[2]["name"], found[1]["name"], found[0]["health"]) == ("many.echo@1", "many.echo", "off")
+    checker(real.get("/openapi.json").json(), "VersionList").validate(reply.json())
+
+
+def test_a_tool_that_is_built_in_has_one_version(real):
+    found = real.get(f"/tools/bundles/{built_in_id('time')}/tools/now/versions").json()["versions"]
+    assert [(one["version"], one["isDefault"], one["name"]) for one in found] == [("1", True, "time.now")]
+
+
+def test_versions_of_what_is_not_there_are_not_found(real):
+    problem(real.get(f"{real.bundle(slug='empty')}/tools/none/versions"), 404, "not_found")
+    problem(real.get(f"/tools/bundles/{real.new_id()}/tools/none/versions"), 404, "not_found")
+
+
 # Servers
 
 

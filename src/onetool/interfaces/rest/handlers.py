@@ -166,6 +166,19 @@ async def get_tool(request: RestRequest) -> RestResponse:
     return RestResponse(304, headers=(etag(tag),)) if is_known(request.headers, tag) else with_etag(tool, tag)
 
 
+VERSION_KEYS = (
+    *("version", "displayName", "isEnabled", "isDefault", "createdAt", "modifiedAt", "callCount", "lastCalledAt"),
+    *("name", "health"),
+)
+
+
+async def list_versions(request: RestRequest) -> RestResponse:
+    service, visibility = request.context.bundles, await request.context.visibility()
+    await service.keep_in_step()
+    found = await asyncio.to_thread(service.versions, *request.path, visibility=visibility)
+    return RestResponse(200, encode({"versions": [{key: row[key] for key in VERSION_KEYS} for row in found]}))
+
+
 async def put_tool(request: RestRequest) -> RestResponse:
     """Create a tool. An existing version is never replaced."""
     service, wanted = request.context.bundles, conditions(request.headers)

@@ -427,7 +427,8 @@ def _further_operation(facts: Part) -> Part:
     return operation(facts["id"], facts["summary"], gives, *facts["refused"], **options)
 
 
-OPERATIONS |= {place: (group, _further_operation(one)) for place, (group, one) in openapi_imports.OPERATIONS.items()}
+_FURTHER = openapi_imports.OPERATIONS | openapi_insight.OPERATIONS
+OPERATIONS |= {place: (group, _further_operation(one)) for place, (group, one) in _FURTHER.items()}
 _STREAM = {"schema": {"type": "string", "description": "Server-sent events: progress, chunk, result."}}
 OPERATIONS[f"{_TOOL_PLACE}/invoke", "POST"][1]["responses"]["200"]["content"]["text/event-stream"] = _STREAM
 
@@ -438,7 +439,8 @@ def _groups() -> list[str]:
 
 def _schemas() -> Part:
     found = components()
-    return found | openapi_imports.import_schemas(found["Tool"], found["Bundle"])
+    further = openapi_insight.insight_schemas(found["Tool"])
+    return found | openapi_imports.import_schemas(found["Tool"], found["Bundle"]) | further
 
 
 def openapi_document(app: "App", root: str = "") -> Part:

@@ -260,6 +260,7 @@ ROUTES = (
             "DELETE": RouteMethod(handlers.delete_tool),
         },
     ),
+    RestRoute("/bundles/{bundleID}/tools/{toolSlug}/versions", {"GET": RouteMethod(handlers.list_versions)}),
     RestRoute(f"{_TOOL}/invoke", {"POST": RouteMethod(invoke.invoke)}),
     RestRoute(
         "/tools", {"GET": _with_query(handlers.list_tools, TAGS, *_LIST, RECOMMENDED_PAGE_SIZE, PAGE_TOKEN, OF_TOOLS)}

@@ -85,6 +85,10 @@ class CatalogueStore(FileStore):
             return super().tool(bundle_id, slug, version)
         return next((one for one in found[1] if (one.slug, one.version) == (slug, version)), None)
 
+    def versions(self, bundle_id: str, slug: str) -> list[Tool]:
+        found = self._current().by_id.get(bundle_id)
+        return super().versions(bundle_id, slug) if found is None else [one for one in found[1] if one.slug == slug]
+
     def tools(
         self,
         tags: Iterable[str] = (),

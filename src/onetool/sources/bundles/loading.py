@@ -114,6 +114,10 @@ class NamedTools:
         """None for a tool of a bundle whose name something else has."""
         return self.name_of(bundle, tool) if tool.is_built_in or bundle.id in self._owners else None
 
+    def is_default(self, bundle: Bundle, tool: Tool) -> bool:
+        """Whether a name in code without a version stands for it."""
+        return tool.is_built_in or self.ids.get(f"{code_name(bundle.slug)}.{code_name(tool.slug)}") == tool.id
+
     def _spec(self, tool: Tool, name: str, bundle: Bundle) -> ToolSpec:
         return self._make(tool, name, self._off(tool, bundle))
 
@@ -206,6 +210,9 @@ class BundleTools:
 
     def name_in_code(self, bundle: Bundle, tool: Tool) -> str | None:
         return self._named.name_in_code(bundle, tool)
+
+    def is_default(self, bundle: Bundle, tool: Tool) -> bool:
+        return self._named.is_default(bundle, tool)
 
     def name_and_spec(self, bundle: Bundle, tool: Tool) -> tuple[str, ToolSpec | None]:
         """What a call of this very tool is counted under; and its spec, if the one of that name was made of it."""

@@ -186,7 +186,7 @@ class BundleService:
         """`new` is the slug and the version that it gets."""
         bundle_id = self._check_path(bundle_id, slug, version)
         tool = self.changed(self.store.rename_tool(bundle_id, slug, version, *new, _of_file(match)))
-        return self._with_usage([tool])[0], self._tag(tool)
+        return self.shown_tools([tool])[0], self._tag(tool)
 
     def check(self, tool: Tool) -> None:
         """Raises InvalidError for what could never run, as `put_tool` does: for callers that store nothing yet."""
@@ -230,7 +230,7 @@ class BundleService:
         self, bundle_id: str, slug: str, version: str, visibility: Visibility = EVERYTHING
     ) -> tuple[Shown, ETag]:
         tool = self._tool(bundle_id, slug, version, visibility)
-        found = self._with_usage([tool])[0]
+        found = self.shown_tools([tool])[0]
         return found | self._facts.signature(found["name"]), self._tag(tool)
 
     def tools(
@@ -248,7 +248,7 @@ class BundleService:
             return [(tool.id, tool) for tool in self.store.tools(tags, ids, include_disabled, after, limit)]
 
         page, last = _page(more, self._listed(include_disabled, visibility), after, limit)
-        return self._with_usage(page), last
+        return self.shown_tools(page), last
 
     def search(
         self,
@@ -263,11 +263,24 @@ class BundleService:
 
         rank = None if after is None else Rank(*after)
         page, last = _page(more, self._listed(include_disabled, visibility), rank, limit)
-        return self._with_usage(page), None if last is None else list(last)
+        return self.shown_tools(page), None if last is None else list(last)
 
     def _listed(self, include_disabled: bool, visibility: Visibility) -> Callable[[Tool], bool]:
         """Tools whose function is gone count as disabled: only we know that."""
         return lambda tool: visibility.tool(tool) and (include_disabled or self._is_there(tool))
+
+    def versions(self, bundle_id: str, slug: str, visibility: Visibility = EVERYTHING) -> list[Shown]:
+        """All versions of one tool, the newest first. `isDefault`: its name in code stands for this one."""
+        bundle_id, slug = check_id(bundle_id, None), check_slug(slug, None)
+        found = [tool for tool in self.store.versions(bundle_id, slug) if visibility.tool(tool)]
+        if not found:
+            self._bundle(bundle_id, visibility)
+            raise NotFoundError(f"there is no tool {slug!r} in the bundle {bundle_id}")
+        found.sort(key=lambda tool: (tool.modified_at, tool.id), reverse=True)
+        return [
+            row | {"isDefault": self.loading.is_default(self._bundle(bundle_id), tool)}
+            for tool, row in zip(found, self.shown_tools(found), strict=True)
+        ]
 
     async def keep_in_step(self) -> None:
         """Have what was switched on or off just now count for what is put next."""
@@ -411,7 +424,8 @@ class BundleService:
             found |= {"isEnabled": False, "disabledReason": why}
         return found
 
-    def _with_usage(self, tools: list[Tool]) -> list[Shown]:
+    def shown_tools(self, tools: list[Tool]) -> list[Shown]:
+        """As lists show them: with their usage, and the facts of `row_facts`."""
         usage = self.store.usage([tool.id for tool in tools]) if tools else {}
         never = (0, None)
         return [

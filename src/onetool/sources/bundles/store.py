@@ -45,6 +45,10 @@ class BundleStore(Protocol):
 
     def tool(self, bundle_id: str, slug: str, version: str) -> Tool | None: ...
 
+    def versions(self, bundle_id: str, slug: str) -> list[Tool]:
+        """All versions of one tool, in any order."""
+        ...
+
     def tools(
         self,
         tags: Iterable[str] = (),

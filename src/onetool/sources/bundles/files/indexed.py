@@ -62,6 +62,9 @@ class IndexedReads:
     def tool(self, bundle_id: str, slug: str, version: str) -> Tool | None:
         return self._read(lambda index: index.tool(bundle_id, slug, version))
 
+    def versions(self, bundle_id: str, slug: str) -> list[Tool]:
+        return self._read(lambda index: index.versions(bundle_id, slug))
+
     def tools(
         self,
         tags: Iterable[str] = (),

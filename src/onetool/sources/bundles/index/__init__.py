@@ -65,6 +65,9 @@ class Index:
             lambda connection: queries.tool(connection.database, bundle_id, slug, version), is_single=True
         )
 
+    def versions(self, bundle_id: str, slug: str) -> list[Tool]:
+        return self._access.read(lambda connection: queries.versions(connection.database, bundle_id, slug))
+
     def tools(
         self,
         tags: Iterable[str] = (),

@@ -25,6 +25,7 @@ from onetool.sources.bundles.store import Rank, SearchHit
 # Of a tool: it is not disabled, and its bundle is neither disabled nor soft-deleted nor gone. The plus keeps the
 # planner from going bundle by bundle: then it would have to sort.
 IN_USE = "enabled AND +bundle IN (SELECT id FROM bundles WHERE live)"
+MANY = 10_000
 
 Numbered = tuple[str, int]  # a tool's id and its number
 
@@ -50,6 +51,11 @@ def tool(database: sqlite3.Connection, bundle_id: str, slug: str, version: str) 
     asked = "SELECT body FROM bodies WHERE no = (SELECT no FROM tools WHERE bundle = ? AND slug = ? AND version = ?)"
     found = database.execute(asked, (bundle_id, slug, version)).fetchone()
     return None if found is None else read_tool(found[0])
+
+
+def versions(database: sqlite3.Connection, bundle_id: str, slug: str) -> list[Tool]:
+    asked = "SELECT body FROM tools JOIN bodies USING (no) WHERE bundle = ? AND slug = ?"
+    return [read_tool(body) for (body,) in database.execute(asked, (bundle_id, slug))]
 
 
 def tools(
@@ -88,7 +94,10 @@ def bodies(database: sqlite3.Connection, numbers: list[int]) -> list[Tool]:
 
 
 def raw_bodies(database: sqlite3.Connection, numbers: list[int]) -> dict[int, bytes]:
-    """What is kept of them."""
+    """What is kept of them. Of very many it is quicker to take all."""
+    if len(numbers) > MANY:
+        wanted = set(numbers)
+        return {no: body for no, body in database.execute("SELECT no, body FROM bodies") if no in wanted}
     asked = "SELECT no, body FROM bodies WHERE no IN (SELECT value FROM json_each(?))"
     return dict(database.execute(asked, (json.dumps(numbers),)))
 
