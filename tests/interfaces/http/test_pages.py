@@ -13,6 +13,8 @@ ROUTES = [
     "/openapi.json",
     "/docs",
     "/healthz",
+    "/login",
+    "/assets/index.js",
     "/",
     "/nothing",
     *(ROOT + path for path in PLAIN),

@@ -259,12 +259,12 @@ def test_with_a_token_every_protected_route_asks_for_it(guarded):
     assert right.json["principal"] not in guarded.token
 
 
-def test_only_health_is_open(guarded):
+def test_only_health_and_the_page_are_open(guarded):
     assert set(guarded.ask("/healthz").json) == {"status", "version"}
-    for path in ("/", "/nothing", "/tools", "/mcp/", "/healthz/x"):
+    assert guarded.ask("/").status == 200
+    for path in ("/nothing", "/tools", "/mcp/", "/healthz/x", "/login/x", "/index.html"):
         assert guarded.ask(path).status == 401, path
     bearer = [("Authorization", f"Bearer {guarded.token}")]
-    assert guarded.ask("/", headers=bearer).status == 200
     assert guarded.ask("/nothing", headers=bearer).status == 404
 
 

@@ -1,8 +1,7 @@
-"""What is served besides MCP: health and the page; and that the docs say what is so."""
+"""What is served besides MCP and the page; and that the docs say what is so."""
 
 import json
 import re
-from html.parser import HTMLParser
 from pathlib import Path
 
 import yaml
@@ -15,22 +14,6 @@ from onetool.interfaces.http.server import PATIENCE_S
 DOCS = (Path(__file__).parents[3] / "docs" / "serve.md").read_text()
 
 
-class Reader(HTMLParser):
-    """Collects what a page shows, what it would load, and where it leads to."""
-
-    def __init__(self):
-        super().__init__()
-        self.shown, self.loads, self.links = "", [], []
-
-    def handle_data(self, data):
-        self.shown += data
-
-    def handle_starttag(self, tag, attrs):
-        found = self.links if tag == "a" else self.loads
-        found += [value for name, value in attrs if name in ("src", "href", "action", "style", "ping")]
-        self.loads += [tag] if tag in ("script", "iframe", "object", "embed", "link", "img") else []
-
-
 def test_health(server):
     reply = server.ask("/healthz")
     assert (reply.status, reply.headers["content-type"]) == (200, "application/json")
@@ -41,29 +24,9 @@ def test_health(server):
     assert (refused.status, refused.headers["allow"]) == (405, "GET, HEAD")
 
 
-def test_the_page_says_how_to_connect_and_loads_nothing(server):
-    reply = server.ask("/")
-    assert reply.headers["content-type"] == "text/html; charset=utf-8"
-    assert "default-src 'none'" in reply.headers["content-security-policy"]
-    assert "frame-ancestors 'none'" in reply.headers["content-security-policy"]
-    page = Reader()
-    page.feed(reply.body.decode())
-    assert (page.loads, page.links) == ([], ["/docs"])
-    url = f"http://127.0.0.1:{server.port}"
-    assert "OneTool runs here" in page.shown
-    assert f"MCP clients connect to {url}/mcp." in page.shown
-    assert f"claude mcp add --transport http onetool {url}/mcp" in page.shown
-    assert re.search(r"with \d+ tools\.", page.shown)
-    assert "prefers-color-scheme: dark" in reply.body.decode()
-    for part in server.greeting.split("The first call to try:\n")[1].strip().split("\n"):
-        assert part.strip() in page.shown  # also what HTML would take for its own
-    assert server.ask("/", "POST").status == 405
-
-
 def test_fewer_tools_where_fewer_are_allowed(serve):
     server = serve("--tool-allow", "tools.echo")
     assert " with 1 tool, by its defaults. " in server.greeting
-    assert b"with 1 tool." in server.ask("/").body
 
 
 def test_the_access_log_can_be_turned_off(serve):

@@ -1,11 +1,13 @@
 """The HTTP server behind `onetool serve`: raw ASGI on uvicorn, without a web framework, to keep each call cheap.
 
-serve        from a config to a running server; the routes of an app
-listen       resolves the host and binds the sockets
-server       uvicorn, signals and a clean stop
-connection   limits for one client's connection: time, size, number
-app          the ASGI app: checks, body limits, access log, then the route
-rules        Host, Origin, Sec-Fetch-Site, token and CORS
-access_log   one log line per request
-welcome      how to connect a client: on the terminal, and as a page at `/`
+serve           from a config to a running server; the routes of an app
+listen          resolves the host and binds the sockets
+server          uvicorn, signals and a clean stop
+connection      limits for one client's connection: time, size, number
+app             the ASGI app: checks, body limits, access log, then the route
+rules           Host, Origin, Sec-Fetch-Site, token and CORS
+access_log      one log line per request
+login           the route /login
+login_sessions  the sessions of people who have signed in
+welcome         how to connect a client: on the terminal, and at `/` for clients like curl
 """

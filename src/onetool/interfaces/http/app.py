@@ -175,7 +175,7 @@ class HttpApp:
     ) -> None:
         self.rules = rules
         self.max_body = max_body
-        self._routes = {route.path: route for route in routes}
+        self.routes = {route.path: route for route in routes}
         self._redact = redact
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -205,7 +205,7 @@ class HttpApp:
 
     async def stop(self) -> None:
         """Ask the routes to end what would go on for ever."""
-        for route in self._routes.values():
+        for route in self.routes.values():
             if stop := getattr(route.app, "stop", None):
                 await stop()
 
@@ -235,13 +235,13 @@ class HttpApp:
             await route.app(scope, receive, answer.send)
 
     def _route(self, path: str) -> Route | None:
-        found = self._routes.get(path) or self._routes.get(path.rstrip("/"))
-        return found or next((one for one in self._routes.values() if one.is_above(path)), None)
+        found = self.routes.get(path) or self.routes.get(path.rstrip("/"))
+        return found or next((one for one in self.routes.values() if one.is_above(path)), None)
 
     def _can_take(self, scope: Scope, route: Route | None, head: Mapping[bytes, bytes]) -> Route:
         if route is None:
             path = scope["path"]
-            near = did_you_mean(path, self._routes) or f"there are {', '.join(self._routes)}"
+            near = did_you_mean(path, self.routes) or f"there are {', '.join(self.routes)}"
             raise HttpError(404, "not_found", f"There is nothing at {path[:100]!r}; {near}")
         if route.methods and scope["method"] not in route.methods:
             allowed = ", ".join(route.methods)

@@ -20,12 +20,12 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
-from onetool.interfaces.asgi import CLOSE, HttpError, Message, Receive, Scope, Send, respond
+from onetool.interfaces.asgi import BARE_PREFIX, CLOSE, HttpError, Message, Receive, Scope, Send, respond
 from onetool.interfaces.http.app import HttpApp
 from onetool.interfaces.http.listen import BoundAddress
+from onetool.interfaces.http.login_sessions import LoginSessions
 from onetool.interfaces.http.rules import DUPLICATE, AccessRules, read_authority
-from onetool.interfaces.http.serve import build_app, server_facts
-from onetool.interfaces.http.welcome import ServerFacts
+from onetool.interfaces.http.serve import build_app
 from onetool.interfaces.mcp.http import McpHttpApp
 
 if TYPE_CHECKING:
@@ -79,11 +79,13 @@ def user_of(scope: Scope) -> str | None:
 class MountedRules(AccessRules):
     """The access rules of a mounted app. `asks_us`: nobody else authenticates."""
 
-    def __init__(self, http: "HttpConfig", hosts: Collection[str], asks_us: bool) -> None:
-        super().__init__(http, HERE)
+    def __init__(
+        self, http: "HttpConfig", hosts: Collection[str], asks_us: bool, sessions: LoginSessions | None
+    ) -> None:
+        super().__init__(http, HERE, sessions)
         self._asks_us = asks_us
         # A reload may have taken the token away: then only names count, because of DNS rebinding.
-        self._any_host = ANY_HOST in hosts and not (asks_us and self._token is None)
+        self._any_host = ANY_HOST in hosts and not (asks_us and self.token_digest is None)
         self._names = self._own | {found.name for host in (*http.hosts, *hosts) if (found := read_authority(host))}
 
     def check_host(self, host: bytes | None, server: str | None = None) -> None:
@@ -94,10 +96,14 @@ class MountedRules(AccessRules):
             hint = "name the hosts of the web app in asgi(hosts=[…]), or in http.hosts of the config"
             raise HttpError(421, "bad_host", f"{(host or b'')[:100].decode('latin-1')!r} is not expected here; {hint}.")
 
+    @property
+    def needs_login(self) -> bool:
+        return self._asks_us and super().needs_login
+
     def check_token(self, authorization: bytes | None, scope: Scope | None = None) -> str:
         if not self._asks_us:
             return _principal((scope or {}).get(WHO))
-        if self._token is None and not _is_from_here(scope or {}):
+        if self.token_digest is None and not _is_from_here(scope or {}):
             message = (
                 "Only this machine may use this, as nobody has said who authenticates: asgi(auth=…) in the web app, or "
                 "http.token in the config."
@@ -149,10 +155,7 @@ class MountedApp:
         self._app, self._who, self._hosts = app, who, hosts
         self._mcp = McpHttpApp(app, menu=menu, allowed=allowed)
 
-        def facts(scope: Scope) -> ServerFacts:
-            return server_facts(app, HERE, allowed)._replace(url=_url(scope), **_own_header(who))
-
-        self._site: HttpApp = build_app(app, HERE, self._mcp, facts, allowed)
+        self._site: HttpApp = build_app(app, HERE, self._mcp, _url, allowed)
         self._follow_config()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ending: asyncio.Task[None] | None = None
@@ -184,7 +187,7 @@ class MountedApp:
 
     def _follow_config(self) -> None:
         http = self._app.config.http
-        self._site.rules = MountedRules(http, self._hosts, self._who is None)
+        self._site.rules = MountedRules(http, self._hosts, self._who is None, self._site.rules.sessions)
         self._site.max_body = http.max_body_mb * 1024**2
 
     def _close(self) -> None:
@@ -206,11 +209,13 @@ def below_prefix(scope: Scope) -> tuple[dict[str, Any], str]:
     """
     root = scope.get("root_path", "").rstrip("/")
     path, raw = scope["path"], scope.get("raw_path") or quote(scope["path"]).encode()
+    is_bare = False
     for prefix in dict.fromkeys((root, root.removeprefix(scope.get("app_root_path", "").rstrip("/")))):
         if prefix and (path == prefix or path.startswith(f"{prefix}/")):
+            is_bare = path == prefix
             path, raw = path[len(prefix) :] or "/", _raw_rest(raw, prefix)
             break
-    return {**scope, "path": path, "raw_path": raw, "root_path": root}, root
+    return {**scope, "path": path, "raw_path": raw, "root_path": root, BARE_PREFIX: is_bare}, root
 
 
 def _raw_rest(raw: bytes, prefix: str) -> bytes:
@@ -242,11 +247,6 @@ def _url(scope: Scope) -> str:
     host = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"host"), "")
     host = host if read_authority(host) else "localhost"
     return f"{scope.get('scheme', 'http')}://{host}{quote(scope.get('root_path', ''))}"
-
-
-def _own_header(who: Authenticate | None) -> dict[str, Any]:
-    """Where the web app authenticates, the token of the config opens nothing."""
-    return {} if who is None else {"header": None}
 
 
 async def _refuse_closed(send: Send) -> None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from onetool.interfaces.asgi import Headers, HttpError, Scope, Send
 from onetool.interfaces.http.listen import WILDCARDS, BoundAddress
+from onetool.interfaces.http.login_sessions import PREFIX, LoginSession, LoginSessions
 from onetool.interfaces.signed import token_principal
 
 if TYPE_CHECKING:
@@ -138,7 +139,8 @@ def relevant_headers(headers: Headers) -> dict[bytes, bytes]:
 class AccessRules:
     """The access rules of one server. Built at start and at each reload, then only read."""
 
-    def __init__(self, http: "HttpConfig", address: BoundAddress) -> None:
+    def __init__(self, http: "HttpConfig", address: BoundAddress, sessions: LoginSessions | None = None) -> None:
+        """`sessions` are those of people who have signed in with the token; without them only the token counts."""
         own = {*LOOPBACK, *filter(None, (_name(name) for name in (address.host, *address.addresses)))} - set(WILDCARDS)
         self._own = own
         self._port = address.port
@@ -146,7 +148,8 @@ class AccessRules:
         self._further = frozenset(filter(None, map(read_authority, http.hosts)))
         self._origins = frozenset(filter(None, (read_origin(origin.rstrip("/")) for origin in http.origins)))
         self._usual = frozenset(_host_headers(own, address.port))  # answered without a closer look
-        self._token = _digest(http.token) if http.token else None
+        self.sessions = sessions
+        self.token_digest = _digest(http.token) if http.token else None
         self.principal = token_principal(http.token) if http.token else ""
 
     def check_host(self, host: bytes | None, server: str | None = None) -> None:
@@ -173,17 +176,34 @@ class AccessRules:
             raise foreign_origin_error(origin)
         return None
 
+    @property
+    def needs_login(self) -> bool:
+        """Whether people sign in here, with the token of the config."""
+        return self.token_digest is not None
+
     def check_token(self, authorization: bytes | None, scope: Scope | None = None) -> str:
-        """Check the token and return the principal; "" if no token is configured. A mounted app needs the scope."""
-        if self._token is None:
-            return ""
+        """Check the token, or the session, and return the principal, which is the same for both; "" if no token is
+        configured. A mounted app needs the scope.
+        """
+        if self.token_digest is None or self.has_token(authorization) or self.session_of(authorization):
+            return self.principal
+        raise unauthorized_error(authorization)
+
+    def has_token(self, authorization: bytes | None) -> bool:
+        """Whether the header has the configured token."""
         given = _BEARER.fullmatch(authorization or b"")
+        return given is not None and self.is_token(given[1])
+
+    def is_token(self, text: bytes) -> bool:
         # Digests, so that not even the length of the token shows in the time that the comparison takes.
-        if given is None or not hmac.compare_digest(_digest(given[1]), self._token):
-            what = "This server needs its token" if authorization is None else "This is not the token of this server"
-            message = f"{what}: send it as `Authorization: Bearer …`; it is http.token in the config of the server."
-            raise HttpError(401, "unauthorized", message, [(b"www-authenticate", b'Bearer realm="onetool"')])
-        return self.principal
+        return self.token_digest is not None and hmac.compare_digest(_digest(text), self.token_digest)
+
+    def session_of(self, authorization: bytes | None) -> LoginSession | None:
+        """The valid session in the header."""
+        given = _BEARER.fullmatch(authorization or b"")
+        if given is None or self.token_digest is None or self.sessions is None:
+            return None
+        return self.sessions.read(given[1].decode("latin-1"), self.token_digest)
 
     def _is_ours(self, named: Authority, server: str | None) -> bool:
         if named in self._further or Authority(named.name, None) in self._further:
@@ -192,6 +212,20 @@ class AccessRules:
             return False
         # Listening everywhere: an address that the client has really connected to is no name that could be rebound.
         return named.name in self._own or (self._everywhere and server is not None and named.name == _name(server))
+
+
+CHALLENGE = (b"www-authenticate", b'Bearer realm="onetool"')
+
+
+def unauthorized_error(authorization: bytes | None) -> HttpError:
+    """The error for a request without the token, or with something else in its place."""
+    given = _BEARER.fullmatch(authorization or b"")
+    if given is not None and given[1].startswith(PREFIX.encode()):
+        message = "This session has ended, or is not one of this server: sign in again, with POST /login."
+    else:
+        what = "This server needs its token" if authorization is None else "This is not the token of this server"
+        message = f"{what}: send it as `Authorization: Bearer …`; it is http.token in the config of the server."
+    return HttpError(401, "unauthorized", message, [CHALLENGE])
 
 
 def _name(host: str) -> str | None:

@@ -14,9 +14,11 @@ from onetool.interfaces.asgi import Asgi, Receive, Scope, Send, respond
 from onetool.interfaces.http import access_log
 from onetool.interfaces.http.app import READ, HttpApp, Route
 from onetool.interfaces.http.listen import BoundAddress, is_loopback, listen, resolve
+from onetool.interfaces.http.login import LOGIN_METHODS, LOGIN_PATH, LoginApp
+from onetool.interfaces.http.login_sessions import LoginSessions, mask_sessions
 from onetool.interfaces.http.rules import AccessRules, missing_token
 from onetool.interfaces.http.server import serve
-from onetool.interfaces.http.welcome import ServerFacts, bearer_header, first_tool, greeting, welcome_page
+from onetool.interfaces.http.welcome import ServerFacts, bearer_header, connect_text, first_tool, greeting
 from onetool.interfaces.mcp.http import McpHttpApp
 from onetool.interfaces.mcp.http_headers import as_json_rpc
 from onetool.interfaces.non_blocking_log import make_log_non_blocking
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("onetool.serve")
 
+LOGIN_FOLDER = "login"  # of the state: the key of sessions
 HEALTH_BODY = msgspec.json.encode({"status": "ok", "version": __version__})
 
 
@@ -38,10 +41,14 @@ def build_app(
     app: "App",
     address: BoundAddress,
     mcp: Any,
-    facts: Callable[[Scope], ServerFacts],
+    url: Callable[[Scope], str],
     allowed: Collection[str] | None = None,
 ) -> HttpApp:
-    """The ASGI app with all routes. `mcp` is an ASGI app that may have `stop()` and `reload()`."""
+    """The ASGI app with all routes. `mcp` is an ASGI app that may have `stop()` and `reload()`; `url` gives the
+    address by which clients reach the server.
+    """
+    http, sessions = app.config.http, LoginSessions(app.config.home / LOGIN_FOLDER)
+    page = _lazy_route(lambda: _page(lambda scope: connect_text(url(scope), site.rules.needs_login)))
     routes = [
         Route("/mcp", mcp, write_error=as_json_rpc),
         Route(
@@ -74,10 +81,13 @@ def build_app(
         Route("/openapi.json", _lazy_route(lambda: _openapi(app)), methods=READ),
         Route("/docs", _lazy_route(lambda: _docs(app)), methods=READ, is_page=True),
         Route("/healthz", _health, protected=False, methods=READ),
-        Route("/", welcome_page(facts), methods=READ, is_page=True),
+        Route(LOGIN_PATH, LoginApp(lambda: site.rules, sessions), protected=False, methods=LOGIN_METHODS),
+        Route("/assets", page, protected=False, methods=READ, below=True),
+        Route("/", page, protected=False, methods=READ, is_page=True),
     ]
-    http = app.config.http
-    return HttpApp(routes, AccessRules(http, address), http.max_body_mb * 1024**2, app.redact)
+    rules = AccessRules(http, address, sessions)
+    site = HttpApp(routes, rules, http.max_body_mb * 1024**2, lambda text: mask_sessions(app.redact(text)))
+    return site
 
 
 def server_facts(app: "App", address: BoundAddress, allowed: Collection[str] | None) -> ServerFacts:
@@ -107,7 +117,8 @@ def follow_config(app: "App", address: BoundAddress, http_app: HttpApp) -> Calla
             log.error("others can reach this server, which needs %s in http.token: the old rules stay in force", lacks)
             return
         access_log.enable_access_log(http.access_log)
-        http_app.rules, http_app.max_body = AccessRules(http, address), http.max_body_mb * 1024**2
+        http_app.rules = AccessRules(http, address, http_app.rules.sessions)
+        http_app.max_body = http.max_body_mb * 1024**2
 
     return app.on_change(changed)
 
@@ -150,6 +161,12 @@ def _docs(app: "App") -> Asgi:
     return docs(app)
 
 
+def _page(connect: Callable[[Scope], str]) -> Asgi:
+    from onetool.interfaces.web.page import PageApp
+
+    return PageApp(connect)
+
+
 async def _health(_scope: Scope, _receive: Receive, send: Send) -> None:
     await respond(send, 200, HEALTH_BODY)
 
@@ -181,7 +198,7 @@ def serve_app(
         logging.getLogger(logger_name).setLevel(logging.INFO)
     facts = partial(server_facts, app, address, allowed)
     mcp = McpHttpApp(app, menu=menu, allowed=allowed)
-    http_app = build_app(app, address, mcp, lambda _scope: facts(), allowed)
+    http_app = build_app(app, address, mcp, lambda _scope: address.url, allowed)
     follow_config(app, address, http_app)
     dogs: list[Watchdog] = []
 

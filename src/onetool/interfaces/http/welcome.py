@@ -1,13 +1,10 @@
-"""The texts that tell how to connect a client: printed when the server starts, and shown as a web page at `/`."""
+"""The texts that tell how to connect a client: printed when the server starts, and at `/` for clients like curl."""
 
 import json
 import re
-from collections.abc import Callable, Iterable
-from html import escape
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
-
-from onetool.interfaces.asgi import SECURITY_HEADERS, Asgi, Receive, Scope, Send, respond
 
 if TYPE_CHECKING:
     from onetool.core.spec import ToolSpec
@@ -71,6 +68,8 @@ def greeting(facts: ServerFacts) -> str:
     lines = [
         f"OneTool listens on {url} with {facts.tools}, by {facts.config}. Ctrl-C stops it.",
         "",
+        "The page for people:",
+        f"  {url}/",
         "Connect a client:",
         f"  {claude_command(url, header)}",
         "or, in the config of most others:",
@@ -85,53 +84,22 @@ def greeting(facts: ServerFacts) -> str:
     return "\n".join(lines)
 
 
-# The page at `/`
-
-
-PAGE = """<!doctype html>
-<html lang="en">
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>OneTool</title>
-<style>
-:root {{ color-scheme: light dark; --ink: #1d1f23; --paper: #fcfcfa; --soft: #f0efea; --line: #d9d7cf }}
-@media (prefers-color-scheme: dark) {{
-  :root {{ --ink: #e6e4de; --paper: #17181b; --soft: #222429; --line: #3a3d44 }}
-}}
-body {{ font: 16px/1.6 system-ui, sans-serif; color: var(--ink); background: var(--paper);
-  max-width: 46rem; margin: 3rem auto; padding: 0 1.25rem }}
-h1 {{ font-size: 1.6rem; margin: 0 0 .5rem }} h2 {{ font-size: 1rem; margin: 2rem 0 .5rem }}
-pre {{ background: var(--soft); border: 1px solid var(--line); border-radius: 6px; padding: .75rem 1rem;
-  font: 13px/1.5 ui-monospace, monospace; white-space: pre-wrap; overflow-wrap: anywhere }}
-code {{ font-family: ui-monospace, monospace; font-size: .95em }}
-</style>
-<h1>OneTool runs here</h1>
-<p>Version {version}, with {tools}. MCP clients connect to <code>{url}/mcp</code>.
-The REST API is described at <a href="{root}/docs">{root}/docs</a>.</p>
-<h2>Connect Claude Code</h2>
-<pre>{claude}</pre>
-<h2>Other clients</h2>
-<pre>{snippet}</pre>
-<h2>The first call to try</h2>
-<pre>{call}</pre>
-"""
-
-
-def welcome_page(facts: Callable[[Scope], ServerFacts]) -> Asgi:
-    """The route."""
-
-    async def show(scope: Scope, _receive: Receive, send: Send) -> None:
-        now = facts(scope)
-        parts = {
-            "url": now.url,
-            "root": quote(scope.get("root_path", "")),
-            "version": now.version,
-            "tools": now.tools,
-            "claude": claude_command(now.url, now.header),
-            "snippet": json_snippet(now.url, now.header),
-            "call": first_call(now.url, now.header, now.first),
-        }
-        text = PAGE.format_map({name: escape(part) for name, part in parts.items()})
-        await respond(send, 200, text.encode(), b"text/html; charset=utf-8", SECURITY_HEADERS)
-
-    return show
+def connect_text(url: str, needs_token: bool) -> str:
+    """What everybody may know who reaches the server: nothing of its tools and of its config."""
+    header = f"Authorization: Bearer {DEFAULT_VARIABLE}" if needs_token else None
+    token = ["All of it needs the token of this server, http.token in its config."] if needs_token else []
+    lines = [
+        "OneTool runs here. A browser shows the page at this address.",
+        *token,
+        "",
+        "Connect a client:",
+        f"  {claude_command(url, header)}",
+        "or, in the config of most others:",
+        f"  {json_snippet(url, header)}",
+        "The REST API is described at:",
+        f"  {url}/docs",
+        "List the tools:",
+        f"  {first_call(url, header, None)}",
+        "",
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,149 @@
+"""`LoginApp` is the route /login: people sign in with the token of the server, and get a session for their browser.
+
+    GET       whether a token is needed, and whether the sent session (or token) is valid
+    POST      {"token": …} -> a session, which is sent as `Authorization: Bearer …` wherever the token is
+    DELETE    ends the sent session
+
+There is no cookie: a browser adds nothing by itself to a request, so that the page of somebody else has nothing to use.
+"""
+
+import asyncio
+import math
+from collections import deque
+from collections.abc import Callable
+from datetime import UTC, datetime
+from ipaddress import IPv6Address, ip_address
+from time import monotonic
+from typing import Any
+
+import msgspec
+
+from onetool.http.definition import FROM_TOOL
+from onetool.interfaces.asgi import HttpError, Receive, Scope, Send, read_body, read_headers, respond
+from onetool.interfaces.http.login_sessions import LoginSession, LoginSessions
+from onetool.interfaces.http.rules import CHALLENGE, AccessRules
+
+LOGIN_PATH = "/login"
+LOGIN_METHODS = ("GET", "HEAD", "POST", "DELETE")
+WINDOW_S = 60.0
+MOST_WRONG = 10  # tokens in that time from one address …
+MOST_WRONG_IN_ALL = 100  # … and from all together
+IPV6_NETWORK = 64  # bits: a client has at least all addresses of such a network
+NO_STORE = (b"cache-control", b"no-store")
+_MARK = FROM_TOOL.lower().encode()
+
+
+class LoginRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The body of POST /login."""
+
+    token: str
+
+    def __repr__(self) -> str:
+        return "LoginRequest(***)"
+
+
+class WrongTokens:
+    """Counts the wrong tokens of the last minute. What is over the limit is refused unseen, and not counted."""
+
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        self._clock = clock
+        self._all: deque[tuple[float, str]] = deque()  # never more than MOST_WRONG_IN_ALL
+
+    def check(self, address: str) -> None:
+        """Raises HttpError if there were too many."""
+        oldest = self._clock() - WINDOW_S
+        while self._all and self._all[0][0] <= oldest:
+            self._all.popleft()
+        times = [time for time, one in self._all if one == address]
+        over = times[0] if len(times) >= MOST_WRONG else None
+        if len(self._all) >= MOST_WRONG_IN_ALL:
+            over = max(self._all[0][0], over or 0.0)
+        if over is not None:
+            wait = max(1, math.ceil(over - oldest))
+            message = f"There were too many wrong tokens; try again in {wait} s."
+            raise HttpError(429, "too_many", message, [(b"retry-after", b"%d" % wait), NO_STORE])
+
+    def add(self, address: str) -> None:
+        self._all.append((self._clock(), address))
+
+
+class LoginApp:
+    """The ASGI app. `rules` gives the access rules in force."""
+
+    def __init__(self, rules: Callable[[], AccessRules], sessions: LoginSessions) -> None:
+        self._rules = rules
+        self._sessions = sessions
+        self._wrong = WrongTokens()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        rules = self._rules()
+        head = read_headers(scope, (b"authorization", _MARK))
+        if scope["method"] in ("GET", "HEAD"):
+            await _answer(send, _status(rules, head.get(b"authorization")))
+            return
+        if _MARK in head:
+            raise HttpError(403, "not_for_tools", "A tool or an MCP server may not sign in: a person has to.")
+        if scope["method"] == "DELETE":
+            await self._sign_out(rules, head.get(b"authorization"), send)
+            return
+        body = await read_body(receive)
+        if body is not None:
+            await _answer(send, await self._sign_in(rules, body, _peer(scope)))
+
+    async def _sign_in(self, rules: AccessRules, body: bytes, address: str) -> dict[str, Any]:
+        if rules.token_digest is None or not rules.needs_login:
+            return {"session": None, "needed": False}
+        self._wrong.check(address)
+        try:
+            given = msgspec.json.decode(body, type=LoginRequest).token.strip()
+        except (msgspec.MsgspecError, RecursionError):
+            message = 'The body is JSON with the token, and nothing else: {"token": "…"}.'
+            raise HttpError(400, "bad_request", message, [NO_STORE]) from None
+        if not rules.is_token(given.encode()):
+            self._wrong.add(address)
+            message = "This is not the token of this server; it is http.token in the config of the server."
+            raise HttpError(401, "unauthorized", message, [CHALLENGE, NO_STORE])
+        text, session = await asyncio.to_thread(self._sessions.start, rules.token_digest)
+        return {"session": text, "expiresAt": _time_text(session), "name": session.name}
+
+    async def _sign_out(self, rules: AccessRules, authorization: bytes | None, send: Send) -> None:
+        if rules.needs_login:
+            session = rules.session_of(authorization)
+            if session is None:
+                rules.check_token(authorization)  # 401, unless it is the token itself
+                message = "This is the token, and no session: there is nothing to end. It is changed in the config."
+                raise HttpError(400, "no_session", message, [NO_STORE])
+            await asyncio.to_thread(self._sessions.end, session)
+        await send({"type": "http.response.start", "status": 204, "headers": [NO_STORE]})
+        await send({"type": "http.response.body", "body": b""})
+
+
+def _status(rules: AccessRules, authorization: bytes | None) -> dict[str, Any]:
+    if not rules.needs_login:
+        return {"needed": False}
+    session = rules.session_of(authorization)
+    if session is not None:
+        return {"needed": True, "signedIn": True, "expiresAt": _time_text(session)}
+    return {"needed": True, "signedIn": rules.has_token(authorization)}
+
+
+async def _answer(send: Send, data: dict[str, Any]) -> None:
+    await respond(send, 200, msgspec.json.encode(data), headers=[NO_STORE])
+
+
+def _time_text(session: LoginSession) -> str:
+    return datetime.fromtimestamp(session.expires, UTC).isoformat().replace("+00:00", "Z")
+
+
+def _peer(scope: Scope) -> str:
+    """The client's address; of IPv6 its network. Behind a proxy all clients have the proxy's address."""
+    client = scope.get("client")
+    text = str(client[0]).partition("%")[0] if client else ""
+    try:
+        address = ip_address(text)
+    except ValueError:
+        return text
+    if not isinstance(address, IPv6Address):
+        return text
+    mapped = address.ipv4_mapped
+    return str(mapped) if mapped else f"{int(address) >> (128 - IPV6_NETWORK):x}"

@@ -1,0 +1,259 @@
+"""Who may use which route: every route and method, for everybody who may come, with a token in the config and without.
+
+The routes are those of the server itself and of its REST API. A new one is in here by itself: it has to be closed, or
+to be named in OPEN.
+"""
+
+import asyncio
+import json
+import re
+import time
+from hashlib import sha256
+
+import pytest
+
+from onetool import App
+from onetool.interfaces.http.listen import BoundAddress
+from onetool.interfaces.http.login_sessions import LIFETIME_S, LoginSessions
+from onetool.interfaces.http.serve import build_app
+from onetool.interfaces.mcp.http import McpHttpApp
+from onetool.interfaces.rest.routing import ROOT
+from onetool.interfaces.rest.routing import ROUTES as REST_ROUTES
+
+TOKEN, OTHER = "sesame-token-0123456789", "another-token-0123456789"
+HOST = "127.0.0.1:8765"
+ADDRESS = BoundAddress("127.0.0.1", 8765, ("127.0.0.1",))
+ID = "01890a5d-0000-7000-8000-000000000001"
+SAMPLES = {"bundleID": ID, "toolSlug": "nothing", "version": "1"}
+PATIENCE = 20
+
+# Routes that answer everybody, also where there is a token.
+READ = ("GET", "HEAD")
+OPEN = {(path, method) for path in ("/", "/assets", "/assets/index.js", "/healthz") for method in READ}
+OPEN |= {("/login", method) for method in (*READ, "POST")}
+# The methods of routes that have their own answer to each, and what lies below.
+OWN_METHODS = {"/mcp": ("GET", "POST", "DELETE", "OPTIONS")}
+SAMPLES_BELOW = {"/call": "/call/nothing.here", "/assets": "/assets/index.js"}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("authorisation")
+
+
+def served(folder, config):
+    """The routes of a server, without the server."""
+    folder.mkdir(exist_ok=True)
+    (folder / "onetool.yaml").write_text(json.dumps(config))
+    app = App.open(folder / "onetool.yaml")
+    return app, build_app(app, ADDRESS, McpHttpApp(app), lambda _scope: f"http://{HOST}")
+
+
+@pytest.fixture(scope="module")
+def guarded(folder):
+    app, site = served(folder / "guarded", {"http": {"token": TOKEN}})
+    with app:
+        yield site
+
+
+@pytest.fixture(scope="module")
+def unguarded(folder):
+    app, site = served(folder / "unguarded", {})
+    with app:
+        yield site
+
+
+def address(template):
+    return re.sub(r"\{(\w+)\}", lambda name: SAMPLES.get(name[1], "nothing"), template)
+
+
+def rest_cases():
+    for route in REST_ROUTES:
+        for method in (*route.methods, *(["HEAD"] if "GET" in route.methods else []), "OPTIONS"):
+            yield ROOT + address(route.template), method
+
+
+def cases(site):
+    """(path, method) of everything that there is, and of one path where there is nothing."""
+    found = [("/nothing", "GET"), ("/nothing", "POST"), *rest_cases()]
+    for path, route in site.routes.items():
+        methods = route.methods or OWN_METHODS.get(path, ())
+        if path != ROOT:  # whose routes have methods of their own
+            assert methods, f"{path} takes any method: name those that it answers in OWN_METHODS"
+        found += [(path, method) for method in methods]
+        if route.below and path != ROOT:
+            found += [(SAMPLES_BELOW[path], method) for method in methods]
+    return list(dict.fromkeys(found))
+
+
+def status_of(site, path, method, headers=()):
+    """The status, and the code of an error. A stream is left as soon as it has begun."""
+
+    async def main():
+        sent, began = [], asyncio.Event()
+        body = [] if method in ("GET", "HEAD", "DELETE", "OPTIONS") else [b"{}"]
+        head = [
+            ("host", HOST),
+            *headers,
+            *([("content-type", "application/json"), ("content-length", "2")] if body else []),
+        ]
+        raw = [(name.lower().encode(), value.encode()) for name, value in head]
+
+        async def receive():
+            if body:
+                return {"type": "http.request", "body": body.pop(), "more_body": False}
+            await began.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message):
+            sent.append(message)
+            if message["type"] == "http.response.body" or b"text/event-stream" in dict(sent[0]["headers"]).values():
+                began.set()
+
+        scope = {"type": "http", "method": method, "path": path, "raw_path": path.encode(), "query_string": b""}
+        scope |= {"headers": raw, "client": ("127.0.0.1", 5), "server": ("127.0.0.1", 8765), "http_version": "1.1"}
+        task = asyncio.ensure_future(site(scope, receive, send))
+        waiting = asyncio.ensure_future(began.wait())
+        await asyncio.wait((task, waiting), timeout=PATIENCE, return_when=asyncio.FIRST_COMPLETED)
+        for one in (task, waiting):
+            one.cancel()
+        await asyncio.gather(task, waiting, return_exceptions=True)
+        return sent[0]["status"], b"".join(one.get("body", b"") for one in sent[1:])
+
+    return asyncio.run(main())
+
+
+# Who comes
+
+
+def session(site, token=TOKEN, clock=time.time):
+    """One that is signed with the key of the server."""
+    return LoginSessions(site.rules.sessions._file.parent, clock).start(sha256(token.encode()).digest())[0]
+
+
+def expired(site, _folder):
+    return session(site, clock=lambda: time.time() - LIFETIME_S - 1)
+
+
+def forged(_site, folder):
+    """By somebody who knows the token's digest and all code, and not the key."""
+    return LoginSessions(folder / "enemy").start(sha256(TOKEN.encode()).digest())[0]
+
+
+def changed(site, _folder):
+    """The signature of one session with the data of another one."""
+    one, other = session(site), session(site)
+    return one[:20] + other[20:]
+
+
+def ended(site, _folder):
+    text = session(site)
+    site.rules.sessions.end(site.rules.session_of(f"Bearer {text}".encode()))
+    return text
+
+
+STRANGERS = {
+    "anonymous": None,
+    "wrong token": lambda _site, _folder: OTHER,
+    "expired session": expired,
+    "forged session": forged,
+    "changed session": changed,
+    "session of a changed token": lambda site, _folder: session(site, OTHER),
+    "ended session": ended,
+}
+KNOWN = {"right token": lambda _site, _folder: TOKEN, "right session": lambda site, _folder: session(site)}
+EVERYBODY = STRANGERS | KNOWN
+
+
+def headers_of(who, site, folder):
+    return [] if EVERYBODY[who] is None else [("authorization", f"Bearer {EVERYBODY[who](site, folder)}")]
+
+
+@pytest.mark.parametrize("who", STRANGERS)
+def test_strangers_get_401_wherever_it_is_not_open(guarded, folder, who):
+    headers = headers_of(who, guarded, folder)
+    found = {case: status_of(guarded, *case, headers) for case in cases(guarded)}
+    assert {case for case, (status, _) in found.items() if status != 401} == OPEN
+    assert all(b"unauthorized" in body for status, body in found.values() if status == 401)
+
+
+@pytest.mark.parametrize("who", KNOWN)
+def test_the_token_and_its_session_open_everything(guarded, folder, who):
+    headers = headers_of(who, guarded, folder)
+    refused = []
+    for path, method in cases(guarded):
+        if (path, method) == ("/login", "DELETE"):
+            continue  # it ends the session: see test_login.py
+        status, _ = status_of(guarded, path, method, headers)
+        refused += [(path, method, status)] if status in (401, 403, 421, 429) or status >= 500 else []
+    assert refused == []
+
+
+@pytest.mark.parametrize("who", EVERYBODY)
+def test_without_a_token_in_the_config_nobody_is_asked_for_one(unguarded, folder, who):
+    headers = headers_of(who, unguarded, folder)
+    assert [case for case in cases(unguarded) if status_of(unguarded, *case, headers)[0] == 401] == []
+
+
+FOREIGN = {
+    "a foreign origin": ("origin", "https://evil.example"),
+    "the same host with another port": ("origin", "http://127.0.0.1:8766"),
+    "no origin at all": ("origin", "null"),
+    "another site": ("sec-fetch-site", "cross-site"),
+    "another port or subdomain": ("sec-fetch-site", "same-site"),
+}
+
+
+@pytest.mark.parametrize("page", FOREIGN)
+@pytest.mark.parametrize("config", ["guarded", "unguarded"])
+def test_pages_of_others_are_refused_everywhere_whatever_they_know(request, folder, config, page):
+    site = request.getfixturevalue(config)
+    for who in ("anonymous", "right token", "right session"):
+        headers = [FOREIGN[page], *headers_of(who, site, folder)]
+        found = {case: status_of(site, *case, headers) for case in cases(site)}
+        assert {case: status for case, (status, _) in found.items() if status != 403} == {}
+        assert all(b"bad_origin" in body for _, body in found.values())
+
+
+def test_what_is_not_read_as_a_route_is_closed(guarded):
+    for path in (
+        "//",
+        "/.",
+        "/%2e",
+        "/assets.js",
+        "/login/",
+        "/login/x",
+        "/healthz/x",
+        "/tools/../healthz",
+        "/static/x",
+    ):
+        expected = 200 if path == "/login/" else 401
+        assert status_of(guarded, path, "GET")[0] == expected, path
+
+
+# That it is all of them
+
+
+def test_every_operation_that_the_api_describes_is_in_it(guarded):
+    _, body = status_of(guarded, "/openapi.json", "GET", [("authorization", f"Bearer {TOKEN}")])
+    tried = set(cases(guarded))
+    for template, item in json.loads(body)["paths"].items():
+        path = SAMPLES_BELOW.get("/call") if template.startswith("/call/") else address(template)
+        for method in item.keys() & {"get", "put", "post", "patch", "delete"}:
+            assert (path, method.upper()) in tried, template
+
+
+def test_the_page_can_not_be_framed(guarded):
+    reply = {}
+
+    async def send(message):
+        reply.update(dict(message.get("headers", ())))
+
+    async def receive():
+        return {"type": "http.disconnect"}
+
+    head = [(b"host", HOST.encode()), (b"accept", b"text/html")]
+    scope = {"type": "http", "method": "GET", "path": "/", "raw_path": b"/", "query_string": b"", "headers": head}
+    asyncio.run(guarded(scope, receive, send))
+    assert b"frame-ancestors 'none'" in reply[b"content-security-policy"]
+    assert reply[b"x-frame-options"] == b"DENY"

@@ -1,0 +1,287 @@
+"""Signing in at /login of a real server: sessions in the place of the token, their end, and guesses."""
+
+import json
+import signal
+import time
+from datetime import UTC, datetime, timedelta
+
+import httpx
+import pytest
+from interfaces.http.conftest import TOKEN
+from interfaces.http.test_mount import served
+
+from onetool import App
+from onetool.interfaces.asgi import HttpError
+from onetool.interfaces.http.login import LoginRequest, WrongTokens, _peer
+
+CONFIG = {"http": {"token": TOKEN}}
+OTHER = "another-token-0123456789"
+
+
+def bearer(text):
+    return [("Authorization", f"Bearer {text}")]
+
+
+def sign_in(server, token=TOKEN, headers=()):
+    return server.ask("/login", "POST", headers, json.dumps({"token": token}).encode())
+
+
+def session_of(server):
+    reply = sign_in(server)
+    assert reply.status == 200, reply
+    return reply.json["session"]
+
+
+def test_a_session_opens_what_the_token_opens(guarded):
+    reply = sign_in(guarded)
+    assert (reply.status, reply.headers["cache-control"]) == (200, "no-store")
+    assert set(reply.json) == {"session", "expiresAt", "name"}
+    assert reply.json["name"] == "token"
+    assert reply.json["session"].startswith("ots_")
+    left = datetime.fromisoformat(reply.json["expiresAt"]) - datetime.now(UTC)
+    assert timedelta(hours=11, minutes=50) < left <= timedelta(hours=12)
+    by_session = guarded.ask("/mcp", headers=bearer(reply.json["session"]))
+    by_token = guarded.ask("/mcp", headers=bearer(TOKEN))
+    assert (by_session.status, by_session.json) == (200, by_token.json)  # the principal, too: stored results are theirs
+    assert not any(name.startswith("set-cookie") for name in reply.headers)
+
+
+def test_the_page_asks_first_what_is_needed(guarded, server):
+    assert server.ask("/login").json == {"needed": False}
+    assert guarded.ask("/login").json == {"needed": True, "signedIn": False}
+    assert guarded.ask("/login", headers=bearer("wrong")).json == {"needed": True, "signedIn": False}
+    assert guarded.ask("/login", headers=bearer(TOKEN)).json == {"needed": True, "signedIn": True}
+    said = sign_in(guarded).json
+    known = guarded.ask("/login", headers=bearer(said["session"]))
+    assert known.json == {"needed": True, "signedIn": True, "expiresAt": said["expiresAt"]}
+    assert known.headers["cache-control"] == "no-store"
+
+
+def test_without_a_token_there_is_nothing_to_sign_in_to(server):
+    for body in (b'{"token": "x"}', b"{}", b""):
+        reply = server.ask("/login", "POST", body=body)
+        assert (reply.status, reply.json) == (200, {"session": None, "needed": False})
+    assert server.ask("/login", "DELETE").status == 204
+    assert not (server.folder / "home" / "login").exists()
+
+
+def test_a_wrong_token_is_told_in_words(serve):
+    server = serve(config=CONFIG)
+    for wrong in ("", "wrong", TOKEN[:-1], TOKEN + "x", "é"):
+        reply = sign_in(server, wrong)
+        assert (reply.status, reply.code) == (401, "unauthorized"), wrong
+        assert "not the token of this server" in reply.json["error"]["message"]
+    assert reply.headers["www-authenticate"] == 'Bearer realm="onetool"'
+    assert sign_in(server, session_of(server)).status == 401  # a session is no token, and does not make another one
+    assert sign_in(server, f" {TOKEN}\n").status == 200  # as it comes out of a clipboard
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"{", b"[]", b"{}", b'{"token": 1}', b'{"token": "x", "more": 1}', b'{"token": "\\ud800"}', b"[" * 9999],
+)
+def test_a_body_that_is_none_is_400(guarded, body):
+    reply = guarded.ask("/login", "POST", body=body)
+    assert (reply.status, reply.code) == (400, "bad_request")
+    assert '{"token": "…"}' in reply.json["error"]["message"]
+
+
+def test_signing_out_ends_this_session_at_once_and_no_other(guarded):
+    first, second = session_of(guarded), session_of(guarded)
+    assert guarded.ask("/login", "DELETE", bearer(first)).status == 204
+    gone = guarded.ask("/mcp", headers=bearer(first))
+    assert (gone.status, gone.code) == (401, "unauthorized")
+    assert "sign in again" in gone.json["error"]["message"]
+    assert guarded.ask("/login", headers=bearer(first)).json == {"needed": True, "signedIn": False}
+    assert guarded.ask("/login", "DELETE", bearer(first)).status == 401
+    assert guarded.ask("/mcp", headers=bearer(second)).status == 200
+    assert guarded.ask("/login", "DELETE").status == 401
+    token = guarded.ask("/login", "DELETE", bearer(TOKEN))
+    assert (token.status, token.code) == (400, "no_session")
+    assert guarded.ask("/mcp", headers=bearer(TOKEN)).status == 200
+
+
+def test_a_changed_token_ends_its_sessions_and_a_removed_one_does(serve):
+    server = serve(config=CONFIG)
+    session = session_of(server)
+
+    def reload(config, times):
+        (server.folder / "onetool.yaml").write_text(json.dumps(config))
+        server.process.send_signal(signal.SIGHUP)
+        for _ in range(1000):
+            if server.log_file.read_text().count("Reloaded") == times:
+                return
+            time.sleep(0.02)
+        pytest.fail("it was not reloaded")
+
+    assert server.ask("/mcp", headers=bearer(session)).status == 200
+    reload({"http": {"token": OTHER}}, 1)
+    assert server.ask("/mcp", headers=bearer(session)).status == 401
+    assert sign_in(server, TOKEN).status == 401
+    assert sign_in(server, OTHER).status == 200
+    reload({}, 2)
+    assert server.ask("/login", headers=bearer(session)).json == {"needed": False}
+
+
+def test_a_session_is_good_in_all_processes_of_the_state_and_after_a_start(serve, tmp_path):
+    shared = {"ONETOOL_HOME": str(tmp_path / "state")}
+    one, other = serve(config=CONFIG, env=shared), serve(config=CONFIG, env=shared)
+    session = session_of(one)
+    assert other.ask("/mcp", headers=bearer(session)).status == 200
+    one.stop()
+    again = serve(config=CONFIG, env=shared)
+    assert again.ask("/mcp", headers=bearer(session)).status == 200
+    assert again.ask("/login", "DELETE", bearer(session)).status == 204
+    assert other.ask("/mcp", headers=bearer(session)).status == 401
+    elsewhere = serve(config=CONFIG)
+    assert elsewhere.ask("/mcp", headers=bearer(session_of(other))).status == 401
+
+
+def test_it_works_where_the_state_can_not_be_written(serve, tmp_path):
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state" / "login").write_text("no folder")
+    server = serve(config=CONFIG, env={"ONETOOL_HOME": str(tmp_path / "state")})
+    session = session_of(server)
+    assert server.ask("/mcp", headers=bearer(session)).status == 200
+    assert server.ask("/login", "DELETE", bearer(session)).status == 204
+    assert server.ask("/mcp", headers=bearer(session)).status == 401
+    assert any("sessions end with this process" in line["message"] for line in server.log())
+
+
+def test_nothing_but_the_header_carries_a_session(guarded):
+    session = session_of(guarded)
+    for headers in ([("Cookie", f"session={session}")], [("OneTool-Session", session)], bearer(session) * 2):
+        assert guarded.ask("/mcp", headers=headers).status == 401
+    assert guarded.ask(f"/mcp?session={session}&access_token={session}").status == 401
+
+
+def test_no_tool_signs_in(guarded):
+    mark = ("OneTool-Call", "1")
+    assert sign_in(guarded, headers=[mark]).code == "not_for_tools"
+    session = session_of(guarded)
+    assert guarded.ask("/login", "DELETE", [mark, *bearer(session)]).status == 403
+    assert guarded.ask("/mcp", headers=bearer(session)).status == 200
+
+
+def test_other_methods_and_types_are_refused(guarded):
+    reply = guarded.ask("/login", "PUT")
+    assert (reply.status, reply.headers["allow"]) == (405, "GET, HEAD, POST, DELETE")
+    body = json.dumps({"token": TOKEN}).encode()
+    for kind in (None, "text/plain", "application/x-www-form-urlencoded"):
+        assert guarded.ask("/login", "POST", body=body, kind=kind).status == 415
+    assert sign_in(guarded, headers=[("Origin", "http://127.0.0.1:1")]).status == 403
+    assert guarded.ask("/login", "POST", body=body, host="evil.example").status == 421
+
+
+def test_neither_tokens_nor_sessions_are_in_the_log(guarded):
+    session = session_of(guarded)
+    guarded.ask(f"/nothing/{session}", headers=bearer(session))
+    guarded.ask(f"/nothing/{TOKEN}", headers=bearer(session))
+    guarded.ask(f"/mcp?fail&{session}", headers=bearer(session))
+    sign_in(guarded, "a wrong guess")
+    guarded.ask("/the-end", headers=bearer(session))
+    guarded.log(wait_for="/the-end")
+    text = guarded.log_file.read_text()
+    assert not any(secret in text for secret in (session, session[4:40], TOKEN, "a wrong guess"))
+    assert "/nothing/ots_***" in text
+    assert TOKEN not in repr(LoginRequest(TOKEN))
+
+
+# Guesses
+
+
+def test_who_guesses_has_to_wait_and_right_ones_do_not_count(serve):
+    server = serve(config=CONFIG)
+    for _ in range(30):
+        assert sign_in(server).status == 200
+    session = session_of(server)
+    assert [sign_in(server, f"wrong-{number}").status for number in range(12)] == [401] * 10 + [429] * 2
+    limited = sign_in(server)  # a right one, too: else a guess would still be told from others
+    assert (limited.status, limited.code) == (429, "too_many")
+    assert 1 <= int(limited.headers["retry-after"]) <= 60
+    assert server.ask("/mcp", headers=bearer(TOKEN)).status == 200  # programs, and who has signed in, go on
+    assert server.ask("/mcp", headers=bearer(session)).status == 200
+    assert server.ask("/login", "DELETE", bearer(session)).status == 204
+
+
+def waits(wrong, address):
+    try:
+        wrong.check(address)
+    except HttpError as refused:
+        return int(dict(refused.headers)[b"retry-after"])
+    return 0
+
+
+def test_each_address_is_counted_by_itself_and_all_together():
+    now = [1000.0]
+    wrong = WrongTokens(lambda: now[0])
+    for _ in range(10):
+        assert waits(wrong, "a") == 0
+        wrong.add("a")
+        now[0] += 1
+    assert (waits(wrong, "a"), waits(wrong, "b")) == (50, 0)
+    now[0] += 49.5
+    assert waits(wrong, "a") == 1
+    now[0] += 0.5
+    assert waits(wrong, "a") == 0
+    for number in range(91):
+        assert waits(wrong, f"{number}") == 0
+        wrong.add(f"{number}")
+    assert waits(wrong, "fresh") > 0
+    now[0] += 60
+    assert waits(wrong, "fresh") == 0
+    assert len(wrong._all) == 0
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("192.0.2.1", "192.0.2.2", False),
+        ("192.0.2.1", "::ffff:192.0.2.1", True),
+        ("2001:db8::1", "2001:db8::ffff", True),
+        ("2001:db8::1", "2001:db8:0:1::1", False),
+        ("fe80::1%eth0", "fe80::2%eth1", True),
+        ("unix", "unix", True),
+    ],
+)
+def test_an_address_of_ipv6_counts_with_its_network(one, other, same):
+    assert (_peer({"client": (one, 1)}) == _peer({"client": (other, 2)})) is same
+
+
+def test_a_server_that_does_not_tell_the_address():
+    assert _peer({"client": None}) == _peer({}) == ""
+
+
+# In a web app
+
+
+def test_in_a_web_app_with_its_own_users_there_is_no_login(tmp_path):
+    (tmp_path / "onetool.yaml").write_text(json.dumps(CONFIG))
+    with App.open(tmp_path / "onetool.yaml") as app, served(app.asgi(auth=lambda _scope: "ada")) as url:
+        assert httpx.get(f"{url}/login").json() == {"needed": False}
+        assert httpx.post(f"{url}/login", json={"token": TOKEN}).json() == {"session": None, "needed": False}
+        assert httpx.delete(f"{url}/login").status_code == 204
+        assert httpx.get(f"{url}/tools/bundles").status_code == 200
+        assert "Authorization" not in httpx.get(f"{url}/").text
+
+
+def test_in_a_web_app_without_users_of_its_own_it_is_the_same_login(tmp_path):
+    (tmp_path / "onetool.yaml").write_text(json.dumps(CONFIG))
+    with App.open(tmp_path / "onetool.yaml") as app, served(app.asgi()) as url:
+        assert httpx.get(f"{url}/login").json() == {"needed": True, "signedIn": False}
+        assert httpx.get(f"{url}/tools/bundles").status_code == 401
+        session = httpx.post(f"{url}/login", json={"token": TOKEN}).json()["session"]
+        headers = {"Authorization": f"Bearer {session}"}
+        assert httpx.get(f"{url}/tools/bundles", headers=headers).status_code == 200
+        assert httpx.delete(f"{url}/login", headers=headers).status_code == 204
+        assert httpx.get(f"{url}/tools/bundles", headers=headers).status_code == 401
+
+
+def test_a_session_of_the_token_is_none_of_a_web_app_with_its_own_users(tmp_path):
+    (tmp_path / "onetool.yaml").write_text(json.dumps(CONFIG))
+    with App.open(tmp_path / "onetool.yaml") as app:
+        with served(app.asgi()) as url:
+            session = httpx.post(f"{url}/login", json={"token": TOKEN}).json()["session"]
+        with served(app.asgi(auth=lambda _scope: None)) as url:
+            headers = {"Authorization": f"Bearer {session}"}
+            assert httpx.get(f"{url}/tools/bundles", headers=headers).status_code == 401

@@ -1,0 +1,202 @@
+"""Sessions by themselves: what makes one invalid, who shares the key, and what is left where nothing can be written."""
+
+import base64
+import json
+import logging
+import os
+import stat
+from hashlib import sha256
+
+import pytest
+
+from onetool.interfaces.http import login_sessions
+from onetool.interfaces.http.login_sessions import LIFETIME_S, PREFIX, LoginSessions, mask_sessions
+from onetool.interfaces.signed import sign
+
+TOKEN, OTHER = sha256(b"sesame").digest(), sha256(b"other").digest()
+
+
+class Clock:
+    def __init__(self):
+        self.now = 1_800_000_000.5
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def sessions(tmp_path, clock):
+    return LoginSessions(tmp_path / "login", clock)
+
+
+def test_a_session_is_valid_for_its_token_until_it_expires(sessions, clock):
+    text, session = sessions.start(TOKEN)
+    assert text.startswith(PREFIX)
+    assert sessions.read(text, TOKEN) == session
+    assert session.expires == int(clock.now) + LIFETIME_S == int(clock.now) + 12 * 3600
+    assert sessions.read(text, OTHER) is None
+    clock.now = session.expires - 0.1
+    assert sessions.read(text, TOKEN) == session
+    clock.now = session.expires
+    assert sessions.read(text, TOKEN) is None
+
+
+def test_two_sessions_differ_and_one_is_ended_alone(sessions):
+    (first, one), (second, other) = sessions.start(TOKEN), sessions.start(TOKEN)
+    assert (first != second, one.id != other.id) == (True, True)
+    sessions.end(one)
+    assert (sessions.read(first, TOKEN), sessions.read(second, TOKEN)) == (None, other)
+
+
+def test_who_has_not_the_key_makes_none(sessions):
+    text, session = sessions.start(TOKEN)
+    data = base64.urlsafe_b64decode(text.removeprefix(PREFIX) + "==")[16:]
+    assert json.loads(data)["expires"] == session.expires  # it can be read, and not be changed
+    later = json.dumps({**json.loads(data), "expires": session.expires + 10**6}).encode()
+    forged = [PREFIX + sign(key, body, b"login session:") for key in (b"", TOKEN, b"x" * 32) for body in (data, later)]
+    mac = base64.urlsafe_b64decode(text.removeprefix(PREFIX) + "==")[:16]
+    forged += [PREFIX + base64.urlsafe_b64encode(mac + later).decode().rstrip("=")]
+    forged += [
+        text[:-1],
+        text + "=",
+        text + "A",
+        text.upper(),
+        text.removeprefix(PREFIX),
+        f"{PREFIX}{text}",
+        PREFIX,
+        "",
+    ]
+    forged += [PREFIX + "A" * 100_000, PREFIX + "é", text.replace("-", "+")[:-2] + "xx", f" {text}"]
+    assert [one for one in forged if sessions.read(one, TOKEN) is not None] == []
+
+
+def test_the_token_can_not_be_guessed_from_a_session(sessions, tmp_path):
+    text, _ = sessions.start(TOKEN)
+    digest = json.loads(base64.urlsafe_b64decode(text.removeprefix(PREFIX) + "==")[16:])["digest"]
+    assert digest not in (TOKEN.hex(), sha256(b"token:" + TOKEN).hexdigest())
+    elsewhere, _ = LoginSessions(tmp_path / "elsewhere").start(TOKEN)
+    assert digest.encode() not in base64.urlsafe_b64decode(elsewhere.removeprefix(PREFIX) + "==")
+
+
+def test_processes_of_one_folder_share_the_key_and_what_was_ended(tmp_path, sessions, clock):
+    other = LoginSessions(tmp_path / "login", clock)
+    text, session = sessions.start(TOKEN)
+    assert other.read(text, TOKEN) == session
+    theirs, their_session = other.start(TOKEN)
+    assert sessions.read(theirs, TOKEN) == their_session
+    other.end(session)
+    assert sessions.read(text, TOKEN) is None
+    assert LoginSessions(tmp_path / "login", clock).read(text, TOKEN) is None  # also after a start
+    assert sessions.read(theirs, TOKEN) == their_session
+
+
+def test_the_file_is_private_and_ignored(tmp_path, sessions):
+    sessions.start(TOKEN)
+    folder = tmp_path / "login"
+    assert stat.S_IMODE((folder / "sessions.json").stat().st_mode) == 0o600
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert (folder / ".gitignore").read_text() == "*\n"
+
+
+def test_nothing_is_written_before_somebody_signs_in(tmp_path, sessions):
+    assert sessions.read(PREFIX + "A" * 200, TOKEN) is None
+    assert not (tmp_path / "login").exists()
+
+
+def test_deleting_the_file_ends_all_sessions(tmp_path, sessions):
+    text, _ = sessions.start(TOKEN)
+    (tmp_path / "login" / "sessions.json").unlink()
+    assert sessions.read(text, TOKEN) is None
+    again, session = sessions.start(TOKEN)
+    assert (sessions.read(text, TOKEN), sessions.read(again, TOKEN)) == (None, session)
+
+
+@pytest.mark.parametrize("spoil", ["open", "link", "garbage", "short key", "empty"])
+def test_a_file_that_others_could_have_read_or_made_does_not_count(tmp_path, sessions, clock, spoil):
+    text, _ = sessions.start(TOKEN)
+    file = tmp_path / "login" / "sessions.json"
+    if spoil == "open":
+        file.chmod(0o644)
+    elif spoil == "link":
+        file.rename(tmp_path / "elsewhere.json")
+        file.symlink_to(tmp_path / "elsewhere.json")
+    else:
+        file.write_text({"garbage": "{", "empty": "", "short key": '{"key": "AAAA"}'}[spoil])
+    fresh = LoginSessions(tmp_path / "login", clock)
+    assert fresh.read(text, TOKEN) is None
+    new, session = fresh.start(TOKEN)
+    assert (fresh.read(new, TOKEN), fresh.read(text, TOKEN)) == (session, None)
+    assert not file.is_symlink()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+def test_where_nothing_can_be_written_they_live_in_memory(tmp_path, clock, caplog):
+    (tmp_path / "login").write_text("no folder")
+    sessions = LoginSessions(tmp_path / "login", clock)
+    with caplog.at_level(logging.WARNING, "onetool.serve"):
+        (first, one), (second, two) = sessions.start(TOKEN), sessions.start(TOKEN)
+        assert (sessions.read(first, TOKEN), sessions.read(second, TOKEN)) == (one, two)
+        sessions.end(one)
+    assert (sessions.read(first, TOKEN), sessions.read(second, TOKEN)) == (None, two)
+    assert LoginSessions(tmp_path / "login", clock).read(second, TOKEN) is None
+    (line,) = caplog.messages  # said once
+    assert "sessions end with this process" in line
+
+
+def test_one_that_can_be_read_but_not_written_is_ended_here_nevertheless(tmp_path, sessions, monkeypatch):
+    text, session = sessions.start(TOKEN)
+
+    def refuse(*_args, **_more):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(login_sessions, "replace_file", refuse)
+    sessions.end(session)
+    assert sessions.read(text, TOKEN) is None
+    more, other = sessions.start(TOKEN)
+    assert sessions.read(more, TOKEN) == other
+
+
+def test_a_lock_that_somebody_holds_keeps_nobody_out(tmp_path, sessions, monkeypatch):
+    from onetool.core import flock
+
+    monkeypatch.setattr(login_sessions, "PATIENCE_S", 0.05)
+    (tmp_path / "login").mkdir(mode=0o700)
+    lock = os.open(tmp_path / "login" / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
+    assert flock.take(lock)
+    try:
+        text, session = sessions.start(TOKEN)
+        assert sessions.read(text, TOKEN) == session
+    finally:
+        flock.give_back(lock)
+
+
+def test_what_is_remembered_is_bounded_and_none_comes_back(sessions, clock, monkeypatch, tmp_path):
+    monkeypatch.setattr(login_sessions, "MOST_ENDED", 5)
+    texts = []
+    for _ in range(12):
+        text, session = sessions.start(TOKEN)
+        sessions.end(session)
+        texts.append(text)
+        clock.now += 1
+    living, session = sessions.start(TOKEN)
+    assert [text for text in texts if sessions.read(text, TOKEN)] == []
+    assert sessions.read(living, TOKEN) == session
+    kept = json.loads((tmp_path / "login" / "sessions.json").read_text())
+    assert len(kept["ended"]) <= 5
+    clock.now += LIFETIME_S + 1
+    _, last = sessions.start(TOKEN)
+    sessions.end(last)
+    assert list(json.loads((tmp_path / "login" / "sessions.json").read_text())["ended"]) == [last.id]
+
+
+def test_sessions_are_masked(sessions):
+    text, _ = sessions.start(TOKEN)
+    assert mask_sessions(f"GET /x/{text}?a={text}") == "GET /x/ots_***?a=ots_***"
+    for harmless in ("/call/robots_management.list", "/call/ots_x", f"/call/b{text}"):
+        assert mask_sessions(harmless) == harmless
+    assert "***" in repr(sessions._from_file())
