@@ -170,13 +170,13 @@ export function blank(given: unknown, root: JsonSchema): Json {
 }
 
 /** Whether a control of this shape can show the value as it is. */
-export function fits(value: Json | undefined, { kind, schema, choices, branches, isNullable }: Shape, root: JsonSchema): boolean {
+export function fits(value: Json | undefined, { kind, choices, branches, isNullable }: Shape, root: JsonSchema): boolean {
   if (value === undefined || kind === "json") return true;
   if (value === null) return isNullable || kind === "null" || choices.some((one) => one.value === null);
   if (kind === "choice") return choices.some((one) => same(one.value, value));
   if (kind === "union") return branches.some((one) => matches(value, one, root));
   if (kind === "number" || kind === "integer") return ["number", "bigint", "string"].includes(typeof value); // a text that is not a number yet
-  if (kind === "object") return isObject(value) && !(schema.type === undefined && Object.keys(value).length === 0 && value === null);
+  if (kind === "object") return isObject(value);
   if (kind === "array") return Array.isArray(value);
   return typeof value === kind;
 }
@@ -186,14 +186,18 @@ export function matches(value: Json | undefined, given: unknown, root: JsonSchem
   if (value === undefined) return false;
   const found = shapeOf(given, root);
   const { kind, schema } = found;
-  if (value !== null && (kind === "number" || kind === "integer")) return typeof value === "bigint" || (typeof value === "number" && (kind === "number" || Number.isInteger(value)));
+  if (value !== null && (kind === "number" || kind === "integer")) return isNumber(value, kind);
   if (!fits(value, found, root)) return false;
   if (kind !== "object" || !isObject(value) || depth > DEEPEST) return true;
   const known = propertiesOf(schema);
-  if (!known.every(([name, one]) => name in value || !("const" in resolved(one, root)))) return false;
-  if (!known.every(([name, one]) => !(name in value) || !("const" in resolved(one, root)) || same(resolved(one, root).const as Json, value[name]))) return false;
+  const fixed = known.map(([name, one]) => [name, resolved(one, root)] as const).filter(([, one]) => "const" in one);
+  if (!fixed.every(([name, one]) => same(one.const as Json, value[name]))) return false;
   if (Array.isArray(schema.required) && !(schema.required as string[]).every((name) => name in value)) return false;
   return extraOf(schema) !== null || Object.keys(value).every((name) => known.some(([one]) => one === name));
+}
+
+function isNumber(value: Json, kind: Kind): boolean {
+  return typeof value === "bigint" || (typeof value === "number" && (kind === "number" || Number.isInteger(value)));
 }
 
 export function same(one: Json | undefined, other: Json | undefined): boolean {
@@ -211,8 +215,8 @@ export function numberOf(text: string): Json {
     const value = Number(trimmed);
     return Number.isSafeInteger(value) ? value : BigInt(trimmed.replace(/^\+/, ""));
   }
-  const isNumber = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i.test(trimmed);
-  return isNumber && Number.isFinite(Number(trimmed)) ? Number(trimmed) : text;
+  const isFraction = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i.test(trimmed);
+  return isFraction && Number.isFinite(Number(trimmed)) ? Number(trimmed) : text;
 }
 
 // Pointers (RFC 6901) into the arguments

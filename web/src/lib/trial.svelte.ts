@@ -5,6 +5,8 @@
  * reload, without what the schema marks as secret.
  */
 
+import { SvelteSet } from "svelte/reactivity";
+
 import { request, toolPath } from "./api";
 import { keyOf, nameOf } from "./catalog.svelte";
 import { initial, valueAt } from "./form-model";
@@ -41,6 +43,8 @@ export class Trial {
   outcome: Outcome | null = $state.raw(null);
   /** Counts up when the arguments come from elsewhere, so that fields forget what was typed. */
   filled = $state(0);
+  /** Where fields have a text that is no JSON. */
+  readonly broken = new SvelteSet<string>();
   readonly #key: string;
   #checked = "";
 
@@ -101,8 +105,8 @@ export class Trial {
 
   async run(tool: Tool): Promise<void> {
     if (this.running) return;
-    if (this.textError) {
-      notices.announce(this.textError.message);
+    if (this.textError || this.broken.size > 0) {
+      notices.announce(this.textError?.message ?? t("try.broken"));
       return;
     }
     const [args, stop] = [writeJson(this.args), new AbortController()];
