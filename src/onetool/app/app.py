@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from onetool.ask.sessions import SessionStore
     from onetool.config.trust import Untrusted
     from onetool.core.call import ToolCall, ToolResult
-    from onetool.core.context import Gate, Progress
+    from onetool.core.context import CallEvent, Gate, Progress, Recorder
     from onetool.core.executor import Executor
     from onetool.core.threads import LoopThread
     from onetool.script.reply import ReadOn, RunReply
@@ -62,7 +62,9 @@ class App:
         )
         registry = Registry(internals=handlers)
         self._bundles = AppBundles(config, self._open_bundles, lambda: self.catalog.refresh_sync())
-        self.runtime = Runtime(config, registry, recorders=[self._bundles.count])
+        self._on_call: list[Recorder] = []
+        self._recorders = (self._bundles.count, self._tell_call)
+        self.runtime = Runtime(config, registry, recorders=self._recorders)
         self.catalog = ToolCatalog(
             config,
             registry,
@@ -299,6 +301,14 @@ class App:
         """Call `callback`, in any thread, whenever the tools change. Returns a function that ends that."""
         return self.catalog.on_change(callback)
 
+    def on_call(self, callback: "Recorder") -> Callable[[], None]:
+        """Call `callback`, in any thread, whenever a call has ended. Returns a function that ends that.
+
+        It must be quick and must not raise, and must not keep the values of calls.
+        """
+        self._on_call.append(callback)
+        return lambda: self._on_call.remove(callback)
+
     def asgi(
         self,
         *,
@@ -424,6 +434,10 @@ class App:
 
         return LoopThread()
 
+    def _tell_call(self, event: "CallEvent") -> None:
+        for tell in tuple(self._on_call):
+            tell(event)
+
     def _open_bundles(self, folder: Path, functions: Functions, offered: Callable[[], Offered]) -> "BundleService":
         from onetool.app.bundle_runtime import open_bundle_service  # brings SQLite: only where there are bundles
 
@@ -444,7 +458,7 @@ class App:
         before = self.runtime
         if config is not before.config:  # a reload
             config.secrets.join(before.config.secrets)  # runs under way mask what the new ones know, and these theirs
-            self.runtime = Runtime(config, self.registry, before, [self._bundles.count])
+            self.runtime = Runtime(config, self.registry, before, self._recorders)
             self._bundles.set_config(config)
         try:
             end_others = self.catalog.apply(config, self._own, read)

@@ -4,8 +4,8 @@ import schemathesis
 from schemathesis.core.failures import AcceptedNegativeData, ServerError
 from schemathesis.openapi.checks import RejectedPositiveData
 
-# Only we can make these; and a condition may fail.
-OURS = ("bad_page_token", "bad_header", "stale")
+# Only we can make these; a condition may fail; and a schema can't say which `Accept` is needed.
+OURS = ("bad_page_token", "bad_header", "stale", "not_acceptable")
 # Schemas, code, expressions, templates and names of functions: each has a language of its own.
 LANGUAGES = (
     *("/argSchema", "/outputSchema", "/pythonImpl/func", "/goImpl/func", "/scriptImpl/code", "/httpImpl"),
@@ -29,7 +29,9 @@ def filter_failure(context, failure, case, response):
     """Whether it is one of ours."""
     if isinstance(failure, ServerError) and response.status_code == 503:
         return response.json()["code"] != NO_KEY
-    if not isinstance(failure, RejectedPositiveData | AcceptedNegativeData) or response.status_code not in (400, 412):
+    if not isinstance(failure, RejectedPositiveData | AcceptedNegativeData):
+        return True
+    if response.status_code not in (400, 406, 412):
         return True
     problem = response.json()
     if isinstance(failure, AcceptedNegativeData):

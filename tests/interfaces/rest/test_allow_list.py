@@ -84,6 +84,13 @@ def test_versions_that_are_not_allowed_are_not_listed(narrow, mine):
     problem(narrow.get(f"{mine}/tools/hidden/versions"), 404, "not_found")
 
 
+def test_drafts_are_for_those_who_may_change_something(narrow, mine):
+    problem(narrow.ask("POST", "/tools/validate", {"bundle": {"slug": "other"}}), 403, "read_only")
+    args = {"args": {"message": "hi"}}
+    assert narrow.ask("POST", f"{mine}/tools/echo/version/2/validate", args).json()["ok"]
+    problem(narrow.ask("POST", f"{mine}/tools/hidden/version/1/validate", args), 404, "not_found")
+
+
 def test_what_is_allowed_can_be_called(narrow, mine):
     reply = narrow.ask("POST", f"{mine}/tools/echo/version/2/invoke", {"args": {"message": "hi"}})
     assert reply.json() == {"ok": True, "value": "hi"}

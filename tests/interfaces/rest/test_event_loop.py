@@ -95,6 +95,8 @@ def test_no_route_asks_the_index_on_the_event_loop(app, asked):
             ("GET", bundle, None, 200),
             ("GET", tool, None, 200),
             ("GET", f"{bundle}/tools/say/versions", None, 200),
+            ("POST", "/tools/validate", {"tool": ECHO, "bundleID": bundle.rpartition("/")[2]}, 200),
+            ("POST", f"{tool}/validate", {"args": {"message": 1}}, 200),
             ("DELETE", tool, None, 204),
             ("DELETE", bundle, None, 204),
         ]

@@ -23,6 +23,7 @@ from onetool.interfaces.mcp.http import McpHttpApp
 from onetool.interfaces.mcp.http_headers import as_json_rpc
 from onetool.interfaces.non_blocking_log import make_log_non_blocking
 from onetool.interfaces.rest import CallApp, RestApp, check_route, problem_body, routing
+from onetool.interfaces.rest.events import EVENTS_PATH, EventsApp
 from onetool.interfaces.rest.insight import STATUS_PATH, StatusApp
 from onetool.interfaces.rest.problem import PROBLEM_TYPE
 from onetool.interfaces.watchdog import Watchdog
@@ -77,6 +78,13 @@ def build_app(
         ),
         Route(
             STATUS_PATH, StatusApp(app, facts, allowed), methods=READ, write_error=problem_body, error_type=PROBLEM_TYPE
+        ),
+        Route(
+            EVENTS_PATH,
+            EventsApp(app, allowed),
+            methods=("GET",),
+            write_error=problem_body,
+            error_type=PROBLEM_TYPE,
         ),
         Route("/openapi.json", _lazy_route(lambda: _openapi(app)), methods=READ),
         Route("/docs", _lazy_route(lambda: _docs(app)), methods=READ, is_page=True),

@@ -27,6 +27,7 @@ REFUSALS: dict[int, tuple[str, tuple[str, ...]]] = {
     401: ("This server needs its token.", ("WWW-Authenticate",)),
     403: ("Not allowed: built-in, switched off, not to be changed here, or a page of another origin asks.", ()),
     404: ("There is no such thing.", ()),
+    406: ("This is a stream of events, and `Accept` does not name that.", ()),
     405: ("This address takes other methods.", ("Allow",)),
     409: ("It is there already, or something is in the way.", ()),
     412: ("It is not what If-Match or If-None-Match says.", ()),

@@ -9,7 +9,7 @@ from urllib.parse import unquote_to_bytes
 from onetool.core.text import did_you_mean
 from onetool.http.definition import below
 from onetool.interfaces.asgi import Scope
-from onetool.interfaces.rest import admin, editing, handlers, imports, invoke
+from onetool.interfaces.rest import admin, drafts, editing, handlers, imports, invoke
 from onetool.interfaces.rest.light_list import BUNDLE_FIELDS, TOOL_FIELDS, read_fields
 from onetool.interfaces.rest.problem import RestError
 from onetool.interfaces.rest.request import RestRequest, RestResponse
@@ -197,12 +197,12 @@ class RouteMethod(NamedTuple):
 
     answer: Handler
     parameters: Mapping[str, QueryParameter] = {}
-    changes: bool = False  # it is a POST that changes what is stored
+    changes: bool = False  # it is a POST for those alone who may change what is stored
     media: tuple[bytes, ...] = ()  # types of bodies beside JSON
 
 
 def changes(method: str, way: RouteMethod) -> bool:
-    """Whether it changes what is stored."""
+    """Whether it is for those alone who may change what is stored."""
     return method in ("PUT", "PATCH", "DELETE") or way.changes
 
 
@@ -233,7 +233,7 @@ def _with_query(answer: Handler, *parameters: QueryParameter) -> RouteMethod:
 
 
 def _changing(answer: Handler, *parameters: QueryParameter, media: tuple[bytes, ...] = ()) -> Mapping[str, RouteMethod]:
-    """The POST of an address that changes what is stored."""
+    """The POST of an address for those who may change what is stored."""
     return {"POST": RouteMethod(answer, {one.name: one for one in parameters}, changes=True, media=media)}
 
 
@@ -269,6 +269,8 @@ ROUTES = (
         "/tools/search",
         {"GET": _with_query(handlers.search_tools, Q, INCLUDE_DISABLED, PAGE_SIZE, PAGE_TOKEN, OF_TOOLS)},
     ),
+    RestRoute("/validate", _changing(drafts.validate_draft)),
+    RestRoute(f"{_TOOL}/validate", {"POST": RouteMethod(drafts.validate_args)}),
     RestRoute(f"{_TOOL}/copy", _changing(editing.copy)),
     RestRoute(f"{_TOOL}/rename", _changing(editing.rename)),
     RestRoute("/bundles/{bundleID}/export", {"GET": RouteMethod(imports.export)}),

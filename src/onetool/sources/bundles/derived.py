@@ -58,6 +58,10 @@ class DerivedSet:
         return bundles
 
     @cached_property
+    def by_name(self) -> dict[str, Tool]:
+        return {function_of(tool): tool for _, tools in self.bundles for tool in tools}
+
+    @cached_property
     def by_id(self) -> dict[str, tuple[Bundle, list[Tool]]]:
         return {bundle.id: (bundle, tools) for bundle, tools in self.bundles}
 
@@ -81,6 +85,9 @@ class DerivedBundles:
     def spec(self, name: str) -> ToolSpec | None:
         found = self.now().tools.get(name)
         return None if found is None else found.spec
+
+    def tool(self, name: str) -> Tool | None:
+        return self.now().by_name.get(name)
 
     def id_of(self, spec: ToolSpec) -> str | None:
         """The id of a tool that is neither built in nor kept, for who counts calls: it asks for no set."""

@@ -5,6 +5,7 @@ one name, the first keeps it; the other one is reached by its id, over REST. The
 """
 
 import builtins
+import re
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from keyword import kwlist
 from threading import RLock
@@ -23,6 +24,7 @@ Make = Callable[[Tool, str, str | None], ToolSpec]
 """A tool under a name; and why it must not be called, if so."""
 
 VERSION_SIGN = "@"
+_BY_ID = re.compile(rf"([^/]+)/([^/{VERSION_SIGN}]+){VERSION_SIGN}([^/]+)")
 PYTHON_NAMES = frozenset((*dir(builtins), *kwlist))  # `len` must go on to be what it is in everybody's code
 
 
@@ -117,6 +119,15 @@ class NamedTools:
     def is_default(self, bundle: Bundle, tool: Tool) -> bool:
         """Whether a name in code without a version stands for it."""
         return tool.is_built_in or self.ids.get(f"{code_name(bundle.slug)}.{code_name(tool.slug)}") == tool.id
+
+    def place_of(self, spec: ToolSpec) -> tuple[str, str, str] | None:
+        """The bundle's id, the slug and the version of a kept tool."""
+        if (named := _BY_ID.fullmatch(spec.name)) is not None:  # as `name_of` writes it
+            return named[1], named[2], named[3]
+        name, at, _ = spec.name.rpartition(VERSION_SIGN)
+        versions = self._versions.get(name if at else spec.name)
+        found = None if versions is None else next((one for one in versions.tools if one.id == spec.kept_as), None)
+        return None if found is None else (found.bundle_id, found.slug, found.version)
 
     def _spec(self, tool: Tool, name: str, bundle: Bundle) -> ToolSpec:
         return self._make(tool, name, self._off(tool, bundle))
@@ -213,6 +224,9 @@ class BundleTools:
 
     def is_default(self, bundle: Bundle, tool: Tool) -> bool:
         return self._named.is_default(bundle, tool)
+
+    def place_of(self, spec: ToolSpec) -> tuple[str, str, str] | None:
+        return self._named.place_of(spec)
 
     def name_and_spec(self, bundle: Bundle, tool: Tool) -> tuple[str, ToolSpec | None]:
         """What a call of this very tool is counted under; and its spec, if the one of that name was made of it."""

@@ -155,6 +155,11 @@ def as_slug(name: str) -> str:
     return name.replace("_", "-")
 
 
+def built_in_place(spec: ToolSpec) -> tuple[str, str, str]:
+    """The id of its bundle, its slug and its version."""
+    return built_in_id(spec.pack), as_slug(spec.name.removeprefix(f"{spec.pack}.")), VERSION
+
+
 def built_in_bundles(tools: Iterable[ToolSpec]) -> list[tuple[Bundle, list[Tool]]]:
     packs: dict[str, list[ToolSpec]] = {}
     for spec in tools:
@@ -176,11 +181,12 @@ def _built_in_bundle(pack: str, tools: list[ToolSpec]) -> Bundle:
 
 
 def _built_in_tool(spec: ToolSpec) -> Tool:
+    bundle_id, slug, version = built_in_place(spec)
     return Tool(
         id=built_in_id(spec.name),
-        bundle_id=built_in_id(spec.pack),
-        slug=as_slug(spec.name.removeprefix(f"{spec.pack}.")),
-        version=VERSION,
+        bundle_id=bundle_id,
+        slug=slug,
+        version=version,
         type="python",
         display_name=spec.name,
         description=spec.description,

@@ -22,6 +22,7 @@ from onetool.sources.bundles.model import (
     Tool,
     ToolContent,
     built_in_id,
+    built_in_place,
     function_of,
     shown,
 )
@@ -188,9 +189,13 @@ class BundleService:
         tool = self.changed(self.store.rename_tool(bundle_id, slug, version, *new, _of_file(match)))
         return self.shown_tools([tool])[0], self._tag(tool)
 
-    def check(self, tool: Tool) -> None:
+    def check(self, tool: ToolContent) -> None:
         """Raises InvalidError for what could never run, as `put_tool` does: for callers that store nothing yet."""
         self._factory.check(tool)
+
+    def warnings(self, tool: ToolContent) -> list[str]:
+        """What keeps it from being called for now, as `put_tool` says it."""
+        return self._factory.warnings(tool)
 
     # Whole bundles
 
@@ -303,6 +308,29 @@ class BundleService:
         load = self.loading.count  # from before: what is loaded meanwhile is looked for again
         tool, bundle = self._tool(bundle_id, slug, version), self._bundle(bundle_id)
         self._refuse_disabled(bundle, tool)
+        spec = self._spec(bundle, tool)
+        made = ReadyTool(tool, spec, SingleTool(spec))
+        known = self._ready
+        if known[0] != load or len(known[1]) >= MOST_READY:
+            known = self._ready = (load, {})
+        known[1][bundle_id, slug, version] = made
+        return made
+
+    def spec_of(self, bundle_id: str, slug: str, version: str, visibility: Visibility = EVERYTHING) -> ToolSpec:
+        """The spec of a version, also of one that is switched off: to look at it, and not to call it."""
+        tool = self._tool(bundle_id, slug, version, visibility)
+        return self._spec(self._bundle(tool.bundle_id), tool)
+
+    def place_of(self, spec: ToolSpec) -> tuple[str, str, str] | None:
+        """The id of the bundle, the slug and the version of a tool that lists show. It may take a while."""
+        if spec.kept_as is not None:
+            return self.loading.place_of(spec)
+        if spec.name in self._built_in:
+            return built_in_place(spec)
+        tool = self._derived.tool(spec.name)
+        return None if tool is None else (tool.bundle_id, tool.slug, tool.version)
+
+    def _spec(self, bundle: Bundle, tool: Tool) -> ToolSpec:
         name, spec = self.loading.name_and_spec(bundle, tool)
         if tool.source is not None:
             spec = self._derived.spec(name)
@@ -310,13 +338,7 @@ class BundleService:
                 raise NotFoundError(f"there is no tool {name} any more")
         elif tool.is_built_in:
             spec = self._function(name)
-        spec = spec or self._factory.spec(tool, name, None)
-        made = ReadyTool(tool, spec, SingleTool(spec))
-        known = self._ready
-        if known[0] != load or len(known[1]) >= MOST_READY:
-            known = self._ready = (load, {})
-        known[1][bundle_id, slug, version] = made
-        return made
+        return spec or self._factory.spec(tool, name, None)
 
     def refuse_limited(self, result: ToolResult) -> None:
         """Raises RateLimitError, with the time to wait, where this call was one too many."""

@@ -1,0 +1,53 @@
+"""The handlers that check drafts: of a tool or a bundle before it is stored, of arguments before they are sent."""
+
+import asyncio
+from typing import Any
+
+import msgspec
+
+from onetool.interfaces.json_data import encode
+from onetool.interfaces.rest.invoke import read_args
+from onetool.interfaces.rest.request import RestRequest, RestResponse, json_body
+from onetool.sources.bundles.drafts import DraftReport, check_arguments, check_bundle_draft, check_tool_draft
+from onetool.sources.bundles.errors import InvalidError
+from onetool.sources.bundles.validation import converted
+
+
+class DraftRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A tool, or a bundle, as PUT takes it; and where the tool is to be put."""
+
+    tool: dict[str, Any] | None = None
+    bundle: dict[str, Any] | None = None
+    bundle_id: str | None = msgspec.field(default=None, name="bundleID")
+    slug: str | None = None
+    version: str | None = None
+
+
+async def validate_draft(request: RestRequest) -> RestResponse:
+    data = await json_body(request.headers, request.receive, whole=True)
+    draft = converted(data, DraftRequest)
+    if (draft.tool is None) == (draft.bundle is None):
+        raise InvalidError("the body: expected a tool or a bundle, and one of them only", "")
+    service = request.context.bundles
+    await service.keep_in_step()  # its function may have been switched on a moment ago
+
+    def check() -> DraftReport:
+        if draft.tool is None:
+            return check_bundle_draft(draft.bundle or {})
+        return check_tool_draft(service, draft.tool, draft.bundle_id, draft.slug, draft.version)
+
+    return _response(request, await asyncio.to_thread(check), data)
+
+
+async def validate_args(request: RestRequest) -> RestResponse:
+    args = read_args(await json_body(request.headers, request.receive, empty={}))
+    service, visibility = request.context.bundles, await request.context.visibility()
+    await service.keep_in_step()
+    spec = await asyncio.to_thread(service.spec_of, *request.path, visibility=visibility)
+    _, faults = await check_arguments(spec, args)
+    return _response(request, DraftReport(not faults, faults, []), args)
+
+
+def _response(request: RestRequest, report: DraftReport, sent: Any) -> RestResponse:
+    """Without secrets, except those that the client sent."""
+    return RestResponse(200, encode(request.context.clean(msgspec.to_builtins(report), sent)))

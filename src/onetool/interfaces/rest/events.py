@@ -1,0 +1,236 @@
+"""The ASGI app at /events: server-sent events for pages that stay up to date.
+
+    hello    {version, instance}      at once; another instance: the server was started anew
+    changed  {tools}                  something of the catalogue, of switches or of servers has changed; read it again
+    call     {bundleID, toolSlug, version, name, ok, durationMs, source, at}     a call has ended
+             {dropped}                so many were left out: this reader was too slow
+
+While somebody listens, a task looks for changes and turns calls into events. Where a call belongs is looked up in a
+thread.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Collection, Iterable
+from datetime import UTC, datetime
+from secrets import token_hex
+from time import monotonic
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from onetool._version import __version__
+from onetool.core.context import CallEvent
+from onetool.core.spec import ToolSpec
+from onetool.interfaces.asgi import Receive, Scope, Send
+from onetool.interfaces.disconnect import DisconnectWatch
+from onetool.interfaces.json_data import encode
+from onetool.interfaces.rest.app import RestApp
+from onetool.interfaces.rest.invoke import EVENT_STREAM, sse_event, wants_events
+from onetool.interfaces.rest.problem import RestError
+from onetool.interfaces.rest.request import RestResponse
+from onetool.interfaces.rest.routing import read_query
+
+if TYPE_CHECKING:
+    from onetool.app import App
+
+log = logging.getLogger("onetool.serve")
+
+EVENTS_PATH = "/events"
+MOST_READERS = 64
+MOST_UNREAD = 1000  # events that wait for a reader
+MOST_CALLS = 10_000  # that wait to be turned into events
+LOOK_SECONDS = 0.25  # between two looks for changes, and between two events `changed`
+GATHER_SECONDS = 0.05  # in which calls are gathered
+KEEP_ALIVE_SECONDS = 15.0
+RETRY_SECONDS = 5
+
+_COMMENT = b": still here\n\n"
+_CHANGED = sse_event("changed", encode({"tools": True}))
+_HEADERS = [
+    (b"content-type", EVENT_STREAM.encode()),
+    (b"cache-control", b"no-cache, no-transform"),
+    (b"x-accel-buffering", b"no"),
+    (b"x-content-type-options", b"nosniff"),
+]
+
+
+class EndedCall(NamedTuple):
+    """What is kept of a call until it is told: nothing of its arguments and its value."""
+
+    spec: ToolSpec
+    ok: bool
+    duration_ms: float
+    source: str
+    at: str
+
+
+class Reader:
+    """The events that one client has not read yet."""
+
+    def __init__(self) -> None:
+        self._unread: deque[bytes] = deque()
+        self._dropped = 0
+        self._more = asyncio.Event()
+
+    def push(self, event: bytes) -> None:
+        if len(self._unread) >= MOST_UNREAD:
+            self._dropped += 1
+        else:
+            self._unread.append(event)
+        self._more.set()
+
+    def wake(self) -> None:
+        self._more.set()
+
+    async def next(self) -> bytes:
+        """All that waits; a comment, if nothing has come for a while."""
+        try:
+            async with asyncio.timeout(KEEP_ALIVE_SECONDS):
+                await self._more.wait()
+        except TimeoutError:
+            return _COMMENT
+        self._more.clear()
+        events = list(self._unread)
+        self._unread.clear()
+        if self._dropped:
+            events.append(sse_event("call", encode({"dropped": self._dropped})))
+            self._dropped = 0
+        return b"".join(events)
+
+
+class EventsApp(RestApp):
+    """The route /events."""
+
+    def __init__(self, app: "App", allowed: Collection[str] | None = None) -> None:
+        super().__init__(app, allowed)
+        self._instance = token_hex(8)
+        self._readers: set[Reader] = set()
+        self._is_stopping = False
+        self._watch: ChangeWatch | None = None
+
+    async def stop(self) -> None:
+        """End all streams."""
+        self._is_stopping = True
+        for reader in self._readers:
+            reader.wake()
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> RestResponse | None:
+        read_query(scope["query_string"], {})
+        accept = next((value for name, value in scope["headers"] if name == b"accept"), b"")
+        if not wants_events(accept):
+            message = f"{EVENTS_PATH} is a stream of events: send `Accept: {EVENT_STREAM}`."
+            raise RestError(406, "not_acceptable", message, part="header", pointer="/Accept")
+        if len(self._readers) >= MOST_READERS:
+            message = f"{MOST_READERS} clients read events already, and no more can: close a page, or try again later."
+            raise RestError(503, "too_many_readers", message, headers=[(b"retry-after", b"%d" % RETRY_SECONDS)])
+        await self._stream(receive, send)
+        return None
+
+    async def _stream(self, receive: Receive, send: Send) -> None:
+        reader, watch = Reader(), DisconnectWatch(receive)
+        reader.push(sse_event("hello", encode({"version": __version__, "instance": self._instance})))
+        self._add(reader)
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
+            while not self._is_stopping:
+                await send({"type": "http.response.body", "body": await reader.next(), "more_body": True})
+            await send({"type": "http.response.body", "body": b""})
+        except asyncio.CancelledError:
+            if not watch.was_disconnected():
+                raise
+        finally:
+            watch.end()
+            self._remove(reader)
+
+    def _add(self, reader: Reader) -> None:
+        self._readers.add(reader)
+        if self._watch is None:
+            self._watch = ChangeWatch(self._context.app, self._is_shown, self._tell)
+
+    def _remove(self, reader: Reader) -> None:
+        self._readers.discard(reader)
+        if not self._readers and self._watch is not None:
+            self._watch.close()
+            self._watch = None
+
+    def _is_shown(self, spec: ToolSpec) -> bool:
+        """Calls are shown of what lists show."""
+        context = self._context
+        return context.allowed is None or context.may_change or spec.name in context.allowed
+
+    def _tell(self, event: bytes) -> None:
+        for reader in self._readers:
+            reader.push(event)
+
+
+class ChangeWatch:
+    """Looks for changes and tells of them, and of calls, until it is closed. It belongs to one event loop."""
+
+    def __init__(self, app: "App", is_shown: Callable[[ToolSpec], bool], tell: Callable[[bytes], None]) -> None:
+        self._app, self._is_shown, self._tell = app, is_shown, tell
+        self._calls: deque[EndedCall] = deque(maxlen=MOST_CALLS)
+        self._loop = asyncio.get_running_loop()
+        self._is_changed = False
+        self._wake = asyncio.Event()
+        self._health = app.catalog.server_health()
+        self._ends = (app.on_change(self._changed), app.on_call(self._called))
+        self._task = self._loop.create_task(self._keep())
+
+    def close(self) -> None:
+        for end in self._ends:
+            end()
+        self._task.cancel()
+
+    def _changed(self) -> None:
+        """In any thread."""
+        self._is_changed = True
+
+    def _called(self, event: CallEvent) -> None:
+        """In any thread."""
+        if event.spec is None or not self._is_shown(event.spec):
+            return
+        at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        self._calls.append(EndedCall(event.spec, event.ok, round(event.duration_ms, 3), event.call.source, at))
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._wake.set)
+
+    async def _keep(self) -> None:
+        look_at = 0.0
+        while True:
+            try:
+                await self._tell_calls()
+                if (now := monotonic()) >= look_at:
+                    look_at = now + LOOK_SECONDS
+                    await self._look()
+                async with asyncio.timeout(LOOK_SECONDS):
+                    await self._wake.wait()
+                self._wake.clear()
+                await asyncio.sleep(GATHER_SECONDS)
+            except TimeoutError:
+                pass
+            except Exception as error:  # noqa: BLE001 - whatever it is, the next look may succeed
+                log.warning("events: %s: %s", type(error).__name__, error)
+                await asyncio.sleep(LOOK_SECONDS)
+
+    async def _look(self) -> None:
+        await self._app.catalog.refresh(at_once=True)
+        health = self._app.catalog.server_health()
+        if self._is_changed or health != self._health:
+            self._health, self._is_changed = health, False
+            self._tell(_CHANGED)
+
+    async def _tell_calls(self) -> None:
+        if self._calls:
+            calls = [self._calls.popleft() for _ in range(len(self._calls))]
+            for event in await asyncio.to_thread(self._events, calls):
+                self._tell(event)
+
+    def _events(self, calls: Iterable[EndedCall]) -> list[bytes]:
+        service = self._app.bundles
+        found: list[bytes] = []
+        for call in calls:
+            if (place := service.place_of(call.spec)) is not None:
+                row: dict[str, Any] = dict(zip(("bundleID", "toolSlug", "version"), place, strict=True))
+                more = {"name": call.spec.name, "ok": call.ok, "durationMs": call.duration_ms}
+                found.append(sse_event("call", encode({**row, **more, "source": call.source, "at": call.at})))
+        return found

@@ -1,0 +1,178 @@
+"""Checks what a person is about to store or to send, and stores and sends nothing.
+
+A check of a tool ends at the first mistake. So that a person sees as many as possible at once, what is wrong is taken
+out of a copy, or replaced by something harmless, and the rest is checked again.
+"""
+
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from typing import Any
+
+import msgspec
+
+from onetool.core.errors import BadArguments, SchemaError
+from onetool.core.lenient import taken
+from onetool.core.spec import ToolSpec
+from onetool.sources.bundles.errors import InvalidError
+from onetool.sources.bundles.model import IMPLS
+from onetool.sources.bundles.names import check_id, check_slug, check_version
+from onetool.sources.bundles.service import BundleService
+from onetool.sources.bundles.validation import read_bundle, read_tool
+
+MOST_FAULTS = 20
+STAND_IN_SLUG, STAND_IN_VERSION = "tool", "1"
+_REQUEST = {"urlTemplate": "https://example.com"}
+_HARMLESS: Mapping[str, Any] = {  # for what can't be left out
+    **_REQUEST,
+    "request": _REQUEST,
+    "httpImpl": {"request": _REQUEST},
+    "code": "0",
+    "scriptImpl": {"code": "0"},
+}
+_OF_ARGUMENTS = tuple(f"/{key}" for key, _ in IMPLS.values())  # what can't be checked without a usable argSchema
+
+
+class DraftFault(msgspec.Struct, frozen=True):
+    """What is wrong with a draft, or with arguments, and where."""
+
+    pointer: str
+    message: str
+
+
+class DraftReport(msgspec.Struct, frozen=True):
+    """Whether it would be taken. Warnings do not keep it from being stored."""
+
+    ok: bool
+    errors: list[DraftFault]
+    warnings: list[DraftFault]
+
+
+def check_bundle_draft(data: Mapping[str, Any]) -> DraftReport:
+    def check(data: Any) -> None:
+        check_slug(read_bundle(data).slug)
+
+    return _report(_faults(data, check))
+
+
+def check_tool_draft(
+    service: BundleService,
+    data: Mapping[str, Any],
+    bundle_id: str | None = None,
+    slug: str | None = None,
+    version: str | None = None,
+) -> DraftReport:
+    """As `put_tool` would check it at that place. It blocks."""
+    named = (slug or data.get("slug") or STAND_IN_SLUG, version or data.get("version") or STAND_IN_VERSION)
+    places = _place_faults(service, bundle_id, *named)
+
+    def check(data: Any) -> None:
+        service.check(read_tool(data, *named))
+
+    faults = [*places, *_faults(data, check)]
+    if faults:
+        return _report(faults)
+    warnings = [DraftFault("/httpImpl", text) for text in service.warnings(read_tool(data, *named))]
+    return _report([], warnings)
+
+
+def _place_faults(service: BundleService, bundle_id: str | None, slug: Any, version: Any) -> list[DraftFault]:
+    faults: list[DraftFault] = []
+    for key, check, value in (("slug", check_slug, slug), ("version", check_version, version)):
+        try:
+            if not isinstance(value, str):
+                raise InvalidError("expected a text")
+            check(value)
+        except InvalidError as error:
+            faults.append(_fault(error, f"/{key}"))
+    if bundle_id is None or faults:
+        return faults
+    try:
+        bundle = service.store.bundle(check_id(bundle_id))
+    except InvalidError as error:
+        return [_fault(error, "/bundleID")]
+    if bundle is None:
+        return [DraftFault("/bundleID", f"there is no bundle {bundle_id}")]
+    if bundle.is_built_in or not bundle.is_enabled or bundle.soft_deleted_at is not None:
+        return [DraftFault("/bundleID", f"the bundle {bundle.slug} takes no changes: it is read-only or switched off")]
+    if service.store.tool(bundle.id, slug, version) is not None:
+        return [DraftFault("/version", f"there is a version {version} of {slug} already: give it another one")]
+    return []
+
+
+def _report(errors: list[DraftFault], warnings: list[DraftFault] | None = None) -> DraftReport:
+    return DraftReport(not errors, errors, warnings or [])
+
+
+def _faults(data: Mapping[str, Any], check: Callable[[Any], None]) -> list[DraftFault]:
+    """All that `check` finds, one after the other, as far as one mistake does not follow from another."""
+    rest, found = deepcopy(dict(data)), dict[str, DraftFault]()
+    while len(found) < MOST_FAULTS:
+        try:
+            check(rest)
+            break
+        except InvalidError as error:
+            pointer = error.pointer or ""
+            if _follows(pointer, found):
+                break
+            found[pointer] = _fault(error, pointer)
+            if not _repair(rest, pointer):
+                break
+    return list(found.values())
+
+
+def _follows(pointer: str, found: Mapping[str, DraftFault]) -> bool:
+    """Whether it may be wrong only because something else was: it has been taken out, or its argSchema has."""
+    if any(one == pointer or one.startswith(f"{pointer}/") for one in found):
+        return True
+    return any(one.startswith("/argSchema") for one in found) and pointer.startswith(_OF_ARGUMENTS)
+
+
+def _fault(error: InvalidError, pointer: str) -> DraftFault:
+    return DraftFault(pointer, str(error).removeprefix(f"{pointer}: "))
+
+
+def _repair(data: dict[str, Any], pointer: str) -> bool:
+    """Take out what is wrong; False where that can't be done."""
+    *way, last = [part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:]] or [""]
+    around: Any = data
+    for step in way:
+        if isinstance(around, list):
+            around = around[int(step)] if step.isdecimal() and int(step) < len(around) else None  # pyright: ignore
+        else:
+            around = around.get(step) if isinstance(around, dict) else None
+    if isinstance(around, list):
+        if last.isdecimal() and int(last) < len(around) and isinstance(around[int(last)], str):  # pyright: ignore
+            around[int(last)] = "x"
+            return True
+        return False
+    return isinstance(around, dict) and _repair_key(around, last)
+
+
+def _repair_key(around: dict[str, Any], key: str) -> bool:
+    if key == "type" and any(one in around for one, _ in IMPLS.values()):
+        around[key] = next(kind for kind, (one, _) in IMPLS.items() if one in around)
+    elif key == "argSchema":
+        around[key] = {}
+    elif key in _HARMLESS:
+        around[key] = deepcopy(_HARMLESS[key])
+    elif key in around:
+        del around[key]
+    else:
+        return False
+    return True
+
+
+# Arguments
+
+
+async def check_arguments(spec: ToolSpec, args: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[DraftFault]]:
+    """The arguments as the tool would get them, and what is wrong with them. Only its pre-processors run."""
+    try:
+        if spec.prepare is not None and spec.prepare.handler is not None:
+            args = await spec.prepare.handler(args=args)
+        given = taken(spec, args)
+    except BadArguments as error:
+        return args, [DraftFault("", "; ".join([f"{error.argument}: {error}", *error.hints]))]
+    except SchemaError as error:
+        return args, [DraftFault("", f"{spec.name} has an unusable schema: {error}")]
+    return given.args, [DraftFault(one.pointer, str(one)) for one in given.problems]
