@@ -1,4 +1,4 @@
-"""What the page is tried on: a real server with tools of every source, and an API behind one of them. Always the same."""
+"""What the page is tried on: a real server with tools of every source, and an API behind one of them."""
 
 from contextlib import contextmanager
 

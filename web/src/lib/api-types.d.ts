@@ -86,6 +86,28 @@ export interface paths {
         patch: operations["patchTool"];
         trace?: never;
     };
+    "/tools/bundles/{bundleID}/tools/{toolSlug}/versions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @example 01890a5d-ac96-774b-bcce-b302099a8057 */
+                bundleID: string;
+                /** @example forecast */
+                toolSlug: string;
+            };
+            cookie?: never;
+        };
+        /** List the versions of a tool */
+        get: operations["listVersions"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/tools/bundles/{bundleID}/tools/{toolSlug}/version/{version}/invoke": {
         parameters: {
             query?: never;
@@ -144,6 +166,53 @@ export interface paths {
         get: operations["searchTools"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/tools/validate": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Check a tool or a bundle before it is stored
+         * @description Nothing is stored. Pointers lead into the tool or the bundle. With `bundleID`, `slug` and `version` it is also checked whether it could be put there. Only where bundles may be changed.
+         */
+        post: operations["validateDraft"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/tools/bundles/{bundleID}/tools/{toolSlug}/version/{version}/validate": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @example 01890a5d-ac96-774b-bcce-b302099a8057 */
+                bundleID: string;
+                /** @example forecast */
+                toolSlug: string;
+                /** @example 1.0 */
+                version: string;
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Check arguments before a call
+         * @description Nothing is called, but for the pre-processors of the tool. Pointers lead into the arguments.
+         */
+        post: operations["validateArgs"];
         delete?: never;
         options?: never;
         head?: never;
@@ -378,6 +447,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/status": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What this server is, and how it does */
+        get: operations["getStatus"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/ask": {
         parameters: {
             query?: never;
@@ -524,11 +610,26 @@ export interface components {
             readonly schemaVersion: string;
             /** @description Only of what is no bundle of its own: the pack, config or MCP server that it comes from. */
             readonly source?: components["schemas"]["BundleSource"];
+            readonly bundleSlug?: string | null;
             readonly callCount?: number;
             /** @description Why it can't be called though it is switched on: its function is gone. It may come back. */
             readonly disabledReason?: string;
+            /**
+             * @description `off`: it or its bundle is switched off, or its function is gone; `down`: its MCP server can't be reached; `changed`: the tools of its server have changed and wait for approval.
+             * @enum {unknown}
+             */
+            readonly health?: "ok" | "off" | "down" | "changed";
             /** Format: date-time */
             readonly lastCalledAt?: string | null;
+            /** @description Its name in code and for `/call`; null where another bundle has that. */
+            readonly name?: string | null;
+            /**
+             * @description Where it comes from; `bundle`: it is kept here, and can be changed.
+             * @enum {unknown}
+             */
+            readonly origin?: "bundle" | "built-in" | "pack" | "config" | "server";
+            /** @description Only of a single tool: how code calls it. */
+            readonly signature?: string;
             /** @description Only in the answer to PUT: it is kept, but can't be called as the config is now. */
             readonly warnings?: string[];
         };
@@ -907,6 +1008,37 @@ export interface components {
             /** @description What has been done until then, where a session was opened: tools may have run. */
             answer?: components["schemas"]["Answer"] | null;
         };
+        /** @description What a server is, and what this client may do here. */
+        StatusReport: {
+            version: string;
+            url: string;
+            /** @description Whether requests need the token of the server (`http.token`). */
+            needsToken: boolean;
+            /** @description Whether clients may change bundles and tools here. */
+            canChange: boolean;
+            /** @description Whether this request came with the token: then it may use what starts code, too. */
+            isAdmin: boolean;
+            /** @description How many there are. */
+            tools: number;
+            /** @description As `onetool health` has it. */
+            health: Record<string, never>;
+            /** @description The file in force; null: the defaults. */
+            config: string | null;
+        };
+        /** @description Whether it would be taken. Warnings do not keep it from being stored. */
+        DraftReport: {
+            /** @description Whether it would be taken. */
+            ok: boolean;
+            errors: components["schemas"]["DraftFault"][];
+            /** @description What keeps it from being called for now; it can be stored. */
+            warnings: components["schemas"]["DraftFault"][];
+        };
+        /** @description What is wrong with a draft, or with arguments, and where. */
+        DraftFault: {
+            /** @description JSON pointer (RFC 6901) to what is wrong. */
+            pointer: string;
+            message: string;
+        };
         /** @description A tool that calls a function that is registered in this process. */
         PythonTool: {
             /**
@@ -956,6 +1088,8 @@ export interface components {
             /** @description Known to the store: not looked at when it is sent. */
             readonly bundleID?: unknown;
             /** @description Known to the store: not looked at when it is sent. */
+            readonly bundleSlug?: unknown;
+            /** @description Known to the store: not looked at when it is sent. */
             readonly callCount?: unknown;
             /** @description Known to the store: not looked at when it is sent. */
             readonly createdAt?: unknown;
@@ -963,6 +1097,8 @@ export interface components {
             readonly digest?: unknown;
             /** @description Known to the store: not looked at when it is sent. */
             readonly disabledReason?: unknown;
+            /** @description Known to the store: not looked at when it is sent. */
+            readonly health?: unknown;
             /** @description Known to the store: not looked at when it is sent. */
             readonly id?: unknown;
             /** @description Known to the store: not looked at when it is sent. */
@@ -972,7 +1108,13 @@ export interface components {
             /** @description Known to the store: not looked at when it is sent. */
             readonly modifiedAt?: unknown;
             /** @description Known to the store: not looked at when it is sent. */
+            readonly name?: unknown;
+            /** @description Known to the store: not looked at when it is sent. */
+            readonly origin?: unknown;
+            /** @description Known to the store: not looked at when it is sent. */
             readonly schemaVersion?: unknown;
+            /** @description Known to the store: not looked at when it is sent. */
+            readonly signature?: unknown;
             /** @description Known to the store: not looked at when it is sent. */
             readonly slug?: unknown;
             /** @description Known to the store: not looked at when it is sent. */
@@ -1033,6 +1175,8 @@ export interface components {
             /** @description Known to the store: not looked at when it is sent. */
             readonly bundleID?: unknown;
             /** @description Known to the store: not looked at when it is sent. */
+            readonly bundleSlug?: unknown;
+            /** @description Known to the store: not looked at when it is sent. */
             readonly callCount?: unknown;
             /** @description Known to the store: not looked at when it is sent. */
             readonly createdAt?: unknown;
@@ -1040,6 +1184,8 @@ export interface components {
             readonly digest?: unknown;
             /** @description Known to the store: not looked at when it is sent. */
             readonly disabledReason?: unknown;
+            /** @description Known to the store: not looked at when it is sent. */
+            readonly health?: unknown;
             /** @description Known to the store: not looked at when it is sent. */
             readonly id?: unknown;
             /** @description Known to the store: not looked at when it is sent. */
@@ -1049,7 +1195,13 @@ export interface components {
             /** @description Known to the store: not looked at when it is sent. */
             readonly modifiedAt?: unknown;
             /** @description Known to the store: not looked at when it is sent. */
+            readonly name?: unknown;
+            /** @description Known to the store: not looked at when it is sent. */
+            readonly origin?: unknown;
+            /** @description Known to the store: not looked at when it is sent. */
             readonly schemaVersion?: unknown;
+            /** @description Known to the store: not looked at when it is sent. */
+            readonly signature?: unknown;
             /** @description Known to the store: not looked at when it is sent. */
             readonly slug?: unknown;
             /** @description Known to the store: not looked at when it is sent. */
@@ -1110,6 +1262,8 @@ export interface components {
             /** @description Known to the store: not looked at when it is sent. */
             readonly bundleID?: unknown;
             /** @description Known to the store: not looked at when it is sent. */
+            readonly bundleSlug?: unknown;
+            /** @description Known to the store: not looked at when it is sent. */
             readonly callCount?: unknown;
             /** @description Known to the store: not looked at when it is sent. */
             readonly createdAt?: unknown;
@@ -1117,6 +1271,8 @@ export interface components {
             readonly digest?: unknown;
             /** @description Known to the store: not looked at when it is sent. */
             readonly disabledReason?: unknown;
+            /** @description Known to the store: not looked at when it is sent. */
+            readonly health?: unknown;
             /** @description Known to the store: not looked at when it is sent. */
             readonly id?: unknown;
             /** @description Known to the store: not looked at when it is sent. */
@@ -1126,7 +1282,13 @@ export interface components {
             /** @description Known to the store: not looked at when it is sent. */
             readonly modifiedAt?: unknown;
             /** @description Known to the store: not looked at when it is sent. */
+            readonly name?: unknown;
+            /** @description Known to the store: not looked at when it is sent. */
+            readonly origin?: unknown;
+            /** @description Known to the store: not looked at when it is sent. */
             readonly schemaVersion?: unknown;
+            /** @description Known to the store: not looked at when it is sent. */
+            readonly signature?: unknown;
             /** @description Known to the store: not looked at when it is sent. */
             readonly slug?: unknown;
             /** @description Known to the store: not looked at when it is sent. */
@@ -1187,6 +1349,8 @@ export interface components {
             /** @description Known to the store: not looked at when it is sent. */
             readonly bundleID?: unknown;
             /** @description Known to the store: not looked at when it is sent. */
+            readonly bundleSlug?: unknown;
+            /** @description Known to the store: not looked at when it is sent. */
             readonly callCount?: unknown;
             /** @description Known to the store: not looked at when it is sent. */
             readonly createdAt?: unknown;
@@ -1194,6 +1358,8 @@ export interface components {
             readonly digest?: unknown;
             /** @description Known to the store: not looked at when it is sent. */
             readonly disabledReason?: unknown;
+            /** @description Known to the store: not looked at when it is sent. */
+            readonly health?: unknown;
             /** @description Known to the store: not looked at when it is sent. */
             readonly id?: unknown;
             /** @description Known to the store: not looked at when it is sent. */
@@ -1203,7 +1369,13 @@ export interface components {
             /** @description Known to the store: not looked at when it is sent. */
             readonly modifiedAt?: unknown;
             /** @description Known to the store: not looked at when it is sent. */
+            readonly name?: unknown;
+            /** @description Known to the store: not looked at when it is sent. */
+            readonly origin?: unknown;
+            /** @description Known to the store: not looked at when it is sent. */
             readonly schemaVersion?: unknown;
+            /** @description Known to the store: not looked at when it is sent. */
+            readonly signature?: unknown;
             /** @description Known to the store: not looked at when it is sent. */
             readonly slug?: unknown;
             /** @description Known to the store: not looked at when it is sent. */
@@ -1313,11 +1485,26 @@ export interface components {
             readonly schemaVersion?: string;
             /** @description Only of what is no bundle of its own: the pack, config or MCP server that it comes from. */
             readonly source?: components["schemas"]["BundleSource"];
+            readonly bundleSlug?: string | null;
             readonly callCount?: number;
             /** @description Why it can't be called though it is switched on: its function is gone. It may come back. */
             readonly disabledReason?: string;
+            /**
+             * @description `off`: it or its bundle is switched off, or its function is gone; `down`: its MCP server can't be reached; `changed`: the tools of its server have changed and wait for approval.
+             * @enum {unknown}
+             */
+            readonly health?: "ok" | "off" | "down" | "changed";
             /** Format: date-time */
             readonly lastCalledAt?: string | null;
+            /** @description Its name in code and for `/call`; null where another bundle has that. */
+            readonly name?: string | null;
+            /**
+             * @description Where it comes from; `bundle`: it is kept here, and can be changed.
+             * @enum {unknown}
+             */
+            readonly origin?: "bundle" | "built-in" | "pack" | "config" | "server";
+            /** @description Only of a single tool: how code calls it. */
+            readonly signature?: string;
             /** @description Only in the answer to PUT: it is kept, but can't be called as the config is now. */
             readonly warnings?: string[];
         };
@@ -1473,6 +1660,48 @@ export interface components {
             }[];
             /** @description For the real one: what has changed since is refused. */
             digest: string;
+        };
+        DraftRequest: {
+            /** @description As PUT takes it. */
+            tool: Record<string, never>;
+            /** @description A UUIDv7 in lower case. */
+            bundleID?: string;
+            /** @description Letters, decimal digits and dashes; case matters; in Unicode's normal form NFC. */
+            slug?: string;
+            /** @description A label without an order of its own: letters, decimal digits, dashes and dots, in NFC. */
+            version?: string;
+        } | {
+            /** @description As PUT takes it. */
+            bundle: Record<string, never>;
+        };
+        VersionList: {
+            versions: {
+                /** @description A label without an order of its own: letters, decimal digits, dashes and dots, in NFC. */
+                version: string;
+                /** @description What people see. No part of any name. */
+                displayName: string;
+                /** @description Switched on. What is switched off can't be called, and a bundle that is takes no changes inside. */
+                isEnabled: boolean;
+                /** @description Whether its name in code stands for this version. */
+                isDefault: boolean;
+                /** Format: date-time */
+                readonly createdAt: string;
+                /**
+                 * Format: date-time
+                 * @description The last change of its content, also by an edit of its file; switching it on or off is none.
+                 */
+                readonly modifiedAt: string;
+                readonly callCount: number;
+                /** Format: date-time */
+                readonly lastCalledAt: string | null;
+                /** @description Its name in code and for `/call`; null where another bundle has that. */
+                readonly name: string | null;
+                /**
+                 * @description `off`: it or its bundle is switched off, or its function is gone; `down`: its MCP server can't be reached; `changed`: the tools of its server have changed and wait for approval.
+                 * @enum {unknown}
+                 */
+                readonly health: "ok" | "off" | "down" | "changed";
+            }[];
         };
     };
     responses: never;
@@ -2821,6 +3050,125 @@ export interface operations {
             };
         };
     };
+    listVersions: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @example 01890a5d-ac96-774b-bcce-b302099a8057 */
+                bundleID: string;
+                /** @example forecast */
+                toolSlug: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The versions, the newest first. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["VersionList"];
+                };
+            };
+            /** @description Something that was sent can't be used; `in` and `pointer` say where. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This server needs its token. */
+            401: {
+                headers: {
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed: built-in, switched off, not to be changed here, or a page of another origin asks. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This address takes other methods. */
+            405: {
+                headers: {
+                    Allow?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is larger than this server takes. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A POST, and whatever has a body, must say `Content-Type: application/json`, or what this takes. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The Host is no name of this server. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A bug of ours. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The store can't be used now, or the server is stopping. Nothing has changed. */
+            503: {
+                headers: {
+                    /** @description Seconds. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     invokeTool: {
         parameters: {
             query?: never;
@@ -3005,7 +3353,7 @@ export interface operations {
                  *       "slug"
                  *     ]
                  */
-                fields?: ("type" | "displayName" | "description" | "tags" | "isEnabled" | "parallel" | "argSchema" | "outputSchema" | "httpImpl" | "pythonImpl" | "goImpl" | "scriptImpl" | "limits" | "preProcessors" | "id" | "bundleID" | "slug" | "version" | "isBuiltIn" | "createdAt" | "modifiedAt" | "schemaVersion" | "source" | "callCount" | "disabledReason" | "lastCalledAt")[];
+                fields?: ("type" | "displayName" | "description" | "tags" | "isEnabled" | "parallel" | "argSchema" | "outputSchema" | "httpImpl" | "pythonImpl" | "goImpl" | "scriptImpl" | "limits" | "preProcessors" | "id" | "bundleID" | "slug" | "version" | "isBuiltIn" | "createdAt" | "modifiedAt" | "schemaVersion" | "source" | "bundleSlug" | "callCount" | "disabledReason" | "health" | "lastCalledAt" | "name" | "origin")[];
             };
             header?: {
                 /** @description Only if it has another ETag; `*`: only if it is not there yet. */
@@ -3144,7 +3492,7 @@ export interface operations {
                  *       "slug"
                  *     ]
                  */
-                fields?: ("type" | "displayName" | "description" | "tags" | "isEnabled" | "parallel" | "argSchema" | "outputSchema" | "httpImpl" | "pythonImpl" | "goImpl" | "scriptImpl" | "limits" | "preProcessors" | "id" | "bundleID" | "slug" | "version" | "isBuiltIn" | "createdAt" | "modifiedAt" | "schemaVersion" | "source" | "callCount" | "disabledReason" | "lastCalledAt")[];
+                fields?: ("type" | "displayName" | "description" | "tags" | "isEnabled" | "parallel" | "argSchema" | "outputSchema" | "httpImpl" | "pythonImpl" | "goImpl" | "scriptImpl" | "limits" | "preProcessors" | "id" | "bundleID" | "slug" | "version" | "isBuiltIn" | "createdAt" | "modifiedAt" | "schemaVersion" | "source" | "bundleSlug" | "callCount" | "disabledReason" | "health" | "lastCalledAt" | "name" | "origin")[];
             };
             header?: {
                 /** @description Only if it has another ETag; `*`: only if it is not there yet. */
@@ -3196,6 +3544,257 @@ export interface operations {
             };
             /** @description Not allowed: built-in, switched off, not to be changed here, or a page of another origin asks. */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This address takes other methods. */
+            405: {
+                headers: {
+                    Allow?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is larger than this server takes. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A POST, and whatever has a body, must say `Content-Type: application/json`, or what this takes. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The Host is no name of this server. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A bug of ours. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The store can't be used now, or the server is stopping. Nothing has changed. */
+            503: {
+                headers: {
+                    /** @description Seconds. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    validateDraft: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "tool": {
+                 *         "type": "script",
+                 *         "scriptImpl": {
+                 *           "code": "1 + 1"
+                 *         }
+                 *       }
+                 *     }
+                 */
+                "application/json": components["schemas"]["DraftRequest"];
+            };
+        };
+        responses: {
+            /** @description What is wrong with it, if anything is. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DraftReport"];
+                };
+            };
+            /** @description Something that was sent can't be used; `in` and `pointer` say where. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This server needs its token. */
+            401: {
+                headers: {
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed: built-in, switched off, not to be changed here, or a page of another origin asks. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This address takes other methods. */
+            405: {
+                headers: {
+                    Allow?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is larger than this server takes. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A POST, and whatever has a body, must say `Content-Type: application/json`, or what this takes. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The Host is no name of this server. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A bug of ours. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The store can't be used now, or the server is stopping. Nothing has changed. */
+            503: {
+                headers: {
+                    /** @description Seconds. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    validateArgs: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @example 01890a5d-ac96-774b-bcce-b302099a8057 */
+                bundleID: string;
+                /** @example forecast */
+                toolSlug: string;
+                /** @example 1.0 */
+                version: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "args": {
+                 *         "city": "Oslo"
+                 *       }
+                 *     }
+                 */
+                "application/json": components["schemas"]["Call"];
+            };
+        };
+        responses: {
+            /** @description What is wrong with them, if anything is. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DraftReport"];
+                };
+            };
+            /** @description Something that was sent can't be used; `in` and `pointer` say where. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This server needs its token. */
+            401: {
+                headers: {
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed: built-in, switched off, not to be changed here, or a page of another origin asks. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description There is no such thing. */
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -4643,6 +5242,111 @@ export interface operations {
                     "RateLimit-Policy"?: string;
                     /** @description What is left of it: `"minute";r=12;t=34`. */
                     RateLimit?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A bug of ours. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The store can't be used now, or the server is stopping. Nothing has changed. */
+            503: {
+                headers: {
+                    /** @description Seconds. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    getStatus: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The status. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StatusReport"];
+                };
+            };
+            /** @description Something that was sent can't be used; `in` and `pointer` say where. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This server needs its token. */
+            401: {
+                headers: {
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed: built-in, switched off, not to be changed here, or a page of another origin asks. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This address takes other methods. */
+            405: {
+                headers: {
+                    Allow?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is larger than this server takes. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A POST, and whatever has a body, must say `Content-Type: application/json`, or what this takes. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The Host is no name of this server. */
+            421: {
+                headers: {
                     [name: string]: unknown;
                 };
                 content: {

@@ -62,7 +62,7 @@ const LOOK = EditorView.theme({
   ".cm-content": { caretColor: "var(--ink)", padding: "8px 0" },
   ".cm-cursor, .cm-dropCursor": { borderLeftColor: "var(--ink)" },
   ".cm-gutters": { backgroundColor: "var(--raised)", color: "var(--soft)", border: "0", borderRadius: "6px 0 0 6px" },
-  ".cm-activeLine": { backgroundColor: "transparent" },
+  ".cm-activeLine, .cm-activeLineGutter": { backgroundColor: "transparent" },
   "&.cm-focused .cm-activeLine, &.cm-focused .cm-activeLineGutter": { backgroundColor: "var(--hover)" },
   "& .cm-selectionBackground, &.cm-focused > .cm-scroller > .cm-selectionLayer .cm-selectionBackground": { backgroundColor: "var(--accent-soft)" },
   "&.cm-focused .cm-matchingBracket": { backgroundColor: "var(--accent-soft)", color: "var(--ink)" },
@@ -109,7 +109,7 @@ function extensions(settings: EditorSettings): Extension[] {
     EditorView.lineWrapping,
     EditorState.readOnly.of(settings.isReadOnly),
     LOOK,
-    EditorView.theme({ ".cm-content": { minHeight: `${settings.rows * 19.5 + 16}px` } }),
+    EditorView.theme({ ".cm-content, .cm-gutter": { minHeight: `${settings.rows * 19.5 + 16}px` } }),
     language(settings.language),
     EditorView.updateListener.of((update) => {
       const isOurs = update.transactions.some((one) => one.annotation(FromOutside));

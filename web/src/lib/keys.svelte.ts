@@ -2,7 +2,7 @@
  * Keys. Each part of the page says which it takes and what they do; `?` lists them.
  *
  * A key is written as `mod+k`, `/`, `g t` (one after the other). `mod` is Ctrl, or Cmd on a Mac. Keys without `mod` do
- * nothing while one types.
+ * nothing while one types, and none does anything behind an open dialog.
  */
 
 import { untrack } from "svelte";
@@ -32,6 +32,7 @@ class Keys {
 
   handle = (event: KeyboardEvent): void => {
     if (event.defaultPrevented || event.isComposing) return;
+    if (document.querySelector("dialog:modal")) return; // what is behind a dialog can't be reached, by keys neither
     const pressed = nameOf(event);
     if (pressed === null) return;
     if (isTyping(event) && !pressed.startsWith("mod+") && pressed !== "escape") return;

@@ -76,7 +76,11 @@ def build_app(
             error_type=PROBLEM_TYPE,
         ),
         Route(
-            STATUS_PATH, StatusApp(app, facts, allowed), methods=READ, write_error=problem_body, error_type=PROBLEM_TYPE
+            STATUS_PATH,
+            StatusApp(app, url, lambda: site.rules.needs_login, allowed),
+            methods=READ,
+            write_error=problem_body,
+            error_type=PROBLEM_TYPE,
         ),
         Route(
             EVENTS_PATH,

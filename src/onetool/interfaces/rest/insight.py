@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -33,34 +33,30 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     config: str | None
 
 
-class Reached(Protocol):
-    """How a server is reached: its address, and the header with the token, where it asks for one."""
-
-    @property
-    def url(self) -> str: ...
-
-    @property
-    def header(self) -> str | None: ...
-
-
 class StatusApp(RestApp):
-    """The route /status."""
+    """The route /status. `url` is the address by which a client reaches the server."""
 
-    def __init__(self, app: "App", reached: Callable[[Scope], Reached], allowed: Collection[str] | None = None) -> None:
+    def __init__(
+        self,
+        app: "App",
+        url: Callable[[Scope], str],
+        needs_token: Callable[[], bool],
+        allowed: Collection[str] | None = None,
+    ) -> None:
         super().__init__(app, allowed)
-        self._reached = reached
+        self._url, self._needs_token = url, needs_token
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> RestResponse | None:
         read_query(scope["query_string"], {})
         return RestResponse(200, encode(await asyncio.to_thread(self._report, scope)))
 
     def _report(self, scope: Scope) -> StatusReport:
-        app, allowed, reached = self._context.app, self._context.allowed, self._reached(scope)
+        app, allowed = self._context.app, self._context.allowed
         token, file = app.config.http.token, app.config.path
         return StatusReport(
             version=__version__,
-            url=reached.url,
-            needs_token=reached.header is not None,
+            url=self._url(scope),
+            needs_token=self._needs_token(),
             can_change=self._context.may_change,
             is_admin=bool(token) and scope["principal"] == token_principal(str(token)),
             tools=len(app.tools(allowed)),
