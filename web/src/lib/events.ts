@@ -28,7 +28,7 @@ async function follow(listener: Listener, signal: AbortSignal): Promise<void> {
   let instance: unknown = null;
   while (!signal.aborted) {
     try {
-      const response = await send("events", { signal });
+      const response = await send("events", { signal, accept: "text/event-stream" });
       if (response.ok && response.body) {
         for await (const [name, data] of messages(response.body)) {
           wait = FIRST_WAIT_MS;

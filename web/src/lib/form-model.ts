@@ -174,24 +174,31 @@ export function fits(value: Json | undefined, { kind, choices, branches, isNulla
   if (value === undefined || kind === "json") return true;
   if (value === null) return isNullable || kind === "null" || choices.some((one) => one.value === null);
   if (kind === "choice") return choices.some((one) => same(one.value, value));
-  if (kind === "union") return branches.some((one) => matches(value, one, root));
+  if (kind === "union") return branchOf(value, branches, root) >= 0;
   if (kind === "number" || kind === "integer") return ["number", "bigint", "string"].includes(typeof value); // a text that is not a number yet
   if (kind === "object") return isObject(value);
   if (kind === "array") return Array.isArray(value);
   return typeof value === kind;
 }
 
+/** Which branch a value is of: one that it fits as it is, else one that it may become. -1 is none. */
+export function branchOf(value: Json | undefined, branches: JsonSchema[], root: JsonSchema): number {
+  const whole = branches.findIndex((one) => matches(value, one, root, true));
+  return whole >= 0 ? whole : branches.findIndex((one) => matches(value, one, root, false));
+}
+
 /** Whether a value looks like one of this branch. Not a validator: keys and constants decide. */
-export function matches(value: Json | undefined, given: unknown, root: JsonSchema, depth = 0): boolean {
+function matches(value: Json | undefined, given: unknown, root: JsonSchema, isWhole: boolean): boolean {
   if (value === undefined) return false;
   const found = shapeOf(given, root);
   const { kind, schema } = found;
   if (value !== null && (kind === "number" || kind === "integer")) return isNumber(value, kind);
   if (!fits(value, found, root)) return false;
-  if (kind !== "object" || !isObject(value) || depth > DEEPEST) return true;
+  if (kind !== "object" || !isObject(value)) return true;
   const known = propertiesOf(schema);
   const fixed = known.map(([name, one]) => [name, resolved(one, root)] as const).filter(([, one]) => "const" in one);
-  if (!fixed.every(([name, one]) => same(one.const as Json, value[name]))) return false;
+  if (!fixed.every(([name, one]) => (name in value ? same(one.const as Json, value[name]) : !isWhole))) return false;
+  if (!isWhole) return true;
   if (Array.isArray(schema.required) && !(schema.required as string[]).every((name) => name in value)) return false;
   return extraOf(schema) !== null || Object.keys(value).every((name) => known.some(([one]) => one === name));
 }
