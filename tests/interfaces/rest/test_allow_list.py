@@ -86,7 +86,11 @@ def test_versions_that_are_not_allowed_are_not_listed(narrow, mine):
 
 def test_drafts_are_for_those_who_may_change_something(narrow, mine):
     problem(narrow.ask("POST", "/tools/validate", {"bundle": {"slug": "other"}}), 403, "read_only")
+    problem(narrow.ask("POST", "/tools/preview", {"tool": {}}), 403, "read_only")
     args = {"args": {"message": "hi"}}
+    preview = narrow.ask("POST", f"{mine}/tools/echo/version/2/preview", args).json()
+    assert preview == {"call": "tools.echo(message='hi')"}
+    problem(narrow.ask("POST", f"{mine}/tools/hidden/version/1/preview", args), 404, "not_found")
     assert narrow.ask("POST", f"{mine}/tools/echo/version/2/validate", args).json()["ok"]
     problem(narrow.ask("POST", f"{mine}/tools/hidden/version/1/validate", args), 404, "not_found")
 

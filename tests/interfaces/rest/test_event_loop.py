@@ -97,6 +97,8 @@ def test_no_route_asks_the_index_on_the_event_loop(app, asked):
             ("GET", f"{bundle}/tools/say/versions", None, 200),
             ("GET", f"{tool}/usage", None, 200),
             ("GET", f"{tool}/examples", None, 200),
+            ("POST", f"{tool}/preview", {"args": {"message": "hi"}}, 200),
+            ("POST", "/tools/preview", {"tool": ECHO, "args": {"message": "hi"}}, 200),
             ("PUT", f"{built_in}/examples", {"examples": []}, 200),
             ("POST", "/tools/validate", {"tool": ECHO, "bundleID": bundle.rpartition("/")[2]}, 200),
             ("POST", f"{tool}/validate", {"args": {"message": 1}}, 200),

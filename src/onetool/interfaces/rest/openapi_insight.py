@@ -2,11 +2,13 @@
 
 from typing import Any
 
+from onetool.interfaces.rest.drafts import PreviewDraft
 from onetool.interfaces.rest.events import EVENTS_PATH
 from onetool.interfaces.rest.handlers import VERSION_KEYS
 from onetool.interfaces.rest.status import STATUS_PATH, StatusReport
 from onetool.services.stats.tool_usage import ToolUsage
 from onetool.sources.bundles.drafts import DraftReport
+from onetool.sources.bundles.preview import PreviewReport
 from onetool.sources.bundles.validation import ExampleList
 
 Part = dict[str, Any]
@@ -14,7 +16,7 @@ Part = dict[str, Any]
 _TOOL_PLACE = "/bundles/{bundleID}/tools/{toolSlug}/version/{version}"
 EXAMPLE_DRAFT = {"type": "script", "scriptImpl": {"code": "1 + 1"}}
 
-SHAPES = (StatusReport, DraftReport, ToolUsage, ExampleList)
+SHAPES = (StatusReport, DraftReport, PreviewReport, PreviewDraft, ToolUsage, ExampleList)
 DESCRIPTIONS = {
     "StatusReport.needsToken": "Whether requests need the token of the server (`http.token`).",
     "StatusReport.canChange": "Whether clients may change bundles and tools here.",
@@ -29,6 +31,12 @@ DESCRIPTIONS = {
     "UsageCall.source": "How it was called: rest, mcp, run, cli …",
     "ToolExample.name": "What people see.",
     "ToolExample.args": "The arguments of the call.",
+    "PreviewReport.requests": "Of an HTTP tool. Empty where something is wrong.",
+    "PreviewReport.code": "Of a script: what would run, with the arguments before it.",
+    "PreviewReport.call": "Of any other tool: the call, as code writes it.",
+    "PreviewRequest.step": "Its name, where a tool sends several.",
+    "PreviewRequest.notes": "What is not known yet, or would keep it from being sent.",
+    "PreviewRequest.body": "As text; null where there is none, or where it is no text.",
     "StatusReport.tools": "How many there are.",
     "StatusReport.health": "As `onetool health` has it.",
     "StatusReport.config": "The file in force; null: the defaults.",
@@ -62,6 +70,30 @@ OPERATIONS: dict[tuple[str, str], tuple[str, Part]] = {
             "gives": {200: ("What is wrong with them, if anything is.", "DraftReport")},
             "refused": (404,),
             "note": "Nothing is called, but for the pre-processors of the tool. Pointers lead into the arguments.",
+            "takes": _takes("Call", {"args": {"city": "Oslo"}}),
+        },
+    ),
+    ("/preview", "POST"): (
+        "Drafts",
+        {
+            "id": "previewDraft",
+            "summary": "See what a tool would send, before it is stored",
+            "gives": {200: ("What would be sent, or what is wrong.", "PreviewReport")},
+            "refused": (),
+            "note": "Nothing is stored or sent, and secrets are `***`. Pointers of errors begin with `/tool` or "
+            "`/args`. Only where bundles may be changed.",
+            "takes": _takes("PreviewDraft", {"tool": EXAMPLE_DRAFT, "args": {}}),
+        },
+    ),
+    (f"{_TOOL_PLACE}/preview", "POST"): (
+        "Drafts",
+        {
+            "id": "previewCall",
+            "summary": "See what a call would send",
+            "gives": {200: ("What would be sent, or what is wrong.", "PreviewReport")},
+            "refused": (404,),
+            "note": "Nothing is sent or called, but for the pre-processors of the tool; secrets are `***`. Pointers of "
+            "errors lead into the arguments.",
             "takes": _takes("Call", {"args": {"city": "Oslo"}}),
         },
     ),

@@ -323,10 +323,19 @@ class BundleService:
         known[1][bundle_id, slug, version] = made
         return made
 
-    def spec_of(self, bundle_id: str, slug: str, version: str, visibility: Visibility = EVERYTHING) -> ToolSpec:
-        """The spec of a version, also of one that is switched off: to look at it, and not to call it."""
+    def tool_and_spec(
+        self, bundle_id: str, slug: str, version: str, visibility: Visibility = EVERYTHING
+    ) -> tuple[Tool, ToolSpec]:
+        """A version, also one that is switched off: to look at it, and not to call it."""
         tool = self._tool(bundle_id, slug, version, visibility)
-        return self._spec(self._bundle(tool.bundle_id), tool)
+        return tool, self._spec(self._bundle(tool.bundle_id), tool)
+
+    def spec_of_draft(self, tool: Tool) -> ToolSpec:
+        return self._factory.spec(tool, tool.slug, None)
+
+    def preview(self, tool: Tool, args: Mapping[str, Any]) -> Shown:
+        """What a call would do: `requests`, `code` or `call`."""
+        return self._factory.preview(tool, args)
 
     def counted_names(
         self, bundle_id: str, slug: str, version: str, visibility: Visibility = EVERYTHING

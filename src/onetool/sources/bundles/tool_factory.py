@@ -6,7 +6,7 @@ to see that it can be.
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from keyword import iskeyword
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec.structs import replace
 
@@ -28,6 +28,9 @@ from onetool.sources.bundles.model import (
     limits_of,
 )
 from onetool.sources.bundles.rate_limits import RateLimiter
+
+if TYPE_CHECKING:
+    from onetool.http.preview import PreviewRequest
 
 # The factory: a stored tool becomes a ToolSpec with a handler
 
@@ -67,6 +70,10 @@ class BundleRuntime(Protocol):
         self, impl: HttpImpl, arg_schema: Mapping[str, Any], limits: ToolLimits, bundle: str | None = None
     ) -> Callable[..., Awaitable[Any]]:
         """The handler; raises ValueError with a `pointer` for what can't ever work. `bundle` is its bundle's id."""
+        ...
+
+    def preview_http(self, tool: Tool, args: Mapping[str, Any]) -> "list[PreviewRequest]":
+        """What a call would send. ToolFailure where an argument does not fit, else as `http_tool`."""
         ...
 
     def why_not_called(self, impl: HttpImpl, arg_schema: Mapping[str, Any]) -> str | None:
@@ -145,6 +152,20 @@ class ToolFactory:
         """What keeps a tool that is all right from being called for now."""
         why = self._runtime.why_not_called(http_of(tool), tool.arg_schema) if tool.type == "http" else None
         return [] if why is None else [why]
+
+    def preview(self, tool: Tool, args: Mapping[str, Any]) -> dict[str, Any]:
+        """What a call would do: `requests`, `code` or `call`. ToolFailure where an argument does not fit."""
+        if tool.type == SCRIPT:
+            variables = {name: schema.get("default") for name, schema in _schemas(tool)} | dict(args)
+            return {"code": "".join(f"{name} = {value!r}\n" for name, value in variables.items()) + code_of(tool)}
+        if tool.type != "http":
+            return {"call": call_text(function_of(tool), args)}
+        defaults = {name: schema["default"] for name, schema in _schemas(tool) if "default" in schema}
+        try:
+            return {"requests": tuple(self._runtime.preview_http(tool, {**defaults, **args}))}
+        except ValueError as error:  # a file that somebody has edited
+            pointer = getattr(error, "pointer", None) or ""
+            raise ToolFailure(f"its template can't be used: httpImpl{pointer}: {error}") from None
 
     # Each type
 
