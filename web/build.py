@@ -1,6 +1,7 @@
 """Builds the page: `python -m web.build` installs what it needs, makes the client's types, checks, and writes the assets.
 
     --check    fail if the assets, the types or the manifest are not what these sources give; change nothing
+    --dev      Vite's own server, which shows what is edited at once, in front of `make serve` (or of ONETOOL_URL)
 
 The assets are committed, so that `make serve` and the wheel need no Node. `built.json` has the hashes of the sources
 and of the assets: a machine where npm can't install anything still sees that they belong together.
@@ -60,9 +61,9 @@ def _node(script: str, *args: str) -> None:
         raise SystemExit(f"{script.split('/')[0]} found something wrong: see above.")
 
 
-def install() -> None:
+def install(*options: str, within: float = npm.WITHIN) -> None:
     """Packages go beside the sources' folder; Vite looks for them through a link."""
-    npm.install(WEB, NODE)
+    npm.install(WEB, NODE, *options, within=within)
     link = WEB / "node_modules"
     if not link.exists():
         link.unlink(missing_ok=True)
@@ -83,7 +84,6 @@ def write_types(target: Path) -> None:
 
 
 def build(check: bool) -> None:
-    install()
     with TemporaryDirectory() as folder:
         types, assets = Path(folder) / "types.d.ts", Path(folder) / "static"
         write_types(types)
@@ -98,15 +98,35 @@ def build(check: bool) -> None:
             MANIFEST.write_text(json.dumps(manifest(), indent=1) + "\n", encoding="utf-8")
         elif _hashes(_files(assets), assets) != _hashes(_files(STATIC), STATIC):
             raise SystemExit("The committed assets are not what web/ gives: run `make web` and commit them.")
+    compare_hashes()
+    print(f"The page is built: {sum(path.stat().st_size for path in _files(STATIC)):,} bytes.", file=sys.stderr)
+
+
+def compare_hashes() -> None:
     if found := mismatches():
         raise SystemExit("\n".join([*found, "Run `make web` and commit what it changes."]))
+
+
+def check() -> None:
+    """Build it anew and compare. Where npm can't install what that needs, only the hashes are compared, which is said."""
+    try:
+        install(*npm.IMPATIENT, within=npm.AT_MOST)
+    except (OSError, subprocess.SubprocessError, SystemExit) as error:
+        print(f"THE PAGE WAS NOT BUILT ANEW, only hashes were compared: {error}", file=sys.stderr)
+        compare_hashes()
+    else:
+        build(check=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m web.build", description="Build the page.")
     parser.add_argument("--check", action="store_true", help="fail if what is committed differs; change nothing")
-    build(parser.parse_args().check)
-    print(f"The page is built: {sum(path.stat().st_size for path in _files(STATIC)):,} bytes in {STATIC.name}/.", file=sys.stderr)
+    parser.add_argument("--dev", action="store_true", help="Vite's own server, in front of a server that runs")
+    args = parser.parse_args()
+    if args.check:
+        return check()
+    install()
+    return _node("vite/bin/vite.js") if args.dev else build(check=False)
 
 
 if __name__ == "__main__":

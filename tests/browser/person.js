@@ -18,9 +18,18 @@ globalThis.__person = (() => {
     return [...document.querySelectorAll("dialog:modal")].pop() ?? document;
   }
 
+  /* Every text that may be its name. Asking the browser for the true one takes milliseconds: only those that may fit are asked. */
+  function mayBe(one) {
+    const ids = (one.getAttribute("aria-labelledby") ?? "").split(/\s+/).filter(Boolean);
+    const labels = [...(one.labels ?? []), ...ids.map((id) => one.getRootNode().getElementById?.(id))];
+    const given = ["aria-label", "title", "placeholder", "alt", "value"].map((key) => one.getAttribute(key));
+    return plain([...given, ...labels.map((label) => label?.textContent), one.textContent].join(" "));
+  }
+
   function named(selector, name, role) {
-    const shown = all(selector, stage()).filter((one) => isShown(one) && !one.disabled);
-    const fitting = shown.map((one) => [one, plain(one.computedName), plain(one.innerText)]).filter(([one]) => !role || one.computedRole === role);
+    const shown = all(selector, stage()).filter((one) => mayBe(one).includes(name) && isShown(one) && !one.disabled);
+    const innermost = role ? shown : shown.filter((one) => !shown.some((other) => other !== one && one.contains(other)));
+    const fitting = innermost.filter((one) => !role || one.computedRole === role).map((one) => [one, plain(one.computedName), plain(one.innerText)]);
     const exact = fitting.filter(([, said, text]) => said === name || text === name);
     const part = fitting.filter(([, said, text]) => said.includes(name) || text.includes(name));
     return (exact.length ? exact : part).map(([one]) => one);
@@ -38,9 +47,7 @@ globalThis.__person = (() => {
   }
 
   function where(kind, name, role, nth) {
-    const found = named(kind === "field" ? FIELDS : INTERACTIVE, name, role);
-    const innermost = found.filter((one) => !found.some((other) => other !== one && one.contains(other)));
-    return innermost[nth] ?? null;
+    return named(kind === "field" ? FIELDS : INTERACTIVE, name, role)[nth] ?? null;
   }
 
   function target(kind, name, role, nth) {
@@ -72,10 +79,14 @@ globalThis.__person = (() => {
   }
 
   const focused = () => [active()?.computedRole ?? "", plain(active()?.computedName)];
-  const names = (role) => all("*", stage()).filter((one) => one.computedRole === role && isShown(one)).map((one) => plain(one.computedName) || plain(one.innerText));
+  const TAGS = { listitem: "li", link: "a[href]", button: "button, summary", option: "option", tab: "button", heading: "h1, h2, h3", row: "tr", cell: "td", alert: "[role=alert]" };
+  function names(role) {
+    const found = all(`[role="${role}"], ${TAGS[role] ?? "input, select, textarea"}`, stage());
+    return found.filter((one) => isShown(one) && one.computedRole === role).map((one) => plain(one.computedName) || plain(one.innerText));
+  }
   const clear = () => (active()?.select ? active().select() : getSelection().selectAllChildren(active()));
   /* A field is only as good as its label: what a screen reader says of each thing that can be reached, for messages. */
-  const reachable = () => all(INTERACTIVE, stage()).filter(isShown).map((one) => `${one.computedRole} ${JSON.stringify(plain(one.computedName).slice(0, 60))}`);
+  const reachable = () => all(INTERACTIVE, stage()).filter(isShown).slice(0, 60).map((one) => `${one.computedRole} ${JSON.stringify(plain(one.computedName).slice(0, 60))}`);
   const overflow = () => all("body *").filter((one) => isShown(one) && one.getBoundingClientRect().right > innerWidth + 1 && !scrolls(one)).map((one) => one.outerHTML.slice(0, 120));
   function scrolls(one) {
     for (let at = one.parentElement; at; at = at.parentElement) if (/auto|scroll|hidden|clip/.test(getComputedStyle(at).overflowX)) return true;

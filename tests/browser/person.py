@@ -232,7 +232,7 @@ class Person:
         with suppress(RuntimeError):
             return (
                 f"At {self.place!r} the page reads:\n{self.text()[:1500]}\n"
-                f"Within reach: {', '.join(self.value('__person.reachable()')[:60])}\nFaults: {self.faults()}"
+                f"Within reach: {', '.join(self.value('__person.reachable()'))}\nFaults: {self.faults()}"
             )
         return "The page does not answer."
 

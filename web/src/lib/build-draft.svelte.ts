@@ -135,10 +135,16 @@ export class Draft {
   /** Put it where it survives a reload; take it away if nothing is changed. */
   keep(): void {
     clearTimeout(this.#timer);
+    this.#timer = undefined;
     const { content, place, texts, args, base, etag } = this;
     const kept: Kept | null = this.isChanged ? { content, place, texts, args, base, etag, at: new Date().toISOString() } : null;
     store(`draft.${this.key}`, kept);
     drafts.mark(this.key, kept !== null);
+  }
+
+  /** What was to be kept soon is kept now. */
+  flush(): void {
+    if (this.#timer !== undefined) this.keep();
   }
 
   keepSoon(): void {
