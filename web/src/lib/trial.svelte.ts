@@ -47,6 +47,8 @@ export class Trial {
   readonly broken = new SvelteSet<string>();
   readonly #key: string;
   #checked = "";
+  /** The arguments that the faults are about. */
+  #judged: JsonObject = $state.raw({});
 
   constructor(tool: Tool) {
     this.#key = keyOf(tool);
@@ -85,14 +87,14 @@ export class Trial {
 
   /** Ask the server what is wrong with the arguments. A server that can't say leaves the form without marks. */
   async check(tool: Tool, signal: AbortSignal): Promise<void> {
-    const args = writeJson(this.args);
+    const [args, judged] = [writeJson(this.args), this.args];
     if (args === this.#checked) return;
     try {
       const sent = { body: `{"args": ${args}}`, method: "POST", signal };
       const { data } = await request<{ errors?: Fault[] }>(`${toolPath(tool)}/validate`, sent);
       if (signal.aborted) return;
       this.faults = (data.errors ?? []).map((one) => ({ ...one, pointer: one.pointer.replace(/^\/args(?=\/|$)/, "") }));
-      this.#checked = args;
+      [this.#checked, this.#judged] = [args, judged];
     } catch {
       // The call itself says what is wrong.
     }
@@ -100,7 +102,11 @@ export class Trial {
 
   /** What is worth showing now: what is missing only once somebody has tried. */
   get shownFaults(): Fault[] {
-    return this.isTried ? this.faults : this.faults.filter((one) => one.pointer !== "" && valueAt(this.args, one.pointer) !== undefined);
+    return this.faults.filter(({ pointer }) => {
+      if (pointer === "") return this.isTried;
+      const [was, is] = [valueAt(this.#judged, pointer), valueAt(this.args, pointer)];
+      return was === undefined ? this.isTried && is === undefined : is !== undefined;
+    });
   }
 
   async run(tool: Tool): Promise<void> {
@@ -132,7 +138,7 @@ export class Trial {
     this.outcome = outcome;
     this.isTried = true;
     this.faults = outcome.ok ? [] : outcome.failure.faults;
-    this.#checked = args;
+    [this.#checked, this.#judged] = [args, objectOf(args)];
     const { ok, at, durationMs } = outcome;
     recent.add({ tool: this.#key, name: nameOf(tool), args, at, ok, durationMs: Math.round(durationMs) }, tool.argSchema);
     notices.announce(outcome.ok ? t("try.done") : line(outcome.failure.message));
