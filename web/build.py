@@ -1,4 +1,4 @@
-"""Builds the page: `python -m web.build` installs what it needs, makes the client's types, checks, and writes the assets.
+"""Builds the page: `python -m web.build` installs what it needs, makes the client's types, checks, writes the assets.
 
     --check    fail if the assets, the types or the manifest are not what these sources give; change nothing
     --dev      Vite's own server, which shows what is edited at once, in front of `make serve` (or of ONETOOL_URL)
@@ -38,11 +38,17 @@ def mismatches() -> list[str]:
     """Which files are not as they were when the page was built last, in words."""
     known, now = json.loads(MANIFEST.read_text(encoding="utf-8")), manifest()
     return [
-        f"{kind[:-1]} {name} {'is gone' if name not in now[kind] else 'is new' if name not in known[kind] else 'has changed'}"
+        f"{kind[:-1]} {name} {_what_happened(name, known[kind], now[kind])}"
         for kind in ("sources", "assets")
         for name in sorted(known[kind].keys() | now[kind].keys())
         if known[kind].get(name) != now[kind].get(name)
     ]
+
+
+def _what_happened(name: str, known: dict[str, str], now: dict[str, str]) -> str:
+    if name not in now:
+        return "is gone"
+    return "has changed" if name in known else "is new"
 
 
 def _files(folder: Path) -> list[Path]:
@@ -108,7 +114,7 @@ def compare_hashes() -> None:
 
 
 def check() -> None:
-    """Build it anew and compare. Where npm can't install what that needs, only the hashes are compared, which is said."""
+    """Build it anew and compare. Where npm can't install what that needs, it compares the hashes only, and says so."""
     try:
         install(*npm.IMPATIENT, within=npm.AT_MOST)
     except (OSError, subprocess.SubprocessError, SystemExit) as error:

@@ -1,14 +1,10 @@
 import { svelte } from "@sveltejs/vite-plugin-svelte";
-import { defineConfig, type ProxyOptions } from "vite";
+import { defineConfig, loadEnv } from "vite";
 
 // `python -m web.build --dev`: the page from its sources, everything else from a server that runs. To that one, requests
 // come from its own page.
-const upstream = process.env.ONETOOL_URL ?? "http://127.0.0.1:8765";
-const toServer: ProxyOptions = {
-  target: upstream,
-  changeOrigin: true,
-  configure: (proxy) => proxy.on("proxyReq", (request) => request.removeHeader("origin")),
-};
+const upstream = loadEnv("", ".", "ONETOOL_").ONETOOL_URL ?? "http://127.0.0.1:8765";
+const toServer = { target: upstream, changeOrigin: true, headers: { origin: upstream } };
 
 // Relative addresses: the page also works below a path of somebody else's web app. No source maps: assets are committed.
 export default defineConfig({

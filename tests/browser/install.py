@@ -1,7 +1,7 @@
 """`python -m tests.browser.install`: brings the browser that tests of the page need, where that can be done.
 
-Nothing happens where one is found. Debian's package is the one that is known to work; only root may install it. Where it
-can't be had, this says why and ends well: those tests are then skipped, and say so.
+Nothing happens where one is found. Debian's package is the one that is known to work; only root may install it. Where
+it can't be had, this says why and ends well: those tests are then skipped, and say so.
 """
 
 import os

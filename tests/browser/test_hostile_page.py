@@ -34,6 +34,13 @@ INITIALIZE = {
 PAGES = ("/", "/docs")
 
 
+class Names(dict):
+    """The parts of an address. One that is not given has its own name."""
+
+    def __missing__(self, name):
+        return name
+
+
 class Silent(SimpleHTTPRequestHandler):
     def log_message(self, *_):
         """Nobody reads it."""
@@ -69,13 +76,14 @@ def server(tmp_path, model):
 def operations(api, built_in):
     """Every route with every method: those that the server tells of, and those that it does not."""
     found = [("/mcp", "POST", INITIALIZE), ("/mcp", "DELETE", {}), *((path, "GET", None) for path in (*PAGES, "/mcp"))]
-    found += [("/healthz", "GET", None), ("/openapi.json", "GET", None)]
+    found += [(path, "GET", None) for path in ("/healthz", "/openapi.json", "/login", "/assets/index.js")]
+    found += [("/login", "POST", {"token": "x"}), ("/login", "DELETE", None)]
     for template, item in api.get("/openapi.json").json()["paths"].items():
         for method in item.keys() - {"parameters"}:
             content = item[method].get("requestBody", {}).get("content", {})
             body = content.get("application/json", {}).get("example")
             for id, slug, version in (built_in, (OWN, "lamp", "1")):
-                path = template.format(bundleID=id, toolSlug=slug, version=version)
+                path = template.format_map(Names(bundleID=id, toolSlug=slug, version=version))
                 found.append((path, method.upper(), body))
     asks = {"/ask": {"prompt": "Leave a mark.", "approve": "always"}}
     asks |= {path: {"args": {}} for path, _, _ in found if path.endswith("/invoke")}

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from onetool.app.catalog import ToolCatalog
     from onetool.app.runtime import RunCode, Runtime
     from onetool.http.definition import HttpImpl, ToolLimits
+    from onetool.http.preview import PreviewRequest
+    from onetool.sources.bundles.model import Tool
     from onetool.sources.bundles.row_facts import Health
 
 
@@ -156,6 +158,13 @@ class AppBundleRuntime:
         from onetool.http.tool import HttpTool
 
         return HttpTool(impl, arg_schema, limits, lambda: self._runtime().http_context, bundle)
+
+    def preview_http(self, tool: "Tool", args: Mapping[str, Any]) -> "list[PreviewRequest]":
+        from onetool.http.tool import HttpTool
+        from onetool.sources.bundles.model import http_of, limits_of
+
+        outside = self._runtime().http_context
+        return HttpTool(http_of(tool), tool.arg_schema, limits_of(tool), lambda: outside, tool.bundle_id).preview(args)
 
     def why_not_called(self, impl: "HttpImpl", arg_schema: Mapping[str, Any]) -> str | None:
         from onetool.http.definition import ToolLimits

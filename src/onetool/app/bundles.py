@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from onetool.core.errors import Mistake
+from onetool.core.signature import call_text
 from onetool.core.source import Catalogue
 from onetool.core.spec import ToolSpec
 from onetool.sources.bundles.errors import BundleError, ForbiddenError
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
     from onetool.core.call import ToolResult
     from onetool.core.context import CallEvent
     from onetool.core.registry import Further
-    from onetool.sources.bundles.service import BundleService, SwitchedOff
+    from onetool.sources.bundles.service import BundleService
+    from onetool.sources.bundles.switches import KeptSettings
 
 log = logging.getLogger("onetool.bundles")
 
@@ -50,7 +52,7 @@ class AppBundles:
         self._poller: StorePoller | None = None
         self._functions: Mapping[str, ToolSpec] = {}
         self._offered = Offered()
-        self._off: SwitchedOff | None = None  # what was switched off when that could be read last
+        self._kept: KeptSettings | None = None  # what was set of other tools when that could be read last
         self._retry_at = 0.0  # when to try again, where bundles could not be read
 
     @property
@@ -96,11 +98,11 @@ class AppBundles:
         if self._service is None:
             self._functions = _by_name([offered.own, offered.packs, offered.declared])  # the service is made of them
         try:
-            self._off = self.service.switched_off()
+            self._kept = self.service.kept_settings()
         except BundleError as error:  # what was switched off before stays so
             wrong = error
         everything = (offered.own, offered.packs, offered.declared, offered.served)
-        *local, served = [_without(one, self._off) for one in everything]
+        *local, served = [_with_settings(one, self._kept) for one in everything]
         self._functions = _by_name(local)
         try:
             loaded = self._loaded(waiting) if wrong is None else self._problem(wrong)
@@ -179,20 +181,24 @@ def _by_name(catalogues: list[Catalogue]) -> dict[str, ToolSpec]:
     return found
 
 
-def _without(one: Catalogue, off: "SwitchedOff | None") -> Catalogue:
-    if off is None or not (off.tools or off.sources):
+def _with_settings(one: Catalogue, kept: "KeptSettings | None") -> Catalogue:
+    if kept is None or not any(kept):
         return one
     return replace(
         one,
-        tools=tuple(_disabled(spec, off.tools) for spec in one.tools),
-        prompts=tuple(prompt for prompt in one.prompts if not off.hides(prompt.spec)),
-        resources=tuple(resource for resource in one.resources if not off.hides(resource.spec)),
+        tools=tuple(_with_own_settings(spec, kept) for spec in one.tools),
+        prompts=tuple(prompt for prompt in one.prompts if not kept.hides(prompt.spec)),
+        resources=tuple(resource for resource in one.resources if not kept.hides(resource.spec)),
     )
 
 
-def _disabled(spec: ToolSpec, off: Mapping[str, str]) -> ToolSpec:
-    switch = off.get(spec.name)
-    return spec if switch is None else replace(spec, enabled=False, off=f"onetool bundles enable {switch}")
+def _with_own_settings(spec: ToolSpec, kept: "KeptSettings") -> ToolSpec:
+    if (switch := kept.tools.get(spec.name)) is not None:
+        spec = replace(spec, enabled=False, off=f"onetool bundles enable {switch}")
+    if (examples := kept.examples.get(spec.name)) is not None:
+        texts = (call_text(spec.name, example.args) for example in examples)
+        spec = replace(spec, examples=(*texts, *spec.examples))
+    return spec
 
 
 # Looks after a store now and then, in a thread of its own: what was edited by hand is taken in, old things go.

@@ -14,6 +14,14 @@ from onetool.core.errors import cut
 from onetool.core.spec import ToolSpec
 
 
+def call_text(name: str, args: Mapping[str, Any]) -> str:
+    """A call as code writes it; by `ot.call` where Python can't say the name of the tool or of an argument."""
+    if any(sign in name for sign in "@/") or any(as_identifier(arg) != arg for arg in args):
+        return f"ot.call({name!r}, {dict(args)!r})"
+    word = ".".join(map(as_identifier, name.split(".")))
+    return f"{word}({', '.join(f'{arg}={value!r}' for arg, value in args.items())})"
+
+
 @lru_cache(maxsize=4096)
 def as_identifier(name: str) -> str:
     """The identifier closest to a name. Python reads identifiers in NFKC, and so is this."""

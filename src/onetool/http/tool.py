@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from time import monotonic
 from typing import Any, NamedTuple
 
@@ -12,6 +12,7 @@ from onetool.http.auth import Authenticator
 from onetool.http.client import HttpContext
 from onetool.http.definition import HttpImpl, ToolLimits, all_sending_seconds, total_seconds
 from onetool.http.placeholders import Lookup, TemplateError
+from onetool.http.preview import PreviewRequest, previewed
 from onetool.http.steps import CredentialMask, StepCondition, failed_step, stand_ins, step_names, values_for
 from onetool.http.tool_request import ToolRequest
 from onetool.http.url import Url
@@ -23,6 +24,7 @@ class _Step(NamedTuple):
     name: str
     request: ToolRequest
     condition: StepCondition | None
+    when: str | None = None  # the text of it
 
 
 class HttpTool:
@@ -51,6 +53,14 @@ class HttpTool:
     def fixed_urls(self) -> list[Url]:
         """Where its requests go to, as far as the host, where that does not depend on the call."""
         return [url for step in self._steps if (url := step.request.fixed_url) is not None]
+
+    def preview(self, args: Mapping[str, Any]) -> list[PreviewRequest]:
+        """What a call with these arguments would send. BadArguments or ToolFailure when a value does not fit."""
+        context, found = self._context(), list[PreviewRequest]()
+        for step in self._steps:
+            with _named(step.name, ()) if step.name else nullcontext():
+                found.append(previewed(step.request, args, context, step.name, step.when))
+        return found
 
     @property
     def authenticators(self) -> list[Authenticator]:
@@ -128,7 +138,7 @@ def _made_steps(
     for number, (step, names) in enumerate(zip(impl.steps, step_names(impl.steps, arg_schema), strict=True)):
         try:
             condition = StepCondition(step.when, arg_schema, names) if step.when else None
-            made.append(_Step(step.name, ToolRequest(step, arg_schema, limits, names, bundle), condition))
+            made.append(_Step(step.name, ToolRequest(step, arg_schema, limits, names, bundle), condition, step.when))
         except TemplateError as error:
             raise TemplateError(str(error), f"/requests/{number}{error.pointer}") from None
     return tuple(made)

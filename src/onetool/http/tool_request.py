@@ -64,17 +64,22 @@ class ToolRequest:
         self, args: Mapping[str, Any], secret: Lookup, outside: HttpContext
     ) -> "tuple[HttpRequest, Signer | None]":
         """The request of one call, and what signs it. Nothing is sent."""
-        outgoing = self._template.fill(args, secret)
+        outgoing = self.unsigned(args, secret)
         only_there = outside.only_to(outgoing.url, secret)
         for name in self._template.secrets:
             only_there(name)
         for name in self._template.secrets_in_host:  # hosts are in lower case, where nobody would recognise it
             outside.mask_also((secret(name) or "").lower())
-        if self._accept is not None:
-            outgoing.headers.append(self._accept)
         if self.auth is None:
             return outgoing, None
         return outgoing, self.auth.begin(args, secret if self.auth.asks_elsewhere else only_there, outside)
+
+    def unsigned(self, args: Mapping[str, Any], secret: Lookup) -> "HttpRequest":
+        """The request of one call, without what logs in."""
+        outgoing = self._template.fill(args, secret)
+        if self._accept is not None:
+            outgoing.headers.append(self._accept)
+        return outgoing
 
     async def send(
         self,

@@ -148,7 +148,7 @@ def changed(site, _folder):
 
 def ended(site, _folder):
     text = session(site)
-    site.rules.sessions.end(site.rules.session_of(f"Bearer {text}".encode()))
+    site.rules.sessions.end(site.rules.sessions.read(text, sha256(TOKEN.encode()).digest()))
     return text
 
 

@@ -1,5 +1,6 @@
 """Signing in at /login of a real server: sessions in the place of the token, their end, and guesses."""
 
+import asyncio
 import json
 import signal
 import time
@@ -13,6 +14,8 @@ from interfaces.http.test_mount import served
 from onetool import App
 from onetool.interfaces.asgi import HttpError
 from onetool.interfaces.http.login import LoginRequest, WrongTokens, _peer
+from onetool.interfaces.http.login_sessions import LoginSessions
+from onetool.interfaces.http.serve import SESSIONS_FOLDER
 
 CONFIG = {"http": {"token": TOKEN}}
 OTHER = "another-token-0123456789"
@@ -62,7 +65,7 @@ def test_without_a_token_there_is_nothing_to_sign_in_to(server):
         reply = server.ask("/login", "POST", body=body)
         assert (reply.status, reply.json) == (200, {"session": None, "needed": False})
     assert server.ask("/login", "DELETE").status == 204
-    assert not (server.folder / "home" / "login").exists()
+    assert not (server.folder / "home" / "page_sessions").exists()
 
 
 def test_a_wrong_token_is_told_in_words(serve):
@@ -139,7 +142,7 @@ def test_a_session_is_good_in_all_processes_of_the_state_and_after_a_start(serve
 
 def test_it_works_where_the_state_can_not_be_written(serve, tmp_path):
     (tmp_path / "state").mkdir()
-    (tmp_path / "state" / "login").write_text("no folder")
+    (tmp_path / "state" / "page_sessions").write_text("no folder")
     server = serve(config=CONFIG, env={"ONETOOL_HOME": str(tmp_path / "state")})
     session = session_of(server)
     assert server.ask("/mcp", headers=bearer(session)).status == 200
@@ -185,6 +188,19 @@ def test_neither_tokens_nor_sessions_are_in_the_log(guarded):
     assert not any(secret in text for secret in (session, session[4:40], TOKEN, "a wrong guess"))
     assert "/nothing/ots_***" in text
     assert TOKEN not in repr(LoginRequest(TOKEN))
+
+
+def test_no_tool_reads_the_key(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "onetool.yaml").write_text("fs: {roots: [.]}\n")
+    (tmp_path / "mine.txt").write_text("mine")
+    with App.open(tmp_path / "onetool.yaml") as app:
+        folder = app.config.home / SESSIONS_FOLDER
+        LoginSessions(folder).start(b"x")
+        assert asyncio.run(app.run("fs.read_file(path='mine.txt')")).data == "mine"
+        read = asyncio.run(app.run(f"fs.read_file(path={str(folder / 'sessions.json')!r})"))
+        assert folder.parent == tmp_path  # a place that tools may read otherwise
+        assert (read.ok, "OneTool's own" in str(read.error)) == (False, True)
 
 
 # Guesses

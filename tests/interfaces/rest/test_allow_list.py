@@ -86,9 +86,24 @@ def test_versions_that_are_not_allowed_are_not_listed(narrow, mine):
 
 def test_drafts_are_for_those_who_may_change_something(narrow, mine):
     problem(narrow.ask("POST", "/tools/validate", {"bundle": {"slug": "other"}}), 403, "read_only")
+    problem(narrow.ask("POST", "/tools/preview", {"tool": {}}), 403, "read_only")
     args = {"args": {"message": "hi"}}
+    preview = narrow.ask("POST", f"{mine}/tools/echo/version/2/preview", args).json()
+    assert preview == {"call": "tools.echo(message='hi')"}
+    problem(narrow.ask("POST", f"{mine}/tools/hidden/version/1/preview", args), 404, "not_found")
     assert narrow.ask("POST", f"{mine}/tools/echo/version/2/validate", args).json()["ok"]
     problem(narrow.ask("POST", f"{mine}/tools/hidden/version/1/validate", args), 404, "not_found")
+
+
+def test_examples_are_of_what_is_allowed(narrow, mine):
+    assert narrow.get(f"{mine}/tools/echo/version/2/examples").json() == {"examples": []}
+    problem(narrow.get(f"{mine}/tools/hidden/version/1/examples"), 404, "not_found")
+    problem(narrow.ask("PUT", f"{mine}/tools/echo/version/2/examples", {"examples": []}), 403, "read_only")
+
+
+def test_usage_is_of_what_is_allowed(narrow, mine):
+    assert narrow.get(f"{mine}/tools/echo/version/2/usage").json()["enabled"]
+    problem(narrow.get(f"{mine}/tools/hidden/version/1/usage"), 404, "not_found")
 
 
 def test_what_is_allowed_can_be_called(narrow, mine):

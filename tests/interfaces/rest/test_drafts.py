@@ -1,5 +1,7 @@
 """Drafts: a tool, a bundle or arguments are checked, and nothing is stored or sent."""
 
+import json
+
 import pytest
 from interfaces.rest.served import Api, problem
 from interfaces.rest.test_openapi import checker
@@ -118,3 +120,118 @@ def test_arguments_are_those_that_pre_processors_make(real):
     assert wrong(1, "{'city': args['town']}") == []
     assert wrong(2, "{'city': 1}") == ["/city"]
     assert wrong(3, "args['nothing']") == [""]
+
+
+# What would be sent
+
+
+SECRET = "sesame-open-0123456789"
+
+
+def shown(api, tool, args):
+    reply = api.ask("POST", "/tools/preview", {"tool": tool, "args": args})
+    assert reply.status_code == 200, reply.text
+    assert SECRET not in reply.text
+    checker(api.get("/openapi.json").json(), "PreviewReport").validate(reply.json())
+    return reply.json()
+
+
+@pytest.fixture(scope="module")
+def secretive(tmp_path_factory):
+    """It knows a secret, and a host that nobody listens at: what is sent would fail."""
+    home = tmp_path_factory.mktemp("home")
+    home.joinpath("onetool.yaml").write_text(json.dumps({"allowedHosts": ["api.example.com"]}))
+    home.joinpath("secrets.yaml").write_text(json.dumps({"OPEN": SECRET}))
+    home.joinpath("secrets.yaml").chmod(0o600)
+    api = Api(real=home, args=["--config", str(home / "onetool.yaml")])
+    yield api
+    assert api.stop() == 0
+
+
+def http(auth=None, **request):
+    url = {"urlTemplate": "https://api.example.com/v1/${city}?key=${OPEN}"}
+    return {**HTTP, "httpImpl": {"request": {**url, **({"auth": auth} if auth else {}), **request}}}
+
+
+def test_a_preview_shows_the_request_without_secrets(secretive):
+    body = {"city": "${city}", "key": "${OPEN}"}
+    tool = http(method="POST", headers={"X-Key": "k ${OPEN}"}, body=body)
+    found = shown(secretive, tool, {"city": "São Paulo"})
+    (request,) = found["requests"]
+    assert (request["method"], request["url"]) == ("POST", "https://api.example.com/v1/S%C3%A3o%20Paulo?key=***")
+    assert request["headers"]["X-Key"] == "k ***"
+    assert request["headers"]["Content-Type"] == "application/json"
+    assert json.loads(request["body"]) == {"city": "São Paulo", "key": "***"}
+    assert "notes" not in request
+    assert "errors" not in found
+
+
+@pytest.mark.parametrize(
+    ("auth", "header", "value"),
+    [
+        ({"type": "bearer", "value": "${OPEN}"}, "Authorization", "Bearer ***"),
+        ({"type": "basic", "username": "me", "password": "${OPEN}"}, "Authorization", "Basic ***"),
+        ({"type": "apiKey", "name": "X-Api", "value": "${OPEN}"}, "X-Api", "***"),
+        ({"type": "hmac", "secret": "${OPEN}", "header": "X-Sign"}, "X-Sign", "***"),
+        (
+            {"type": "oauth2", "tokenUrl": "https://api.example.com/t", "clientId": "me", "clientSecret": "${OPEN}"},
+            "Authorization",
+            "Bearer ***",
+        ),
+    ],
+)
+def test_what_logs_in_is_masked(secretive, auth, header, value):
+    (request,) = shown(secretive, http(auth), {"city": "Oslo"})["requests"]
+    assert request["headers"][header] == value
+
+
+def test_what_would_keep_it_from_being_sent_is_a_note(secretive):
+    tool = {**HTTP, "httpImpl": {"request": {"urlTemplate": "https://other.example.com/${city}?k=${NOT_SET}"}}}
+    (request,) = shown(secretive, tool, {"city": "Oslo"})["requests"]
+    assert request["url"] == "https://other.example.com/Oslo?k=***"
+    assert any("NOT_SET" in note for note in request["notes"])
+    assert any("other.example.com" in note for note in request["notes"])
+
+
+def test_a_step_that_needs_an_answer_shows_where_it_goes(secretive):
+    steps = [
+        {"name": "find", "request": {"urlTemplate": "https://api.example.com/find?q=${city}"}},
+        {
+            "name": "read",
+            "when": "steps.find.id",
+            "request": {"urlTemplate": "https://api.example.com/read/${steps.find.id}?key=${OPEN}"},
+        },
+    ]
+    first, second = shown(secretive, {**HTTP, "httpImpl": {"requests": steps}}, {"city": "Oslo"})["requests"]
+    assert (first["step"], first["url"]) == ("find", "https://api.example.com/find?q=Oslo")
+    assert second["url"] == "https://api.example.com/read/${steps.find.id}?key=***"
+    assert "sent only if this holds: steps.find.id" in second["notes"]
+
+
+def test_wrong_arguments_and_templates_are_errors(secretive):
+    found = shown(secretive, http(), {"city": 1, "town": 2})
+    assert found["requests"] == []
+    assert {one["pointer"] for one in found["errors"]} == {"/args/city", "/args/town"}
+    found = shown(secretive, http(method="GRAB"), {"city": "Oslo"})
+    assert [one["pointer"] for one in found["errors"]] == ["/tool/httpImpl/request/method"]
+
+
+def test_scripts_and_calls_are_shown(secretive):
+    script = {"type": "script", "scriptImpl": {"code": "city * 2"}, "argSchema": CITY}
+    assert shown(secretive, script, {"city": "Oslo"}) == {"code": "city = 'Oslo'\ncity * 2"}
+    path = f"/tools/bundles/{built_in_id('tools')}/tools/echo/version/1"
+    reply = secretive.ask("POST", f"{path}/preview", {"args": {"message": "hi"}})
+    assert reply.json() == {"call": "tools.echo(message='hi')"}
+    wrong = secretive.ask("POST", f"{path}/preview", {"args": {}}).json()
+    assert (wrong["requests"], len(wrong["errors"])) == ([], 1)
+
+
+def test_a_kept_tool_is_shown_and_not_called(secretive):
+    bundle = secretive.bundle(slug="seen")
+    tool = f"{bundle}/tools/weather/version/1"
+    assert secretive.ask("PUT", tool, http({"type": "bearer", "value": "${OPEN}"})).status_code == 201
+    reply = secretive.ask("POST", f"{tool}/preview", {"args": {"city": "Oslo"}})
+    assert reply.json()["requests"][0]["url"] == "https://api.example.com/v1/Oslo?key=***"
+    assert SECRET not in reply.text
+    assert secretive.get(tool).json()["callCount"] == 0
+    problem(secretive.ask("POST", f"{bundle}/tools/none/version/1/preview", {}), 404, "not_found")

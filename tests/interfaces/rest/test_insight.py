@@ -210,3 +210,54 @@ def test_the_status_under_an_allow_list_counts_what_is_allowed(start, tmp_path):
     assert (found["tools"], found["canChange"]) == (1, False)
     assert problem(api.get("/status?x=1"), 400, "unknown_parameter")
     assert api.ask("POST", "/status", {}).status_code == 405
+
+
+# Usage
+
+
+def test_usage_counts_calls_and_errors_of_a_version(real):
+    bundle = real.bundle(slug="used")
+    for version in ("1", "2"):
+        tool = real.tool(bundle, "echo", version, **FUNCTION)
+    said = "words that nobody keeps"
+    real.ask("POST", "/call/used.echo", {"message": said})
+    real.ask("POST", "/call/used.echo@2", {"message": said})
+    real.ask("POST", f"{tool}/invoke", {"args": {"massage": said}})
+    reply = real.get(f"{tool}/usage?days=2")
+    found = reply.json()
+    assert (found["enabled"], found["calls"], found["errors"]) == (True, 3, 1)
+    assert [one["ok"] for one in found["recent"]] == [False, True, True]
+    assert found["recent"][0]["source"] == "rest"
+    assert found["recent"][0]["at"] == found["lastCalledAt"]
+    assert [(one["code"], one["message"]) for one in found["lastErrors"]] == [("invalid_args", "invalid_args")]
+    assert len(found["series"]) == 49
+    assert (sum(one["calls"] for one in found["series"]), sum(one["errors"] for one in found["series"])) == (3, 1)
+    assert found["latency"]["p50"] <= found["latency"]["p95"] <= found["latency"]["p99"]
+    assert said not in reply.text
+    assert real.get(f"{bundle}/tools/echo/version/1/usage").json()["calls"] == 0
+    checker(real.get("/openapi.json").json(), "ToolUsage").validate(found)
+
+
+def test_usage_has_days_where_there_are_many(real):
+    tool = f"/tools/bundles/{built_in_id('shell')}/tools/pwd/version/1"
+    found = real.get(f"{tool}/usage").json()
+    assert (found["calls"], found["lastCalledAt"], found["latency"]["p50"], found["recent"]) == (0, None, None, [])
+    assert len(found["series"]) == 31
+    assert {one["at"][11:19] for one in found["series"]} == {"00:00:00"}
+    assert {one["p50"] for one in found["series"]} == {None}
+    for days in ("0", "367", "x", "1.5"):
+        assert problem(real.get(f"{tool}/usage?days={days}"), 400, "bad_parameter")["pointer"] == "/days"
+
+
+def test_usage_that_is_not_counted_says_so(start, tmp_path):
+    tmp_path.joinpath("onetool.yaml").write_text(json.dumps({"stats": {"enabled": False}}))
+    api = start(real=tmp_path, args=["--config", str(tmp_path / "onetool.yaml")])
+    found = api.get(f"/tools/bundles/{built_in_id('time')}/tools/now/version/1/usage").json()
+    assert (found["enabled"], found["calls"], found["series"]) == (False, 0, [])
+
+
+def test_usage_of_a_file_that_cannot_be_read_is_unavailable(start, tmp_path):
+    api = start(real=tmp_path)
+    next(iter(tmp_path.rglob("stats.db")), tmp_path / "stats.db").write_text("no database at all " * 100)
+    reply = api.get(f"/tools/bundles/{built_in_id('time')}/tools/now/version/1/usage")
+    assert "stats.db" in problem(reply, 503, "unavailable")["detail"]

@@ -219,6 +219,61 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/tools/bundles/{bundleID}/tools/{toolSlug}/version/{version}/examples": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @example 01890a5d-ac96-774b-bcce-b302099a8057 */
+                bundleID: string;
+                /** @example forecast */
+                toolSlug: string;
+                /** @example 1.0 */
+                version: string;
+            };
+            cookie?: never;
+        };
+        /** Get the examples of a tool */
+        get: operations["getExamples"];
+        /**
+         * Replace the examples of a tool
+         * @description Also of tools that are read-only else. Help shows them to people and models. An example has at most 16 KiB. The version of the tool stays, and `modifiedAt`, too.
+         */
+        put: operations["putExamples"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/tools/bundles/{bundleID}/tools/{toolSlug}/version/{version}/usage": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @example 01890a5d-ac96-774b-bcce-b302099a8057 */
+                bundleID: string;
+                /** @example forecast */
+                toolSlug: string;
+                /** @example 1.0 */
+                version: string;
+            };
+            cookie?: never;
+        };
+        /**
+         * How often a tool was called, and how that went
+         * @description As far as calls are kept (`stats` in the config). Nothing of arguments and values is. Of two days or less the series has hours, else days, also those without a call.
+         */
+        get: operations["getUsage"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/tools/bundles/{bundleID}/tools/{toolSlug}/version/{version}/copy": {
         parameters: {
             query?: never;
@@ -447,6 +502,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/events": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read what happens, as it happens
+         * @description Needs `Accept: text/event-stream`. `hello` {version, instance} comes at once; `changed` {tools} when tools, switches or servers have changed, at most four times a second; `call` {bundleID, toolSlug, version, name, ok, durationMs, source, at} when a call has ended, or {dropped} where a client was too slow for so many. A comment comes every 15 seconds. At most 64 clients read at once; others get 503.
+         */
+        get: operations["readEvents"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/status": {
         parameters: {
             query?: never;
@@ -566,6 +641,18 @@ export interface components {
             /** @description In the language of `run`, without tools. It finds `args`; its last value replaces them. */
             code: string;
         };
+        /** @description Arguments that the tool can be called with, for people and models to go by. */
+        ToolExample: {
+            /** @description What people see. */
+            name: string;
+            /** @description The arguments of the call. */
+            args: Record<string, never>;
+            /**
+             * @description What it is good for, for people and models.
+             * @default
+             */
+            description?: string;
+        };
         Tool: {
             /** @enum {unknown} */
             type: "go" | "http" | "python" | "script";
@@ -590,6 +677,8 @@ export interface components {
             limits: Record<string, never>;
             /** @description They change the arguments before validation, one after the other; a failure is `invalid_args`. */
             preProcessors?: components["schemas"]["PreProcessor"][];
+            /** @description Arguments to go by. Changing them is no change of the tool. */
+            examples?: components["schemas"]["ToolExample"][];
             /** @description A UUIDv7 in lower case. */
             readonly id: string;
             /** @description A UUIDv7 in lower case. */
@@ -1039,6 +1128,74 @@ export interface components {
             pointer: string;
             message: string;
         };
+        /** @description What was counted of one tool. Nothing of arguments and values is. */
+        ToolUsage: {
+            /**
+             * @description false: nothing is counted (`stats.enabled` in the config).
+             * @default true
+             */
+            enabled?: boolean;
+            /** @default 0 */
+            calls?: number;
+            /** @default 0 */
+            errors?: number;
+            lastCalledAt?: string | null;
+            /**
+             * @default {
+             *       "p50": null,
+             *       "p95": null,
+             *       "p99": null
+             *     }
+             */
+            latency?: components["schemas"]["UsageLatency"];
+            /** @default [] */
+            series?: components["schemas"]["UsageBucket"][];
+            /**
+             * @description The newest first, at most 20.
+             * @default []
+             */
+            lastErrors?: components["schemas"]["UsageFailure"][];
+            /**
+             * @description The newest first, at most 20.
+             * @default []
+             */
+            recent?: components["schemas"]["UsageCall"][];
+        };
+        /** @description Milliseconds; null where there was no call. */
+        UsageLatency: {
+            p50?: number | null;
+            p95?: number | null;
+            p99?: number | null;
+        };
+        /** @description An hour or a day. `at` is its beginning. */
+        UsageBucket: {
+            at: string;
+            calls: number;
+            errors: number;
+            p50: number | null;
+            p95: number | null;
+        };
+        /** @description A call that failed. What its caller was told is not kept: it may quote what was sent. */
+        UsageFailure: {
+            at: string;
+            code: string;
+            /** @description The finer cause in a word, or the code. What the caller was told is not kept. */
+            message: string;
+            client: string | null;
+        };
+        UsageCall: {
+            at: string;
+            ok: boolean;
+            durationMs: number;
+            /** @description How it was called: rest, mcp, run, cli … */
+            source: string;
+            client: string | null;
+        };
+        /** @description All examples of a tool. */
+        ExampleList: {
+            /** @description Arguments to go by. Changing them is no change of the tool. */
+            examples: components["schemas"]["ToolExample"][];
+        };
         /** @description A tool that calls a function that is registered in this process. */
         PythonTool: {
             /**
@@ -1085,6 +1242,11 @@ export interface components {
              * @default []
              */
             preProcessors?: components["schemas"]["PreProcessor"][];
+            /**
+             * @description Arguments to go by. Changing them is no change of the tool.
+             * @default []
+             */
+            examples?: components["schemas"]["ToolExample"][];
             /** @description Known to the store: not looked at when it is sent. */
             readonly bundleID?: unknown;
             /** @description Known to the store: not looked at when it is sent. */
@@ -1172,6 +1334,11 @@ export interface components {
              * @default []
              */
             preProcessors?: components["schemas"]["PreProcessor"][];
+            /**
+             * @description Arguments to go by. Changing them is no change of the tool.
+             * @default []
+             */
+            examples?: components["schemas"]["ToolExample"][];
             /** @description Known to the store: not looked at when it is sent. */
             readonly bundleID?: unknown;
             /** @description Known to the store: not looked at when it is sent. */
@@ -1259,6 +1426,11 @@ export interface components {
              * @default []
              */
             preProcessors?: components["schemas"]["PreProcessor"][];
+            /**
+             * @description Arguments to go by. Changing them is no change of the tool.
+             * @default []
+             */
+            examples?: components["schemas"]["ToolExample"][];
             /** @description Known to the store: not looked at when it is sent. */
             readonly bundleID?: unknown;
             /** @description Known to the store: not looked at when it is sent. */
@@ -1346,6 +1518,11 @@ export interface components {
              * @default []
              */
             preProcessors?: components["schemas"]["PreProcessor"][];
+            /**
+             * @description Arguments to go by. Changing them is no change of the tool.
+             * @default []
+             */
+            examples?: components["schemas"]["ToolExample"][];
             /** @description Known to the store: not looked at when it is sent. */
             readonly bundleID?: unknown;
             /** @description Known to the store: not looked at when it is sent. */
@@ -1465,6 +1642,8 @@ export interface components {
             limits?: Record<string, never>;
             /** @description They change the arguments before validation, one after the other; a failure is `invalid_args`. */
             preProcessors?: components["schemas"]["PreProcessor"][];
+            /** @description Arguments to go by. Changing them is no change of the tool. */
+            examples?: components["schemas"]["ToolExample"][];
             /** @description A UUIDv7 in lower case. */
             readonly id?: string;
             /** @description A UUIDv7 in lower case. */
@@ -1664,12 +1843,9 @@ export interface components {
         DraftRequest: {
             /** @description As PUT takes it. */
             tool: Record<string, never>;
-            /** @description A UUIDv7 in lower case. */
-            bundleID?: string;
-            /** @description Letters, decimal digits and dashes; case matters; in Unicode's normal form NFC. */
-            slug?: string;
-            /** @description A label without an order of its own: letters, decimal digits, dashes and dots, in NFC. */
-            version?: string;
+            bundleID?: string | null;
+            slug?: string | null;
+            version?: string | null;
         } | {
             /** @description As PUT takes it. */
             bundle: Record<string, never>;
@@ -3353,7 +3529,7 @@ export interface operations {
                  *       "slug"
                  *     ]
                  */
-                fields?: ("type" | "displayName" | "description" | "tags" | "isEnabled" | "parallel" | "argSchema" | "outputSchema" | "httpImpl" | "pythonImpl" | "goImpl" | "scriptImpl" | "limits" | "preProcessors" | "id" | "bundleID" | "slug" | "version" | "isBuiltIn" | "createdAt" | "modifiedAt" | "schemaVersion" | "source" | "bundleSlug" | "callCount" | "disabledReason" | "health" | "lastCalledAt" | "name" | "origin")[];
+                fields?: ("type" | "displayName" | "description" | "tags" | "isEnabled" | "parallel" | "argSchema" | "outputSchema" | "httpImpl" | "pythonImpl" | "goImpl" | "scriptImpl" | "limits" | "preProcessors" | "examples" | "id" | "bundleID" | "slug" | "version" | "isBuiltIn" | "createdAt" | "modifiedAt" | "schemaVersion" | "source" | "bundleSlug" | "callCount" | "disabledReason" | "health" | "lastCalledAt" | "name" | "origin")[];
             };
             header?: {
                 /** @description Only if it has another ETag; `*`: only if it is not there yet. */
@@ -3492,7 +3668,7 @@ export interface operations {
                  *       "slug"
                  *     ]
                  */
-                fields?: ("type" | "displayName" | "description" | "tags" | "isEnabled" | "parallel" | "argSchema" | "outputSchema" | "httpImpl" | "pythonImpl" | "goImpl" | "scriptImpl" | "limits" | "preProcessors" | "id" | "bundleID" | "slug" | "version" | "isBuiltIn" | "createdAt" | "modifiedAt" | "schemaVersion" | "source" | "bundleSlug" | "callCount" | "disabledReason" | "health" | "lastCalledAt" | "name" | "origin")[];
+                fields?: ("type" | "displayName" | "description" | "tags" | "isEnabled" | "parallel" | "argSchema" | "outputSchema" | "httpImpl" | "pythonImpl" | "goImpl" | "scriptImpl" | "limits" | "preProcessors" | "examples" | "id" | "bundleID" | "slug" | "version" | "isBuiltIn" | "createdAt" | "modifiedAt" | "schemaVersion" | "source" | "bundleSlug" | "callCount" | "disabledReason" | "health" | "lastCalledAt" | "name" | "origin")[];
             };
             header?: {
                 /** @description Only if it has another ETag; `*`: only if it is not there yet. */
@@ -3763,6 +3939,427 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["DraftReport"];
+                };
+            };
+            /** @description Something that was sent can't be used; `in` and `pointer` say where. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This server needs its token. */
+            401: {
+                headers: {
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed: built-in, switched off, not to be changed here, or a page of another origin asks. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This address takes other methods. */
+            405: {
+                headers: {
+                    Allow?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is larger than this server takes. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A POST, and whatever has a body, must say `Content-Type: application/json`, or what this takes. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The Host is no name of this server. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A bug of ours. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The store can't be used now, or the server is stopping. Nothing has changed. */
+            503: {
+                headers: {
+                    /** @description Seconds. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    getExamples: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Only if it has another ETag; `*`: only if it is not there yet. */
+                "If-None-Match"?: string;
+            };
+            path: {
+                /** @example 01890a5d-ac96-774b-bcce-b302099a8057 */
+                bundleID: string;
+                /** @example forecast */
+                toolSlug: string;
+                /** @example 1.0 */
+                version: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description They. */
+            200: {
+                headers: {
+                    /** @description The state of it, for If-Match and If-None-Match. */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ExampleList"];
+                };
+            };
+            /** @description The tool has this ETag still. */
+            304: {
+                headers: {
+                    /** @description The state of it, for If-Match and If-None-Match. */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Something that was sent can't be used; `in` and `pointer` say where. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This server needs its token. */
+            401: {
+                headers: {
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed: built-in, switched off, not to be changed here, or a page of another origin asks. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This address takes other methods. */
+            405: {
+                headers: {
+                    Allow?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is larger than this server takes. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A POST, and whatever has a body, must say `Content-Type: application/json`, or what this takes. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The Host is no name of this server. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A bug of ours. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The store can't be used now, or the server is stopping. Nothing has changed. */
+            503: {
+                headers: {
+                    /** @description Seconds. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    putExamples: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Only if it still has this ETag; `*`: only if it is there. */
+                "If-Match"?: string;
+                /** @description Only if it has another ETag; `*`: only if it is not there yet. */
+                "If-None-Match"?: string;
+            };
+            path: {
+                /** @example 01890a5d-ac96-774b-bcce-b302099a8057 */
+                bundleID: string;
+                /** @example forecast */
+                toolSlug: string;
+                /** @example 1.0 */
+                version: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "examples": [
+                 *         {
+                 *           "name": "Oslo",
+                 *           "args": {
+                 *             "city": "Oslo"
+                 *           }
+                 *         }
+                 *       ]
+                 *     }
+                 */
+                "application/json": components["schemas"]["ExampleList"];
+            };
+        };
+        responses: {
+            /** @description They, as they are now. */
+            200: {
+                headers: {
+                    /** @description The state of it, for If-Match and If-None-Match. */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ExampleList"];
+                };
+            };
+            /** @description Something that was sent can't be used; `in` and `pointer` say where. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This server needs its token. */
+            401: {
+                headers: {
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed: built-in, switched off, not to be changed here, or a page of another origin asks. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This address takes other methods. */
+            405: {
+                headers: {
+                    Allow?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description It is there already, or something is in the way. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description It is not what If-Match or If-None-Match says. */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is larger than this server takes. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A POST, and whatever has a body, must say `Content-Type: application/json`, or what this takes. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The Host is no name of this server. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A bug of ours. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The store can't be used now, or the server is stopping. Nothing has changed. */
+            503: {
+                headers: {
+                    /** @description Seconds. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    getUsage: {
+        parameters: {
+            query?: {
+                /** @description How many days, until now. */
+                days?: number;
+            };
+            header?: never;
+            path: {
+                /** @example 01890a5d-ac96-774b-bcce-b302099a8057 */
+                bundleID: string;
+                /** @example forecast */
+                toolSlug: string;
+                /** @example 1.0 */
+                version: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Its usage. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ToolUsage"];
                 };
             };
             /** @description Something that was sent can't be used; `in` and `pointer` say where. */
@@ -5242,6 +5839,120 @@ export interface operations {
                     "RateLimit-Policy"?: string;
                     /** @description What is left of it: `"minute";r=12;t=34`. */
                     RateLimit?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A bug of ours. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The store can't be used now, or the server is stopping. Nothing has changed. */
+            503: {
+                headers: {
+                    /** @description Seconds. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readEvents: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A stream that ends when the server does. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/event-stream": string;
+                };
+            };
+            /** @description Something that was sent can't be used; `in` and `pointer` say where. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This server needs its token. */
+            401: {
+                headers: {
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed: built-in, switched off, not to be changed here, or a page of another origin asks. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This address takes other methods. */
+            405: {
+                headers: {
+                    Allow?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This is a stream of events, and `Accept` does not name that. */
+            406: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is larger than this server takes. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A POST, and whatever has a body, must say `Content-Type: application/json`, or what this takes. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The Host is no name of this server. */
+            421: {
+                headers: {
                     [name: string]: unknown;
                 };
                 content: {

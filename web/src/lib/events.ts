@@ -52,31 +52,39 @@ async function follow(listener: Listener, signal: AbortSignal): Promise<void> {
 
 /** Server-sent events in a stream of bytes: [event, data] each. */
 export async function* messages(body: ReadableStream<Uint8Array>): AsyncGenerator<[string, Record<string, unknown>]> {
+  for await (const [name, data] of texts(body)) {
+    try {
+      yield [name, JSON.parse(data) as Record<string, unknown>];
+    } catch {
+      // Not ours to read.
+    }
+  }
+}
+
+/** The same with the data as text: for those who read numbers themselves. */
+export async function* texts(body: ReadableStream<Uint8Array>): AsyncGenerator<[string, string]> {
   const reader = body.pipeThrough(new TextDecoderStream() as TransformStream<Uint8Array, string>).getReader();
-  let text = "";
+  let pieces: string[] = [];
   for (;;) {
     const { done, value } = await reader.read();
     if (done) return;
-    text += value.replaceAll("\r\n", "\n");
-    for (let end = text.indexOf("\n\n"); end >= 0; end = text.indexOf("\n\n")) {
-      const found = message(text.slice(0, end));
-      text = text.slice(end + 2);
+    pieces.push(value);
+    if (!value.includes("\n")) continue; // a long event comes in many pieces: they are put together once
+    const blocks = pieces.join("").replaceAll("\r\n", "\n").split("\n\n");
+    pieces = [blocks.pop() ?? ""];
+    for (const block of blocks) {
+      const found = event(block);
       if (found) yield found;
     }
   }
 }
 
-function message(block: string): [string, Record<string, unknown>] | null {
+function event(block: string): [string, string] | null {
   let name = "message";
   const data: string[] = [];
   for (const row of block.split("\n")) {
     if (row.startsWith("event:")) name = row.slice(6).trim();
     else if (row.startsWith("data:")) data.push(row.slice(5).trim());
   }
-  if (data.length === 0) return null;
-  try {
-    return [name, JSON.parse(data.join("\n")) as Record<string, unknown>];
-  } catch {
-    return null;
-  }
+  return data.length === 0 ? null : [name, data.join("\n")];
 }

@@ -1,11 +1,13 @@
 /** The calls that were made here lately. They stay in this browser, without values that a schema marks as secret. */
 
+import { parseJson, writeJson, type JsonObject } from "./json-text";
+import { withoutSecrets } from "./secrets";
 import { store, stored } from "./storage";
 
 export interface RecentCall {
   tool: string; // its key: bundle/slug/version
   name: string;
-  args: Record<string, unknown>;
+  args: string; // as JSON: large integers stay what they are
   at: string;
   ok: boolean;
   durationMs: number;
@@ -18,8 +20,8 @@ class Recent {
   list: RecentCall[] = $state.raw(stored<RecentCall[]>("recent", []));
 
   add(call: RecentCall, schema: unknown): void {
-    const args = withoutSecrets(call.args, schema);
-    if (JSON.stringify(args).length > LARGEST) return;
+    const args = writeJson(withoutSecrets(parseJson(call.args) as JsonObject, schema));
+    if (args.length > LARGEST) return;
     this.list = [{ ...call, args }, ...this.list].slice(0, MOST);
     store("recent", this.list);
   }
@@ -32,12 +34,6 @@ class Recent {
     this.list = [];
     store("recent", null);
   }
-}
-
-function withoutSecrets(args: Record<string, unknown>, schema: unknown): Record<string, unknown> {
-  const properties = ((schema as { properties?: Record<string, { format?: string; writeOnly?: boolean }> } | null)?.properties) ?? {};
-  const isSecret = (name: string): boolean => properties[name]?.writeOnly === true || properties[name]?.format === "password";
-  return Object.fromEntries(Object.entries(args).filter(([name]) => !isSecret(name)));
 }
 
 export const recent = new Recent();

@@ -72,7 +72,7 @@ export function typeOf(schema: JsonSchema, root: JsonSchema): string {
   return Array.isArray(one.type) ? one.type.join(" | ") : String(one.type ?? (one.properties ? "object" : "any"));
 }
 
-function factsOf(schema: JsonSchema): string[] {
+export function factsOf(schema: JsonSchema): string[] {
   const facts = BOUNDS.filter(([key]) => schema[key] !== undefined).map(([key, sign]) => `${sign} ${String(schema[key])}`.trim());
   if (schema.default !== undefined) facts.push(`= ${JSON.stringify(schema.default)}`);
   return facts;

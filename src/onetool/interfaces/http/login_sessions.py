@@ -29,6 +29,8 @@ from onetool.interfaces.signed import sign, verify
 
 log = logging.getLogger("onetool.serve")
 
+HAS_OWNERS = hasattr(os, "geteuid")  # and modes that say who can read
+
 PREFIX = "ots_"
 LIFETIME_S = 12 * 3600
 MOST_ENDED = 10_000  # ids that are remembered
@@ -177,7 +179,7 @@ def _read_state(file: Path) -> _SessionState | None:
         handle = open_no_link(file, os.O_RDONLY)
         with os.fdopen(handle, "rb") as stream:
             status = os.fstat(handle)
-            if os.name == "posix" and (status.st_uid != os.geteuid() or status.st_mode & 0o077):
+            if HAS_OWNERS and (status.st_uid != os.geteuid() or status.st_mode & 0o077):
                 return None
             state = msgspec.json.decode(stream.read(LARGEST_FILE), type=_SessionState)
         return state if len(state.key) == KEY_BYTES else None

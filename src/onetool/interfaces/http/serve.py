@@ -24,8 +24,8 @@ from onetool.interfaces.mcp.http_headers import as_json_rpc
 from onetool.interfaces.non_blocking_log import make_log_non_blocking
 from onetool.interfaces.rest import CallApp, RestApp, check_route, problem_body, routing
 from onetool.interfaces.rest.events import EVENTS_PATH, EventsApp
-from onetool.interfaces.rest.insight import STATUS_PATH, StatusApp
 from onetool.interfaces.rest.problem import PROBLEM_TYPE
+from onetool.interfaces.rest.status import STATUS_PATH, StatusApp
 from onetool.interfaces.watchdog import Watchdog
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("onetool.serve")
 
-LOGIN_FOLDER = "login"  # of the state: the key of sessions
+SESSIONS_FOLDER = "page_sessions"  # of the state: their key
 HEALTH_BODY = msgspec.json.encode({"status": "ok", "version": __version__})
 
 
@@ -48,8 +48,7 @@ def build_app(
     """The ASGI app with all routes. `mcp` is an ASGI app that may have `stop()` and `reload()`; `url` gives the
     address by which clients reach the server.
     """
-    http, sessions = app.config.http, LoginSessions(app.config.home / LOGIN_FOLDER)
-    page = _lazy_route(lambda: _page(lambda scope: connect_text(url(scope), site.rules.needs_login)))
+    http, sessions = app.config.http, LoginSessions(app.config.home / SESSIONS_FOLDER)
     routes = [
         Route("/mcp", mcp, write_error=as_json_rpc),
         Route(
@@ -93,13 +92,25 @@ def build_app(
         Route("/openapi.json", _lazy_route(lambda: _openapi(app)), methods=READ),
         Route("/docs", _lazy_route(lambda: _docs(app)), methods=READ, is_page=True),
         Route("/healthz", _health, protected=False, methods=READ),
-        Route(LOGIN_PATH, LoginApp(lambda: site.rules, sessions), protected=False, methods=LOGIN_METHODS),
-        Route("/assets", page, protected=False, methods=READ, below=True),
-        Route("/", page, protected=False, methods=READ, is_page=True),
+        *_page_routes(url, lambda: site.rules, sessions),
     ]
     rules = AccessRules(http, address, sessions)
     site = HttpApp(routes, rules, http.max_body_mb * 1024**2, lambda text: mask_sessions(app.redact(text)))
     return site
+
+
+def _page_routes(url: Callable[[Scope], str], rules: Callable[[], AccessRules], sessions: LoginSessions) -> list[Route]:
+    """The page for people, and where they sign in. All of it is open: it holds no data."""
+
+    def text(scope: Scope) -> str:
+        return connect_text(url(scope), rules().needs_login)
+
+    page = _lazy_route(lambda: _page(text))
+    return [
+        Route(LOGIN_PATH, LoginApp(rules, sessions), protected=False, methods=LOGIN_METHODS),
+        Route("/assets", page, protected=False, methods=READ, below=True),
+        Route("/", page, protected=False, methods=READ, is_page=True),
+    ]
 
 
 def server_facts(app: "App", address: BoundAddress, allowed: Collection[str] | None) -> ServerFacts:

@@ -1,4 +1,6 @@
-"""The handlers that check drafts: of a tool or a bundle before it is stored, of arguments before they are sent."""
+"""The handlers of drafts: they check a tool or a bundle before it is stored, and arguments before they are sent, and
+show what would be sent.
+"""
 
 import asyncio
 from typing import Any
@@ -10,6 +12,7 @@ from onetool.interfaces.rest.invoke import read_args
 from onetool.interfaces.rest.request import RestRequest, RestResponse, json_body
 from onetool.sources.bundles.drafts import DraftReport, check_arguments, check_bundle_draft, check_tool_draft
 from onetool.sources.bundles.errors import InvalidError
+from onetool.sources.bundles.preview import PreviewReport, preview_draft, preview_tool
 from onetool.sources.bundles.validation import converted
 
 
@@ -43,11 +46,35 @@ async def validate_args(request: RestRequest) -> RestResponse:
     args = read_args(await json_body(request.headers, request.receive, empty={}))
     service, visibility = request.context.bundles, await request.context.visibility()
     await service.keep_in_step()
-    spec = await asyncio.to_thread(service.spec_of, *request.path, visibility=visibility)
+    _, spec = await asyncio.to_thread(service.tool_and_spec, *request.path, visibility=visibility)
     _, faults = await check_arguments(spec, args)
     return _response(request, DraftReport(not faults, faults, []), args)
 
 
-def _response(request: RestRequest, report: DraftReport, sent: Any) -> RestResponse:
+class PreviewDraft(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A tool as PUT takes it, and arguments for it."""
+
+    tool: dict[str, Any]
+    bundle_id: str | None = msgspec.field(default=None, name="bundleID")
+    args: dict[str, Any] = {}
+
+
+async def preview(request: RestRequest) -> RestResponse:
+    args = read_args(await json_body(request.headers, request.receive, empty={}))
+    service, visibility = request.context.bundles, await request.context.visibility()
+    await service.keep_in_step()
+    bundle_id, slug, version = request.path
+    return _response(request, await preview_tool(service, (bundle_id, slug, version), args, visibility), args)
+
+
+async def preview_of_draft(request: RestRequest) -> RestResponse:
+    data = await json_body(request.headers, request.receive, whole=True)
+    draft = converted(data, PreviewDraft)
+    service = request.context.bundles
+    await service.keep_in_step()
+    return _response(request, await preview_draft(service, draft.tool, draft.bundle_id, draft.args), data)
+
+
+def _response(request: RestRequest, report: DraftReport | PreviewReport, sent: Any) -> RestResponse:
     """Without secrets, except those that the client sent."""
     return RestResponse(200, encode(request.context.clean(msgspec.to_builtins(report), sent)))

@@ -1,65 +1,27 @@
-"""The handlers of what pages show of a server and its tools: the status."""
+"""The handler of what pages show of one tool beside its definition: its usage."""
 
 import asyncio
-from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from onetool._version import __version__
-from onetool.interfaces.asgi import Receive, Scope, Send
+from onetool.core.errors import ToolFailure
 from onetool.interfaces.json_data import encode
-from onetool.interfaces.rest.app import RestApp
-from onetool.interfaces.rest.request import RestResponse
-from onetool.interfaces.rest.routing import read_query
-from onetool.interfaces.signed import token_principal
-
-if TYPE_CHECKING:
-    from onetool.app import App
-
-STATUS_PATH = "/status"
+from onetool.interfaces.rest.problem import RestError
+from onetool.interfaces.rest.request import RestRequest, RestResponse
+from onetool.services.stats.tool_usage import NOT_COUNTED, ToolUsage
 
 
-class StatusReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What a server is, and what this client may do here."""
+async def usage(request: RestRequest) -> RestResponse:
+    context, visibility = request.context, await request.context.visibility()
+    await context.bundles.keep_in_step()  # what it is counted under depends on the others
 
-    version: str
-    url: str
-    needs_token: bool
-    can_change: bool
-    is_admin: bool
-    tools: int
-    health: dict[str, Any]
-    config: str | None
+    def read() -> ToolUsage:
+        names = context.bundles.counted_names(*request.path, visibility=visibility)
+        stats = context.app.runtime.stats
+        return NOT_COUNTED if stats is None else stats.usage(names, request.query["days"])
 
-
-class StatusApp(RestApp):
-    """The route /status. `url` is the address by which a client reaches the server."""
-
-    def __init__(
-        self,
-        app: "App",
-        url: Callable[[Scope], str],
-        needs_token: Callable[[], bool],
-        allowed: Collection[str] | None = None,
-    ) -> None:
-        super().__init__(app, allowed)
-        self._url, self._needs_token = url, needs_token
-
-    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> RestResponse | None:
-        read_query(scope["query_string"], {})
-        return RestResponse(200, encode(await asyncio.to_thread(self._report, scope)))
-
-    def _report(self, scope: Scope) -> StatusReport:
-        app, allowed = self._context.app, self._context.allowed
-        token, file = app.config.http.token, app.config.path
-        return StatusReport(
-            version=__version__,
-            url=self._url(scope),
-            needs_token=self._needs_token(),
-            can_change=self._context.may_change,
-            is_admin=bool(token) and scope["principal"] == token_principal(str(token)),
-            tools=len(app.tools(allowed)),
-            health=app.health(allowed),
-            config=None if file is None else str(file),
-        )
+    try:
+        found = await asyncio.to_thread(read)
+    except ToolFailure as error:
+        raise RestError(503, "unavailable", str(error)) from None
+    return RestResponse(200, encode(context.clean(msgspec.to_builtins(found), None)))

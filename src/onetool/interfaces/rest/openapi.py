@@ -119,6 +119,11 @@ _NAME: Part = {
     "schema": {"type": "string", "minLength": 1},
 }
 PARAMETERS |= {
+    "days": {
+        "in": "query",
+        "description": "How many days, until now.",
+        "schema": {"type": "integer", "minimum": 1, "maximum": q.MOST_DAYS, "default": q.USUAL_DAYS},
+    },
     "pageSize": _SIZE,
     "recommendedPageSize": _RECOMMENDED,
     "name": _NAME,

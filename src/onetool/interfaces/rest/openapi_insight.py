@@ -2,17 +2,21 @@
 
 from typing import Any
 
+from onetool.interfaces.rest.drafts import PreviewDraft
 from onetool.interfaces.rest.events import EVENTS_PATH
 from onetool.interfaces.rest.handlers import VERSION_KEYS
-from onetool.interfaces.rest.insight import STATUS_PATH, StatusReport
+from onetool.interfaces.rest.status import STATUS_PATH, StatusReport
+from onetool.services.stats.tool_usage import ToolUsage
 from onetool.sources.bundles.drafts import DraftReport
+from onetool.sources.bundles.preview import PreviewReport
+from onetool.sources.bundles.validation import ExampleList
 
 Part = dict[str, Any]
 
 _TOOL_PLACE = "/bundles/{bundleID}/tools/{toolSlug}/version/{version}"
 EXAMPLE_DRAFT = {"type": "script", "scriptImpl": {"code": "1 + 1"}}
 
-SHAPES = (StatusReport, DraftReport)
+SHAPES = (StatusReport, DraftReport, PreviewReport, PreviewDraft, ToolUsage, ExampleList)
 DESCRIPTIONS = {
     "StatusReport.needsToken": "Whether requests need the token of the server (`http.token`).",
     "StatusReport.canChange": "Whether clients may change bundles and tools here.",
@@ -20,6 +24,19 @@ DESCRIPTIONS = {
     "DraftReport.ok": "Whether it would be taken.",
     "DraftReport.warnings": "What keeps it from being called for now; it can be stored.",
     "DraftFault.pointer": "JSON pointer (RFC 6901) to what is wrong.",
+    "ToolUsage.enabled": "false: nothing is counted (`stats.enabled` in the config).",
+    "ToolUsage.lastErrors": "The newest first, at most 20.",
+    "ToolUsage.recent": "The newest first, at most 20.",
+    "UsageFailure.message": "The finer cause in a word, or the code. What the caller was told is not kept.",
+    "UsageCall.source": "How it was called: rest, mcp, run, cli …",
+    "ToolExample.name": "What people see.",
+    "ToolExample.args": "The arguments of the call.",
+    "PreviewReport.requests": "Of an HTTP tool. Empty where something is wrong.",
+    "PreviewReport.code": "Of a script: what would run, with the arguments before it.",
+    "PreviewReport.call": "Of any other tool: the call, as code writes it.",
+    "PreviewRequest.step": "Its name, where a tool sends several.",
+    "PreviewRequest.notes": "What is not known yet, or would keep it from being sent.",
+    "PreviewRequest.body": "As text; null where there is none, or where it is no text.",
     "StatusReport.tools": "How many there are.",
     "StatusReport.health": "As `onetool health` has it.",
     "StatusReport.config": "The file in force; null: the defaults.",
@@ -54,6 +71,64 @@ OPERATIONS: dict[tuple[str, str], tuple[str, Part]] = {
             "refused": (404,),
             "note": "Nothing is called, but for the pre-processors of the tool. Pointers lead into the arguments.",
             "takes": _takes("Call", {"args": {"city": "Oslo"}}),
+        },
+    ),
+    ("/preview", "POST"): (
+        "Drafts",
+        {
+            "id": "previewDraft",
+            "summary": "See what a tool would send, before it is stored",
+            "gives": {200: ("What would be sent, or what is wrong.", "PreviewReport")},
+            "refused": (),
+            "note": "Nothing is stored or sent, and secrets are `***`. Pointers of errors begin with `/tool` or "
+            "`/args`. Only where bundles may be changed.",
+            "takes": _takes("PreviewDraft", {"tool": EXAMPLE_DRAFT, "args": {}}),
+        },
+    ),
+    (f"{_TOOL_PLACE}/preview", "POST"): (
+        "Drafts",
+        {
+            "id": "previewCall",
+            "summary": "See what a call would send",
+            "gives": {200: ("What would be sent, or what is wrong.", "PreviewReport")},
+            "refused": (404,),
+            "note": "Nothing is sent or called, but for the pre-processors of the tool; secrets are `***`. Pointers of "
+            "errors lead into the arguments.",
+            "takes": _takes("Call", {"args": {"city": "Oslo"}}),
+        },
+    ),
+    (f"{_TOOL_PLACE}/examples", "GET"): (
+        "Tools",
+        {
+            "id": "getExamples",
+            "summary": "Get the examples of a tool",
+            "gives": {200: ("They.", "ExampleList", "ETag"), 304: ("The tool has this ETag still.", None, "ETag")},
+            "refused": (404,),
+            "conditions": ("If-None-Match",),
+        },
+    ),
+    (f"{_TOOL_PLACE}/examples", "PUT"): (
+        "Tools",
+        {
+            "id": "putExamples",
+            "summary": "Replace the examples of a tool",
+            "gives": {200: ("They, as they are now.", "ExampleList", "ETag")},
+            "refused": (404, 409, 412),
+            "note": "Also of tools that are read-only else. Help shows them to people and models. An example has at "
+            "most 16 KiB. The version of the tool stays, and `modifiedAt`, too.",
+            "takes": _takes("ExampleList", {"examples": [{"name": "Oslo", "args": {"city": "Oslo"}}]}),
+            "conditions": ("If-Match", "If-None-Match"),
+        },
+    ),
+    (f"{_TOOL_PLACE}/usage", "GET"): (
+        "Tools",
+        {
+            "id": "getUsage",
+            "summary": "How often a tool was called, and how that went",
+            "gives": {200: ("Its usage.", "ToolUsage")},
+            "refused": (404,),
+            "note": "As far as calls are kept (`stats` in the config). Nothing of arguments and values is. Of two days "
+            "or less the series has hours, else days, also those without a call.",
         },
     ),
     ("/bundles/{bundleID}/tools/{toolSlug}/versions", "GET"): (
@@ -108,7 +183,7 @@ def insight_schemas(tool: Part) -> dict[str, Part]:
     is_default = {"type": "boolean", "description": "Whether its name in code stands for this version."}
     known: Part = {**tool["properties"], "isDefault": is_default}
     version = _object({key: known[key] for key in VERSION_KEYS}, *VERSION_KEYS)
-    places = dict.fromkeys(("bundleID", "slug", "version"), {"type": ["string", "null"]})
+    places = {key: {"type": ["string", "null"]} for key in ("bundleID", "slug", "version")}
     draft = {"oneOf": [_object({"tool": _ANY_OBJECT, **places}, "tool"), _object({"bundle": _ANY_OBJECT}, "bundle")]}
     return {
         "DraftRequest": draft,

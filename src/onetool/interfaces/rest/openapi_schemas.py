@@ -250,6 +250,7 @@ _DESCRIPTIONS = {  # by the key alone where it means one thing wherever it stand
     "when": "Whether it is sent: JMESPath over `{args, steps}`, or one placeholder. Left out: always.",
     "RequestStep.name": "What later requests call its value: `${steps.NAME.…}`.",
     "preProcessors": "They change the arguments before validation, one after the other; a failure is `invalid_args`.",
+    "examples": "Arguments to go by. Changing them is no change of the tool.",
     "PreProcessor.code": "In the language of `run`, without tools. It finds `args`; its last value replaces them.",
     "query": "Pairs that are added to the URL's own; a list repeats its name.",
     "headers": "Names and values, with `${name}` in the values.",

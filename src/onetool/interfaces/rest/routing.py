@@ -9,7 +9,7 @@ from urllib.parse import unquote_to_bytes
 from onetool.core.text import did_you_mean
 from onetool.http.definition import below
 from onetool.interfaces.asgi import Scope
-from onetool.interfaces.rest import admin, drafts, editing, handlers, imports, invoke
+from onetool.interfaces.rest import admin, drafts, editing, examples, handlers, imports, insight, invoke
 from onetool.interfaces.rest.light_list import BUNDLE_FIELDS, TOOL_FIELDS, read_fields
 from onetool.interfaces.rest.problem import RestError
 from onetool.interfaces.rest.request import RestRequest, RestResponse
@@ -27,6 +27,8 @@ CALL_METHODS = ("POST", "OPTIONS")
 
 MOST_PER_PAGE = 1000
 PER_PAGE = 100
+MOST_DAYS = 366
+USUAL_DAYS = 30
 LONGEST_SEARCH = 1000  # characters
 MOST_IN_LIST = 1000
 LONGEST_URL = 4000  # characters
@@ -136,6 +138,12 @@ def _recommended(text: str) -> int:
     return min(int(text[:9]), MOST_PER_PAGE)
 
 
+def _days(text: str) -> int:
+    if not _SIZE.fullmatch(text) or int(text) > MOST_DAYS:
+        raise ValueError(f"must be a whole number from 1 to {MOST_DAYS}")
+    return int(text)
+
+
 def _words(text: str) -> str:
     if len(text) > LONGEST_SEARCH:
         raise ValueError(f"must have at most {LONGEST_SEARCH} characters")
@@ -181,6 +189,7 @@ AS = QueryParameter("as", _slug)
 BASE_URL = QueryParameter("baseUrl", _url)
 URL = QueryParameter("url", _url)
 TOKEN = QueryParameter("token", _boolean, False)
+DAYS = QueryParameter("days", _days, USUAL_DAYS)
 
 
 # Routes
@@ -260,7 +269,6 @@ ROUTES = (
             "DELETE": RouteMethod(handlers.delete_tool),
         },
     ),
-    RestRoute("/bundles/{bundleID}/tools/{toolSlug}/versions", {"GET": RouteMethod(handlers.list_versions)}),
     RestRoute(f"{_TOOL}/invoke", {"POST": RouteMethod(invoke.invoke)}),
     RestRoute(
         "/tools", {"GET": _with_query(handlers.list_tools, TAGS, *_LIST, RECOMMENDED_PAGE_SIZE, PAGE_TOKEN, OF_TOOLS)}
@@ -269,8 +277,16 @@ ROUTES = (
         "/tools/search",
         {"GET": _with_query(handlers.search_tools, Q, INCLUDE_DISABLED, PAGE_SIZE, PAGE_TOKEN, OF_TOOLS)},
     ),
+    RestRoute("/bundles/{bundleID}/tools/{toolSlug}/versions", {"GET": RouteMethod(handlers.list_versions)}),
     RestRoute("/validate", _changing(drafts.validate_draft)),
     RestRoute(f"{_TOOL}/validate", {"POST": RouteMethod(drafts.validate_args)}),
+    RestRoute("/preview", _changing(drafts.preview_of_draft)),
+    RestRoute(f"{_TOOL}/preview", {"POST": RouteMethod(drafts.preview)}),
+    RestRoute(
+        f"{_TOOL}/examples",
+        {"GET": RouteMethod(examples.get_examples), "PUT": RouteMethod(examples.put_examples)},
+    ),
+    RestRoute(f"{_TOOL}/usage", {"GET": _with_query(insight.usage, DAYS)}),
     RestRoute(f"{_TOOL}/copy", _changing(editing.copy)),
     RestRoute(f"{_TOOL}/rename", _changing(editing.rename)),
     RestRoute("/bundles/{bundleID}/export", {"GET": RouteMethod(imports.export)}),

@@ -7,7 +7,7 @@ later keeps its memory, and may find it changed. Rows are written by a thread.
 import logging
 import re
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from time import time
 from typing import Any, TypeVar
@@ -40,6 +40,7 @@ from onetool.services.stats.summary import (
     summarize,
     tool_facts,
 )
+from onetool.services.stats.tool_usage import ToolUsage, tool_usage
 
 _NO_DATA = 4  # bytes of `null`: for what has no form in JSON
 _DIGITS_PER_BIT = 0.30103
@@ -206,6 +207,11 @@ class UsageStats:
             raise ValueError(f"no period {period!r:.60}: there are {', '.join(PERIODS)}")
         only, inline = self._filter(tool), self._inline
         return self._read(lambda db: summarize(db, PERIODS[period], only, self._now(), inline), strict=True)
+
+    def usage(self, names: Collection[str], days: int) -> ToolUsage:
+        """The last days of one tool, whose calls are counted under these names. UnreadableError for the file."""
+        counted = [_name(name, _LONGEST_NAME) for name in names]
+        return self._read(lambda database: tool_usage(database, counted, days, self._now()), strict=True)
 
     def _filter(self, tool: str | None) -> str | None:
         return None if tool is None else _name(tool, _LONGEST_NAME)

@@ -45,6 +45,14 @@ class PreProcessor(CamelStruct, frozen=True, kw_only=True, tag="script", tag_fie
     code: Annotated[str, Meta(min_length=1, max_length=256 * 1024)]
 
 
+class ToolExample(CamelStruct, frozen=True, kw_only=True):
+    """Arguments that the tool can be called with, for people and models to go by."""
+
+    name: Annotated[str, Meta(min_length=1, max_length=200)]
+    args: dict[str, Any]
+    description: Annotated[str, Meta(max_length=2_000)] = ""
+
+
 class BundleSource(CamelStruct, frozen=True, kw_only=True):
     """Where a read-only bundle comes from: a pack, the tools that a config declares, or an MCP server."""
 
@@ -74,6 +82,7 @@ class ToolContent(CamelStruct, frozen=True, kw_only=True):
     script_impl: dict[str, Any] | None = None
     limits: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
     pre_processors: Annotated[tuple[PreProcessor, ...], Meta(max_length=10)] = ()
+    examples: Annotated[tuple[ToolExample, ...], Meta(max_length=20)] = ()
 
 
 class Bundle(BundleContent, frozen=True, kw_only=True, omit_defaults=False, repr_omit_defaults=True):
@@ -124,7 +133,7 @@ def limits_of(tool: ToolContent) -> ToolLimits:
     return msgspec.convert(tool.limits, ToolLimits)
 
 
-UNSAID = ("parallel", "preProcessors", "source")  # keys that most tools and bundles do without
+UNSAID = ("parallel", "preProcessors", "examples", "source")  # keys that most tools and bundles do without
 
 
 def shown(thing: Bundle | Tool) -> dict[str, Any]:

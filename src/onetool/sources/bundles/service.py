@@ -7,6 +7,8 @@ and `ready`, which are for event loops.
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
+import msgspec
+
 from onetool.core.call import ToolResult
 from onetool.core.context import CallEvent, Progress
 from onetool.core.source import SingleTool
@@ -14,19 +16,21 @@ from onetool.core.spec import ToolSpec
 from onetool.http.definition import below
 from onetool.sources.bundles.derived import DerivedBundles
 from onetool.sources.bundles.errors import ForbiddenError, InvalidError, NotFoundError, RateLimitError
-from onetool.sources.bundles.loading import BundleTools
+from onetool.sources.bundles.loading import VERSION_SIGN, BundleTools
 from onetool.sources.bundles.model import (
     Bundle,
     BundleContent,
     BundleSource,
     Tool,
     ToolContent,
+    ToolExample,
     built_in_id,
     built_in_place,
     function_of,
     shown,
 )
 from onetool.sources.bundles.names import check_id, check_slug, check_version
+from onetool.sources.bundles.paging import page_of
 from onetool.sources.bundles.rate_limits import NOTE
 from onetool.sources.bundles.row_facts import CatalogueView, RowFacts
 from onetool.sources.bundles.store import (
@@ -39,8 +43,9 @@ from onetool.sources.bundles.store import (
     Visibility,
     tag_of,
 )
+from onetool.sources.bundles.switches import KeptSettings, switched_off_in
 from onetool.sources.bundles.tool_factory import ToolFactory
-from onetool.sources.bundles.validation import read_bundle, read_tool
+from onetool.sources.bundles.validation import read_bundle, read_examples, read_tool
 
 if TYPE_CHECKING:
     from onetool.sources.bundles.archive import ImportPlan
@@ -74,19 +79,6 @@ class ReadyTool(NamedTuple):
     tool: Tool
     spec: ToolSpec
     lookup: SingleTool  # for the executor: it finds this spec and no other
-
-
-class SwitchedOff(NamedTuple):
-    """Disabled tools by their names, each with the place of its switch, and sources that are disabled as a whole."""
-
-    tools: Mapping[str, str] = {}
-    sources: frozenset[BundleSource] = frozenset()
-
-    def hides(self, spec: ToolSpec) -> bool:
-        """Whether a prompt or a resource with this spec belongs to a disabled source."""
-        if spec.source != "local":
-            return BundleSource(kind="server", name=spec.source.partition(":")[2]) in self.sources
-        return BundleSource(kind="pack", name=spec.pack) in self.sources
 
 
 class BundleService:
@@ -155,7 +147,7 @@ class BundleService:
         def more(after: str | None, limit: int) -> list[tuple[str, Bundle]]:
             return [(one.id, one) for one in self.store.bundles(wanted, include_disabled, after, limit)]
 
-        page, last = _page(more, visibility.bundle, after, limit)
+        page, last = page_of(more, visibility.bundle, after, limit)
         return [self._shown_bundle(one) for one in page], last
 
     # Tools
@@ -176,6 +168,21 @@ class BundleService:
         is_enabled = self._switch(data, self.store.tool(bundle_id, slug, version))
         tool = self.changed(self.store.patch_tool(bundle_id, slug, version, is_enabled, _of_file(match)))
         return self._shown_tool(tool), self._tag(tool)
+
+    def get_examples(
+        self, bundle_id: str, slug: str, version: str, visibility: Visibility = EVERYTHING
+    ) -> tuple[list[Shown], ETag]:
+        tool = self._tool(bundle_id, slug, version, visibility)
+        return msgspec.to_builtins(tool.examples), self._tag(tool)
+
+    def put_examples(
+        self, bundle_id: str, slug: str, version: str, data: Any, match: ETag | None = None
+    ) -> tuple[list[Shown], ETag]:
+        """Replace the examples of a tool, also of one that is built in or derived."""
+        bundle_id = self._check_path(bundle_id, slug, version)
+        examples = read_examples(data)
+        tool = self.changed(self.store.put_examples(bundle_id, slug, version, examples, _of_file(match)))
+        return msgspec.to_builtins(tool.examples), self._tag(tool)
 
     def delete_tool(self, bundle_id: str, slug: str, version: str, match: ETag | None = None) -> None:
         bundle_id = self._check_path(bundle_id, slug, version)
@@ -252,7 +259,7 @@ class BundleService:
         def more(after: str | None, limit: int) -> list[tuple[str, Tool]]:
             return [(tool.id, tool) for tool in self.store.tools(tags, ids, include_disabled, after, limit)]
 
-        page, last = _page(more, self._listed(include_disabled, visibility), after, limit)
+        page, last = page_of(more, self._listed(include_disabled, visibility), after, limit)
         return self.shown_tools(page), last
 
     def search(
@@ -267,7 +274,7 @@ class BundleService:
             return self.store.search(query, include_disabled, after, limit)
 
         rank = None if after is None else Rank(*after)
-        page, last = _page(more, self._listed(include_disabled, visibility), rank, limit)
+        page, last = page_of(more, self._listed(include_disabled, visibility), rank, limit)
         return self.shown_tools(page), None if last is None else list(last)
 
     def _listed(self, include_disabled: bool, visibility: Visibility) -> Callable[[Tool], bool]:
@@ -316,10 +323,27 @@ class BundleService:
         known[1][bundle_id, slug, version] = made
         return made
 
-    def spec_of(self, bundle_id: str, slug: str, version: str, visibility: Visibility = EVERYTHING) -> ToolSpec:
-        """The spec of a version, also of one that is switched off: to look at it, and not to call it."""
+    def tool_and_spec(
+        self, bundle_id: str, slug: str, version: str, visibility: Visibility = EVERYTHING
+    ) -> tuple[Tool, ToolSpec]:
+        """A version, also one that is switched off: to look at it, and not to call it."""
         tool = self._tool(bundle_id, slug, version, visibility)
-        return self._spec(self._bundle(tool.bundle_id), tool)
+        return tool, self._spec(self._bundle(tool.bundle_id), tool)
+
+    def spec_of_draft(self, tool: Tool) -> ToolSpec:
+        return self._factory.spec(tool, tool.slug, None)
+
+    def preview(self, tool: Tool, args: Mapping[str, Any]) -> Shown:
+        """What a call would do: `requests`, `code` or `call`."""
+        return self._factory.preview(tool, args)
+
+    def counted_names(
+        self, bundle_id: str, slug: str, version: str, visibility: Visibility = EVERYTHING
+    ) -> tuple[str, ...]:
+        """What calls of a version are counted under. One that is the default can be called in two ways."""
+        tool = self._tool(bundle_id, slug, version, visibility)
+        name = self.loading.name_of(self._bundle(tool.bundle_id), tool)
+        return (name,) if tool.is_built_in or VERSION_SIGN in name else (name, f"{name}{VERSION_SIGN}{version}")
 
     def place_of(self, spec: ToolSpec) -> tuple[str, str, str] | None:
         """The id of the bundle, the slug and the version of a tool that lists show. It may take a while."""
@@ -363,17 +387,21 @@ class BundleService:
         if (why := self._why_disabled(tool)) is not None:
             raise ForbiddenError(f"{name} can't be called now: {why}", "disabled")
 
-    def switched_off(self) -> SwitchedOff:
-        """What is built in or derived and must not be used."""
+    def kept_settings(self) -> KeptSettings:
+        """What is built in or derived and must not be used, and the examples that people gave of it."""
         packs = {name.partition(".")[0] for name in self._built_in}
-        found, sources = dict[str, str](), set[BundleSource]()
-        for bundle in self.store.bundles([built_in_id(pack) for pack in packs], True, None, len(packs)):
-            found |= _off(bundle, self.store.tools((), [bundle.id], True, None, len(self._built_in)))
-        for bundle, tools in () if self.store.are_all_on() else self.store.derived():
-            found |= _off(bundle, tools)
+        bundles: list[tuple[Bundle, Sequence[Tool]]] = [
+            (bundle, self.store.tools((), [bundle.id], True, None, len(self._built_in)))
+            for bundle in self.store.bundles([built_in_id(pack) for pack in packs], True, None, len(packs))
+        ]
+        bundles += [] if self.store.are_all_on() else self.store.derived()
+        off, examples, sources = dict[str, str](), dict[str, tuple[ToolExample, ...]](), set[BundleSource]()
+        for bundle, tools in bundles:
+            off |= switched_off_in(bundle, tools)
+            examples |= {function_of(tool): tool.examples for tool in tools if tool.examples}
             if not bundle.is_enabled and bundle.source is not None:
                 sources.add(bundle.source)
-        return SwitchedOff(found, frozenset(sources))
+        return KeptSettings(off, frozenset(sources), examples)
 
     def changed(self, value: T) -> T:
         """Mark the store as changed, and return `value`."""
@@ -455,32 +483,6 @@ class BundleService:
             for tool, facts in zip(tools, self._facts.of(tools, self._is_there), strict=True)
             for count, last in [usage.get(tool.id, never)]
         ]
-
-
-def _page(
-    more: Callable[[Any, int], Iterable[tuple[Any, T]]], is_listed: Callable[[T], bool], after: Any, limit: int
-) -> tuple[list[T], Any]:
-    """So many of those that are listed, and where the next ones begin."""
-    page: list[T] = []
-    last = None
-    while True:
-        wanted = limit + 1 - len(page)
-        found = list(more(after, wanted))
-        for place, thing in found:
-            if is_listed(thing):
-                if len(page) == limit:
-                    return page, last
-                page.append(thing)
-                last = place
-        if len(found) < wanted:
-            return page, None
-        after = found[-1][0]
-
-
-def _off(bundle: Bundle, tools: Iterable[Tool]) -> dict[str, str]:
-    if not bundle.is_enabled:
-        return {function_of(tool): bundle.slug for tool in tools}
-    return {function_of(tool): f"{bundle.slug}/{tool.slug}" for tool in tools if not tool.is_enabled}
 
 
 def _content(thing: Bundle | Tool, shape: type[Content]) -> Content:

@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from typing import NamedTuple, Protocol
 
 from onetool.core.errors import Mistake
-from onetool.sources.bundles.model import Bundle, BundleContent, Tool, ToolContent
+from onetool.sources.bundles.model import Bundle, BundleContent, Tool, ToolContent, ToolExample
 from onetool.sources.bundles.names import code_name
 
 ETag = str
@@ -108,6 +108,12 @@ class BundleStore(Protocol):
     def patch_tool(
         self, bundle_id: str, slug: str, version: str, is_enabled: bool, match: ETag | None = None
     ) -> Tool: ...
+
+    def put_examples(
+        self, bundle_id: str, slug: str, version: str, examples: tuple[ToolExample, ...], match: ETag | None = None
+    ) -> Tool:
+        """Also of tools that are built in or derived. It is no change that `modified_at` is about."""
+        ...
 
     def rename_tool(
         self, bundle_id: str, slug: str, version: str, new_slug: str, new_version: str, match: ETag | None = None

@@ -6,12 +6,13 @@ to see that it can be.
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from keyword import iskeyword
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec.structs import replace
 
 from onetool.core.context import current_call
 from onetool.core.errors import BadArguments, ToolFailure
+from onetool.core.signature import call_text
 from onetool.core.spec import NO_PARAMETERS, Handler, ToolSpec
 from onetool.core.text import did_you_mean
 from onetool.http.definition import HttpImpl, Request, ToolLimits, is_idempotent, total_seconds
@@ -27,6 +28,9 @@ from onetool.sources.bundles.model import (
     limits_of,
 )
 from onetool.sources.bundles.rate_limits import RateLimiter
+
+if TYPE_CHECKING:
+    from onetool.http.preview import PreviewRequest
 
 # The factory: a stored tool becomes a ToolSpec with a handler
 
@@ -68,6 +72,10 @@ class BundleRuntime(Protocol):
         """The handler; raises ValueError with a `pointer` for what can't ever work. `bundle` is its bundle's id."""
         ...
 
+    def preview_http(self, tool: Tool, args: Mapping[str, Any]) -> "list[PreviewRequest]":
+        """What a call would send. ToolFailure where an argument does not fit, else as `http_tool`."""
+        ...
+
     def why_not_called(self, impl: HttpImpl, arg_schema: Mapping[str, Any]) -> str | None:
         """Why no request of this template would be sent, as `allowedHosts` is now."""
         ...
@@ -96,6 +104,7 @@ class ToolFactory:
             "input_schema": tool.arg_schema or NO_PARAMETERS,
             "output_schema": tool.output_schema or None,
             "tags": tool.tags,
+            "examples": tuple(call_text(name, example.args) for example in tool.examples),
             "parallel": tool.parallel,
             "enabled": off is None,
             "off": off,
@@ -143,6 +152,20 @@ class ToolFactory:
         """What keeps a tool that is all right from being called for now."""
         why = self._runtime.why_not_called(http_of(tool), tool.arg_schema) if tool.type == "http" else None
         return [] if why is None else [why]
+
+    def preview(self, tool: Tool, args: Mapping[str, Any]) -> dict[str, Any]:
+        """What a call would do: `requests`, `code` or `call`. ToolFailure where an argument does not fit."""
+        if tool.type == SCRIPT:
+            variables = {name: schema.get("default") for name, schema in _schemas(tool)} | dict(args)
+            return {"code": "".join(f"{name} = {value!r}\n" for name, value in variables.items()) + code_of(tool)}
+        if tool.type != "http":
+            return {"call": call_text(function_of(tool), args)}
+        defaults = {name: schema["default"] for name, schema in _schemas(tool) if "default" in schema}
+        try:
+            return {"requests": tuple(self._runtime.preview_http(tool, {**defaults, **args}))}
+        except ValueError as error:  # a file that somebody has edited
+            pointer = getattr(error, "pointer", None) or ""
+            raise ToolFailure(f"its template can't be used: httpImpl{pointer}: {error}") from None
 
     # Each type
 

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import inspect
@@ -11,7 +11,7 @@ from onetool.core.errors import cut
 from onetool.core.text import did_you_mean
 from onetool.http.definition import ToolLimits
 from onetool.sources.bundles.errors import InvalidError
-from onetool.sources.bundles.model import IMPLS, BundleContent, ToolContent
+from onetool.sources.bundles.model import IMPLS, BundleContent, ToolContent, ToolExample
 
 LONGEST = 60  # of a wrong value in a message
 
@@ -104,6 +104,14 @@ SHOWN = frozenset(
 _PATH = re.compile(r"\.([A-Za-z0-9_]+)|\[(\d+)\]|\[\.\.\.\]")
 _UNKNOWN = re.compile(r"unknown field `([^`]*)`")
 
+LARGEST_EXAMPLE = 16 * 1024  # bytes of JSON
+
+
+class ExampleList(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """All examples of a tool."""
+
+    examples: Annotated[tuple[ToolExample, ...], msgspec.Meta(max_length=20)]
+
 
 def read_bundle(data: Any) -> BundleContent:
     return converted(_without(data, KEPT), BundleContent)
@@ -126,9 +134,24 @@ def read_tool(data: Any, slug: str, version: str) -> ToolContent:
         if "type" not in step:
             pointer = f"/preProcessors/{number}/type"
             raise InvalidError(f'{pointer} is missing: write "type": "script"', pointer)
+    _check_sizes(content.examples)
     converted(data[key], shape, f"/{key}")
     converted(data.get("limits") or {}, ToolLimits, "/limits")
     return content
+
+
+def read_examples(data: Any) -> tuple[ToolExample, ...]:
+    """Of `{"examples": […]}`."""
+    examples = converted(data, ExampleList).examples
+    _check_sizes(examples)
+    return examples
+
+
+def _check_sizes(examples: tuple[ToolExample, ...]) -> None:
+    for number, example in enumerate(examples):
+        if len(msgspec.json.encode(example)) > LARGEST_EXAMPLE:
+            pointer = f"/examples/{number}"
+            raise InvalidError(f"{pointer}: it has more than {LARGEST_EXAMPLE:,} bytes, which is the most", pointer)
 
 
 def converted(data: Any, shape: type[T], below: str = "") -> T:

@@ -124,8 +124,8 @@ _FIRST = ("slug", "version", "type", "displayName", "description", "tags", "isEn
 _SCHEMAS = ("argSchema", "outputSchema")
 _IMPLS = ("httpImpl", "pythonImpl", "goImpl", "scriptImpl")
 _LOSSY = "it has values that JSON does not: NaN, infinity, tuples, or keys that are no texts"
-_TOOL_KEYS = (*_FIRST, *_SCHEMAS, "preProcessors", *_IMPLS, "limits", "id", "createdAt", "modifiedAt")
-_SWITCHED = ("isEnabled", "id", "createdAt", "modifiedAt", "softDeletedAt")  # what is no structural change
+_TOOL_KEYS = (*_FIRST, *_SCHEMAS, "preProcessors", *_IMPLS, "limits", "examples", "id", "createdAt", "modifiedAt")
+_SWITCHED = ("isEnabled", "examples", "id", "createdAt", "modifiedAt", "softDeletedAt")  # what is no structural change
 _sound: set[bytes] = set()  # of schemas that can be used
 
 

@@ -1,16 +1,19 @@
-"""`builtin.json`: which built-in and derived bundles and tools are switched on or off, against what they come with."""
+"""`builtin.json`: what people set of built-in and derived bundles and tools: switches, and examples of tools."""
 
 from collections.abc import Iterable, Sequence
+from typing import TypeVar
 
 import msgspec
 
 from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.files.form import migrated, parsed
-from onetool.sources.bundles.model import SCHEMA_VERSION, Bundle, Tool
+from onetool.sources.bundles.model import SCHEMA_VERSION, Bundle, Tool, ToolExample
 from onetool.sources.bundles.validation import converted
 
 KIND_SIGN = ":"  # between the kind and the name of a derived bundle; no slug has it
 
+
+T = TypeVar("T")
 
 BuiltIn = Sequence[tuple[Bundle, Sequence[Tool]]]
 
@@ -18,6 +21,7 @@ BuiltIn = Sequence[tuple[Bundle, Sequence[Tool]]]
 class Overlay(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     bundles: dict[str, bool] = {}
     tools: dict[str, bool] = {}
+    examples: dict[str, tuple[ToolExample, ...]] = {}  # of tools
     schema_version: str = SCHEMA_VERSION
 
     def with_bundle(self, bundle: Bundle, is_enabled: bool) -> "Overlay":
@@ -26,27 +30,39 @@ class Overlay(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_
     def with_tool(self, bundle: Bundle, tool: Tool, is_enabled: bool) -> "Overlay":
         return msgspec.structs.replace(self, tools=_switched(self.tools, tool_key(bundle, tool), is_enabled))
 
+    def with_examples(self, bundle: Bundle, tool: Tool, examples: tuple[ToolExample, ...]) -> "Overlay":
+        found = {**self.examples, tool_key(bundle, tool): examples}
+        return msgspec.structs.replace(self, examples={key: one for key, one in sorted(found.items()) if one})
+
     def bundle(self, bundle: Bundle) -> Bundle:
         """As it is with its switch."""
         return msgspec.structs.replace(bundle, is_enabled=self.bundles.get(bundle_key(bundle), bundle.is_enabled))
 
     def tool(self, bundle: Bundle, tool: Tool) -> Tool:
-        return msgspec.structs.replace(tool, is_enabled=self.tools.get(tool_key(bundle, tool), tool.is_enabled))
+        key = tool_key(bundle, tool)
+        return msgspec.structs.replace(
+            tool, is_enabled=self.tools.get(key, tool.is_enabled), examples=self.examples.get(key, tool.examples)
+        )
 
     def over(self, built_in: BuiltIn) -> list[tuple[Bundle, list[Tool]]]:
         return [(self.bundle(bundle), [self.tool(bundle, tool) for tool in tools]) for bundle, tools in built_in]
 
     def of_derived(self) -> "Overlay":
-        """The switches of derived bundles alone."""
-        return Overlay(bundles=_of_derived(self.bundles), tools=_of_derived(self.tools))
+        """What is set of derived bundles alone."""
+        return Overlay(
+            bundles=_of_derived(self.bundles), tools=_of_derived(self.tools), examples=_of_derived(self.examples)
+        )
 
 
 def overlay_text(overlay: Overlay) -> bytes:
-    return msgspec.json.format(msgspec.json.encode(overlay), indent=2) + b"\n"
+    data = msgspec.to_builtins(overlay)
+    if not overlay.examples:
+        del data["examples"]
+    return msgspec.json.format(msgspec.json.encode(data), indent=2) + b"\n"
 
 
 def switches_text(overlay: Overlay) -> str:
-    """The switches of derived bundles, as the index keeps them."""
+    """What is set of derived bundles, as the index keeps it."""
     found = overlay.of_derived()
     return msgspec.json.encode(found).decode() if found != Overlay() else ""
 
@@ -70,8 +86,8 @@ def tool_key(bundle: Bundle, tool: Tool) -> str:
     return f"{bundle_key(bundle)}/{tool.slug}@{tool.version}"
 
 
-def _of_derived(switches: dict[str, bool]) -> dict[str, bool]:
-    return {key: is_enabled for key, is_enabled in switches.items() if KIND_SIGN in key}
+def _of_derived(settings: dict[str, T]) -> dict[str, T]:
+    return {key: value for key, value in settings.items() if KIND_SIGN in key}
 
 
 def check_built_in(built_in: BuiltIn) -> None:

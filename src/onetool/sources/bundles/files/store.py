@@ -42,7 +42,7 @@ from onetool.sources.bundles.files.transaction import (
 )
 from onetool.sources.bundles.files.writing import ensure_folders
 from onetool.sources.bundles.index import PathTakenError
-from onetool.sources.bundles.model import Bundle, BundleContent, Tool, ToolContent
+from onetool.sources.bundles.model import Bundle, BundleContent, Tool, ToolContent, ToolExample
 from onetool.sources.bundles.names import check_id, check_slug, check_version, new_id
 from onetool.sources.bundles.store import BundleStore, ETag
 
@@ -240,6 +240,24 @@ class FileStore(IndexedReads, BundleStore):
 
         return self._write(job)
 
+    def put_examples(
+        self, bundle_id: str, slug: str, version: str, examples: tuple[ToolExample, ...], match: ETag | None = None
+    ) -> Tool:
+        if (built_in := self._built_in_bundle(bundle_id)) is not None:
+            return self._write(
+                lambda work: self._put_examples(work, built_in, (slug, version), examples, match), makes=True
+            )
+
+        def job(work: StoreTransaction) -> None:
+            bundle, folder = work.open_bundle(bundle_id)
+            old, path = work.tool(bundle, folder, slug, version)
+            refuse_stale(old, match)
+            work.result = msgspec.structs.replace(old, examples=examples)
+            if work.result != old:
+                work.replace_tool(work.result, path)
+
+        return self._write(job)
+
     def rename_tool(
         self, bundle_id: str, slug: str, version: str, new_slug: str, new_version: str, match: ETag | None = None
     ) -> Tool:
@@ -314,6 +332,23 @@ class FileStore(IndexedReads, BundleStore):
         refuse_stale(old, match)
         work.result = msgspec.structs.replace(old, is_enabled=is_enabled)
         if old.is_enabled != is_enabled:
+            work.replace_overlay(overlay, overlay.over(self._built_in), work.result)
+
+    def _put_examples(
+        self,
+        work: StoreTransaction,
+        one: tuple[Bundle, Sequence[Tool]],
+        which: tuple[str, str],
+        examples: tuple[ToolExample, ...],
+        match: ETag | None,
+    ) -> None:
+        before = work.overlay()
+        bundle = before.bundle(one[0])
+        old = before.tool(bundle, tool_of(one, *which))
+        refuse_stale(old, match)
+        overlay = before.with_examples(bundle, old, examples)
+        work.result = msgspec.structs.replace(old, examples=examples)
+        if overlay != before:
             work.replace_overlay(overlay, overlay.over(self._built_in), work.result)
 
     # Beside

@@ -1,0 +1,123 @@
+"""The examples of a tool: kept with it, or beside the switches, and shown by help."""
+
+import json
+
+import pytest
+from interfaces.rest.served import Api, problem
+from interfaces.rest.test_openapi import checker
+
+from onetool.sources.bundles.model import built_in_id
+
+MESSAGE = {"type": "object", "properties": {"message": {"type": "string"}}, "required": ["message"]}
+ECHO = {"type": "python", "pythonImpl": {"func": "tools.echo"}, "argSchema": MESSAGE}
+HI = {"name": "Greeting", "args": {"message": "hi there"}, "description": "Says hi."}
+BUILT_IN = f"/tools/bundles/{built_in_id('tools')}/tools/echo/version/1/examples"
+
+DECLARED = {
+    "name": "plain.say",
+    "description": "Says it.",
+    "type": "function",
+    "handler": "say",
+    "parameters": {"type": "object", "properties": {}},
+    "implementation": {"type": "mock", "mock_response": 1},
+}
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    return tmp_path_factory.mktemp("home")
+
+
+@pytest.fixture(scope="module")
+def real(home):
+    home.joinpath("onetool.yaml").write_text(json.dumps({"tools": [DECLARED]}))
+    api = Api(real=home, args=["--config", str(home / "onetool.yaml")])
+    yield api
+    assert api.stop() == 0
+
+
+def put(api, path, *examples, **options):
+    return api.ask("PUT", path, {"examples": list(examples)}, **options)
+
+
+def help_on(api, name):
+    return api.ask("POST", "/call/ot.help", {"query": name}).json()
+
+
+def test_examples_of_a_kept_tool_are_part_of_it(real, home):
+    bundle = real.bundle(slug="kept")
+    tool = real.tool(bundle, "echo", **ECHO)
+    before = real.get(tool).json()
+    assert real.get(f"{tool}/examples").json() == {"examples": []}
+    reply = put(real, f"{tool}/examples", HI)
+    assert (reply.status_code, reply.json()) == (200, {"examples": [HI]})
+    found = real.get(tool)
+    assert found.json() == {**before, "examples": [HI]}  # modifiedAt, too, is the one of before
+    assert found.headers["etag"] == reply.headers["etag"] == real.get(f"{tool}/examples").headers["etag"]
+    (file,) = home.glob("bundles/kept-*/tools/echo@1.json")
+    assert json.loads(file.read_text())["examples"] == [HI]
+    assert "kept.echo(message='hi there')" in str(help_on(real, "kept.echo"))
+    checker(real.get("/openapi.json").json(), "ExampleList").validate(reply.json())
+    checker(real.get("/openapi.json").json(), "Tool").validate(found.json())
+
+
+def test_a_tool_may_come_with_its_examples(real):
+    tool = real.tool(real.bundle(slug="whole"), "echo", **ECHO, examples=[HI])
+    assert real.get(f"{tool}/examples").json() == {"examples": [HI]}
+    assert put(real, f"{tool}/examples").json() == {"examples": []}
+    assert "examples" not in real.get(tool).json()
+
+
+@pytest.mark.parametrize("which", ["built-in", "config"])
+def test_examples_of_what_is_read_only_are_kept_beside_the_switches(real, home, which):
+    rows = real.get("/tools/tools?recommendedPageSize=1000&fields=name,bundleID,slug,version").json()["tools"]
+    name = {"built-in": "shell.pwd", "config": "plain.say"}[which]
+    row = next(one for one in rows if one["name"] == name)
+    tool = f"/tools/bundles/{row['bundleID']}/tools/{row['slug']}/version/{row['version']}"
+    example = {"name": "Plain", "args": {}}
+    assert put(real, f"{tool}/examples", example).json() == {"examples": [example]}
+    assert real.get(f"{tool}/examples").json() == {"examples": [example]}
+    assert real.get(tool).json()["examples"] == [example]
+    assert real.get(tool).json()["isEnabled"] is True
+    assert "examples" in json.loads((home / "bundles" / "builtin.json").read_text())
+    assert f"{name}()" in str(help_on(real, name))
+    assert real.ask("POST", f"/call/{name}", {}).status_code == 200
+    assert put(real, f"{tool}/examples").json() == {"examples": []}
+    assert "examples" not in real.get(tool).json()
+
+
+def test_an_outdated_change_is_refused(real):
+    tag = real.get(BUILT_IN).headers["etag"]
+    assert real.get(BUILT_IN, headers={"If-None-Match": tag}).status_code == 304
+    assert put(real, BUILT_IN, HI, headers={"If-Match": tag}).status_code == 200
+    problem(put(real, BUILT_IN, headers={"If-Match": tag}), 412, "stale")
+    assert put(real, BUILT_IN).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("body", "pointer"),
+    [
+        ({}, ""),
+        ({"examples": {}}, "/examples"),
+        ({"examples": [{"name": "a"}]}, "/examples/0"),
+        ({"examples": [{"name": "", "args": {}}]}, "/examples/0/name"),
+        ({"examples": [{"name": "a", "args": []}]}, "/examples/0/args"),
+        ({"examples": [HI, {"name": "a", "args": {"message": "x" * 17_000}}]}, "/examples/1"),
+        ({"examples": [HI] * 21}, "/examples"),
+        ({"examples": [], "more": 1}, "/more"),
+    ],
+)
+def test_what_is_no_list_of_examples_is_refused(real, body, pointer):
+    assert problem(real.ask("PUT", BUILT_IN, body), 400, "invalid")["pointer"] == pointer
+
+
+def test_examples_of_what_is_not_there_are_not_found(real):
+    path = f"{real.bundle(slug='none')}/tools/none/version/1/examples"
+    problem(real.get(path), 404, "not_found")
+    problem(put(real, path), 404, "not_found")
+
+
+def test_an_example_that_is_too_large_does_not_come_with_a_tool_either(real):
+    large = {**ECHO, "examples": [{**HI, "args": {"message": "x" * 17_000}}]}
+    reply = real.ask("PUT", f"{real.bundle(slug='large')}/tools/echo/version/1", large)
+    assert problem(reply, 400, "invalid")["pointer"] == "/examples/0"
