@@ -7,14 +7,16 @@ PEERS   := .venv-bench
 NODE    := .node-servers
 MODELS  := .node-models
 OPENAPI := .node-openapi
+WEB     := .node-web
 # One more than there are cores: many tests wait for a process or a clock.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve test check lint conformance faults fuzz bench bench-peers openapi lock clean
+.PHONY: help setup serve test check lint web web-check browser test-browser screenshots conformance faults fuzz bench \
+  bench-peers openapi lock clean
 
 help:  ## what there is
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 setup: $(VENV)/.dev $(NODE)/installed.json $(MODELS)/installed.json  ## make .venv with everything that development needs
 
@@ -30,7 +32,23 @@ lint: $(VENV)/.dev
 	$(BIN)/lint-imports
 	$(BIN)/pyright
 
-check: lint test  ## linters, types, layers, then the tests
+check: lint web-check test  ## linters, types, layers, whether the page is built, then the tests
+
+web: $(VENV)/.dev  ## build the page anew, from web/ into the package; ARGS=--dev: Vite's dev server, in front of `make serve`
+	$(BIN)/python -m web.build $(ARGS)
+
+# Best effort: where npm can't reach its registry, it says so, and compares hashes only.
+web-check: $(VENV)/.dev
+	$(BIN)/python -m web.build --check
+
+browser:  ## install the browser that tests of the page need: Debian's Chromium, as root; says why where it can't
+	@$(PYTHON) -m tests.browser.install
+
+test-browser: setup  ## the page in a browser: every flow, and every screen in all languages, themes and sizes
+	$(BIN)/python -m pytest tests/browser tests/browser/matrix.py -n 2 $(ARGS)
+
+screenshots: setup  ## the pictures of docs/page.md
+	PYTHONPATH=tests $(BIN)/python -m tests.browser.screenshots docs/pictures $(ARGS)
 
 conformance: $(VENV)/.dev  ## the official MCP suite and real clients against the server
 	$(BIN)/python -m tests.conformance $(ARGS)
@@ -58,7 +76,7 @@ lock: $(VENV)/.dev  ## resolve the dependencies anew (needs uv)
 	  --python-version 3.11 bench/peers.in -o bench/peers.lock
 
 clean:  ## remove .venv and caches
-	rm -rf $(VENV) $(PEERS) $(NODE) $(MODELS) $(OPENAPI) .conformance .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(PEERS) $(NODE) $(MODELS) $(OPENAPI) $(WEB) web/node_modules .conformance .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' \

@@ -33,6 +33,8 @@ FLAGS = (
     "--no-default-browser-check",
     "--hide-scrollbars",
     "--force-color-profile=srgb",
+    "--lang=en-US",
+    "--enable-blink-features=ComputedAccessibilityInfo",  # the names and roles that screen readers get
 )
 
 
@@ -140,8 +142,8 @@ class Browser:
         return message
 
     @contextmanager
-    def page(self, file, width=1200, height=900, scheme="light"):
-        """A file or an address, opened in a tab of its own."""
+    def page(self, file=None, width=1200, height=900, scheme="light"):
+        """A file or an address, opened in a tab of its own; or nothing yet."""
         context = self.ask("Target.createBrowserContext")["browserContextId"]
         target = self.ask("Target.createTarget", url="about:blank", browserContextId=context)["targetId"]
         session = self.ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
@@ -150,10 +152,12 @@ class Browser:
             for domain in ("Page", "Runtime", "Log", "Network"):
                 page.ask(f"{domain}.enable")
             page.look(width, height, scheme)
-            page.open(file if "://" in str(file) else Path(file).as_uri())
+            if file is not None:
+                page.open(file if "://" in str(file) else Path(file).as_uri())
             yield page
         finally:
             self.ask("Target.disposeBrowserContext", browserContextId=context)
+            self.events[:] = [one for one in self.events if one.get("sessionId") != session]
 
 
 class Page:

@@ -64,23 +64,12 @@ class ToolRequest:
         self, args: Mapping[str, Any], secret: Lookup, context: HttpContext
     ) -> "tuple[HttpRequest, Signer | None]":
         """The request of one call, and what signs it. Nothing is sent."""
-<<<<<<< HEAD
         outgoing = self.unsigned(args, secret)
-        only_there = outside.only_to(outgoing.url, secret)
-        for name in self._template.secrets:
-            only_there(name)
-        for name in self._template.secrets_in_host:  # hosts are in lower case, where nobody would recognise it
-            outside.mask_also((secret(name) or "").lower())
-=======
-        outgoing = self._template.fill(args, secret)
         only_there = context.only_to(outgoing.url, secret)
         for name in self._template.secrets:
             only_there(name)
         for name in self._template.secrets_in_host:  # a host is written in lower case: that form is a secret, too
             context.mask_also((secret(name) or "").lower())
-        if self._accept is not None:
-            outgoing.headers.append(self._accept)
->>>>>>> code19
         if self.auth is None:
             return outgoing, None
         return outgoing, self.auth.begin(args, secret if self.auth.asks_elsewhere else only_there, context)

@@ -34,7 +34,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class StatusApp(RestApp):
-    """The route /status."""
+    """The route /status. `url` is the address by which a client reaches the server."""
 
     def __init__(
         self,

@@ -1,0 +1,177 @@
+"""The list of tools in a real browser: found, opened, switched, with the mouse and by keys alone."""
+
+import pytest
+from browser.person import Person
+from browser.stage import stage
+from helpers import until
+
+TOKEN = "sesame-token-0123456789"
+
+
+@pytest.fixture(autouse=True)
+def all_on(request):
+    """Tests of this file share a server: each leaves every tool on."""
+    yield
+    if "served" in request.fixturenames:
+        served = request.getfixturevalue("served")
+        for name, tool in served.tools().items():
+            if not tool["isEnabled"]:
+                served.switch(name, True)
+
+
+def rows(person):
+    return [name.split()[0] for name in person.names("listitem")]
+
+
+def test_tools_are_found_by_words_and_by_where_they_come_from(person):
+    person.open("#/tools").see("29 tools", "numbers.add", "meteo.forecast", "time.now")
+    person.type_into("Filter tools", "numbers squ")
+    person.see("1 tool").see_no("meteo.forecast")
+    assert rows(person) == ["numbers.table"]
+    person.type_into("Filter tools", "")
+    person.choose("Source", "Bundle")
+    person.see("2 tools").see_no("numbers.add")
+    assert rows(person) == ["meteo.forecast", "meteo.report"]
+    person.choose("Tag", "outdoors")
+    person.see("1 tool").see_no("meteo.report")
+    assert "source=bundle" in person.place, "a link to what is shown can be kept"
+    person.reload()
+    person.see("1 tool", "meteo.forecast")
+    person.type_into("Filter tools", "nothing of the kind")
+    person.see("No tool fits")
+    person.click("Clear filters")
+    person.see("29 tools", "numbers.add")
+
+
+def test_a_tool_shows_what_it_is_and_how_it_does(person, served):
+    for city in ("Rome", "Oslo"):
+        assert served.api.post(served.path_of("meteo.forecast") + "/invoke", json={"args": {"city": city}}).json()["ok"]
+    person.open("#/tools").see("meteo.forecast")
+    person.click("meteo.forecast", role="link")
+    person.until("document.querySelector('h1:not(.unseen)')?.textContent === 'meteo.forecast'")
+    person.click("About", role="tab")
+    person.see("where", "meteo.forecast(", "celsius", "/v1/${city}")
+    person.click("Usage", role="tab")
+    person.see("Recent calls")
+    person.press("ArrowRight")
+    person.see("in use")
+    assert person.focused() == ("tab", "Versions")
+    assert "tab=versions" in person.place
+    person.click("weather", role="link")
+    person.see("2 tools")
+    person.value("history.back()")
+    person.see("29 tools")
+
+
+def test_a_switch_acts_at_once_and_can_be_undone(person, served):
+    person.open("#/tools").see("numbers.add")
+    person.click("numbers.add is on", role="switch")
+    person.see("numbers.add is off now")
+    until(lambda: not served.is_enabled("numbers.add"))
+    assert person.attribute("numbers.add is on", "aria-checked", "switch") == "false"
+    person.click("Undo", role="button")
+    until(lambda: served.is_enabled("numbers.add"))
+    person.until("__person.where('thing', 'numbers.add is on', 'switch', 0).getAttribute('aria-checked') === 'true'")
+
+
+def test_what_somebody_else_switches_is_shown(person, served):
+    person.open("#/tools").see("numbers.add")
+    served.switch("lamp", False)
+    person.see("lamp was switched off elsewhere")
+    assert person.value("document.querySelectorAll('.flashed').length") == 1
+    assert person.attribute("lamp is on", "aria-checked", "switch") == "false"
+    served.switch("lamp", True)
+    person.see("lamp was switched on elsewhere")
+
+
+def test_everything_can_be_done_by_keys(person, served):
+    person.open("#/tools").see("numbers.add")
+    person.press("Tab")
+    assert person.focused() == ("link", "Skip to the content")
+    person.press("/")
+    assert person.focused()[0] == "searchbox"
+    person.write("numbers")
+    person.see("4 tools")
+    person.press("ArrowDown")
+    person.until("location.hash.includes('/add/')")
+    person.press("ArrowDown")
+    person.until("location.hash.includes('/describe/')")
+    assert person.focused()[1].startswith("numbers.describe")
+    person.press("End k")
+    person.until("location.hash.includes('/fail/')")
+    person.press("s")
+    person.see("numbers.fail is off now")
+    until(lambda: not served.is_enabled("numbers.fail"))
+    person.press("?")
+    person.see("Show the keys", "Next tool")
+    person.press("j s")  # what is behind a dialog can't be reached
+    person.press("Escape")
+    person.see_no("Show the keys")
+    assert "/fail/" in person.place, "Escape closes the dialog, not the tool behind it"
+    person.press("Escape")
+    person.until("!location.hash.includes('/fail/')")
+
+
+def test_ctrl_k_finds_tools_screens_and_actions(person):
+    person.open("#/tools").see("numbers.add")
+    person.press("Control+k")
+    person.until("__person.focused()[1] === 'Find anything'")
+    person.write("nums add")
+    person.see("Nothing has these words")
+    person.type_into("Find anything", "lamp")
+    person.see("Switches a lamp.")
+    person.press("Enter")
+    person.until("location.hash.includes('/lamp/')")
+    person.press("Control+k")
+    person.type_into("Find anything", "build")
+    person.press("Enter")
+    person.until("location.hash.startsWith('#/build')")
+    person.press("g t")
+    person.until("location.hash.startsWith('#/tools')")
+
+
+@pytest.fixture
+def guarded(tmp_path, browser):
+    """A server with a token of its own, and somebody who opens its page."""
+    with stage(tmp_path, token=TOKEN) as served, browser.page(width=1280, height=800) as page:
+        yield served, Person(page, served.url)
+
+
+def test_signing_in_and_out(guarded):
+    served, person = guarded
+    person.forgive("status of 401")
+    person.open().see("Sign in to OneTool").see_no("numbers.add")
+    person.type_into("Token", "wrong")
+    person.press("Enter")
+    person.until("document.getElementById('token-wrong').textContent !== ''")
+    assert person.attribute("Token", "aria-invalid") == "true"
+    person.type_into("Token", TOKEN)
+    person.click("Sign in", role="button")
+    person.see("numbers.add")
+    person.reload()
+    person.see("numbers.add")
+    kept = person.value("JSON.stringify(localStorage)")
+    assert TOKEN not in kept, "the page keeps a session, not the token"
+    person.click("Settings", role="button")
+    person.click("Sign out", role="button")
+    person.see("Sign in to OneTool").see_no("numbers.add")
+    _ended_elsewhere(served, person)
+    assert person.faults() == []
+    person.forgive("net::ERR")
+    served.server.stop()
+    person.see("Reconnecting")
+
+
+def _ended_elsewhere(served, person):
+    """A session that has ended is told where it is used next."""
+    person.type_into("Token", TOKEN)
+    person.press("Enter")
+    person.see("numbers.add")
+    session = person.value("JSON.parse(localStorage.getItem('onetool.session'))")
+    done = served.api.delete("/login", headers={"Authorization": f"Bearer {session}"})
+    assert done.status_code < 300, done.text
+    person.press("j")
+    person.see("Sign in to OneTool")
+    person.type_into("Token", TOKEN)
+    person.press("Enter")
+    person.see("numbers.add")

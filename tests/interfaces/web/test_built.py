@@ -1,0 +1,79 @@
+"""The page's assets, as they are committed: built from these sources, small, and without what its policy refuses."""
+
+import gzip
+import json
+import re
+
+from web.build import STATIC, WEB, mismatches
+
+KIB = 1024
+FIRST_SCREEN = 60 * KIB
+ALL = 250 * KIB
+STATIC_IMPORT = re.compile(r"""\b(?:from|import)\s*["'](\./[^"']+)["']""")
+
+
+def size(*names):
+    """What is sent of these assets, compressed."""
+    return sum(len(gzip.compress((STATIC / name).read_bytes(), 9, mtime=0)) for name in names)
+
+
+def index():
+    return (STATIC / "index.html").read_text(encoding="utf-8")
+
+
+def first_screen():
+    """Everything that is asked for before the first screen is drawn: what index.html names, and what that imports."""
+    todo, found = re.findall(r'(?:src|href)="\./([^"]+)"', index()), {"index.html"}
+    while todo:
+        name = todo.pop()
+        if name not in found:
+            found.add(name)
+            if name.endswith(".js"):
+                text = (STATIC / name).read_text(encoding="utf-8")
+                todo += [f"assets/{path.removeprefix('./')}" for path in STATIC_IMPORT.findall(text)]
+    return found
+
+
+def test_assets_belong_to_the_sources():
+    print("HASHES ONLY were compared: `make check` builds the page anew, where npm can install what that needs.")
+    assert mismatches() == [], "run `make web`, and commit what it changes"
+
+
+def test_the_first_screen_is_small():
+    names = first_screen()
+    assert any(name.endswith(".js") for name in names)
+    assert any(name.endswith(".css") for name in names)
+    assert size(*names) < FIRST_SCREEN, {name: size(name) for name in names}
+
+
+def test_all_of_it_is_small():
+    names = [path.relative_to(STATIC).as_posix() for path in STATIC.rglob("*") if path.is_file()]
+    assert size(*names) < ALL, {name: size(name) for name in names}
+
+
+def test_index_has_nothing_inline():
+    """The policy would refuse it, silently for the reader."""
+    scripts = re.findall(r"<script\b([^>]*)>(.*?)</script>", index(), re.DOTALL)
+    assert scripts
+    assert all("src=" in given and not text.strip() for given, text in scripts)
+    assert not re.search(r"<style|\sstyle=|\son\w+=|javascript:|data:", index())
+    assert not re.search(r'(?:src|href)="(?!\./)', index()), "addresses are relative: the page may stand below a path"
+
+
+def test_assets_name_no_other_host():
+    """Nothing is loaded from elsewhere. Addresses of documentation and of XML's names are no requests."""
+    known = {"svelte.dev", "www.w3.org", "json-schema.org", "codemirror.net", "127.0.0.1", "localhost"}
+    for path in STATIC.rglob("*"):
+        if path.suffix in (".js", ".css", ".html"):
+            hosts = set(re.findall(r"https?://([\w.-]+\.\w+)", path.read_text(encoding="utf-8")))
+            assert {one for one in hosts if not one.endswith((".example", "example.com"))} <= known, path.name
+
+
+def test_the_lock_names_no_place():
+    """Packages are pinned by their hashes; npm asks the registry that it is set to ask."""
+    lock = json.loads((WEB / "package-lock.json").read_text(encoding="utf-8"))
+    packages = {name: one for name, one in lock["packages"].items() if name}
+    assert packages
+    assert not [name for name, one in packages.items() if "resolved" in one]
+    assert not [name for name, one in packages.items() if not one.get("integrity", "").startswith("sha512-")]
+    assert "://" not in json.dumps({name: one for name, one in packages.items() if one.pop("funding", 1)})

@@ -1,0 +1,65 @@
+"""The page's words: every language has every text, and no text is left that nobody shows."""
+
+import re
+
+import pytest
+from web.build import WEB
+
+SOURCES = WEB / "src"
+ENTRY = re.compile(r'^  "([\w.-]+)":\s*("(?:[^"\\]|\\.)*")', re.MULTILINE)
+FILLED_IN = re.compile(r"\{(\w+)\}")
+LANGUAGES = sorted(path.stem for path in (SOURCES / "lib" / "locales").glob("*.ts") if path.stem != "en")
+
+
+def catalogue(language):
+    """The texts by their keys, in the order of the file."""
+    return ENTRY.findall((SOURCES / "lib" / "locales" / f"{language}.ts").read_text(encoding="utf-8"))
+
+
+def code():
+    """All sources of the page but its words."""
+    files = [path for kind in ("*.ts", "*.svelte") for path in SOURCES.rglob(kind)]
+    return "\n".join(
+        path.read_text(encoding="utf-8")
+        for path in files
+        if "locales" not in path.parts and path.name != "api-types.d.ts"
+    )
+
+
+def used():
+    """Keys that stand in the code as they are, and beginnings of those that are put together."""
+    text = code()
+    whole = set(re.findall(r"""["']([a-z][\w.-]*)["']""", text))
+    beginnings = set(re.findall(r"t\(`([\w.-]+\.)\$\{", text))
+    return whole, beginnings
+
+
+@pytest.mark.parametrize("language", ["en", *LANGUAGES])
+def test_no_text_is_there_twice(language):
+    keys = [key for key, _ in catalogue(language)]
+    assert len(keys) > 100
+    assert [key for key in keys if keys.count(key) > 1] == []
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_every_language_has_every_text(language):
+    english, other = dict(catalogue("en")), dict(catalogue(language))
+    assert sorted(english.keys() - other.keys()) == [], f"{language} lacks them"
+    assert sorted(other.keys() - english.keys()) == [], f"{language} has them and English does not"
+    for key, text in english.items():
+        assert set(FILLED_IN.findall(text)) == set(FILLED_IN.findall(other[key])), f"{key} in {language}"
+
+
+def test_every_text_is_shown_somewhere():
+    whole, beginnings = used()
+    unused = [key for key in dict(catalogue("en")) if key not in whole and not key.startswith(tuple(beginnings))]
+    assert unused == []
+
+
+def test_every_text_that_is_asked_for_is_there():
+    known = dict(catalogue("en"))
+    asked = set(re.findall(r"""\bt\(["']([^"']+)["']""", code()))
+    assert len(asked) > 50
+    assert sorted(asked - known.keys()) == []
+    for beginning in used()[1]:
+        assert any(key.startswith(beginning) for key in known), beginning

@@ -1,0 +1,124 @@
+/**
+ * The client of the REST API.
+ *
+ * The session goes into a header that only this page sets: a request of a foreign page has none. Addresses are relative
+ * to the page, which may stand below a path of somebody else's web app.
+ */
+
+import type { components } from "./api-types";
+import { store, stored } from "./storage";
+
+export type Schemas = components["schemas"];
+
+/** A refusal, in the API's words. `pointer` is the field that is wrong, where one is. */
+export class ApiError extends Error {
+  constructor(
+    readonly status: number,
+    readonly code: string,
+    message: string,
+    readonly pointer: string | null = null,
+    readonly body: unknown = null,
+  ) {
+    super(message);
+  }
+}
+
+export interface Sent {
+  method?: string;
+  json?: unknown;
+  body?: BodyInit;
+  type?: string;
+  accept?: string;
+  query?: Record<string, string | number | boolean | readonly string[] | undefined>;
+  ifMatch?: string | null;
+  signal?: AbortSignal;
+}
+
+export interface Reply<T> {
+  data: T;
+  etag: string | null;
+  status: number;
+  headers: Headers;
+}
+
+const BASE = new URL(".", document.baseURI);
+
+let session: string | null = stored<string | null>("session", null);
+let onSignedOut: () => void = () => {};
+
+export function setSession(value: string | null): void {
+  session = value;
+  store("session", value);
+}
+
+/** Call `told` whenever the server says that nobody is signed in (any more). */
+export function whenSignedOut(told: () => void): void {
+  onSignedOut = told;
+}
+
+export function address(path: string, query: Sent["query"] = {}): URL {
+  const url = new URL(path.replace(/^\//, ""), BASE);
+  for (const [name, value] of Object.entries(query)) {
+    if (value !== undefined && value !== "") url.searchParams.set(name, String(value));
+  }
+  return url;
+}
+
+/** Fetch, with the session. Gives the response as it came; `request` reads it. */
+export async function send(path: string, sent: Sent = {}): Promise<Response> {
+  const headers = new Headers({ accept: sent.accept ?? "application/json" });
+  if (session !== null) headers.set("authorization", `Bearer ${session}`);
+  if (sent.ifMatch) headers.set("if-match", sent.ifMatch);
+  let body = sent.body;
+  const method = sent.method ?? (sent.json === undefined && body === undefined ? "GET" : "POST");
+  if (sent.json !== undefined || (method === "POST" && body === undefined)) body = JSON.stringify(sent.json ?? {});
+  if (body !== undefined) headers.set("content-type", sent.type ?? "application/json");
+  try {
+    const response = await fetch(address(path, sent.query), {
+      method,
+      headers,
+      body,
+      signal: sent.signal,
+      credentials: "omit",
+      redirect: "error",
+    });
+    if (response.status === 401) onSignedOut();
+    return response;
+  } catch (error) {
+    if (error instanceof DOMException && error.name === "AbortError") throw error;
+    throw new ApiError(0, "unreachable", "The server does not answer.");
+  }
+}
+
+export async function request<T>(path: string, sent: Sent = {}): Promise<Reply<T>> {
+  const response = await send(path, sent);
+  const text = await response.text();
+  const data = text === "" ? null : parsed(text);
+  if (!response.ok) throw refusal(response.status, data, text);
+  return { data: data as T, etag: response.headers.get("etag"), status: response.status, headers: response.headers };
+}
+
+export async function get<T>(path: string, sent: Sent = {}): Promise<T> {
+  return (await request<T>(path, sent)).data;
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return null;
+  }
+}
+
+function refusal(status: number, data: unknown, text: string): ApiError {
+  const found = (data ?? {}) as Record<string, unknown>;
+  const error = (typeof found.error === "object" && found.error !== null ? found.error : found) as Record<string, unknown>;
+  const message = [error.detail, error.message, error.title].find((one) => typeof one === "string");
+  const pointer = [error.pointer, error.at].find((one) => typeof one === "string");
+  const code = typeof error.code === "string" ? error.code : String(status);
+  return new ApiError(status, code, (message as string) ?? (text.slice(0, 300) || `HTTP ${status}`), (pointer as string) ?? null, data);
+}
+
+export function toolPath(tool: { bundleID: string; slug: string; version: string }): string {
+  return `tools/bundles/${tool.bundleID}/tools/${encodeURIComponent(tool.slug)}/version/${encodeURIComponent(tool.version)}`;
+}

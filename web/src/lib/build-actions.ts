@@ -1,0 +1,116 @@
+/** What one does to bundles and tools that are kept: save, copy, rename, delete, export. Deleting can be undone. */
+
+import { request, send, toolPath } from "./api";
+import { contentOf, type Content, type ToolPlace } from "./build";
+import { catalog, type BundleRow } from "./catalog.svelte";
+import { t } from "./i18n.svelte";
+import { notices } from "./notices.svelte";
+import { line } from "./shown";
+import type { Tool, VersionRow } from "./tool";
+
+export interface Found {
+  tool: Tool;
+  etag: string | null;
+}
+
+const bundlePath = (id: string): string => `tools/bundles/${encodeURIComponent(id)}`;
+
+export async function readTool(place: ToolPlace, signal?: AbortSignal): Promise<Found> {
+  const { data, etag } = await request<Tool>(toolPath(place), { signal });
+  return { tool: data, etag };
+}
+
+export async function putTool(place: ToolPlace, content: Content): Promise<void> {
+  await request<Tool>(toolPath(place), { method: "PUT", json: content });
+  await catalog.load();
+}
+
+/** Copy a tool as it is. A bundle that is not there yet is made first. */
+export async function copyTool(from: ToolPlace, to: ToolPlace): Promise<void> {
+  await request(`${toolPath(from)}/copy`, { json: to });
+  await catalog.load();
+}
+
+export async function renameTool(place: ToolPlace, to: { slug: string; version: string }, etag: string | null): Promise<void> {
+  await request(`${toolPath(place)}/rename`, { json: to, ifMatch: etag });
+  await catalog.load();
+  notices.done(t("build.renamed", { name: line(`${to.slug} ${to.version}`) }), async () => {
+    try {
+      await request(`${toolPath({ ...place, ...to })}/rename`, { json: { slug: place.slug, version: place.version } });
+      await catalog.load();
+    } catch (error) {
+      notices.error(error);
+    }
+  });
+}
+
+/** Delete a tool. Undo puts it again; if its name stands for it then, which it did not before, that is said. */
+export async function deleteTool({ tool, etag }: Found): Promise<void> {
+  const path = toolPath(tool);
+  const { data } = await request<{ versions: VersionRow[] }>(path.replace(/\/version\/[^/]+$/, "/versions"));
+  const isDefault = data.versions.find((one) => one.version === tool.version)?.isDefault ?? false;
+  await request(path, { method: "DELETE", ifMatch: etag });
+  await catalog.load();
+  notices.done(t("build.deleted", { name: line(`${tool.slug} ${tool.version}`) }), async () => {
+    try {
+      await putTool(tool, contentOf(tool));
+      if (!isDefault && tool.isEnabled) notices.done(t("build.restored.default", { name: line(tool.slug), version: line(tool.version) }));
+    } catch (error) {
+      notices.error(error);
+    }
+  });
+}
+
+export async function putBundle(id: string, content: Content, etag: string | null): Promise<void> {
+  await request(bundlePath(id), { method: "PUT", json: content, ifMatch: etag });
+  await catalog.load();
+}
+
+export async function readBundle(id: string, signal?: AbortSignal): Promise<{ bundle: BundleRow; etag: string | null }> {
+  const { data, etag } = await request<BundleRow>(bundlePath(id), { signal });
+  return { bundle: data, etag };
+}
+
+export async function switchBundle(id: string, isEnabled: boolean): Promise<void> {
+  try {
+    await request(bundlePath(id), { method: "PATCH", json: { isEnabled } });
+  } catch (error) {
+    notices.error(error);
+  }
+  await catalog.load();
+}
+
+async function archiveOf(id: string): Promise<Blob> {
+  const response = await send(`${bundlePath(id)}/export`);
+  if (response.ok) return response.blob();
+  throw new Error(((await response.json()) as { detail?: string }).detail ?? `HTTP ${response.status}`);
+}
+
+/** Delete a bundle with its tools. Its archive is fetched before; undo takes that in. */
+export async function deleteBundle(bundle: BundleRow): Promise<void> {
+  const archive = await archiveOf(bundle.id);
+  for (const row of catalog.rows.filter((one) => one.bundleID === bundle.id)) await request(toolPath(row), { method: "DELETE" });
+  await request(bundlePath(bundle.id), { method: "DELETE" });
+  await catalog.load();
+  notices.done(t("build.deleted", { name: line(bundle.slug) }), async () => {
+    try {
+      await request("tools/imports/zip", { body: archive, type: "application/zip" });
+      await catalog.load();
+    } catch (error) {
+      notices.error(error);
+    }
+  });
+}
+
+/** Give the archive of a bundle to the browser, as a file. */
+export async function exportBundle(bundle: BundleRow): Promise<void> {
+  try {
+    const url = URL.createObjectURL(await archiveOf(bundle.id));
+    const link = document.createElement("a");
+    [link.href, link.download] = [url, `${bundle.slug}.zip`];
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(url), 10_000);
+  } catch (error) {
+    notices.error(error);
+  }
+}

@@ -1,0 +1,188 @@
+/**
+ * What is being edited, kept in this browser until it is saved or discarded.
+ *
+ * A draft is the whole content: what a form does not draw stays as it was. Texts that are no JSON yet are kept beside
+ * it, by their place. A draft belongs to an address: whoever opens that again goes on where they were.
+ */
+
+import { request } from "./api";
+import { isSame, partAt, withPart, type Content, type Problem } from "./build";
+import { store, stored } from "./storage";
+
+interface Kept {
+  content: Content;
+  place: Record<string, string>;
+  texts: Record<string, string>;
+  args: string | null;
+  base: Content;
+  etag: string | null;
+  at: string;
+}
+
+export interface Start {
+  content: Content;
+  /** What goes into the address: slug, version, the bundle's id. */
+  place: Record<string, string>;
+  etag: string | null;
+  isNew: boolean;
+}
+
+const KEEP_AFTER_MS = 200;
+const CHECK_AFTER_MS = 350;
+const INDEX = "drafts";
+
+class DraftIndex {
+  /** The addresses that have a draft. */
+  keys: readonly string[] = $state.raw(stored<string[]>(INDEX, []));
+
+  mark(key: string, isThere: boolean): void {
+    if (this.keys.includes(key) === isThere) return;
+    this.keys = isThere ? [...this.keys, key] : this.keys.filter((one) => one !== key);
+    store(INDEX, this.keys.length > 0 ? this.keys : null);
+  }
+}
+
+export const drafts = new DraftIndex();
+
+export class Draft {
+  content: Content = $state.raw({});
+  place: Record<string, string> = $state.raw({});
+  texts: Record<string, string> = $state.raw({});
+  /** The arguments of the preview, as text; null: made of the schema. */
+  args: string | null = $state.raw(null);
+  /** What the draft began with. */
+  base: Content = $state.raw({});
+  etag: string | null = $state.raw(null);
+  problems: readonly Problem[] = $state.raw([]);
+  warnings: readonly Problem[] = $state.raw([]);
+  /** Problems of a new thing show where one has been, or when one has tried to save. */
+  touched: ReadonlySet<string> = $state.raw(new Set());
+  isTried = $state(false);
+  readonly isNew: boolean;
+  /** Whether it was found in the browser's storage. */
+  readonly isFound: boolean;
+  #start: Start;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+
+  constructor(
+    readonly key: string,
+    start: Start,
+  ) {
+    this.#start = start;
+    this.isNew = start.isNew;
+    const kept = stored<Kept | null>(`draft.${key}`, null);
+    this.isFound = kept !== null;
+    this.#take(kept ?? { ...start, texts: {}, args: null, base: start.content, at: "" });
+  }
+
+  #take(kept: Omit<Kept, "at">): void {
+    [this.content, this.place, this.texts] = [kept.content, kept.place, kept.texts];
+    [this.args, this.base, this.etag] = [kept.args, kept.base, kept.etag];
+  }
+
+  get isChanged(): boolean {
+    const isMoved = Object.entries(this.place).some(([name, value]) => this.#start.place[name] !== value);
+    return Object.keys(this.texts).length > 0 || !isSame(this.content, this.base) || (this.isNew && isMoved);
+  }
+
+  part(pointer: string): unknown {
+    return partAt(this.content, pointer);
+  }
+
+  text(pointer: string): string {
+    const found = this.part(pointer);
+    return found === undefined || found === null ? "" : typeof found === "string" ? found : JSON.stringify(found);
+  }
+
+  /** Change a part. undefined takes it away. */
+  set(pointer: string, part: unknown): void {
+    this.content = withPart(this.content, pointer, part) as Content;
+    this.touched = new Set([...this.touched, pointer]);
+    this.keepSoon();
+  }
+
+  /** A text that should be JSON: what it says, or, as long as it says nothing, the text itself. */
+  setJson(pointer: string, text: string): void {
+    try {
+      const part: unknown = text.trim() === "" && pointer !== "" ? undefined : JSON.parse(text);
+      if (pointer === "" && (typeof part !== "object" || part === null || Array.isArray(part))) throw new SyntaxError();
+      const { [pointer]: _, ...others } = this.texts;
+      this.texts = pointer === "" ? {} : others;
+      this.set(pointer, part);
+    } catch {
+      this.texts = { ...this.texts, [pointer]: text };
+      this.keepSoon();
+    }
+  }
+
+  setPlace(name: string, value: string): void {
+    this.place = { ...this.place, [name]: value };
+    this.touched = new Set([...this.touched, `place/${name}`]);
+    this.keepSoon();
+  }
+
+  setArgs(text: string): void {
+    this.args = text;
+    this.keepSoon();
+  }
+
+  /** What is wrong with a part, or below it, if it is time to say so. */
+  wrong(pointer: string): string {
+    if (this.isNew && !this.isTried && !this.touched.has(pointer)) return "";
+    return this.problems.find((one) => one.pointer === pointer || one.pointer.startsWith(`${pointer}/`))?.message ?? "";
+  }
+
+  /** Put it where it survives a reload; take it away if nothing is changed. */
+  keep(): void {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    const { content, place, texts, args, base, etag } = this;
+    const kept: Kept | null = this.isChanged ? { content, place, texts, args, base, etag, at: new Date().toISOString() } : null;
+    store(`draft.${this.key}`, kept);
+    drafts.mark(this.key, kept !== null);
+  }
+
+  /** What was to be kept soon is kept now. */
+  flush(): void {
+    if (this.#timer !== undefined) this.keep();
+  }
+
+  keepSoon(): void {
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => this.keep(), KEEP_AFTER_MS);
+  }
+
+  /** Forget all changes. Returns what brings them back. */
+  discard(): () => void {
+    const { content, place, texts, args, base, etag } = this;
+    this.#take({ ...this.#start, texts: {}, args: null, base: this.#start.content });
+    [this.touched, this.isTried, this.problems] = [new Set(), false, []];
+    this.keep();
+    return () => {
+      this.#take({ content, place, texts, args, base, etag });
+      this.keep();
+    };
+  }
+
+  /** Go on from another base: the changes stay, and are changes to that. */
+  rebase(base: Content, etag: string | null): void {
+    [this.base, this.etag] = [base, etag];
+    this.keepSoon();
+  }
+
+  /** Ask the server what is wrong, a moment after the last change. Returns what stops it. */
+  check(body: Record<string, unknown>): () => void {
+    const stop = new AbortController();
+    const timer = setTimeout(() => {
+      request<{ errors: Problem[]; warnings: Problem[] }>("tools/validate", { json: body, signal: stop.signal })
+        .then(({ data }) => ([this.problems, this.warnings] = [data.errors, data.warnings]))
+        .catch(() => {
+          // It is asked again with the next change, and saving tells what is wrong in any case.
+        });
+    }, CHECK_AFTER_MS);
+    return () => {
+      clearTimeout(timer);
+      stop.abort();
+    };
+  }
+}

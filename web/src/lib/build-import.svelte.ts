@@ -1,0 +1,98 @@
+/** What can be taken in, recognised by its content; a dry run says what would come. */
+
+import { request } from "./api";
+import { isObject, slugOf } from "./build";
+import { catalog } from "./catalog.svelte";
+
+export type ImportKind = "zip" | "openapi" | "curl" | "servers";
+
+export interface Incoming {
+  kind: ImportKind;
+  /** What it is called: a file's name. */
+  name: string;
+  body: Blob | string;
+  isYaml: boolean;
+}
+
+export interface ImportWishes {
+  as: string;
+  baseUrl: string;
+  replace: boolean;
+  bundle: string;
+  tool: string;
+  version: string;
+}
+
+export interface ImportReport {
+  bundles: { id: string; slug: string; what: string }[];
+  tools: { slug: string; version: string; what: string }[];
+  servers: { name: string; what: string; block?: Record<string, unknown> }[];
+  skipped: { about: string; why: string }[];
+  warnings: { about: string; why: string }[];
+  secretsKept: string[];
+  needs: { secrets: { name: string; source: string | null }[]; hosts: { host: string; allowed: boolean | null; entry: string | null }[] };
+}
+
+class Arrival {
+  /** A file that was dropped before the import was open. */
+  file: File | null = $state.raw(null);
+}
+
+export const arrival = new Arrival();
+
+/** What a file or a text is; null if it is nothing that can be taken in. */
+export async function recognise(given: Blob | string, name: string): Promise<Incoming | null> {
+  if (typeof given !== "string") {
+    const start = new Uint8Array(await given.slice(0, 2).arrayBuffer());
+    if (start[0] === 0x50 && start[1] === 0x4b) return { kind: "zip", name, body: given, isYaml: false };
+    return recognise(await given.text(), name);
+  }
+  const text = given.replace(/^\ufeff/, "").trim();
+  const command = text.replace(/^\$\s+/, "");
+  if (/^curl(\.exe)?\s/.test(command)) return { kind: "curl", name, body: command, isYaml: false };
+  const data = parsed(text);
+  if (isObject(data)) {
+    if ("mcpServers" in data || "servers" in data && !("openapi" in data)) return { kind: "servers", name, body: text, isYaml: false };
+    return "openapi" in data || "swagger" in data ? { kind: "openapi", name, body: text, isYaml: false } : null;
+  }
+  return /^["']?(openapi|swagger)["']?\s*:/m.test(text) ? { kind: "openapi", name, body: text, isYaml: true } : null;
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return null;
+  }
+}
+
+/** What one may wish for it, to begin with. */
+export function wishesFor(incoming: Incoming): ImportWishes {
+  const url = incoming.kind === "curl" ? /https?:\/\/[^\s"']+/.exec(String(incoming.body))?.[0] : undefined;
+  const [path = "", ...labels] = url ? [urlPart(url).pathname, ...urlPart(url).hostname.split(".")] : [];
+  const last = path.split("/").filter((one) => one !== "" && !/[{}$%]/.test(one)).pop() ?? "";
+  const kept = catalog.bundles.find((one) => !one.isBuiltIn && one.isEnabled);
+  return { as: "", baseUrl: "", replace: false, bundle: kept?.slug ?? (slugOf(labels.at(-2) ?? "") || "mine"), tool: slugOf(last) || "request", version: "1" };
+}
+
+function urlPart(text: string): { pathname: string; hostname: string } {
+  try {
+    return new URL(text);
+  } catch {
+    return { pathname: "", hostname: "" };
+  }
+}
+
+export async function takeIn(incoming: Incoming, wishes: ImportWishes, dryRun: boolean, signal?: AbortSignal): Promise<ImportReport> {
+  const { kind, body, isYaml } = incoming;
+  const query: Record<string, string | boolean | undefined> = { dryRun: dryRun || undefined };
+  if (kind === "curl") {
+    const json = { command: body, bundle: wishes.bundle, tool: wishes.tool, version: wishes.version };
+    return (await request<ImportReport>("tools/imports/curl", { json, query, signal })).data;
+  }
+  if (kind === "zip" || kind === "openapi") query.as = wishes.as;
+  if (kind === "openapi") query.baseUrl = wishes.baseUrl;
+  if (kind === "servers") query.replace = wishes.replace || undefined;
+  const type = kind === "zip" ? "application/zip" : isYaml ? "application/yaml" : "application/json";
+  return (await request<ImportReport>(`tools/imports/${kind}`, { method: "POST", body, type, query, signal })).data;
+}

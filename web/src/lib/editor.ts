@@ -1,0 +1,141 @@
+/**
+ * The code editor: CodeMirror, loaded when the first one is shown.
+ *
+ * It lives in a shadow root: there its styles are adopted sheets, which the page's policy allows. Colours are the page's
+ * own variables, which reach into it.
+ */
+
+import { closeBrackets, closeBracketsKeymap } from "@codemirror/autocomplete";
+import { defaultKeymap, history, historyKeymap, indentWithTab } from "@codemirror/commands";
+import { json, jsonParseLinter } from "@codemirror/lang-json";
+import { python } from "@codemirror/lang-python";
+import { HighlightStyle, bracketMatching, indentOnInput, indentUnit, syntaxHighlighting } from "@codemirror/language";
+import { lintGutter, lintKeymap, linter, setDiagnostics, type Diagnostic } from "@codemirror/lint";
+import { Annotation, Compartment, EditorState, type Extension } from "@codemirror/state";
+import { EditorView, drawSelection, highlightActiveLine, highlightActiveLineGutter, keymap, lineNumbers } from "@codemirror/view";
+import { tags } from "@lezer/highlight";
+
+export type CodeLanguage = "json" | "python" | "text";
+
+/** What is wrong in the text; without a line it is about the whole of it. */
+export interface CodeProblem {
+  line?: number;
+  message: string;
+}
+
+export interface EditorSettings {
+  parent: HTMLElement;
+  root: ShadowRoot;
+  value: string;
+  language: CodeLanguage;
+  label: string;
+  hintId: string;
+  rows: number;
+  isReadOnly: boolean;
+  change: (value: string) => void;
+}
+
+export interface Editor {
+  setValue: (value: string) => void;
+  setLabel: (label: string, isWrong: boolean) => void;
+  setProblems: (problems: readonly CodeProblem[]) => void;
+  focus: () => void;
+  close: () => void;
+}
+
+const FromOutside = Annotation.define<boolean>();
+// Ctrl-Enter belongs to the page: it sends.
+const KEYS = defaultKeymap.filter((one) => one.key !== "Mod-Enter");
+
+const COLOURS = HighlightStyle.define([
+  { tag: [tags.keyword, tags.operatorKeyword, tags.controlKeyword, tags.definitionKeyword, tags.moduleKeyword], color: "var(--accent)" },
+  { tag: [tags.string, tags.special(tags.string)], color: "var(--good)" },
+  { tag: [tags.number, tags.bool, tags.null], color: "var(--warn)" },
+  { tag: [tags.comment, tags.lineComment], color: "var(--soft)", fontStyle: "italic" },
+  { tag: [tags.propertyName, tags.function(tags.variableName), tags.function(tags.definition(tags.variableName))], color: "var(--accent)" },
+]);
+
+const LOOK = EditorView.theme({
+  "&": { color: "var(--ink)", backgroundColor: "var(--paper)", border: "1px solid var(--line-strong)", borderRadius: "6px", fontSize: "13px" },
+  "&.cm-focused": { outline: "2px solid var(--accent)", outlineOffset: "1px" },
+  ".cm-scroller": { fontFamily: "var(--mono)", lineHeight: "1.5", maxHeight: "60vh", overflow: "auto" },
+  ".cm-content": { caretColor: "var(--ink)", padding: "8px 0" },
+  ".cm-cursor, .cm-dropCursor": { borderLeftColor: "var(--ink)" },
+  ".cm-gutters": { backgroundColor: "var(--raised)", color: "var(--soft)", border: "0", borderRadius: "6px 0 0 6px" },
+  ".cm-activeLine, .cm-activeLineGutter": { backgroundColor: "transparent" },
+  "&.cm-focused .cm-activeLine, &.cm-focused .cm-activeLineGutter": { backgroundColor: "var(--hover)" },
+  "& .cm-selectionBackground, &.cm-focused > .cm-scroller > .cm-selectionLayer .cm-selectionBackground": { backgroundColor: "var(--accent-soft)" },
+  "&.cm-focused .cm-matchingBracket": { backgroundColor: "var(--accent-soft)", color: "var(--ink)" },
+  ".cm-tooltip": { backgroundColor: "var(--raised)", color: "var(--ink)", border: "1px solid var(--line)", borderRadius: "6px", maxWidth: "60ch" },
+  ".cm-diagnostic-error": { borderLeftColor: "var(--bad)" },
+  ".cm-panels": { backgroundColor: "var(--raised)", color: "var(--ink)", borderTop: "1px solid var(--line)" },
+  ".cm-panel.cm-panel-lint ul [aria-selected]": { backgroundColor: "var(--accent-soft)", color: "var(--ink)" },
+});
+
+export function openEditor(settings: EditorSettings): Editor {
+  const naming = new Compartment();
+  const view = new EditorView({
+    root: settings.root,
+    parent: settings.parent,
+    state: EditorState.create({
+      doc: settings.value,
+      extensions: [...extensions(settings), naming.of(named(settings.label, settings.hintId, false))],
+    }),
+  });
+  return {
+    setValue: (value) => replace(view, value),
+    setLabel: (label, isWrong) => view.dispatch({ effects: naming.reconfigure(named(label, settings.hintId, isWrong)) }),
+    setProblems: (problems) => view.dispatch(setDiagnostics(view.state, problems.map((one) => diagnostic(view.state, one)))),
+    focus: () => view.focus(),
+    close: () => view.destroy(),
+  };
+}
+
+function extensions(settings: EditorSettings): Extension[] {
+  const tab = settings.language === "python" ? [indentWithTab] : [];
+  return [
+    lineNumbers(),
+    history(),
+    drawSelection(),
+    highlightActiveLine(),
+    highlightActiveLineGutter(),
+    indentOnInput(),
+    indentUnit.of(settings.language === "python" ? "    " : "  "),
+    bracketMatching(),
+    closeBrackets(),
+    lintGutter(),
+    syntaxHighlighting(COLOURS),
+    keymap.of([...closeBracketsKeymap, ...KEYS, ...historyKeymap, ...lintKeymap, ...tab]),
+    EditorView.lineWrapping,
+    EditorState.readOnly.of(settings.isReadOnly),
+    LOOK,
+    EditorView.theme({ ".cm-content, .cm-gutter": { minHeight: `${settings.rows * 19.5 + 16}px` } }),
+    language(settings.language),
+    EditorView.updateListener.of((update) => {
+      const isOurs = update.transactions.some((one) => one.annotation(FromOutside));
+      if (update.docChanged && !isOurs) settings.change(update.state.doc.toString());
+    }),
+  ];
+}
+
+function language(name: CodeLanguage): Extension {
+  if (name === "python") return python();
+  if (name !== "json") return [];
+  const parse = jsonParseLinter();
+  return [json(), linter((view) => (view.state.doc.toString().trim() === "" ? [] : parse(view)))];
+}
+
+function named(label: string, hintId: string, isWrong: boolean): Extension {
+  const wrong: Record<string, string> = isWrong ? { "aria-invalid": "true" } : {};
+  return EditorView.contentAttributes.of({ tabindex: "0", "aria-label": label, "aria-describedby": hintId, ...wrong });
+}
+
+function replace(view: EditorView, value: string): void {
+  if (value === view.state.doc.toString()) return;
+  view.dispatch({ changes: { from: 0, to: view.state.doc.length, insert: value }, annotations: FromOutside.of(true) });
+}
+
+function diagnostic(state: EditorState, problem: CodeProblem): Diagnostic {
+  const row = state.doc.line(Math.min(Math.max(1, problem.line ?? 1), state.doc.lines));
+  return { from: row.from, to: problem.line === undefined ? row.from : row.to, severity: "error", message: problem.message };
+}

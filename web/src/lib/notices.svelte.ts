@@ -1,0 +1,58 @@
+/** Short messages at the edge of the page: what was done, with an undo where there is one; and what went wrong. */
+
+import { ApiError } from "./api";
+import { t } from "./i18n.svelte";
+import type { Key } from "./locales/en";
+
+export interface Notice {
+  id: number;
+  text: string;
+  kind: "done" | "error";
+  undo?: () => void | Promise<void>;
+}
+
+const STAYS_MS = 8000;
+const MOST = 4;
+
+class Notices {
+  list: Notice[] = $state([]);
+  /** What a screen reader is told; the same text twice is told twice. */
+  announced = $state("");
+  #next = 0;
+
+  done(text: string, undo?: Notice["undo"]): void {
+    this.#add({ id: this.#next++, text, kind: "done", undo });
+  }
+
+  error(error: unknown): void {
+    this.#add({ id: this.#next++, text: messageOf(error), kind: "error" });
+  }
+
+  announce(text: string): void {
+    this.announced = this.announced === text ? `${text}\u00a0` : text;
+  }
+
+  close(id: number): void {
+    this.list = this.list.filter((one) => one.id !== id);
+  }
+
+  #add(notice: Notice): void {
+    this.list = [...this.list.slice(1 - MOST), notice];
+    this.announce(notice.text);
+    // An error stays until it is closed: it may have to be read twice.
+    if (notice.kind === "done") setTimeout(() => this.close(notice.id), STAYS_MS);
+  }
+}
+
+const OURS: Record<string, Key> = { unreachable: "error.unreachable" };
+
+/** An error in the reader's language where it is the page's own, else in the API's words. */
+export function messageOf(error: unknown): string {
+  if (error instanceof ApiError) {
+    const key = OURS[error.code];
+    return key ? t(key) : error.message;
+  }
+  return error instanceof Error ? error.message : String(error);
+}
+
+export const notices = new Notices();

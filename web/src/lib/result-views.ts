@@ -1,0 +1,87 @@
+/** Which views fit a result, and what they need: pure functions over values. */
+
+import { isObject, writeJson, type Json, type JsonObject } from "./json-text";
+
+export type View = "table" | "tree" | "text" | "picture";
+
+const LOOKED_AT = 200; // rows that decide on the columns
+const MOST_COLUMNS = 40;
+const MOST_PICTURES = 20;
+const PICTURE = /^image\/(png|jpe?g|gif|webp|avif|bmp|svg\+xml)$/;
+const DATA_URI = /^data:(image\/[a-z+]+);base64,[A-Za-z0-9+/]+=*$/;
+
+/** The views that fit, the best one first. */
+export function viewsOf(value: Json): View[] {
+  const views: View[] = [];
+  if (picturesOf(value).length > 0) views.push("picture");
+  if (rowsOf(value) !== null) views.push("table");
+  if (typeof value === "object" && value !== null) views.push("tree");
+  return [...views, "text"];
+}
+
+export interface Rows {
+  /** Where the rows are, if the value is an object around them. */
+  key: string | null;
+  rows: JsonObject[];
+}
+
+/** Rows for a table: a list of objects, or an object with one such list. */
+export function rowsOf(value: Json): Rows | null {
+  if (isRows(value)) return { key: null, rows: value };
+  if (!isObject(value)) return null;
+  const lists = Object.entries(value).filter(([, one]) => Array.isArray(one) && one.length > 0);
+  const [only] = lists;
+  return lists.length === 1 && only && isRows(only[1]) ? { key: only[0], rows: only[1] } : null;
+}
+
+function isRows(value: Json): value is JsonObject[] {
+  return Array.isArray(value) && value.length > 0 && value.every(isObject) && picturesOf(value).length === 0;
+}
+
+export function columnsOf(rows: JsonObject[]): string[] {
+  return [...new Set(rows.slice(0, LOOKED_AT).flatMap(Object.keys))].slice(0, MOST_COLUMNS);
+}
+
+/** Rows by one column: numbers by size, others as text; what is not there comes last, in both directions. */
+export function sorted(rows: JsonObject[], column: string, isDown: boolean): JsonObject[] {
+  const isNone = (one: JsonObject): boolean => one[column] === undefined || one[column] === null;
+  const full = rows.filter((one) => !isNone(one)).sort((a, b) => compare(a[column], b[column]));
+  return [...(isDown ? full.reverse() : full), ...rows.filter(isNone)];
+}
+
+function compare(a: Json | undefined, b: Json | undefined): number {
+  const isNumber = (one: unknown): one is number | bigint => typeof one === "number" || typeof one === "bigint";
+  if (isNumber(a) && isNumber(b)) return a < b ? -1 : a > b ? 1 : 0;
+  return cellOf(a).localeCompare(cellOf(b), undefined, { numeric: true });
+}
+
+export function cellOf(value: Json | undefined): string {
+  if (value === undefined) return "";
+  return typeof value === "string" ? value : writeJson(value);
+}
+
+/** Addresses of pictures in a result: data URIs, and image blocks as MCP has them. */
+export function picturesOf(value: Json): string[] {
+  if (typeof value === "string") {
+    const kind = value.startsWith("data:image/") ? DATA_URI.exec(value)?.[1] : undefined;
+    return kind && PICTURE.test(kind) ? [value] : [];
+  }
+  if (Array.isArray(value)) return value.slice(0, MOST_PICTURES).flatMap(picturesOf);
+  if (!isObject(value)) return [];
+  const { data, mimeType, type, content } = value;
+  if (type === "image" && typeof data === "string" && typeof mimeType === "string" && PICTURE.test(mimeType)) {
+    return picturesOf(`data:${mimeType};base64,${data}`);
+  }
+  return Array.isArray(content) ? picturesOf(content) : [];
+}
+
+/** A path as code writes it: `.items[3]["a b"]`. */
+export function pathOf(steps: readonly (string | number)[]): string {
+  return steps.map((step) => (typeof step === "number" ? `[${step}]` : /^[A-Za-z_]\w*$/.test(step) ? `.${step}` : `[${JSON.stringify(step)}]`)).join("");
+}
+
+/** A value in a few words, for a closed node. */
+export function brief(value: Json): string {
+  if (Array.isArray(value)) return `[${value.length}]`;
+  return isObject(value) ? `{${Object.keys(value).length}}` : "";
+}

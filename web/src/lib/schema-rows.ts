@@ -1,0 +1,79 @@
+/** A JSON Schema as the rows of a table that people read: name, type, what it means, its bounds. */
+
+import type { JsonSchema } from "./tool";
+
+export interface SchemaRow {
+  path: string;
+  name: string;
+  depth: number;
+  type: string;
+  required: boolean;
+  description: string;
+  facts: string[];
+}
+
+const DEEPEST = 5;
+const BOUNDS: [string, string][] = [
+  ["minimum", "≥"], ["exclusiveMinimum", ">"], ["maximum", "≤"], ["exclusiveMaximum", "<"], ["minLength", "length ≥"],
+  ["maxLength", "length ≤"], ["minItems", "items ≥"], ["maxItems", "items ≤"], ["pattern", "~"], ["format", ""],
+];
+
+export function describe(schema: JsonSchema | null | undefined): SchemaRow[] {
+  const rows: SchemaRow[] = [];
+  if (schema) walk(schema, schema, "", 0, rows);
+  return rows;
+}
+
+function walk(schema: JsonSchema, root: JsonSchema, path: string, depth: number, rows: SchemaRow[]): void {
+  const found = resolved(schema, root);
+  const properties = (found.properties ?? {}) as Record<string, JsonSchema>;
+  const required = Array.isArray(found.required) ? (found.required as string[]) : [];
+  for (const [name, raw] of Object.entries(properties)) {
+    const one = resolved(raw, root);
+    rows.push({
+      path: `${path}/${name}`,
+      name,
+      depth,
+      type: typeOf(one, root),
+      required: required.includes(name),
+      description: String(raw.description ?? one.description ?? ""),
+      facts: factsOf(one),
+    });
+    if (depth < DEEPEST) {
+      const inner = one.type === "array" && one.items ? resolved(one.items as JsonSchema, root) : one;
+      walk(inner, root, `${path}/${name}`, depth + 1, rows);
+    }
+  }
+}
+
+/** Follows a `$ref` within the schema. One that leads nowhere is an empty schema. */
+export function resolved(schema: JsonSchema, root: JsonSchema): JsonSchema {
+  let now: JsonSchema = schema ?? {};
+  for (let hops = 0; typeof now.$ref === "string" && hops < 20; hops++) {
+    const steps = now.$ref.replace(/^#\/?/, "").split("/").filter(Boolean);
+    const { $ref: _, ...beside } = now;
+    const target = steps.reduce<unknown>(
+      (at, step) => (at as Record<string, unknown> | undefined)?.[step.replaceAll("~1", "/").replaceAll("~0", "~")],
+      root,
+    );
+    now = { ...((target as JsonSchema | undefined) ?? {}), ...beside };
+  }
+  return now;
+}
+
+export function typeOf(schema: JsonSchema, root: JsonSchema): string {
+  const one = resolved(schema, root);
+  if (Array.isArray(one.enum)) return one.enum.map((value) => JSON.stringify(value)).join(" | ");
+  if ("const" in one) return JSON.stringify(one.const);
+  for (const key of ["oneOf", "anyOf"]) {
+    if (Array.isArray(one[key])) return (one[key] as JsonSchema[]).map((each) => typeOf(each, root)).join(" | ");
+  }
+  if (one.type === "array") return one.items ? `${typeOf(one.items as JsonSchema, root)}[]` : "array";
+  return Array.isArray(one.type) ? one.type.join(" | ") : String(one.type ?? (one.properties ? "object" : "any"));
+}
+
+export function factsOf(schema: JsonSchema): string[] {
+  const facts = BOUNDS.filter(([key]) => schema[key] !== undefined).map(([key, sign]) => `${sign} ${String(schema[key])}`.trim());
+  if (schema.default !== undefined) facts.push(`= ${JSON.stringify(schema.default)}`);
+  return facts;
+}

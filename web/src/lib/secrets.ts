@@ -1,0 +1,50 @@
+/** Arguments without what their schema marks as secret: for what stays in this browser. */
+
+import { isObject, type Json, type JsonObject } from "./json-text";
+import { resolved } from "./schema-rows";
+import type { JsonSchema } from "./tool";
+
+const DEEPEST = 12;
+
+export function withoutSecrets(args: JsonObject, schema: unknown): JsonObject {
+  const root = (isObject(schema) ? schema : {}) as JsonSchema;
+  return (strip(args, [root], root, 0) ?? {}) as JsonObject;
+}
+
+function strip(value: Json, schemas: JsonSchema[], root: JsonSchema, depth: number): Json | undefined {
+  const seen = new Set<unknown>();
+  const all = schemas.flatMap((one) => parts(one, root, seen));
+  if (all.some(isSecret)) return undefined;
+  if (depth > DEEPEST) return undefined; // nobody has looked so far down
+  if (Array.isArray(value)) {
+    const inner = all.map((one) => one.items).filter(isObject) as JsonSchema[];
+    return value.map((one) => strip(one, inner, root, depth + 1)).filter((one) => one !== undefined);
+  }
+  if (!isObject(value)) return value;
+  const pairs = Object.entries(value).map(([name, one]) => [name, strip(one, below(all, name), root, depth + 1)] as const);
+  return Object.fromEntries(pairs.filter((pair): pair is [string, Json] => pair[1] !== undefined));
+}
+
+/** Every schema that may be meant: of a choice, all of them. Each is looked at once. */
+function parts(schema: JsonSchema, root: JsonSchema, seen: Set<unknown>): JsonSchema[] {
+  const mark = schema.$ref ?? schema;
+  if (seen.has(mark)) return [];
+  seen.add(mark);
+  const found = resolved(schema, root);
+  const others = ["oneOf", "anyOf", "allOf"].flatMap((key) => (Array.isArray(found[key]) ? (found[key] as JsonSchema[]) : []));
+  const more = [...others, ...["then", "else"].map((key) => found[key])].filter(isObject) as JsonSchema[];
+  return [found, ...more.flatMap((one) => parts(one, root, seen))];
+}
+
+function below(schemas: JsonSchema[], name: string): JsonSchema[] {
+  const found = schemas.flatMap((one) => {
+    const own = isObject(one.properties) && Object.hasOwn(one.properties, name) ? one.properties[name] : one.additionalProperties;
+    const patterns = isObject(one.patternProperties) ? Object.values(one.patternProperties) : [];
+    return [own, ...patterns];
+  });
+  return found.filter(isObject) as JsonSchema[];
+}
+
+function isSecret(schema: JsonSchema): boolean {
+  return schema.writeOnly === true || schema.format === "password";
+}

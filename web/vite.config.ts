@@ -1,0 +1,24 @@
+import { svelte } from "@sveltejs/vite-plugin-svelte";
+import { defineConfig, loadEnv } from "vite";
+
+// `python -m web.build --dev`: the page from its sources, everything else from a server that runs. To that one, requests
+// come from its own page.
+const upstream = loadEnv("", ".", "ONETOOL_").ONETOOL_URL ?? "http://127.0.0.1:8765";
+const toServer = { target: upstream, changeOrigin: true, headers: { origin: upstream } };
+
+// Relative addresses: the page also works below a path of somebody else's web app. No source maps: assets are committed.
+export default defineConfig({
+  base: "./",
+  plugins: [svelte()],
+  server: { host: "127.0.0.1", proxy: { "^/(login|tools|call|run|ask|mcp|events|status|docs|openapi.json)(/|$|\\?)": toServer } },
+  build: {
+    outDir: "../src/onetool/interfaces/web/static",
+    emptyOutDir: true,
+    target: "es2022",
+    sourcemap: false,
+    modulePreload: { polyfill: false }, // it would be an inline script, which the page's policy refuses
+    assetsInlineLimit: 0,
+    reportCompressedSize: false,
+    license: false,
+  },
+});
