@@ -5,7 +5,9 @@ import os
 import subprocess
 import sys
 import time
+from collections import defaultdict
 from contextlib import contextmanager
+from threading import Event
 
 import warm
 
@@ -76,6 +78,32 @@ async def until_async(true, within=20):
         assert time.monotonic() < deadline, "it did not come about"
         await asyncio.sleep(0.005)
     return found
+
+
+class Gate:
+    """Where a tool stops until its test lets it go on. So neither has to guess how long the other takes."""
+
+    def __init__(self):
+        self.reached, self._opened = Event(), Event()
+
+    async def pause(self):
+        """Said by the tool: it is here, and waits."""
+        self.reached.set()
+        await until_async(self._opened.is_set)
+
+    def pause_thread(self):
+        self.reached.set()
+        assert self._opened.wait(20), "nobody opened the gate"
+
+    async def arrival(self):
+        """Said by the test: wait until the tool is there."""
+        await until_async(self.reached.is_set)
+
+    def open(self):
+        self._opened.set()
+
+
+GATES = defaultdict(Gate)  # by name, for packs that are written as text: `from helpers import GATES`
 
 
 @contextmanager
