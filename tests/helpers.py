@@ -52,13 +52,18 @@ def cli(*args, cwd, stdin=None, env=None, cold=False):
     return subprocess.CompletedProcess(args, process.returncode, said, told)
 
 
-def start(*args, cold=False, **options):
+def start(*args, cold=False, terminal=False, **options):
     """Start the real command line in a process of its own: `subprocess.Popen` with its options.
 
-    The process has imported everything already (see `warm`), unless it is to start cold.
+    The process has imported everything already (see `warm`), unless it is to start cold. With `terminal` its standard
+    error is the terminal that Ctrl-C is pressed at.
     """
+    if terminal:
+        options["start_new_session"] = True
     if not cold and not options.get("preexec_fn") and warm.can_fork(options.get("env") or os.environ):
-        return warm.Command(args, **options)
+        return warm.Command(args, terminal=terminal, **options)
+    if terminal:
+        options["preexec_fn"] = warm.take_terminal
     return subprocess.Popen([sys.executable, "-m", "onetool", *args], **options)
 
 
@@ -80,7 +85,7 @@ async def until_async(true, within=20):
     return found
 
 
-class Gate:
+class Checkpoint:
     """Where a tool stops until its test lets it go on. So neither has to guess how long the other takes."""
 
     def __init__(self):
@@ -93,7 +98,7 @@ class Gate:
 
     def pause_thread(self):
         self.reached.set()
-        assert self._opened.wait(20), "nobody opened the gate"
+        assert self._opened.wait(20), "nobody opened it"
 
     async def arrival(self):
         """Said by the test: wait until the tool is there."""
@@ -103,7 +108,7 @@ class Gate:
         self._opened.set()
 
 
-GATES = defaultdict(Gate)  # by name, for packs that are written as text: `from helpers import GATES`
+CHECKPOINTS = defaultdict(Checkpoint)  # by name, for packs that are written as text: `from helpers import CHECKPOINTS`
 
 
 @contextmanager

@@ -8,6 +8,7 @@ interpreter's own options takes a real start instead: `helpers.cli(…, cold=Tru
 
 import array
 import atexit
+import fcntl
 import gc
 import importlib
 import json
@@ -19,6 +20,7 @@ import signal
 import socket
 import subprocess
 import sys
+import termios
 import threading
 import traceback
 from collections.abc import Sequence
@@ -76,8 +78,9 @@ def can_fork(env: dict[str, str]) -> bool:
 class Command(subprocess.Popen):
     """As `subprocess.Popen` starts `python -m onetool`; only who starts it and how its end is heard differ."""
 
-    def __init__(self, args: Sequence[str], **options: Any) -> None:
+    def __init__(self, args: Sequence[str], terminal: bool = False, **options: Any) -> None:
         self._ended: int | None = None  # where the exit status comes
+        self._terminal = terminal
         super().__init__(["onetool", *map(str, args)], **options)
 
     def _execute_child(self, args, executable, preexec_fn, close_fds, pass_fds, cwd, env, *more) -> None:
@@ -87,7 +90,8 @@ class Command(subprocess.Popen):
         self._ended, its_end = os.pipe()
         order = os.memfd_create("order")  # of any length
         wanted = {"args": args[1:], "cwd": str(cwd or os.getcwd()), "env": dict(os.environ if env is None else env)}
-        os.write(order, json.dumps({**wanted, "new_session": start_new_session}).encode())
+        session = {"new_session": start_new_session, "terminal": self._terminal}
+        os.write(order, json.dumps(wanted | session).encode())
         given = [number if file == -1 else file for number, file in enumerate((its_in, its_out, its_errors))]
         files = array.array("i", [*given, its_end, order])
         _started()[0].sendmsg([b"run"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, files)])
@@ -182,6 +186,8 @@ def _be_the_command(its_in: int, its_out: int, its_errors: int, order: int) -> N
         sys.stdout.reconfigure(line_buffering=True)
     if wanted["new_session"]:
         os.setsid()
+    if wanted["terminal"]:
+        take_terminal()
     os.chdir(wanted["cwd"])
     os.environ.clear()
     os.environ.update(wanted["env"])
@@ -198,6 +204,11 @@ def _be_the_command(its_in: int, its_out: int, its_errors: int, order: int) -> N
         traceback.print_exc()
     finally:
         _leave(code)
+
+
+def take_terminal() -> None:
+    """Make standard error the terminal of this session: the one that Ctrl-C is pressed at."""
+    fcntl.ioctl(2, termios.TIOCSCTTY, 0)
 
 
 def _leave(code: int) -> None:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from helpers import GATES, Gate, until
+from helpers import CHECKPOINTS, Checkpoint, until
 
 from onetool.app import App
 from onetool.app.reload import Reloader
@@ -25,7 +25,7 @@ TOOL = (
     " parameters: {type: object, properties: {}}, implementation: {type: mock, mock_response: 21}}]\n"
 )
 PATIENCE = 20.0
-GATE = "from helpers import GATES\ngate = GATES['reload']\n"  # how a pack begins that waits at it
+GATE = "from helpers import CHECKPOINTS\ngate = CHECKPOINTS['reload']\n"  # how a pack begins that waits at it
 
 
 class Place:
@@ -62,8 +62,8 @@ def place(tmp_path):
 
 @pytest.fixture
 def gate(monkeypatch):
-    gate = Gate()
-    monkeypatch.setitem(GATES, "reload", gate)
+    gate = Checkpoint()
+    monkeypatch.setitem(CHECKPOINTS, "reload", gate)
     return gate
 
 
@@ -284,7 +284,7 @@ def test_who_is_told_can_not_have_another_one(place):
 
 
 def test_one_that_is_too_late_changes_nothing(place, monkeypatch):
-    read, gate = Reloader.read, Gate()
+    read, gate = Reloader.read, Checkpoint()
 
     def slowly(reloader, config, again=False):
         gate.pause_thread()

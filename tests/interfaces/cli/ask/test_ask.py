@@ -13,6 +13,7 @@ from types import SimpleNamespace
 import pytest
 from ask.stand_in import Fails, Hangs, Says, Wants
 from click.testing import CliRunner
+from helpers import start
 from interfaces.cli.ask.shop import ALLOW
 from interfaces.cli.ask.shop import shop as shop  # a fixture
 
@@ -105,15 +106,16 @@ def test_what_fails_is_told_in_words_or_as_json(shop):
 
 
 def started(shop, *args):
-    return subprocess.Popen(
-        [sys.executable, "-m", "onetool", "ask", ALLOW, *args],
+    return start(
+        "ask",
+        ALLOW,
+        *args,
         cwd=shop.folder,
         env={**os.environ, **shop.env},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # the tests may run where it is ignored
     )
 
 
