@@ -52,8 +52,8 @@ def cli(*args, cwd, stdin=None, env=None, cold=False):
     return subprocess.CompletedProcess(args, process.returncode, said, told)
 
 
-def start(*args, cold=False, terminal=False, **options):
-    """Start the real command line in a process of its own: `subprocess.Popen` with its options.
+def start(*args, cold=False, terminal=False, script=None, **options):
+    """Start the real command line, or a script, in a process of its own: `subprocess.Popen` with its options.
 
     The process has imported everything already (see `warm`), unless it is to start cold. With `terminal` its standard
     error is the terminal that Ctrl-C is pressed at.
@@ -61,10 +61,10 @@ def start(*args, cold=False, terminal=False, **options):
     if terminal:
         options["start_new_session"] = True
     if not cold and not options.get("preexec_fn") and warm.can_fork(options.get("env") or os.environ):
-        return warm.Command(args, terminal=terminal, **options)
+        return warm.Command(args, terminal=terminal, script=script and str(script), **options)
     if terminal:
         options["preexec_fn"] = warm.take_terminal
-    return subprocess.Popen([sys.executable, "-m", "onetool", *args], **options)
+    return subprocess.Popen([sys.executable, *([str(script)] if script else ["-m", "onetool"]), *args], **options)
 
 
 def until(true, within=20):

@@ -26,6 +26,7 @@ import traceback
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 LOCK = threading.Lock()
@@ -78,9 +79,9 @@ def can_fork(env: dict[str, str]) -> bool:
 class Command(subprocess.Popen):
     """As `subprocess.Popen` starts `python -m onetool`; only who starts it and how its end is heard differ."""
 
-    def __init__(self, args: Sequence[str], terminal: bool = False, **options: Any) -> None:
+    def __init__(self, args: Sequence[str], terminal: bool = False, script: str | None = None, **options: Any) -> None:
         self._ended: int | None = None  # where the exit status comes
-        self._terminal = terminal
+        self._how = {"terminal": terminal, "script": script}
         super().__init__(["onetool", *map(str, args)], **options)
 
     def _execute_child(self, args, executable, preexec_fn, close_fds, pass_fds, cwd, env, *more) -> None:
@@ -90,8 +91,7 @@ class Command(subprocess.Popen):
         self._ended, its_end = os.pipe()
         order = os.memfd_create("order")  # of any length
         wanted = {"args": args[1:], "cwd": str(cwd or os.getcwd()), "env": dict(os.environ if env is None else env)}
-        session = {"new_session": start_new_session, "terminal": self._terminal}
-        os.write(order, json.dumps(wanted | session).encode())
+        os.write(order, json.dumps({**wanted, **self._how, "new_session": start_new_session}).encode())
         given = [number if file == -1 else file for number, file in enumerate((its_in, its_out, its_errors))]
         files = array.array("i", [*given, its_end, order])
         _started()[0].sendmsg([b"run"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, files)])
@@ -191,10 +191,14 @@ def _be_the_command(its_in: int, its_out: int, its_errors: int, order: int) -> N
     os.chdir(wanted["cwd"])
     os.environ.clear()
     os.environ.update(wanted["env"])
-    sys.argv, sys.path[0] = ["onetool", *wanted["args"]], wanted["cwd"]
-    code = 1
+    code, script = 1, wanted["script"]
+    sys.argv = [script or "onetool", *wanted["args"]]
+    sys.path[0] = str(Path(script).parent) if script else wanted["cwd"]
     try:
-        runpy.run_module("onetool", run_name="__main__", alter_sys=True)
+        if script:
+            runpy.run_path(script, run_name="__main__")
+        else:
+            runpy.run_module("onetool", run_name="__main__", alter_sys=True)
         code = 0
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)

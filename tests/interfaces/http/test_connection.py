@@ -9,13 +9,6 @@ from pathlib import Path
 
 import pytest
 
-SHORT = {"head_s": 0.5, "body_s": 1.0, "idle_s": 2, "stuck_s": 1.0}
-
-
-@pytest.fixture
-def hasty(serve):
-    return serve(limits=SHORT)
-
 
 def request(server, path="/mcp", *lines):
     usual = (f"Host: localhost:{server.port}", "Content-Type: application/json")
