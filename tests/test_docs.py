@@ -191,5 +191,6 @@ def test_the_page_of_modules_is_up_to_date():
     spec = importlib.util.spec_from_file_location("modules", ROOT / "docs" / "modules.py")
     modules = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(modules)
-    assert modules.page() == text_of("docs/modules.md")
-    assert "| |\n| `" not in modules.page().replace("| | |\n|---|---|", "")  # every module has a docstring
+    page = modules.page()
+    assert page == text_of("docs/modules.md")
+    assert "| |\n| `" not in page.replace("| | |\n|---|---|", "")  # every module has a docstring

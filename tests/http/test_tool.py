@@ -1,6 +1,7 @@
 """HTTP tools as the executor runs them: arguments in, a result out, and nothing secret anywhere."""
 
 import asyncio
+import re
 import time
 
 import msgspec
@@ -143,7 +144,8 @@ def test_its_own_deadline_says_what_was_late(upstream):
     assert "timeoutMs" in result.error.hints[0]
     upstream.say([3.0])
     result = executed(upstream, {"timeoutMs": 100, "retries": 1})
-    assert result.error.message == f"{upstream.netloc} did not answer within 0.1 s (tried 2 times)"
+    late = rf"{re.escape(upstream.netloc)} did not answer within 0\.(1|0\d+) s \(tried 2 times\)"  # what was left of it
+    assert re.fullmatch(late, result.error.message)
     assert "timeoutMs" in result.error.hints[0]
     assert time.monotonic() - started < 2.9
 
