@@ -7,8 +7,9 @@ from contextvars import ContextVar
 from time import monotonic
 
 import pytest
+from helpers import until_async
 
-from onetool.core.threads import LoopThread
+from onetool.core.threads import LoopThread, run_later
 
 LONG = 600.0  # seconds: nobody waits for that
 PATIENCE = 10.0
@@ -313,3 +314,31 @@ def test_who_comes_while_it_ends_is_not_left_waiting():
         background.close()
         assert answers
         assert not any(isinstance(answer, TimeoutError) for answer in answers)
+
+
+def test_work_for_later_is_done_in_a_thread():
+    async def here():
+        done = []
+        run_later(0, lambda: done.append(threading.current_thread()))
+        await until_async(lambda: done)
+        return done
+
+    (thread,) = waited(here())
+    assert thread is not threading.current_thread()
+
+
+def test_work_for_later_that_comes_too_late_is_no_error():
+    """A server that stops in the first moments: its executor is closed, and its timers still ring."""
+    told, done = [], []
+
+    async def here():
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: told.append(context))
+        await loop.shutdown_default_executor()
+        run_later(0, lambda: done.append(1))
+        rang = asyncio.Event()
+        loop.call_later(0, rang.set)
+        await rang.wait()
+
+    waited(here())
+    assert (told, done) == ([], [])
