@@ -85,6 +85,11 @@ async def until_async(true, within=20):
     return found
 
 
+async def forever():
+    """What never ends by itself."""
+    await asyncio.sleep(10**6)  # and not an event, of which the loop knows nothing: its task could be collected
+
+
 class Checkpoint:
     """Where a tool stops until its test lets it go on. So neither has to guess how long the other takes."""
 

@@ -4,6 +4,7 @@ import asyncio
 import time
 
 import pytest
+from helpers import forever
 
 from onetool import Executor, Registry, ToolCall, ToolSpec
 from onetool.core.caller import CannotAsk, Declined, Pauses, current_caller, owner
@@ -118,7 +119,7 @@ def test_the_time_of_the_tool_itself_does():
 
     async def asks_and_works():
         await caller.ask("x")
-        await asyncio.sleep(30)
+        await forever()
         ended.append(True)
 
     result = called(asks_and_works, caller, timeout=0.2)
@@ -160,7 +161,7 @@ def test_what_runs_beside_the_one_who_asks_gets_no_more_time():
         return await caller.ask("x")
 
     async def works():
-        await asyncio.sleep(30)
+        await forever()
 
     async def both():
         calls = [executor.execute(ToolCall(name, name, {})) for name in ("asks", "works")]
@@ -190,7 +191,7 @@ def test_two_calls_of_one_caller_do_not_lend_each_other_time():
         return await caller.ask("x")
 
     async def works():
-        await asyncio.sleep(30)
+        await forever()
 
     registry = Registry()
     for name, handler in (("asks", asks), ("works", works)):
@@ -236,7 +237,7 @@ def test_what_runs_beside_the_one_who_asks_has_its_own_time():
         return await caller.ask("x")
 
     async def hangs():
-        await asyncio.sleep(30)
+        await forever()
 
     async def both():
         started = time.monotonic()

@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from helpers import executor_for, run
+from helpers import executor_for, forever, run
 
 from onetool import App, Executor, Registry, ToolCall, ToolSpec
 from onetool.core.caller import current_caller
@@ -82,7 +82,7 @@ def test_a_call_that_is_cancelled_is_told_once():
     events = []
 
     async def main():
-        executor = executor_for(lambda: asyncio.sleep(60), recorders=[events.append])
+        executor = executor_for(forever, recorders=[events.append])
         task = asyncio.create_task(executor.execute(ToolCall("1", "t")))
         await asyncio.sleep(0.05)
         task.cancel()
@@ -160,7 +160,7 @@ def test_a_cancelled_run_is_one_that_failed():
 
     async def main():
         registry = Registry()
-        registry.register(ToolSpec(name="p.nap", description="d", handler=lambda: asyncio.sleep(60)))
+        registry.register(ToolSpec(name="p.nap", description="d", handler=forever))
         engine = Engine(RunLimits(), Executor(registry), recorders=[runs.append])
         task = asyncio.create_task(engine.run("p.nap()", registry.snapshot()))
         await asyncio.sleep(1)

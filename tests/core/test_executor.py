@@ -8,7 +8,7 @@ import time
 from contextlib import suppress
 
 import pytest
-from helpers import computing, executor_for, run
+from helpers import computing, executor_for, forever, run
 
 from onetool import Executor, Registry, ToolCall, ToolSpec
 from onetool.core.errors import BadArguments, ToolFailure
@@ -116,7 +116,7 @@ def test_a_time_out_really_stops_waiting(kind):
         ended.append(kind)
 
     async def sleeps():
-        await asyncio.sleep(30)
+        await forever()
         ended.append(kind)
 
     async def ignores():
@@ -159,7 +159,7 @@ def test_cancelling_the_call_cancels_the_handler_and_is_recorded():
 
     async def sleeps():
         try:
-            await asyncio.sleep(30)
+            await forever()
         except asyncio.CancelledError:
             seen.append("cancelled")
             raise

@@ -7,7 +7,7 @@ from contextvars import ContextVar
 from time import monotonic
 
 import pytest
-from helpers import until_async
+from helpers import forever, until_async
 
 from onetool.core.threads import LoopThread, run_later
 
@@ -57,7 +57,7 @@ class Hangs:
     async def work(self):
         try:
             self.begun.set()
-            await asyncio.sleep(LONG)
+            await forever()
         except asyncio.CancelledError:
             self.cancelled.set()
             raise
@@ -188,7 +188,7 @@ def test_cancelled_at_once_it_leaves_nothing_behind(background):
 def test_cancelled_there_it_is_cancelled_here(background):
     async def gives_up():
         asyncio.current_task().cancel()
-        await asyncio.sleep(LONG)
+        await forever()
 
     async def here():
         with pytest.raises(asyncio.CancelledError):
@@ -212,7 +212,7 @@ def test_who_waits_may_go_and_its_loop_with_it(background, caplog):
 
     async def deaf():
         try:
-            await asyncio.sleep(LONG)
+            await forever()
         except asyncio.CancelledError:
             await asyncio.to_thread(go.wait, PATIENCE)
             asyncio.get_running_loop().call_soon(ended.set)
@@ -257,7 +257,7 @@ def test_work_that_does_not_heed_its_end_holds_nobody_up(background, monkeypatch
     async def deaf():
         while not go.is_set():
             try:
-                await asyncio.sleep(LONG)
+                await forever()
             except asyncio.CancelledError:
                 if go.is_set():
                     raise

@@ -8,6 +8,7 @@ import time
 
 import pytest
 from faults.crowd import Victims, an_id, bundle, some
+from helpers import until
 
 from onetool.sources.bundles.files.store import FileStore
 
@@ -27,8 +28,7 @@ def test_no_acknowledged_write_is_lost(tmp_path, victims):
     changes = 0
     for _ in range(some(8, 200)):
         pid = victims.new(folder, id, log)
-        while not log.exists() or log.stat().st_size == 0:
-            time.sleep(0.001)
+        until(lambda: log.exists() and log.stat().st_size)
         time.sleep(random.uniform(0, some(0.06, 0.3)))
         os.kill(pid, signal.SIGKILL)
         victims.gone()

@@ -9,7 +9,7 @@ import time
 import zlib
 
 import pytest
-from helpers import until
+from helpers import forever, until
 from http_stage import allowed, certificate, fetched, get, run
 from upstream import CLOSE, Reply, Upstream
 
@@ -432,7 +432,7 @@ def test_the_next_address_is_tried(upstream):
         if address == "127.0.0.9":
             raise ConnectionRefusedError(111, "Connection refused")
         if address == "127.0.0.8":
-            await asyncio.sleep(9)
+            await forever()
         return await asyncio.get_running_loop().create_connection(factory, address, port, **more)
 
     client = HttpClient(resolver("127.0.0.9", "127.0.0.8", "127.0.0.1"), connect)
@@ -504,7 +504,7 @@ def test_localhost_is_checked_like_any_other_name(upstream):
 
 def test_nobody_answers_at_all():
     async def silent(*_, **__):
-        await asyncio.sleep(9)
+        await forever()
 
     with pytest.raises(RequestTimeoutError, match=r"no connection to 127\.0\.0\.1:9 within 0\.1 s"):
         fetched(

@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import httpx2
 import pytest
-from helpers import cli, start
+from helpers import cli, start, until_async
 from mcp.shared.auth import OAuthClientInformationFull
 from sources.mcp_servers.authority import Authority, browser, visit
 
@@ -210,8 +210,7 @@ def test_a_refresh_is_kept_also_when_its_call_has_ended(stage, ends, monkeypatch
     async def given_up():
         limit = 0.5 if ends == "timeout" else None
         call = asyncio.create_task(stage.app.call(ToolCall("1", "vault.peek", {}, timeout=limit)))
-        while not stage.refreshes() and not call.done():
-            await asyncio.sleep(0.01)
+        await until_async(lambda: stage.refreshes() or call.done())
         if ends == "cancelled":
             call.cancel()
         await asyncio.wait([call])

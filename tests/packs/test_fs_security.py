@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from helpers import computing
+from helpers import computing, until
 
 from onetool.packs import fs, shell
 from onetool.sdk import ToolFailure
@@ -219,9 +219,7 @@ def test_growing(root: Path) -> None:
     writer = threading.Thread(target=write)
     writer.start()
     try:
-        deadline = time.monotonic() + 5
-        while time.monotonic() < deadline and (not (root / "g").exists() or (root / "g").stat().st_size <= 204_800):
-            time.sleep(0.001)
+        until(lambda: (root / "g").exists() and (root / "g").stat().st_size > 204_800)
         with within(1):
             assert refusal("g").reason == "too_large"
     finally:

@@ -12,7 +12,7 @@ import textwrap
 import time
 
 import pytest
-from helpers import computing
+from helpers import computing, until
 
 from onetool.app import App
 from onetool.sandbox import wire
@@ -282,9 +282,7 @@ def test_a_worker_that_nobody_watches_ends_at_its_own_limit(tmp_path):
     finally:
         ours.kill()
         ours.communicate()
-    until = time.monotonic() + 20
-    while os.path.exists(f"/proc/{pid}") and time.monotonic() < until:
-        time.sleep(0.05)
+    until(lambda: not os.path.exists(f"/proc/{pid}"))
     assert not os.path.exists(f"/proc/{pid}")
 
 

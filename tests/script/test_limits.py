@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from helpers import until
+from helpers import forever, until
 
 from onetool import App, ToolSpec
 
@@ -44,7 +44,7 @@ class Limited:
     async def hang(self):
         self.log.append("began")
         try:
-            await asyncio.sleep(60)
+            await forever()
         except asyncio.CancelledError:
             self.log.append("cancelled")
             raise

@@ -15,7 +15,7 @@ from multiprocessing import get_context
 from types import SimpleNamespace
 
 import pytest
-from helpers import computing, executor_for, run
+from helpers import computing, executor_for, forever, run
 
 from onetool import ToolCall, ToolSpec
 from onetool.core.context import CallContext, current_call
@@ -257,7 +257,7 @@ def test_a_cancelled_batch_cancels_its_items():
 
     async def hang(item):
         try:
-            await asyncio.sleep(60)
+            await forever()
         except asyncio.CancelledError:
             cancelled.append(item)
             raise
@@ -412,7 +412,7 @@ def test_a_hanging_item_does_not_lose_the_others(kind):
 
     async def hangs_async(item):
         if item == "hangs":
-            await asyncio.sleep(60)
+            await forever()
         return item
 
     pool = ThreadPoolExecutor(1) if kind == "pool" else None

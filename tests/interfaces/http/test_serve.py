@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
-from helpers import cli
+from helpers import cli, until
 
 STAND_IN = Path(__file__).with_name("stand_in.py")
 TOKEN = "sesame-token-0123456789"
@@ -364,10 +364,7 @@ def test_no_worker_is_left(serve):
         client.wait(10)
     assert code == 0
     assert seconds < 10
-    deadline = time.monotonic() + 5
-    while any(map(runs, children)) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert [pid for pid in children if runs(pid)] == []
+    until(lambda: not any(map(runs, children)))
 
 
 def children_of(pid):

@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from helpers import forever
 from hypothesis import given
 from hypothesis import strategies as st
 from interfaces.mcp.peers import ABLE, NEW, TASKS
@@ -46,7 +47,7 @@ async def greeting(pending):
 
 
 async def endless(pending):
-    await asyncio.sleep(60)
+    await forever()
 
 
 # Going on

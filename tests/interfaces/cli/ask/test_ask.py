@@ -6,14 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from threading import Event, Thread
 from types import SimpleNamespace
 
 import pytest
 from ask.stand_in import Fails, Hangs, Says, Wants
 from click.testing import CliRunner
-from helpers import start
+from helpers import start, until
 from interfaces.cli.ask.shop import ALLOW
 from interfaces.cli.ask.shop import shop as shop  # a fixture
 
@@ -138,9 +137,7 @@ def test_a_signal_ends_it_cleanly_and_the_session_is_kept(shop, which, code):
 def test_json_is_printed_also_where_it_is_interrupted(shop):
     shop.model.will(Says(calls=[PRICE]), Hangs(30))
     process = started(shop, "--json", "--session", "tea", "What is tea?")
-    end = time.monotonic() + 10
-    while len(shop.model.seen) < 2 and time.monotonic() < end:
-        time.sleep(0.01)
+    until(lambda: len(shop.model.seen) >= 2)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=10)
     assert (process.returncode, err) == (130, "")
