@@ -16,10 +16,12 @@ import os
 import pkgutil
 import runpy
 import select
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import termios
 import threading
 import traceback
@@ -55,16 +57,35 @@ def _start() -> Starter:
     """The process that forks; it ends when ours does, because then nobody has the other end of its socket."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     environment = dict(os.environ)
+    others = socket.socket(socket.AF_UNIX)
+    others.bind(_place())
+    others.listen(64)
     process = subprocess.Popen(
-        [sys.executable, __file__, str(theirs.fileno())],
-        pass_fds=[theirs.fileno()],
+        [sys.executable, __file__, str(theirs.fileno()), str(others.fileno())],
+        pass_fds=[theirs.fileno(), others.fileno()],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         env=environment,
     )
     theirs.close()
+    others.close()
+    atexit.register(shutil.rmtree, os.path.dirname(_place()), ignore_errors=True)
     atexit.register(lambda: (ours.close(), process.wait()))
     return ours, environment, process
+
+
+@cache
+def _place() -> str:
+    """Where others than us find the process that forks: see `warm_client`."""
+    return os.path.join(tempfile.mkdtemp(prefix="warm-"), "socket")
+
+
+def program(args: Sequence[str], env: dict[str, str]) -> list[str]:
+    """A command line that runs the command with these arguments, for who can only start programs."""
+    if not can_fork(env):
+        return [sys.executable, "-m", "onetool", *args]
+    client = Path(__file__).with_name("warm_client.py")
+    return [sys.executable, "-I", "-S", str(client), _place(), *args]
 
 
 def can_fork(env: dict[str, str]) -> bool:
@@ -129,24 +150,37 @@ def _line(file: int) -> bytes:
 # The process that forks
 
 
-def _main(control: socket.socket) -> None:
+def _main(control: socket.socket, others: socket.socket) -> None:
     _import_everything()
     gc.collect()
     gc.freeze()  # else the first collection of each command would copy all of it
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of who runs the tests: it ends when they do
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those who mind the commands
     while True:
-        word, ancillary, _, _ = control.recvmsg(16, socket.CMSG_SPACE(5 * 4))
-        if not word:
-            return
-        files = array.array("i")
-        for _, _, data in ancillary:
-            files.frombytes(data)
-        if os.fork() == 0:
-            control.close()
-            _mind(*files)
-        for file in files:
-            os.close(file)
+        for ready in select.select([control, others], [], [])[0]:
+            files = _files(control) if ready is control else _files_of_client(others.accept()[0])
+            if not files:
+                return
+            if os.fork() == 0:
+                control.close()
+                others.close()
+                _mind(*files)
+            for file in files:
+                os.close(file)
+
+
+def _files(connection: socket.socket) -> "array.array[int]":
+    """The files that somebody has sent; none if he has gone."""
+    files = array.array("i")
+    for _, _, data in connection.recvmsg(16, socket.CMSG_SPACE(5 * 4))[1]:
+        files.frombytes(data)
+    return files
+
+
+def _files_of_client(connection: socket.socket) -> list[int]:
+    """The same of a `warm_client`: how its command ends is told on its own connection."""
+    its_in, its_out, its_errors, order = _files(connection)
+    return [its_in, its_out, its_errors, connection.detach(), order]
 
 
 def _import_everything() -> None:
@@ -226,4 +260,4 @@ def _leave(code: int) -> None:
 
 
 if __name__ == "__main__":
-    _main(socket.socket(fileno=int(sys.argv[1])))
+    _main(*(socket.socket(fileno=int(number)) for number in sys.argv[1:]))

@@ -355,10 +355,7 @@ def test_no_worker_is_left(serve):
     server = serve(command=("-m", "onetool"))
     call = server.greeting[server.greeting.index("curl ") :].replace("time.now()", "while True: pass")
     with subprocess.Popen(["bash", "-c", call], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as client:
-        deadline = time.monotonic() + 20
-        while not (children := children_of(server.process.pid)) and time.monotonic() < deadline:
-            time.sleep(0.1)
-        assert children
+        children = until(lambda: children_of(server.process.pid))
         time.sleep(0.3)
         code, seconds = stopped_in(server)
         client.wait(10)
