@@ -15,7 +15,7 @@ from multiprocessing import get_context
 from types import SimpleNamespace
 
 import pytest
-from helpers import computing, executor_for, forever, run
+from helpers import computing, executor_for, forever, run, until_async
 
 from onetool import ToolCall, ToolSpec
 from onetool.core.context import CallContext, current_call
@@ -253,9 +253,10 @@ def test_async_items_run_at_once_but_not_more_than_allowed():
 
 
 def test_a_cancelled_batch_cancels_its_items():
-    cancelled = []
+    began, cancelled = [], []
 
     async def hang(item):
+        began.append(item)
         try:
             await forever()
         except asyncio.CancelledError:
@@ -264,11 +265,11 @@ def test_a_cancelled_batch_cancels_its_items():
 
     async def main():
         task = asyncio.create_task(batch_execute(["a", "b"], hang))
-        await asyncio.sleep(0.05)
+        await until_async(lambda: len(began) == 2)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        await asyncio.sleep(0)
+        await until_async(lambda: len(cancelled) == 2)
 
     asyncio.run(main())
     assert cancelled == ["a", "b"]

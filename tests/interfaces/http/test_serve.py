@@ -281,7 +281,7 @@ def asked(server, path):
     """A connection on which something was asked."""
     client = server.connect()
     client.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost:{server.port}\r\n\r\n".encode())
-    time.sleep(0.3)
+    time.sleep(0.3)  # it has begun: only its end is logged
     return client
 
 

@@ -210,11 +210,9 @@ def test_a_signal_ends_it_with_all_its_workers(stdio_peer, number, tmp_path):
     peer.begin("tools/call", {"name": "run", "arguments": {"code": slow}})
     until((tmp_path / "it.began").exists)
     children = until(lambda: len(found := children_of(peer.process.pid)) >= 2 and found)
-    began = time.monotonic()
     peer.process.send_signal(number)
     assert peer.ended() == 0
-    assert time.monotonic() - began < 5
-    until(lambda: not alive(children), 5)
+    until(lambda: not alive(children))
     assert "Traceback" not in peer.log()
 
 

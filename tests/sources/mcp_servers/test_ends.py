@@ -72,7 +72,7 @@ def test_signals_without_a_name_have_a_number():
 # It does not tell what it has
 
 
-def test_one_that_never_tells_its_new_tools_can_be_used(stage, took):
+def test_one_that_never_tells_its_new_tools_can_be_used(stage):
     with stage.app({"bad": stage.nasty("lists_slowly", 1000, connect_timeout=LONG)}) as app:
         first = int(call(app, "bad.grow").data)
         sleep(0.4)
@@ -82,7 +82,6 @@ def test_one_that_never_tells_its_new_tools_can_be_used(stage, took):
         assert call(app, "bad.grow").error is None
         sleep(0.4)
         assert settle(app)["bad"].state == "connected"
-    assert took() < LONG
 
 
 def test_that_it_does_not_tell_is_noted_and_it_may_tell_later(stage):
