@@ -7,6 +7,7 @@ import sys
 import pytest
 from ask.stage import KEY, Stage
 from ask.stand_in import Fails, Says, Wants
+from helpers import forever
 
 from onetool.ask.errors import AskError
 from onetool.ask.events import CallEnded, CallStarted, Done, Started, Text
@@ -272,7 +273,7 @@ def test_code_is_stopped_while_somebody_thinks(tmp_path):
 
     async def approve(call, spec):
         thinking.set()
-        await asyncio.sleep(30)
+        await forever()
         return True
 
     async def stopped(app):

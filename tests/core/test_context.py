@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from helpers import executor_for, run
+from helpers import Checkpoint, executor_for, run
 
 from onetool import App, Executor, Registry, ToolCall, ToolSpec
 from onetool.core.caller import current_caller
@@ -82,9 +82,10 @@ def test_a_call_that_is_cancelled_is_told_once():
     events = []
 
     async def main():
-        executor = executor_for(lambda: asyncio.sleep(60), recorders=[events.append])
+        there = Checkpoint()
+        executor = executor_for(there.pause, recorders=[events.append])
         task = asyncio.create_task(executor.execute(ToolCall("1", "t")))
-        await asyncio.sleep(0.05)
+        await there.arrival()
         task.cancel()
         await asyncio.wait([task])
 
@@ -159,11 +160,11 @@ def test_a_cancelled_run_is_one_that_failed():
     runs = []
 
     async def main():
-        registry = Registry()
-        registry.register(ToolSpec(name="p.nap", description="d", handler=lambda: asyncio.sleep(60)))
+        registry, there = Registry(), Checkpoint()
+        registry.register(ToolSpec(name="p.nap", description="d", handler=there.pause))
         engine = Engine(RunLimits(), Executor(registry), recorders=[runs.append])
         task = asyncio.create_task(engine.run("p.nap()", registry.snapshot()))
-        await asyncio.sleep(1)
+        await there.arrival()
         task.cancel()
         await asyncio.wait([task])
         engine.close()

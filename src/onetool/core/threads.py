@@ -188,6 +188,17 @@ async def _all_cancelled() -> None:
         await asyncio.get_running_loop().shutdown_asyncgens()
 
 
+def run_later(seconds: float, work: Callable[[], object]) -> None:
+    """Do some work in a thread of the running loop's executor, after a while. Nothing is done if the loop has ended."""
+    loop = asyncio.get_running_loop()
+
+    def begin() -> None:
+        with suppress(RuntimeError):  # the executor is closed: the loop is about to end
+            loop.run_in_executor(None, work)
+
+    loop.call_later(seconds, begin)
+
+
 class LoopThread:
     """Runs coroutines on an event loop in another thread. The loop starts when it is first used."""
 

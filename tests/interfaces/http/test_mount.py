@@ -5,12 +5,12 @@ import json
 import re
 import socket
 import threading
-import time
 from contextlib import asynccontextmanager, contextmanager
 
 import httpx
 import pytest
 import uvicorn
+from helpers import until
 from mcp.client import Client
 from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
@@ -56,9 +56,8 @@ def served(web, **options):
     taken = socket.create_server(("127.0.0.1", 0))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [taken]}, daemon=True)
     thread.start()
-    while not server.started:
-        assert thread.is_alive()
-        time.sleep(0.01)
+    until(lambda: server.started or not thread.is_alive())
+    assert server.started
     try:
         yield f"http://127.0.0.1:{taken.getsockname()[1]}"
     finally:

@@ -10,6 +10,7 @@ import msgspec
 
 from onetool._version import __version__
 from onetool.core.errors import ConfigError, Mistake
+from onetool.core.threads import run_later
 from onetool.interfaces.asgi import Asgi, Receive, Scope, Send, respond
 from onetool.interfaces.http import access_log
 from onetool.interfaces.http.app import READ, HttpApp, Route
@@ -205,9 +206,8 @@ def serve_app(
 
     def started() -> None:
         print_line(greeting(facts()))
-        loop = asyncio.get_running_loop()
-        loop.call_later(WARM_AFTER_S, loop.run_in_executor, None, lambda: app.runtime.warm())
-        loop.run_in_executor(None, app.catalog.warm_bundles)
+        run_later(WARM_AFTER_S, lambda: app.runtime.warm())
+        asyncio.get_running_loop().run_in_executor(None, app.catalog.warm_bundles)
         mcp.start()
         dogs.append(Watchdog())
 

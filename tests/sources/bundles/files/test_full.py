@@ -6,6 +6,7 @@ import os
 from time import monotonic
 
 import pytest
+from helpers import until_async
 from sources.bundles.files.things import file_of, tool, with_tool
 
 from onetool.sources.bundles.files import indexed
@@ -139,10 +140,6 @@ def test_on_a_loop_nobody_waits_until_it_is_put_right(there, opened, folder):
             assert store.tool(id, "forecast", "1") == kept
             assert monotonic() - began < patience
         os.close(handle)
-        for _ in range(100):
-            if len(store.tools()) == 2:
-                break
-            await asyncio.sleep(0.05)
+        await until_async(lambda: len(store.tools()) == 2)
 
     asyncio.run(ask())
-    assert len(store.tools()) == 2

@@ -44,11 +44,13 @@ _SIGNS = _SignTable()
 def words(text: str) -> list[str]:
     """All words, in order."""
     if text.isascii():
-        found = _ASCII.findall(text.lower())
+        plain = text.lower()
+        found = _ASCII.findall(plain)
     else:
         plain = normalize("NFKD", normalize("NFKD", text).casefold()).translate(_SIGNS)
         found = normalize("NFC", plain).split()
-    return [word[:LONGEST] for word in found] if len(text) > LONGEST else found
+    # The plain text, because it may be the longer one: a single character can stand for a word of six letters.
+    return [word[:LONGEST] for word in found] if len(plain) > LONGEST else found
 
 
 class SearchName:
