@@ -165,8 +165,8 @@ def facts(app: "App", bundle: "Shown", tool: "Shown") -> dict[str, Any]:
     name = f"{code_name(bundle['slug'])}.{code_name(tool['slug'])}@{tool['version']}"
     return {
         "bundle": bundle["slug"],
-        "name": tool["pythonImpl"]["func"] if "source" in tool else name,
         **tool,
+        "name": tool["pythonImpl"]["func"] if "source" in tool else name,  # with the version, also of the default one
         "needs": requirements_of(app, [tool]).shown(),
     }
 
