@@ -1,8 +1,8 @@
 /** Tools and bundles as one edits them: their content, their places, and parts of them by JSON pointer. */
 
+import { writeJson } from "./json-text";
 import type { JsonSchema, Tool } from "./tool";
 
-export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
 export type Content = Record<string, unknown>;
 
 /** Where a tool is, or will be. */
@@ -28,6 +28,10 @@ export function contentOf(thing: object): Content {
   return Object.fromEntries(Object.entries(thing).filter(([key]) => !NOT_CONTENT.has(key)));
 }
 
+export function bundleContent(bundle: { slug: string; displayName: string; description: string }): Content {
+  return { slug: bundle.slug, displayName: bundle.displayName, description: bundle.description };
+}
+
 const COMMON = { displayName: "", description: "", tags: [], isEnabled: true };
 
 export function newTool(type: string): Content {
@@ -37,7 +41,7 @@ export function newTool(type: string): Content {
 }
 
 export function newBundle(): Content {
-  return { slug: "", displayName: "", description: "", isEnabled: true };
+  return { slug: "", displayName: "", description: "" };
 }
 
 /** The label that follows: the last number in it counts up. Versions have no order, so this is a proposal. */
@@ -112,7 +116,7 @@ export function withKey(object: Record<string, unknown>, from: string, to: strin
 }
 
 export function isSame(one: unknown, other: unknown): boolean {
-  return JSON.stringify(sorted(one)) === JSON.stringify(sorted(other));
+  return writeJson(sorted(one)) === writeJson(sorted(other));
 }
 
 function sorted(value: unknown): unknown {

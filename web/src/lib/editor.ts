@@ -127,7 +127,7 @@ function language(name: CodeLanguage): Extension {
 
 function named(label: string, hintId: string, isWrong: boolean): Extension {
   const wrong: Record<string, string> = isWrong ? { "aria-invalid": "true" } : {};
-  return EditorView.contentAttributes.of({ "aria-label": label, "aria-describedby": hintId, ...wrong });
+  return EditorView.contentAttributes.of({ tabindex: "0", "aria-label": label, "aria-describedby": hintId, ...wrong });
 }
 
 function replace(view: EditorView, value: string): void {
