@@ -1,4 +1,4 @@
-"""Somebody builds tools on the page: a bundle, an HTTP tool, a version against somebody faster, an import."""
+"""Somebody builds tools on the page: a bundle, an HTTP tool, a version that somebody else changes, an import."""
 
 import json
 
