@@ -145,6 +145,13 @@ export function extraOf(schema: JsonSchema): JsonSchema | null {
   return isSchema(extra) ? extra : null;
 }
 
+const SAYS_NOTHING = ["type", "properties", "additionalProperties", "required", "title", "description", "$schema", "$defs"];
+
+/** Whether these arguments are always the empty object. */
+export function takesNothing(schema: JsonSchema): boolean {
+  return propertiesOf(schema).length === 0 && extraOf(schema) === null && Object.keys(schema).every((key) => SAYS_NOTHING.includes(key));
+}
+
 /** What a thing is that is there from the beginning: its const or default, and what it must have. */
 export function initial(given: unknown, root: JsonSchema, depth = 0): Json | undefined {
   const { kind, schema, choices, isNullable } = shapeOf(given, root);
