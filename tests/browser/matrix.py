@@ -11,7 +11,8 @@ from interfaces.web.test_catalogues import catalogue
 
 LOOKS = list(product(("en", "zh-CN"), ("light", "dark"), (1280, 375)))
 # Texts of ours as they stand in the page, one by one; not those of others, nor code.
-OURS = """__person.all('main *, nav *, dialog *').filter((one) => one.checkVisibility() && !one.closest('.theirs, code, pre, kbd'))
+OURS = """__person.all('main *, nav *, dialog *')
+  .filter((one) => one.checkVisibility() && !one.closest('.theirs, code, pre, kbd'))
   .flatMap((one) => [...one.childNodes].filter((node) => node.nodeType === 3).map((node) => node.data.trim())
     .concat(['aria-label', 'title', 'placeholder'].map((key) => one.getAttribute(key) ?? ''))).filter(Boolean)"""
 

@@ -50,7 +50,7 @@ class Silent(SimpleHTTPRequestHandler):
 def enemy():
     """A server of the enemy's page, on a port of its own; gives that."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Silent, directory=Path(__file__).parent))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     yield server.server_address[1]
     server.shutdown()
     server.server_close()

@@ -1,4 +1,4 @@
-"""Somebody builds tools on the page: a bundle, an HTTP tool, a new version against somebody who was faster, an import."""
+"""Somebody builds tools on the page: a bundle, an HTTP tool, a version that somebody else changes, an import."""
 
 import json
 
@@ -27,6 +27,11 @@ def test_a_bundle_and_an_http_tool_are_built_and_a_draft_survives_a_reload(perso
     person.see("Saved: shop", "No tools are in it yet")
     bundle = bundle_of(served, "shop")
     assert person.place == f"#/build?bundle={bundle}"
+
+    person.type_into("Display name", "The shop")
+    person.press("Control+s")
+    until(lambda: served.api.get(f"/tools/bundles/{bundle}").json()["displayName"] == "The shop")
+    assert served.api.get(f"/tools/bundles/{bundle}").json()["slug"] == "shop"
 
     person.click("New HTTP tool", nth=1)
     person.type_into("Slug", "price")
@@ -115,6 +120,6 @@ def test_what_is_built_in_is_duplicated_into_a_bundle(person, served, axe):
     person.click("Duplicate", role="button")
     person.see("Copied: plus", "meteo.plus")
     assert tool(served, METEO, "plus", "1")["pythonImpl"] == {"func": "numbers.add"}
-    person.see("What would be sent")
+    person.see("What would run")
     person.click("Close")
     assert person.axe() == []

@@ -28,6 +28,10 @@ export function contentOf(thing: object): Content {
   return Object.fromEntries(Object.entries(thing).filter(([key]) => !NOT_CONTENT.has(key)));
 }
 
+export function bundleContent(bundle: { slug: string; displayName: string; description: string }): Content {
+  return { slug: bundle.slug, displayName: bundle.displayName, description: bundle.description };
+}
+
 const COMMON = { displayName: "", description: "", tags: [], isEnabled: true };
 
 export function newTool(type: string): Content {
@@ -37,7 +41,7 @@ export function newTool(type: string): Content {
 }
 
 export function newBundle(): Content {
-  return { slug: "", displayName: "", description: "", isEnabled: true };
+  return { slug: "", displayName: "", description: "" };
 }
 
 /** The label that follows: the last number in it counts up. Versions have no order, so this is a proposal. */

@@ -7,13 +7,16 @@
 
 import { closeBrackets, closeBracketsKeymap } from "@codemirror/autocomplete";
 import { defaultKeymap, history, historyKeymap, indentWithTab } from "@codemirror/commands";
-import { json, jsonParseLinter } from "@codemirror/lang-json";
-import { python } from "@codemirror/lang-python";
 import { HighlightStyle, bracketMatching, indentOnInput, indentUnit, syntaxHighlighting } from "@codemirror/language";
 import { lintGutter, lintKeymap, linter, setDiagnostics, type Diagnostic } from "@codemirror/lint";
 import { Annotation, Compartment, EditorState, type Extension } from "@codemirror/state";
 import { EditorView, drawSelection, highlightActiveLine, highlightActiveLineGutter, keymap, lineNumbers } from "@codemirror/view";
 import { tags } from "@lezer/highlight";
+
+import { json, python } from "./highlight";
+import { t } from "./i18n.svelte";
+import { JsonTextError, parseJson } from "./json-text";
+import { shown } from "./shown";
 
 export type CodeLanguage = "json" | "python" | "text";
 
@@ -119,15 +122,25 @@ function extensions(settings: EditorSettings): Extension[] {
 }
 
 function language(name: CodeLanguage): Extension {
-  if (name === "python") return python();
-  if (name !== "json") return [];
-  const parse = jsonParseLinter();
-  return [json(), linter((view) => (view.state.doc.toString().trim() === "" ? [] : parse(view)))];
+  return name === "python" ? python : name === "json" ? [json, linter(({ state }) => jsonProblems(state))] : [];
+}
+
+function jsonProblems(state: EditorState): Diagnostic[] {
+  const text = state.doc.toString();
+  try {
+    if (text.trim() !== "") parseJson(text);
+    return [];
+  } catch (error) {
+    if (!(error instanceof JsonTextError)) throw error;
+    const row = state.doc.line(Math.min(error.line, state.doc.lines));
+    const from = Math.min(row.from + error.column - 1, row.to);
+    return [{ from, to: Math.min(from + 1, row.to), severity: "error", message: t(error.sign ? "try.json.sign" : "try.json.end", { line: error.line, column: error.column, sign: shown(error.sign) }) }];
+  }
 }
 
 function named(label: string, hintId: string, isWrong: boolean): Extension {
   const wrong: Record<string, string> = isWrong ? { "aria-invalid": "true" } : {};
-  return EditorView.contentAttributes.of({ "aria-label": label, "aria-describedby": hintId, ...wrong });
+  return EditorView.contentAttributes.of({ tabindex: "0", "aria-label": label, "aria-describedby": hintId, ...wrong });
 }
 
 function replace(view: EditorView, value: string): void {

@@ -9,6 +9,10 @@ call       the ASGI app below /call: tools by their names
 ask_app    the ASGI app at /ask                 ask_body   what it takes, and its problems
 openapi    /openapi.json                        docs       /docs, the same for people
 
+status     the ASGI app at /status             events     the ASGI app at /events
+drafts     checks and previews                  insight    the usage of a tool
+examples   the examples of a tool
+
 light_list fields, ETag and gzip of lists       editing    copying and renaming a tool
 imports    ZIP, curl and OpenAPI in, ZIP out    admin      what starts code: servers, approving, trust
 """

@@ -269,7 +269,6 @@ ROUTES = (
             "DELETE": RouteMethod(handlers.delete_tool),
         },
     ),
-    RestRoute("/bundles/{bundleID}/tools/{toolSlug}/versions", {"GET": RouteMethod(handlers.list_versions)}),
     RestRoute(f"{_TOOL}/invoke", {"POST": RouteMethod(invoke.invoke)}),
     RestRoute(
         "/tools", {"GET": _with_query(handlers.list_tools, TAGS, *_LIST, RECOMMENDED_PAGE_SIZE, PAGE_TOKEN, OF_TOOLS)}
@@ -278,6 +277,7 @@ ROUTES = (
         "/tools/search",
         {"GET": _with_query(handlers.search_tools, Q, INCLUDE_DISABLED, PAGE_SIZE, PAGE_TOKEN, OF_TOOLS)},
     ),
+    RestRoute("/bundles/{bundleID}/tools/{toolSlug}/versions", {"GET": RouteMethod(handlers.list_versions)}),
     RestRoute("/validate", _changing(drafts.validate_draft)),
     RestRoute(f"{_TOOL}/validate", {"POST": RouteMethod(drafts.validate_args)}),
     RestRoute("/preview", _changing(drafts.preview_of_draft)),

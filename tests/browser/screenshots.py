@@ -1,0 +1,71 @@
+"""`make screenshots`: the pictures of docs/page.md, of the same data each time.
+
+What differs from run to run (the port, times, how long a call took) is replaced in the page before it is taken.
+"""
+
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from browser.chromium import chromium, found
+from browser.person import Person
+from browser.screens import SCREENS, SIGN_IN, look, some_calls
+from browser.small_png import small_png
+from browser.stage import stage
+
+LOOKS = {"": ("light", 1200), "-dark": ("dark", 1200), "-phone": ("light", 375)}
+WANTED = ("tools", "try", "about", "usage", "palette", "build-http", "import")
+ALL_LOOKS = ("tools", "try", "build-http")  # the others are shown once: pictures are large
+STEADY = r"""(() => {
+  const swaps = [[/127\.0\.0\.1:\d+/g, '127.0.0.1:8765'], [/\d+(\.\d+)? m?s\b/g, '12 ms'],
+    [/\w{3} \d{1,2}, \d{4}(, \d{1,2}:\d\d\s[AP]M)?/g, 'Nov 16, 2026']];
+  const walk = (root) => {
+    const texts = document.createTreeWalker(root, NodeFilter.SHOW_ELEMENT | NodeFilter.SHOW_TEXT);
+    for (let node = texts.nextNode(); node; node = texts.nextNode()) {
+      if (node.nodeType === 3) node.data = swaps.reduce((text, [what, by]) => text.replace(what, by), node.data);
+      else if (node.value && typeof node.value === 'string' && node.matches('input, textarea'))
+        node.value = swaps.reduce((text, [what, by]) => text.replace(what, by), node.value);
+      if (node.shadowRoot) walk(node.shadowRoot);
+    }
+  };
+  walk(document.body);
+  document.activeElement?.blur?.();
+})()"""
+
+
+def take(browser, served, folder, name, go, looks):
+    for suffix, (scheme, width) in looks.items():
+        with browser.page() as page:
+            person = Person(page, served.url)
+            look(person, "en", scheme, width)
+            go(person)
+            if name == "try":
+                _called(person)
+            person.value(STEADY)
+            file = folder / f"page-{name}{suffix}.png"
+            file.write_bytes(small_png(person.picture()))
+            print(f"{file.name}  {file.stat().st_size / 1024:.0f} KB", flush=True)
+
+
+def _called(person):
+    """A form that has been filled in, and what came of it."""
+    person.type_into("city", "Rome")
+    person.press("Control+Enter")
+    person.see("clear")
+
+
+def main() -> None:
+    if found() is None:
+        sys.exit("There is no Chromium on this machine: `make browser` installs one.")
+    folder = Path(sys.argv[1])
+    with TemporaryDirectory() as home, TemporaryDirectory() as other, chromium("127.0.0.1") as browser:
+        with stage(Path(home)) as served:
+            some_calls(served)
+            for name in WANTED:
+                take(browser, served, folder, name, SCREENS[name], LOOKS if name in ALL_LOOKS else {"": LOOKS[""]})
+        with stage(Path(other), token="sesame-token-0123456789") as served:
+            take(browser, served, folder, "sign-in", SIGN_IN, {"": LOOKS[""]})
+
+
+if __name__ == "__main__":
+    main()
