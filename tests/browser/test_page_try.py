@@ -87,9 +87,8 @@ def served(tmp_path_factory):
 
 def address(served, name, **more):
     one = served.tools()[name]
-    return f"#/tools?tool={one['bundleID']}/{one['slug']}/{one['version']}" + "".join(
-        f"&{k}={v}" for k, v in more.items()
-    )
+    rest = "".join(f"&{key}={value}" for key, value in more.items())
+    return f"#/tools?tool={one['bundleID']}/{one['slug']}/{one['version']}{rest}"
 
 
 def open_tool(person, served, name, **more):
