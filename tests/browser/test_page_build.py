@@ -1,4 +1,4 @@
-"""Somebody builds tools on the page: a bundle, an HTTP tool, a new version against somebody who was faster, an import."""
+"""Somebody builds tools on the page: a bundle, an HTTP tool, a version that somebody else has made, an import."""
 
 import json
 

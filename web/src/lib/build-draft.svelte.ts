@@ -45,6 +45,8 @@ class DraftIndex {
 
 export const drafts = new DraftIndex();
 
+const isWithin = (pointer: string, whole: string): boolean => pointer === whole || pointer.startsWith(`${whole}/`);
+
 /** A draft is kept as text: so large integers stay what they are. */
 function read(key: string): Kept | null {
   const text = stored<string | null>(`draft.${key}`, null);
@@ -150,8 +152,8 @@ export class Draft {
 
   /** What is wrong with a part, or below it, if it is time to say so. */
   wrong(pointer: string): string {
-    if (this.isNew && !this.isTried && !this.touched.has(pointer)) return "";
-    return this.problems.find((one) => one.pointer === pointer || one.pointer.startsWith(`${pointer}/`))?.message ?? "";
+    if (this.isNew && !this.isTried && ![...this.touched].some((one) => isWithin(pointer, one))) return "";
+    return this.problems.find((one) => isWithin(one.pointer, pointer))?.message ?? "";
   }
 
   /** Put it where it survives a reload; take it away if nothing is changed. */

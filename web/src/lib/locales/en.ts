@@ -275,6 +275,7 @@ export const en = {
   "build.bundle.off": "It is switched off: nothing in it can be called or changed until it is on.",
   "build.bundle.slug.hint": "The first half of its tools' names. Letters, digits and dashes.",
   "build.bundles": "Bundles",
+  "build.closed": "This server takes no changes: you can look, but not save.",
   "build.code": "Code",
   "build.code.hint": "Arguments are variables, other tools are called by their names, and the last expression is the result.",
   "build.codes": "Status codes that are fine",

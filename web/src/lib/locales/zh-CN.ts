@@ -277,6 +277,7 @@ export const zhCN: Messages = {
   "build.bundle.off": "它已关闭：打开之前，其中的内容不能调用或更改。",
   "build.bundle.slug.hint": "其工具名称的前半部分。可用字母、数字和短横线。",
   "build.bundles": "工具包",
+  "build.closed": "此服务器不接受更改：可以查看，但不能保存。",
   "build.code": "代码",
   "build.code.hint": "参数即变量，其他工具按名称调用，最后一个表达式即结果。",
   "build.codes": "视为成功的状态码",
