@@ -118,10 +118,10 @@ export class Draft {
     return found === undefined || found === null ? "" : typeof found === "string" ? found : writeJson(found);
   }
 
-  /** Change a part. undefined takes it away. */
-  set(pointer: string, part: unknown): void {
+  /** Change a part. undefined takes it away. `isTyped`: a person has written it, and is told what is wrong with it. */
+  set(pointer: string, part: unknown, isTyped = true): void {
     this.content = withPart(this.content, pointer, part) as Content;
-    this.touched = new Set([...this.touched, pointer]);
+    if (isTyped) this.touched = new Set([...this.touched, pointer]);
     this.keepSoon();
   }
 

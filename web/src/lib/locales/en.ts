@@ -370,6 +370,7 @@ export const en = {
   "build.preview.hint": "Nothing is sent or run. Secrets show as ***.",
   "build.preview.run": "What would run",
   "build.preview.sample": "Back to made-up arguments",
+  "build.preview.wait": "It shows here once the tool is right.",
   "build.query": "Query",
   "build.query.add": "Parameter",
   "build.race.base": "It was changed elsewhere",
