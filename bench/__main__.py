@@ -9,6 +9,7 @@ run          code, beside FastMCP's code mode and smolagents
 mcp          the server over stdio and HTTP, beside FastMCP and the official SDK; takes three to four minutes
 servers      other people's servers behind us, beside the SDK's client and FastMCP's proxy; takes about five minutes
 bundles      the store and REST with 100 and 10,000 tools, and invoke beside FastMCP; takes about four minutes
+page         the page in a real browser with 10,000 tools, and what it adds to a server that nobody visits
 ask          `ask` to its first request, beside the official SDKs; tokens of a task with 10, 100 and 527 tools
 
 Only where they are named:
@@ -18,7 +19,7 @@ bundles-profile  where the time of an invoke goes, and that of keeping in step
 
 import sys
 
-from bench import ask, bundles, bundles_profile, calls, cold_start, mcp, ot, packs, run, servers, stats
+from bench import ask, bundles, bundles_profile, calls, cold_start, mcp, ot, packs, page, run, servers, stats
 
 SUBJECTS = {
     "cold-start": cold_start.run,
@@ -30,6 +31,7 @@ SUBJECTS = {
     "mcp": mcp.run,
     "servers": servers.run,
     "bundles": bundles.run,
+    "page": page.run,
     "ask": ask.run,
 }
 BY_NAME = {"bundles-large": bundles.run_large, "bundles-profile": bundles_profile.run}

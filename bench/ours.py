@@ -42,7 +42,9 @@ class OneTool:
         tools = {"bench.echo": (echo, NUMBER), "bench.large": (large, {"type": "object"})}
         tools |= {f"pack{number % 100}.tool_{number}": (other, QUERY) for number in range(size - 2)}
         for name, (handler, schema) in tools.items():
-            app.registry.register(ToolSpec(name=name, description="One of many.", input_schema=schema, handler=handler))
+            app.catalog.registry.register(
+                ToolSpec(name=name, description="One of many.", input_schema=schema, handler=handler)
+            )
         return app.run
 
     def value(self, outcome: Any) -> Any:

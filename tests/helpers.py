@@ -5,7 +5,9 @@ import os
 import subprocess
 import sys
 import time
+from collections import defaultdict
 from contextlib import contextmanager
+from threading import Event
 
 import warm
 
@@ -50,14 +52,19 @@ def cli(*args, cwd, stdin=None, env=None, cold=False):
     return subprocess.CompletedProcess(args, process.returncode, said, told)
 
 
-def start(*args, cold=False, **options):
-    """Start the real command line in a process of its own: `subprocess.Popen` with its options.
+def start(*args, cold=False, terminal=False, script=None, **options):
+    """Start the real command line, or a script, in a process of its own: `subprocess.Popen` with its options.
 
-    The process has imported everything already (see `warm`), unless it is to start cold.
+    The process has imported everything already (see `warm`), unless it is to start cold. With `terminal` its standard
+    error is the terminal that Ctrl-C is pressed at.
     """
+    if terminal:
+        options["start_new_session"] = True
     if not cold and not options.get("preexec_fn") and warm.can_fork(options.get("env") or os.environ):
-        return warm.Command(args, **options)
-    return subprocess.Popen([sys.executable, "-m", "onetool", *args], **options)
+        return warm.Command(args, terminal=terminal, script=script and str(script), **options)
+    if terminal:
+        options["preexec_fn"] = warm.take_terminal
+    return subprocess.Popen([sys.executable, *([str(script)] if script else ["-m", "onetool"]), *args], **options)
 
 
 def until(true, within=20):
@@ -76,6 +83,37 @@ async def until_async(true, within=20):
         assert time.monotonic() < deadline, "it did not come about"
         await asyncio.sleep(0.005)
     return found
+
+
+async def forever():
+    """What never ends by itself."""
+    await asyncio.sleep(10**6)  # and not an event, of which the loop knows nothing: its task could be collected
+
+
+class Checkpoint:
+    """Where a tool stops until its test lets it go on. So neither has to guess how long the other takes."""
+
+    def __init__(self):
+        self.reached, self._opened = Event(), Event()
+
+    async def pause(self):
+        """Said by the tool: it is here, and waits."""
+        self.reached.set()
+        await until_async(self._opened.is_set)
+
+    def pause_thread(self):
+        self.reached.set()
+        assert self._opened.wait(20), "nobody opened it"
+
+    async def arrival(self):
+        """Said by the test: wait until the tool is there."""
+        await until_async(self.reached.is_set)
+
+    def open(self):
+        self._opened.set()
+
+
+CHECKPOINTS = defaultdict(Checkpoint)  # by name, for packs that are written as text: `from helpers import CHECKPOINTS`
 
 
 @contextmanager

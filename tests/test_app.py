@@ -43,13 +43,13 @@ def opened(folder, **config):
 
 def test_settings_reach_their_pack(folder):
     app = opened(folder, settings={"mine": {"unit": "C"}})
-    assert run(app.executor, "mine.settings").data == {"unit": "C"}
+    assert run(app.runtime.executor, "mine.settings").data == {"unit": "C"}
 
 
 def test_fs_sees_its_roots_alone(folder):
     app = opened(folder, fs={"roots": ["docs"]})
-    assert run(app.executor, "fs.read_file", path="a.txt").data == "in docs"
-    assert run(app.executor, "fs.read_file", path=str(folder / "b.txt")).error.reason == "denied"
+    assert run(app.runtime.executor, "fs.read_file", path="a.txt").data == "in docs"
+    assert run(app.runtime.executor, "fs.read_file", path=str(folder / "b.txt")).error.reason == "denied"
 
 
 def test_settings_in_the_wrong_place_are_told(folder):
@@ -62,25 +62,25 @@ def test_settings_in_the_wrong_place_are_told(folder):
 
 def test_secrets_reach_tools_and_leave_them_masked(folder):
     app = opened(folder, secrets={"KEY": "hunter2-hunter2"})
-    assert run(app.executor, "mine.secret", name="KEY").data is True
-    assert run(app.executor, "mine.secret", name="OTHER").data is False
-    assert run(app.executor, "mine.leak", name="KEY").data == {"deep": ["***"]}
+    assert run(app.runtime.executor, "mine.secret", name="KEY").data is True
+    assert run(app.runtime.executor, "mine.secret", name="OTHER").data is False
+    assert run(app.runtime.executor, "mine.leak", name="KEY").data == {"deep": ["***"]}
 
 
 def test_stats_can_be_switched_off_and_on_again(folder):
     app = opened(folder, stats={"enabled": False})
-    run(app.executor, "time.now")
+    run(app.runtime.executor, "time.now")
     assert app.info("time.now")["calls"] is None
     assert not (folder / "stats.db").exists()
     (folder / "onetool.yaml").write_text("stats: {enabled: true}\n")
     app.reload()
-    run(app.executor, "time.now")
+    run(app.runtime.executor, "time.now")
     assert app.info("time.now")["calls"] == 1
 
 
 def test_close_writes_what_was_counted(folder):
     with opened(folder) as app:
-        run(app.executor, "time.now")
+        run(app.runtime.executor, "time.now")
     assert App.open(folder / "onetool.yaml").info("time.now")["calls"] == 1
 
 
@@ -89,8 +89,8 @@ def test_tools_that_are_off_or_hidden_are_not_shown(folder):
     assert [spec.name for spec in app.tools()][-1] == "on"
     assert not {"off", "hidden"} & {spec.name for spec in app.tools()}
     assert not {"off", "hidden"} & {spec.name for spec, _ in app.search("weather", 10)}
-    assert run(app.executor, "hidden").ok
-    assert run(app.executor, "off").error.reason == "denied"
+    assert run(app.runtime.executor, "hidden").ok
+    assert run(app.runtime.executor, "off").error.reason == "denied"
 
 
 def test_search_follows_a_reload(folder):
@@ -115,17 +115,17 @@ def test_warnings_of_the_config_are_logged(folder, caplog):
 
 def test_its_registry_takes_further_tools(folder):
     app = opened(folder)
-    app.registry.register(definition("clock", implementation={"type": "builtin", "handler": "time.now"}))
-    app.registry.register(definition("state", implementation={"type": "internal", "handler": "health"}))
-    assert "iso" in run(app.executor, "clock").data
-    assert run(app.executor, "state").data["registry"]["status"] == "ok"
+    app.catalog.registry.register(definition("clock", implementation={"type": "builtin", "handler": "time.now"}))
+    app.catalog.registry.register(definition("state", implementation={"type": "internal", "handler": "health"}))
+    assert "iso" in run(app.runtime.executor, "clock").data
+    assert run(app.runtime.executor, "state").data["registry"]["status"] == "ok"
 
 
 def test_eight_seconds_unless_somebody_says_otherwise(folder):
     from onetool.core.executor import DEFAULT_TIMEOUT
 
     assert DEFAULT_TIMEOUT == 8.0
-    assert opened(folder).executor._timeout == 8.0
+    assert opened(folder).runtime.executor._timeout == 8.0
 
 
 def test_a_schema_is_compiled_once(folder, monkeypatch):
@@ -136,7 +136,7 @@ def test_a_schema_is_compiled_once(folder, monkeypatch):
     monkeypatch.setattr(schema, "_compile", lambda one: compiled.append(one) or real(one))
     app = opened(folder)
     for _ in range(5):
-        run(app.executor, "tools.echo", message=1)
+        run(app.runtime.executor, "tools.echo", message=1)
     assert len(compiled) == 1
 
 

@@ -4,6 +4,7 @@ Imports inside functions and those for type checkers count, too: they hide a cir
 """
 
 import ast
+import re
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
+ASGI = ("app/app.py", "onetool.interfaces.http.mount")  # `App.asgi` loads it by its name
 
 
 @pytest.mark.parametrize(("folder", "package"), [("src", "onetool"), (".", "bench")])
@@ -18,6 +20,18 @@ def test_no_modules_import_each_other(folder, package):
     graph = import_graph(ROOT / folder, package)
     assert sum(map(len, graph.values())) > len(graph), "it has seen the imports"
     assert not circle_in(graph), " -> ".join(circle_in(graph))
+
+
+def test_nothing_below_names_an_interface_except_for_asgi():
+    """The linter sees imports; this sees modules that are imported by their name, too."""
+    package = ROOT / "src" / "onetool"
+    below = [file for file in package.rglob("*.py") if "interfaces" not in file.parts and file.name != "__main__.py"]
+    named = {
+        (file.relative_to(package).as_posix(), name)
+        for file in below
+        for name in re.findall(r"onetool\.interfaces[\w.]*", file.read_text(encoding="utf-8"))
+    }
+    assert named == {ASGI}
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ interpreter's own options takes a real start instead: `helpers.cli(…, cold=Tru
 
 import array
 import atexit
+import fcntl
 import gc
 import importlib
 import json
@@ -15,15 +16,19 @@ import os
 import pkgutil
 import runpy
 import select
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
+import termios
 import threading
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 LOCK = threading.Lock()
@@ -52,16 +57,35 @@ def _start() -> Starter:
     """The process that forks; it ends when ours does, because then nobody has the other end of its socket."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     environment = dict(os.environ)
+    others = socket.socket(socket.AF_UNIX)
+    others.bind(_place())
+    others.listen(64)
     process = subprocess.Popen(
-        [sys.executable, __file__, str(theirs.fileno())],
-        pass_fds=[theirs.fileno()],
+        [sys.executable, __file__, str(theirs.fileno()), str(others.fileno())],
+        pass_fds=[theirs.fileno(), others.fileno()],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         env=environment,
     )
     theirs.close()
+    others.close()
+    atexit.register(shutil.rmtree, os.path.dirname(_place()), ignore_errors=True)
     atexit.register(lambda: (ours.close(), process.wait()))
     return ours, environment, process
+
+
+@cache
+def _place() -> str:
+    """Where others than us find the process that forks: see `warm_client`."""
+    return os.path.join(tempfile.mkdtemp(prefix="warm-"), "socket")
+
+
+def program(args: Sequence[str], env: dict[str, str]) -> list[str]:
+    """A command line that runs the command with these arguments, for who can only start programs."""
+    if not can_fork(env):
+        return [sys.executable, "-m", "onetool", *args]
+    client = Path(__file__).with_name("warm_client.py")
+    return [sys.executable, "-I", "-S", str(client), _place(), *args]
 
 
 def can_fork(env: dict[str, str]) -> bool:
@@ -76,8 +100,9 @@ def can_fork(env: dict[str, str]) -> bool:
 class Command(subprocess.Popen):
     """As `subprocess.Popen` starts `python -m onetool`; only who starts it and how its end is heard differ."""
 
-    def __init__(self, args: Sequence[str], **options: Any) -> None:
+    def __init__(self, args: Sequence[str], terminal: bool = False, script: str | None = None, **options: Any) -> None:
         self._ended: int | None = None  # where the exit status comes
+        self._how = {"terminal": terminal, "script": script}
         super().__init__(["onetool", *map(str, args)], **options)
 
     def _execute_child(self, args, executable, preexec_fn, close_fds, pass_fds, cwd, env, *more) -> None:
@@ -87,7 +112,7 @@ class Command(subprocess.Popen):
         self._ended, its_end = os.pipe()
         order = os.memfd_create("order")  # of any length
         wanted = {"args": args[1:], "cwd": str(cwd or os.getcwd()), "env": dict(os.environ if env is None else env)}
-        os.write(order, json.dumps({**wanted, "new_session": start_new_session}).encode())
+        os.write(order, json.dumps({**wanted, **self._how, "new_session": start_new_session}).encode())
         given = [number if file == -1 else file for number, file in enumerate((its_in, its_out, its_errors))]
         files = array.array("i", [*given, its_end, order])
         _started()[0].sendmsg([b"run"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, files)])
@@ -125,24 +150,37 @@ def _line(file: int) -> bytes:
 # The process that forks
 
 
-def _main(control: socket.socket) -> None:
+def _main(control: socket.socket, others: socket.socket) -> None:
     _import_everything()
     gc.collect()
     gc.freeze()  # else the first collection of each command would copy all of it
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of who runs the tests: it ends when they do
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those who mind the commands
     while True:
-        word, ancillary, _, _ = control.recvmsg(16, socket.CMSG_SPACE(5 * 4))
-        if not word:
-            return
-        files = array.array("i")
-        for _, _, data in ancillary:
-            files.frombytes(data)
-        if os.fork() == 0:
-            control.close()
-            _mind(*files)
-        for file in files:
-            os.close(file)
+        for ready in select.select([control, others], [], [])[0]:
+            files = _files(control) if ready is control else _files_of_client(others.accept()[0])
+            if not files:
+                return
+            if os.fork() == 0:
+                control.close()
+                others.close()
+                _mind(*files)
+            for file in files:
+                os.close(file)
+
+
+def _files(connection: socket.socket) -> "array.array[int]":
+    """The files that somebody has sent; none if he has gone."""
+    files = array.array("i")
+    for _, _, data in connection.recvmsg(16, socket.CMSG_SPACE(5 * 4))[1]:
+        files.frombytes(data)
+    return files
+
+
+def _files_of_client(connection: socket.socket) -> list[int]:
+    """The same of a `warm_client`: how its command ends is told on its own connection."""
+    its_in, its_out, its_errors, order = _files(connection)
+    return [its_in, its_out, its_errors, connection.detach(), order]
 
 
 def _import_everything() -> None:
@@ -182,13 +220,19 @@ def _be_the_command(its_in: int, its_out: int, its_errors: int, order: int) -> N
         sys.stdout.reconfigure(line_buffering=True)
     if wanted["new_session"]:
         os.setsid()
+    if wanted["terminal"]:
+        take_terminal()
     os.chdir(wanted["cwd"])
     os.environ.clear()
     os.environ.update(wanted["env"])
-    sys.argv, sys.path[0] = ["onetool", *wanted["args"]], wanted["cwd"]
-    code = 1
+    code, script = 1, wanted["script"]
+    sys.argv = [script or "onetool", *wanted["args"]]
+    sys.path[0] = str(Path(script).parent) if script else wanted["cwd"]
     try:
-        runpy.run_module("onetool", run_name="__main__", alter_sys=True)
+        if script:
+            runpy.run_path(script, run_name="__main__")
+        else:
+            runpy.run_module("onetool", run_name="__main__", alter_sys=True)
         code = 0
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
@@ -198,6 +242,11 @@ def _be_the_command(its_in: int, its_out: int, its_errors: int, order: int) -> N
         traceback.print_exc()
     finally:
         _leave(code)
+
+
+def take_terminal() -> None:
+    """Make standard error the terminal of this session: the one that Ctrl-C is pressed at."""
+    fcntl.ioctl(2, termios.TIOCSCTTY, 0)
 
 
 def _leave(code: int) -> None:
@@ -211,4 +260,4 @@ def _leave(code: int) -> None:
 
 
 if __name__ == "__main__":
-    _main(socket.socket(fileno=int(sys.argv[1])))
+    _main(*(socket.socket(fileno=int(number)) for number in sys.argv[1:]))

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from onetool.core.spec import ToolSpec as ToolSpec
     from onetool.formats import ProviderNames as ProviderNames
     from onetool.formats import provider_tools as provider_tools
-    from onetool.registry import Registry as Registry
     from onetool.services.search import SearchIndex as SearchIndex
+    from onetool.sources.packs import Registry as Registry
 
 _HOMES = {
     "App": "onetool.app",
     "Executor": "onetool.core.executor",
     "ProviderNames": "onetool.formats",
-    "Registry": "onetool.registry",
+    "Registry": "onetool.sources.packs",
     "SearchIndex": "onetool.services.search",
     "ToolCall": "onetool.core.call",
     "ToolError": "onetool.core.call",

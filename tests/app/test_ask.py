@@ -7,6 +7,7 @@ import sys
 import pytest
 from ask.stage import KEY, Stage
 from ask.stand_in import Fails, Says, Wants
+from helpers import forever
 
 from onetool.ask.errors import AskError
 from onetool.ask.events import CallEnded, CallStarted, Done, Started, Text
@@ -206,7 +207,9 @@ def test_a_tool_that_a_reload_takes_away_meanwhile_is_decided_about_all_the_same
 
     async def approve(call, spec):
         asked.append(call.args["text"])
-        stage.app.registry.replace([spec for spec in stage.app.registry.snapshot() if spec.name != "notes.add"])
+        stage.app.catalog.registry.replace(
+            [spec for spec in stage.app.catalog.registry.snapshot() if spec.name != "notes.add"]
+        )
         return False
 
     lines = [f"try:\n    notes.add(text='{word}')\nexcept PermissionError as e:\n    pass" for word in "ab"]
@@ -270,7 +273,7 @@ def test_code_is_stopped_while_somebody_thinks(tmp_path):
 
     async def approve(call, spec):
         thinking.set()
-        await asyncio.sleep(30)
+        await forever()
         return True
 
     async def stopped(app):

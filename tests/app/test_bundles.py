@@ -247,7 +247,7 @@ def test_who_stays_takes_in_what_is_edited_by_hand_and_tells(app, tmp_path):
     app.on_change(lambda: told.append(1))
     app.connect()
     file.write_text(file.read_text().replace('"description": ""', '"description": "by hand"'))
-    until(lambda: app.registry.get("mine.say").description == "by hand")
+    until(lambda: app.catalog.registry.get("mine.say").description == "by hand")
     assert told
 
 
@@ -331,11 +331,11 @@ def test_a_bundle_does_not_take_the_name_of_a_server(tmp_path):
 def test_a_snapshot_keeps_its_versions(app):
     id = bundle(app, say=ECHO)
     app.tools()
-    before = app.registry.snapshot()
+    before = app.catalog.registry.snapshot()
     app.bundles.delete_tool(id, "say", "1")
     app.tools()
     assert before.get("mine.say@1") is not None
-    assert app.registry.get("mine.say@1") is None
+    assert app.catalog.registry.get("mine.say@1") is None
 
 
 def test_a_reload_gives_scripts_the_time_of_the_new_config(app, tmp_path):
@@ -343,7 +343,7 @@ def test_a_reload_gives_scripts_the_time_of_the_new_config(app, tmp_path):
     app.tools()
     (tmp_path / "onetool.yaml").write_text("run: {timeout_s: 3}\n")
     app.reload()
-    assert app.registry.get("mine.one").timeout == 3
+    assert app.catalog.registry.get("mine.one").timeout == 3
 
 
 def test_only_what_is_ours_is_built_in(tmp_path):
@@ -438,13 +438,13 @@ def test_a_pack_that_is_switched_off_has_no_prompts_and_no_resources(tmp_path):
     )
     (tmp_path / "onetool.yaml").write_text("packs: [tea.py]\n")
     with App.open(tmp_path / "onetool.yaml") as app:
-        assert ("brew" in app.prompts, "tea://leaves" in app.resources) == (True, True)
+        assert ("brew" in app.catalog.prompts, "tea://leaves" in app.catalog.resources) == (True, True)
         app.bundles.patch_bundle(bundle_id("pack", "tea"), {"isEnabled": False})
         app.tools()
-        assert ("brew" in app.prompts, "tea://leaves" in app.resources) == (False, False)
+        assert ("brew" in app.catalog.prompts, "tea://leaves" in app.catalog.resources) == (False, False)
         app.bundles.patch_bundle(bundle_id("pack", "tea"), {"isEnabled": True})
         app.tools()
-        assert ("brew" in app.prompts, "tea://leaves" in app.resources) == (True, True)
+        assert ("brew" in app.catalog.prompts, "tea://leaves" in app.catalog.resources) == (True, True)
 
 
 def test_a_shadowed_bundle_is_not_allowed_by_the_name_of_the_other_one(app):

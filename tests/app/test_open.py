@@ -13,9 +13,8 @@ PARTS = {
     "onetool.app.bundles": ["AppBundles"],
     "onetool.app.reload": ["Reloader", "ConfigWatcher"],
     "onetool.app.bundle_runtime": ["AppBundleRuntime"],
-    "onetool.registry": ["Registry"],
     "onetool.services.secrets": ["Secrets"],
-    "onetool.sources.packs": ["PackSource"],
+    "onetool.sources.packs": ["PackSource", "Registry"],
     "onetool.sources.catalogues": ["DeclaredTools"],
     "onetool.sources.mcp_servers.servers": ["Servers"],
     "onetool.sources.bundles.service": ["BundleService"],
@@ -52,3 +51,13 @@ def test_opening_an_app_makes_each_of_its_parts_once(tmp_path, made):
     (tmp_path / "bundles").mkdir()
     with App.open(tmp_path / "onetool.yaml"):
         assert made == Counter({name: 1 for names in PARTS.values() for name in names})
+
+
+def test_the_app_is_small_and_what_the_documents_name_is_there(tmp_path):
+    (tmp_path / "onetool.yaml").write_text("")
+    with App.open(tmp_path / "onetool.yaml") as app:
+        members = {name for name in dir(app) if not name.startswith("_")}
+    actions = {"open", "call", "run", "run_sync", "ask", "reload", "connect", "on_change", "asgi", "close"}
+    facts = {"tools", "search", "info", "health", "mistakes", "untrusted", "servers", "bundles", "sessions", "config"}
+    assert actions | facts <= members
+    assert members - actions - facts == {"catalog", "runtime", "reply", "user_call", "on_close"}

@@ -155,7 +155,7 @@ def test_records_have_the_arguments_as_validated_and_no_secret_ones(app, caplog)
     put(app, "login", "args['password'] = args.pop('pw') + '-salted-9'\nargs", func="p.login")
     put(app, "renames", RENAMES)
     events = []
-    app.executor._recorders = (*app.executor._recorders, events.append)
+    app.runtime.executor._recorders = (*app.runtime.executor._recorders, events.append)
     with caplog.at_level(logging.DEBUG):
         call(app, "b.renames", {"text": " shown "})
         result = call(app, "b.login", {"pw": "hunter2-is-mine"})
@@ -167,7 +167,7 @@ def test_records_have_the_arguments_as_validated_and_no_secret_ones(app, caplog)
 
 def test_they_are_not_cached_and_cost_one_call(app):
     seen = []
-    app.executor._recorders = (*app.executor._recorders, seen.append)
+    app.runtime.executor._recorders = (*app.runtime.executor._recorders, seen.append)
     put(app, "limited", RENAMES, limits={"maxCallsPerMinute": 2})
     for _ in range(2):
         assert call(app, "b.limited", {"text": "x"}).ok

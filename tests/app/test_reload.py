@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from helpers import until
+from helpers import CHECKPOINTS, Checkpoint, until
 
 from onetool.app import App
 from onetool.app.reload import Reloader
@@ -25,6 +25,7 @@ TOOL = (
     " parameters: {type: object, properties: {}}, implementation: {type: mock, mock_response: 21}}]\n"
 )
 PATIENCE = 20.0
+GATE = "from helpers import CHECKPOINTS\ngate = CHECKPOINTS['reload']\n"  # how a pack begins that waits at it
 
 
 class Place:
@@ -36,6 +37,11 @@ class Place:
         self.write("stats: {enabled: false}\n")
         self.pack("one")
         self.app = App.open(folder / "onetool.yaml")
+
+    def watch(self):
+        """Open the app once more, watching its files."""
+        self.app.close()
+        self.app = App.open(self.folder / "onetool.yaml", watch=True)
 
     def write(self, text, name="onetool.yaml"):
         (self.folder / name).write_text(text)
@@ -49,7 +55,14 @@ class Place:
     def state(self):
         """Everything that a reload could change."""
         app = self.app
-        return app.config, app.registry.snapshot(), app.mistakes, app.prompts, app.runtime.engine, app.executor
+        return (
+            app.config,
+            app.catalog.registry.snapshot(),
+            app.mistakes,
+            app.catalog.prompts,
+            app.runtime.engine,
+            app.runtime.executor,
+        )
 
 
 @pytest.fixture
@@ -57,6 +70,13 @@ def place(tmp_path):
     place = Place(tmp_path)
     yield place
     place.app.close()
+
+
+@pytest.fixture
+def gate(monkeypatch):
+    gate = Checkpoint()
+    monkeypatch.setitem(CHECKPOINTS, "reload", gate)
+    return gate
 
 
 def test_all_of_it_is_read_again(place):
@@ -118,20 +138,21 @@ def test_what_was_broken_before_does_not_stand_in_the_way(tmp_path):
         assert len(app.mistakes) == 2
 
 
-def test_a_run_under_way_ends_with_the_tools_it_began_with(place):
+def test_a_run_under_way_ends_with_the_tools_it_began_with(place, gate):
     place.write(
-        "import asyncio\nasync def slow() -> str:\n    'Wait.'\n    await asyncio.sleep(0.6)\n    return 'waited'\n",
+        f"{GATE}async def slow() -> str:\n    'Wait.'\n    await gate.pause()\n    return 'waited'\n",
         "packs/slowly.py",
     )
     place.app.reload()
 
     async def both():
         running = asyncio.create_task(place.app.run("slowly.slow() + greet.hello()"))
-        await asyncio.sleep(0.2)
+        await gate.arrival()
         (place.folder / "packs" / "slowly.py").unlink()
         place.pack("two")
         await asyncio.to_thread(place.app.reload)
-        assert place.app.registry.get("slowly.slow") is None
+        assert place.app.catalog.registry.get("slowly.slow") is None
+        gate.open()
         return await running
 
     assert asyncio.run(both()).value() == "waitedone"
@@ -192,10 +213,10 @@ def test_it_can_be_called_in_a_run_and_the_next_one_has_what_is_new(place):
     assert place.says() == "two"
 
 
-def test_a_call_under_way_keeps_the_settings_of_its_time(place):
+def test_a_call_under_way_keeps_the_settings_of_its_time(place, gate):
     place.write(
-        "import asyncio\nfrom onetool.sdk import get_config\nasync def told() -> list:\n    'Tell.'\n"
-        "    first = get_config()['word']\n    await asyncio.sleep(0.6)\n    return [first, get_config()['word']]\n",
+        f"{GATE}from onetool.sdk import get_config\nasync def told() -> list:\n    'Tell.'\n"
+        "    first = get_config()['word']\n    await gate.pause()\n    return [first, get_config()['word']]\n",
         "packs/slowly.py",
     )
     place.write("settings: {slowly: {word: old}}\nstats: {enabled: false}\n")
@@ -203,9 +224,10 @@ def test_a_call_under_way_keeps_the_settings_of_its_time(place):
 
     async def both():
         running = asyncio.create_task(place.app.run("slowly.told()"))
-        await asyncio.sleep(0.2)
+        await gate.arrival()
         place.write("settings: {slowly: {word: new}}\nstats: {enabled: false}\n")
         await asyncio.to_thread(place.app.reload)
+        gate.open()
         return (await running).value(), (await place.app.run("slowly.told()")).value()
 
     assert asyncio.run(both()) == (["old", "old"], ["new", "new"])
@@ -274,38 +296,38 @@ def test_who_is_told_can_not_have_another_one(place):
 
 
 def test_one_that_is_too_late_changes_nothing(place, monkeypatch):
-    began = threading.Event()
-    read = Reloader.read
+    read, gate = Reloader.read, Checkpoint()
 
     def slowly(reloader, config, again=False):
-        began.set()
-        time.sleep(0.5)
+        gate.pause_thread()
         return read(reloader, config, again=again)
 
     monkeypatch.setattr(Reloader, "read", slowly)
     place.write("aliases: {n: time.now}\nstats: {enabled: false}\n")
     reloading = threading.Thread(target=place.app.reload)
     reloading.start()
-    began.wait(PATIENCE)
+    assert gate.reached.wait(PATIENCE)
     place.app.close()
+    gate.open()
     reloading.join(PATIENCE)
     assert place.app.config.aliases == {}
 
 
-def test_a_run_under_way_masks_what_the_new_config_knows(place):
+def test_a_run_under_way_masks_what_the_new_config_knows(place, gate):
     place.write(
-        "import asyncio\nfrom pathlib import Path\nasync def told() -> str:\n    'Tell.'\n"
-        "    await asyncio.sleep(0.6)\n    return Path(__file__).with_name('secret.txt').read_text()\n",
+        f"{GATE}from pathlib import Path\nasync def told() -> str:\n    'Tell.'\n"
+        "    await gate.pause()\n    return Path(__file__).with_name('secret.txt').read_text()\n",
         "packs/slowly.py",
     )
     place.app.reload()
 
     async def both():
         running = asyncio.create_task(place.app.run("slowly.told()"))
-        await asyncio.sleep(0.2)
+        await gate.arrival()
         place.write("tok-0123456789abcdef", "packs/secret.txt")
         place.write("secrets: {NEW: tok-0123456789abcdef}\nstats: {enabled: false}\n")
         await asyncio.to_thread(place.app.reload)
+        gate.open()
         return (await running).value()
 
     assert asyncio.run(both()) == "***"
@@ -361,14 +383,30 @@ def test_a_part_is_made_once_however_many_ask(place):
 
 @pytest.fixture
 def quick(monkeypatch):
-    """A look every 30 ms: nobody wants to wait for tests."""
+    """A look every 30 ms: nobody wants to wait for tests. Gives the watchers that there were, in a list."""
     from onetool.services import file_watcher
+
+    watchers = []
 
     class Quick(file_watcher.FileWatcher):
         def __init__(self, paths, tell, since):
+            self.looks = 0
             super().__init__(paths, tell, every=0.03, since=since)
+            watchers.append(self)
+
+        def _poll(self):
+            snapshot = super()._poll()
+            self.looks += 1
+            return snapshot
 
     monkeypatch.setattr(file_watcher, "FileWatcher", Quick)
+    return watchers
+
+
+def looks(watcher):
+    """Wait for two whole looks: the first may have begun before."""
+    before = watcher.looks
+    until(lambda: watcher.looks > before + 1)
 
 
 @pytest.mark.parametrize("how", ["config", "option"])
@@ -377,12 +415,12 @@ def test_files_that_change_are_read_again(place, quick, how, caplog):
         place.write("watch: true\nstats: {enabled: false}\n")
         place.app.reload()
     else:
-        place.app.watches = True
+        place.watch()
     place.app.connect()
     place.pack("two")
     until(lambda: place.says() == "two")
     place.pack("three", name="other")
-    until(lambda: "other.hello" in place.app.registry)
+    until(lambda: "other.hello" in place.app.catalog.registry)
     place.write("runs: x\n", "prompts.yaml")
     until(lambda: "what was in force stays" in caplog.text)
     place.write("run: Go.\n", "prompts.yaml")
@@ -395,8 +433,8 @@ def test_a_file_that_stood_in_the_way_is_looked_at_too(place, quick):
     place.app.connect()
     place.write("alias: {}\n", "more.yaml")
     place.write("watch: true\nstats: {enabled: false}\ninclude: [more.yaml]\n")
-    until(lambda: place.app.reload_error)
-    time.sleep(0.1)  # it looks at the file for the first time
+    until(lambda: "reload" in place.app.health())
+    looks(quick[0])  # it looks at the file for the first time
     place.write("aliases: {n: time.now}\n", "more.yaml")
     until(lambda: place.app.config.aliases == {"n": "time.now"})
 
@@ -407,15 +445,15 @@ def test_it_ends_when_the_config_says_so(place, quick):
     place.app.connect()
     place.write("stats: {enabled: false}\n")
     until(lambda: not place.app.config.watch)
-    time.sleep(0.2)
+    quick[0]._thread.join(PATIENCE)
+    assert not quick[0]._thread.is_alive()
     place.pack("two")
-    time.sleep(0.3)
     assert place.says() == "one"
 
 
 def test_what_changed_between_reading_and_looking_is_seen(place, quick):
+    place.watch()
     place.pack("two")  # after it was read
-    place.app.watches = True
     place.app.connect()
     until(lambda: place.says() == "two")
 
@@ -424,5 +462,5 @@ def test_nobody_watches_for_who_does_not_stay(place, quick):
     place.write("watch: true\nstats: {enabled: false}\n")
     place.app.reload()
     place.pack("two")
-    time.sleep(0.3)
+    assert quick == []
     assert place.says() == "one"

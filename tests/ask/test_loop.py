@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers import forever, until_async
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -262,8 +263,7 @@ def test_stopped_in_the_middle_every_call_has_a_result(tmp_path):
 
     async def stopped() -> None:
         task = asyncio.create_task(played(tmp_path, model, hands, session="s"))
-        while not hands.log:
-            await asyncio.sleep(0.001)
+        await until_async(lambda: hands.log)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -278,7 +278,8 @@ def test_stopped_in_the_middle_every_call_has_a_result(tmp_path):
 def test_what_had_ended_before_it_was_stopped_is_kept(tmp_path):
     class OneHangs(Recorder):
         async def call(self, call: ToolCall) -> ToolResult:
-            await asyncio.sleep(10 if call.id == "a" else 0)
+            if call.id == "a":
+                await forever()
             return await super().call(call)
 
     hands = OneHangs()
@@ -287,8 +288,7 @@ def test_what_had_ended_before_it_was_stopped_is_kept(tmp_path):
         task = asyncio.create_task(
             played(tmp_path, Script(calls(call("a", "web.get"), call("b", "web.get", n=7))), hands, session="s")
         )
-        while "end b" not in hands.log:
-            await asyncio.sleep(0.001)
+        await until_async(lambda: "end b" in hands.log)
         await asyncio.sleep(0.01)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):

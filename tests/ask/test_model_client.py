@@ -8,7 +8,7 @@ from contextlib import aclosing
 
 import pytest
 from ask.fake import KEY, PROMPT, Fake, Pauses, heard, listen, model_at, run
-from helpers import until, until_async
+from helpers import forever, until, until_async
 from upstream import CLOSE, Reply, Upstream
 
 from onetool.ask import model_client, streaming
@@ -336,7 +336,7 @@ def test_there_is_little_time_for_a_connection(monkeypatch):
     monkeypatch.setattr(model_client, "CONNECT", 0.1)
 
     async def never(*_, **__):
-        await asyncio.sleep(60)
+        await forever()
 
     error, said = failed(model_at("http://127.0.0.1:9", client=HttpClient(connect=never), tries=2))
     assert (error.reason, len(said)) == ("unreachable", 1)

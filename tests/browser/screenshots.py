@@ -1,6 +1,6 @@
 """`make screenshots`: the pictures of docs/page.md, of the same data each time.
 
-What differs from run to run (the port, times, how long a call took) is replaced in the page before its picture is taken.
+What differs from run to run (the port, times, how long a call took) is replaced in the page before it is taken.
 """
 
 import sys
@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 from browser.chromium import chromium, found
 from browser.person import Person
 from browser.screens import SCREENS, SIGN_IN, look, some_calls
+from browser.small_png import small_png
 from browser.stage import stage
 
 LOOKS = {"": ("light", 1200), "-dark": ("dark", 1200), "-phone": ("light", 375)}
@@ -42,7 +43,7 @@ def take(browser, served, folder, name, go, looks):
                 _called(person)
             person.value(STEADY)
             file = folder / f"page-{name}{suffix}.png"
-            person.picture(file)
+            file.write_bytes(small_png(person.picture()))
             print(f"{file.name}  {file.stat().st_size / 1024:.0f} KB", flush=True)
 
 

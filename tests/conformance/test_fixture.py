@@ -72,15 +72,15 @@ def test_nothing_is_wrong_with_it(tmp_path):
 
 
 def test_it_offers_what_the_suite_asks_for(app):
-    tools = app.registry.snapshot()
+    tools = app.catalog.registry.snapshot()
     assert [name for name in TOOLS if app.config.aliases.get(name, name) not in tools] == []
     assert set(app.config.aliases) <= set(TOOLS)
-    assert set(app.prompts) == set(PROMPTS)
-    assert set(app.resources) == set(RESOURCES)
+    assert set(app.catalog.prompts) == set(PROMPTS)
+    assert set(app.catalog.resources) == set(RESOURCES)
 
 
 def test_a_job_says_whether_it_may_become_a_task(app):
-    jobs = {spec.name: spec.task for spec in app.registry.snapshot() if spec.task}
+    jobs = {spec.name: spec.task for spec in app.catalog.registry.snapshot() if spec.task}
     assert jobs == {
         "jobs.slow_compute": "optional",
         "jobs.failing_job": "required",

@@ -4,6 +4,7 @@ import asyncio
 import time
 
 import pytest
+from helpers import forever
 
 from onetool import Executor, Registry, ToolCall, ToolSpec
 from onetool.core.caller import CannotAsk, Declined, Pauses, current_caller, owner
@@ -39,44 +40,50 @@ def called(handler, caller, timeout=None):
 # Pauses
 
 
-def test_time_is_counted_while_somebody_is_waited_for():
+@pytest.fixture
+def clock(monkeypatch):
+    """The time that counts: a list with the seconds in it."""
+    seconds = [100.0]
+    monkeypatch.setattr("onetool.core.caller.monotonic", lambda: seconds[0])
+    return seconds
+
+
+def test_time_is_counted_while_somebody_is_waited_for(clock):
     pauses = Pauses()
     assert pauses.waited() == 0
     with pauses:
-        time.sleep(0.02)
-        assert pauses.waited() >= 0.02
-    after = pauses.waited()
-    time.sleep(0.02)
-    assert pauses.waited() == after
+        clock[0] += 2
+        assert pauses.waited() == 2
+    clock[0] += 3
+    assert pauses.waited() == 2
     with pauses:
-        time.sleep(0.02)
-    assert pauses.waited() >= after + 0.02
+        clock[0] += 4
+    assert pauses.waited() == 6
 
 
-def test_two_at_once_count_once():
+def test_two_at_once_count_once(clock):
     pauses = Pauses()
     with pauses, pauses:
-        time.sleep(0.03)
-    assert 0.03 <= pauses.waited() < 0.06
+        clock[0] += 3
+    assert pauses.waited() == 3
 
 
-def test_whoever_waits_holds_up_those_outside_and_nobody_else():
+def test_whoever_waits_holds_up_those_outside_and_nobody_else(clock):
     outer = Pauses()
     inner, other = Pauses(outer), Pauses(outer)
     with inner:
-        time.sleep(0.02)
-    assert inner.waited() >= 0.02
-    assert outer.waited() >= 0.02
+        clock[0] += 2
+    assert inner.waited() == 2
+    assert outer.waited() == 2
     assert other.waited() == 0
 
 
-def test_it_ends_whatever_happens():
+def test_it_ends_whatever_happens(clock):
     pauses = Pauses()
     with pytest.raises(ZeroDivisionError), pauses:
         raise ZeroDivisionError
-    before = pauses.waited()
-    time.sleep(0.01)
-    assert pauses.waited() == before
+    clock[0] += 5
+    assert pauses.waited() == 0
 
 
 def test_who_wants_to_know_is_told_when_a_pause_begins_and_ends():
@@ -118,7 +125,7 @@ def test_the_time_of_the_tool_itself_does():
 
     async def asks_and_works():
         await caller.ask("x")
-        await asyncio.sleep(30)
+        await forever()
         ended.append(True)
 
     result = called(asks_and_works, caller, timeout=0.2)
@@ -160,7 +167,7 @@ def test_what_runs_beside_the_one_who_asks_gets_no_more_time():
         return await caller.ask("x")
 
     async def works():
-        await asyncio.sleep(30)
+        await forever()
 
     async def both():
         calls = [executor.execute(ToolCall(name, name, {})) for name in ("asks", "works")]
@@ -190,7 +197,7 @@ def test_two_calls_of_one_caller_do_not_lend_each_other_time():
         return await caller.ask("x")
 
     async def works():
-        await asyncio.sleep(30)
+        await forever()
 
     registry = Registry()
     for name, handler in (("asks", asks), ("works", works)):
@@ -236,7 +243,7 @@ def test_what_runs_beside_the_one_who_asks_has_its_own_time():
         return await caller.ask("x")
 
     async def hangs():
-        await asyncio.sleep(30)
+        await forever()
 
     async def both():
         started = time.monotonic()

@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from helpers import executor_for, run
+from helpers import Checkpoint, executor_for, run
 
 from onetool import App, Executor, Registry, ToolCall, ToolSpec
 from onetool.core.caller import current_caller
@@ -82,9 +82,10 @@ def test_a_call_that_is_cancelled_is_told_once():
     events = []
 
     async def main():
-        executor = executor_for(lambda: asyncio.sleep(60), recorders=[events.append])
+        there = Checkpoint()
+        executor = executor_for(there.pause, recorders=[events.append])
         task = asyncio.create_task(executor.execute(ToolCall("1", "t")))
-        await asyncio.sleep(0.05)
+        await there.arrival()
         task.cancel()
         await asyncio.wait([task])
 
@@ -103,13 +104,13 @@ def told(tmp_path):
     calls, runs = [], []
     with App.open(tmp_path / "onetool.yaml") as app:
         parts = app.runtime
-        parts._made["executor"] = executor = Executor(app.registry, environment=parts, recorders=[calls.append])
+        parts._made["executor"] = executor = Executor(app.catalog.registry, environment=parts, recorders=[calls.append])
         engine = Engine(RunLimits(), executor, environment=parts, recorders=[runs.append])
 
         def go(code):
             async def inside():
                 current_caller.set(Someone())
-                return await engine.run(code, app.registry.snapshot(), source="mcp")
+                return await engine.run(code, app.catalog.registry.snapshot(), source="mcp")
 
             calls.clear()
             runs.clear()
@@ -159,11 +160,11 @@ def test_a_cancelled_run_is_one_that_failed():
     runs = []
 
     async def main():
-        registry = Registry()
-        registry.register(ToolSpec(name="p.nap", description="d", handler=lambda: asyncio.sleep(60)))
+        registry, there = Registry(), Checkpoint()
+        registry.register(ToolSpec(name="p.nap", description="d", handler=there.pause))
         engine = Engine(RunLimits(), Executor(registry), recorders=[runs.append])
         task = asyncio.create_task(engine.run("p.nap()", registry.snapshot()))
-        await asyncio.sleep(1)
+        await there.arrival()
         task.cancel()
         await asyncio.wait([task])
         engine.close()

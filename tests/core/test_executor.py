@@ -8,7 +8,7 @@ import time
 from contextlib import suppress
 
 import pytest
-from helpers import computing, executor_for, run
+from helpers import computing, executor_for, forever, run, until_async
 
 from onetool import Executor, Registry, ToolCall, ToolSpec
 from onetool.core.errors import BadArguments, ToolFailure
@@ -116,7 +116,7 @@ def test_a_time_out_really_stops_waiting(kind):
         ended.append(kind)
 
     async def sleeps():
-        await asyncio.sleep(30)
+        await forever()
         ended.append(kind)
 
     async def ignores():
@@ -158,8 +158,9 @@ def test_cancelling_the_call_cancels_the_handler_and_is_recorded():
     seen, events = [], []
 
     async def sleeps():
+        seen.append("began")
         try:
-            await asyncio.sleep(30)
+            await forever()
         except asyncio.CancelledError:
             seen.append("cancelled")
             raise
@@ -167,14 +168,14 @@ def test_cancelling_the_call_cancels_the_handler_and_is_recorded():
     async def call():
         executor = Executor(_registry(sleeps), recorders=[events.append])
         task = asyncio.create_task(executor.execute(ToolCall("1", "t", {})))
-        await asyncio.sleep(0.05)
+        await until_async(lambda: seen)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        await asyncio.sleep(0.05)
+        await until_async(lambda: events)
 
     asyncio.run(call())
-    assert seen == ["cancelled"]
+    assert seen == ["began", "cancelled"]
     assert [event.error.reason for event in events] == ["cancelled"]
 
 

@@ -215,7 +215,7 @@ def test_a_borrowed_function_keeps_the_settings_of_its_pack(tmp_path, monkeypatc
     parameters = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
     reader = definition("reader", parameters=parameters, implementation={"type": "builtin", "handler": "fs.read_file"})
     (tmp_path / "onetool.yaml").write_text(json.dumps({"fs": {"roots": ["docs"]}, "tools": [reader]}))
-    executor = App.open(tmp_path / "onetool.yaml").executor
+    executor = App.open(tmp_path / "onetool.yaml").runtime.executor
     assert run(executor, "reader", path="open.txt").data == "open"
     assert run(executor, "reader", path="../private.txt").error.reason == "denied"
     assert run(executor, "reader", path=str(tmp_path / "private.txt")).error.reason == "denied"

@@ -4,6 +4,7 @@ import asyncio
 import threading
 
 import pytest
+from helpers import until_async
 from msgspec.structs import replace
 
 from onetool import App, Registry, ToolCall
@@ -139,8 +140,7 @@ def test_who_cancels_ends_it_between_two_tries(monkeypatch):
     async def cancelled():
         executor = Executor(registered(spec_of(handler, retries=5, timeout=60)))
         task = asyncio.create_task(executor.execute(ToolCall("1", "t", {})))
-        while not handler.calls:
-            await asyncio.sleep(0.01)
+        await until_async(lambda: handler.calls)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

@@ -268,7 +268,7 @@ def test_no_reference_is_fetched_from_a_network():
             pass
 
     server = HTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     try:
         url = f"http://127.0.0.1:{server.server_port}/schema.json"
         for schema in ({"$ref": url}, {"$schema": url}, {"$id": url, "$ref": "#/$defs/a", "$defs": {"a": {}}}):

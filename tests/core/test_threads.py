@@ -7,8 +7,9 @@ from contextvars import ContextVar
 from time import monotonic
 
 import pytest
+from helpers import forever, until_async
 
-from onetool.core.threads import LoopThread
+from onetool.core.threads import LoopThread, run_later
 
 LONG = 600.0  # seconds: nobody waits for that
 PATIENCE = 10.0
@@ -56,7 +57,7 @@ class Hangs:
     async def work(self):
         try:
             self.begun.set()
-            await asyncio.sleep(LONG)
+            await forever()
         except asyncio.CancelledError:
             self.cancelled.set()
             raise
@@ -187,7 +188,7 @@ def test_cancelled_at_once_it_leaves_nothing_behind(background):
 def test_cancelled_there_it_is_cancelled_here(background):
     async def gives_up():
         asyncio.current_task().cancel()
-        await asyncio.sleep(LONG)
+        await forever()
 
     async def here():
         with pytest.raises(asyncio.CancelledError):
@@ -211,7 +212,7 @@ def test_who_waits_may_go_and_its_loop_with_it(background, caplog):
 
     async def deaf():
         try:
-            await asyncio.sleep(LONG)
+            await forever()
         except asyncio.CancelledError:
             await asyncio.to_thread(go.wait, PATIENCE)
             asyncio.get_running_loop().call_soon(ended.set)
@@ -256,7 +257,7 @@ def test_work_that_does_not_heed_its_end_holds_nobody_up(background, monkeypatch
     async def deaf():
         while not go.is_set():
             try:
-                await asyncio.sleep(LONG)
+                await forever()
             except asyncio.CancelledError:
                 if go.is_set():
                     raise
@@ -313,3 +314,31 @@ def test_who_comes_while_it_ends_is_not_left_waiting():
         background.close()
         assert answers
         assert not any(isinstance(answer, TimeoutError) for answer in answers)
+
+
+def test_work_for_later_is_done_in_a_thread():
+    async def here():
+        done = []
+        run_later(0, lambda: done.append(threading.current_thread()))
+        await until_async(lambda: done)
+        return done
+
+    (thread,) = waited(here())
+    assert thread is not threading.current_thread()
+
+
+def test_work_for_later_that_comes_too_late_is_no_error():
+    """A server that stops in the first moments: its executor is closed, and its timers still ring."""
+    told, done = [], []
+
+    async def here():
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: told.append(context))
+        await loop.shutdown_default_executor()
+        run_later(0, lambda: done.append(1))
+        rang = asyncio.Event()
+        loop.call_later(0, rang.set)
+        await rang.wait()
+
+    waited(here())
+    assert (told, done) == ([], [])

@@ -19,9 +19,11 @@ def url():
     spec = importlib.util.spec_from_file_location("example_web", FILE)
     module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    closed = []
+    module.tools.on_close(lambda: closed.append(True))
     with served(module.web) as address:
         yield address
-    assert module.tools.is_closed
+    assert closed
 
 
 def test_the_web_app(url):

@@ -9,6 +9,7 @@ from urllib.parse import parse_qsl
 
 import msgspec
 import pytest
+from helpers import until_async
 from http_stage import allowed, run, stage
 from upstream import CLOSE, Reply, Upstream
 
@@ -474,7 +475,7 @@ def test_one_fetch_for_many_loops_and_one_that_is_cancelled():
 
     async def cancelled():
         task = asyncio.ensure_future(tokens.get(("k",), fetch))
-        await asyncio.sleep(0.02)
+        await until_async(started.is_set)
         for thread in threads:
             thread.start()
         await asyncio.sleep(0.05)

@@ -9,7 +9,7 @@ import time
 import zlib
 
 import pytest
-from helpers import until
+from helpers import forever, until, until_async
 from http_stage import allowed, certificate, fetched, get, run
 from upstream import CLOSE, Reply, Upstream
 
@@ -245,11 +245,10 @@ def test_idle_connections_end(upstream, monkeypatch):
     async def main():
         client = HttpClient()
         await client.send(get(f"{upstream.url}/"), allowed(upstream), timeout=5, max_bytes=99)
-        before = upstream.open
-        await asyncio.sleep(0.3)
-        return before, upstream.open
+        assert upstream.open == 1
+        await until_async(lambda: upstream.open == 0)
 
-    assert run(main()) == (1, 0)
+    run(main())
 
 
 def test_a_connection_that_the_peer_closes_while_idle_is_forgotten(upstream):
@@ -289,7 +288,7 @@ def test_whoever_waits_for_a_connection_gets_one_when_others_fail_or_are_cancell
             )
 
         first = send()
-        await asyncio.sleep(0.05)
+        await until_async(lambda: upstream.connections)
         impatient, second, third = send(0.05), send(), send()
         waits = send()
         await asyncio.sleep(0.1)
@@ -313,11 +312,9 @@ def test_time_is_for_all_of_a_try(upstream):
         ),
     ):
         upstream.say(answer)
-        started = time.monotonic()
         with pytest.raises(RequestTimeoutError, match=words) as caught:
             fetched(upstream, "/", timeout=0.3)
         assert caught.value.reason == "timeout"
-        assert time.monotonic() - started < 1.9
 
 
 def test_a_late_answer_is_nobody_elses(upstream):
@@ -346,7 +343,7 @@ def test_closing_ends_what_is_under_way(upstream):
     async def main():
         client = HttpClient()
         sent = asyncio.ensure_future(client.send(get(f"{upstream.url}/"), allowed(upstream), timeout=5, max_bytes=99))
-        await asyncio.sleep(0.1)
+        await until_async(lambda: upstream.seen)
         client.close()
         with pytest.raises(UnreachableError, match="was closed"):
             await sent
@@ -432,7 +429,7 @@ def test_the_next_address_is_tried(upstream):
         if address == "127.0.0.9":
             raise ConnectionRefusedError(111, "Connection refused")
         if address == "127.0.0.8":
-            await asyncio.sleep(9)
+            await forever()
         return await asyncio.get_running_loop().create_connection(factory, address, port, **more)
 
     client = HttpClient(resolver("127.0.0.9", "127.0.0.8", "127.0.0.1"), connect)
@@ -504,7 +501,7 @@ def test_localhost_is_checked_like_any_other_name(upstream):
 
 def test_nobody_answers_at_all():
     async def silent(*_, **__):
-        await asyncio.sleep(9)
+        await forever()
 
     with pytest.raises(RequestTimeoutError, match=r"no connection to 127\.0\.0\.1:9 within 0\.1 s"):
         fetched(

@@ -6,6 +6,7 @@ import time
 import tracemalloc
 
 import pytest
+from helpers import until_async
 from http_stage import run, stage
 from hypothesis import given
 from hypothesis import strategies as st
@@ -88,8 +89,7 @@ def test_a_tool_passes_them_on_as_they_come(upstream):
 
     async def main():
         call = asyncio.ensure_future(tool.call())
-        while not tool.told and not call.done():
-            await asyncio.sleep(0.01)
+        await until_async(lambda: tool.told or call.done())
         assert not call.done()
         return list(tool.told), await call
 
@@ -217,8 +217,7 @@ def test_the_connection_of_a_stream_is_used_again_and_one_that_was_left_is_not(u
         await tool.call()
         await tool.call()
         left = asyncio.ensure_future(tool.call())
-        while len(tool.told) < 3 and not left.done():
-            await asyncio.sleep(0.01)
+        await until_async(lambda: len(tool.told) >= 3 or left.done())
         left.cancel()
         await asyncio.gather(left, return_exceptions=True)
         return await tool.call()

@@ -5,7 +5,6 @@ import json
 import re
 import socket
 import subprocess
-import sys
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -13,6 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import httpx2
 import pytest
+from helpers import cli, start, until_async
 from mcp.shared.auth import OAuthClientInformationFull
 from sources.mcp_servers.authority import Authority, browser, visit
 
@@ -49,7 +49,7 @@ class Api:
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.host = f"127.0.0.1:{self.server.server_port}"
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()
 
     def close(self):
         self.server.shutdown()
@@ -129,8 +129,8 @@ def test_without_a_login_it_says_what_to_type(stage):
 
 
 def test_a_person_logs_in_on_the_command_line(stage):
-    command = [sys.executable, "-m", "onetool", "bundles", "login", "vault/peek", "--config", str(stage.config)]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    place = ["vault/peek", "--config", str(stage.config)]
+    process = start("bundles", "login", *place, stderr=subprocess.PIPE, text=True)
     lines = []
     while not (page := re.search(r"http://\S+/authorize\S+", "".join(lines))):
         lines.append(process.stderr.readline())
@@ -152,7 +152,8 @@ def test_a_person_logs_in_on_the_command_line(stage):
     assert stage.file().stat().st_mode & 0o777 == 0o600
     assert stage.file().parent.stat().st_mode & 0o777 == 0o700
 
-    again = subprocess.run([*command[:4], "logout", *command[5:]], capture_output=True, text=True, check=True)
+    again = cli("bundles", "logout", *place, cwd=stage.config.parent)
+    assert again.returncode == 0
     assert "forgotten" in again.stderr
     assert "onetool bundles login vault/peek" in stage.call().error.message
 
@@ -171,11 +172,11 @@ def test_a_bundle_forgets_also_the_logins_that_no_tool_needs_any_more(stage, cha
     if change != "removed":
         auth = {"scope": "other"} if change == "edited" else {"clientId": "${NOT_SET}"}
         stage.app.bundles.put_tool(stage.bundle, "peek", "2", stage.tool(**auth))
-    command = [sys.executable, "-m", "onetool", "bundles", "logout", "vault", "--config", str(stage.config)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    command = ["bundles", "logout", "vault", "--config", str(stage.config)]
+    done = cli(*command, cwd=stage.config.parent)
     assert (done.returncode, done.stderr) == (0, "The login for vault is forgotten.\n")
     assert stage.file() == other
-    again = subprocess.run(command, capture_output=True, text=True, check=False)
+    again = cli(*command, cwd=stage.config.parent)
     assert again.returncode == 1
     assert "there is no login for vault" in again.stderr
 
@@ -209,8 +210,7 @@ def test_a_refresh_is_kept_also_when_its_call_has_ended(stage, ends, monkeypatch
     async def given_up():
         limit = 0.5 if ends == "timeout" else None
         call = asyncio.create_task(stage.app.call(ToolCall("1", "vault.peek", {}, timeout=limit)))
-        while not stage.refreshes() and not call.done():
-            await asyncio.sleep(0.01)
+        await until_async(lambda: stage.refreshes() or call.done())
         if ends == "cancelled":
             call.cancel()
         await asyncio.wait([call])
@@ -310,8 +310,7 @@ def test_who_says_no_is_told_so_and_the_last_login_stays(stage):
 
 def test_a_bundle_without_such_tools_has_nothing_to_log_in_to(stage):
     stage.new_bundle("plain")
-    command = [sys.executable, "-m", "onetool", "bundles", "login", "plain", "--config", str(stage.config)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = cli("bundles", "login", "plain", "--config", str(stage.config), cwd=stage.config.parent)
     assert done.returncode == 1
     assert "plain needs no login" in done.stderr
 

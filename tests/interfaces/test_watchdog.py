@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from helpers import until
+from helpers import start, until
 
 PACK = '''
 async def block() -> str:
@@ -25,8 +25,10 @@ class Pipe:
         (folder / "packs").mkdir()
         (folder / "packs" / "bad.py").write_text(PACK)
         (folder / "onetool.yaml").write_text("packs: [packs]\n")
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "onetool", "--config", str(folder / "onetool.yaml"), "mcp"],
+        self.process = start(
+            "--config",
+            str(folder / "onetool.yaml"),
+            "mcp",
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

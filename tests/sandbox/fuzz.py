@@ -13,9 +13,8 @@ import traceback
 from contextlib import suppress
 from math import isfinite
 
-from onetool.sandbox import messages, wire
+from onetool.sandbox import CodeError, SandboxError, ValueTransferError, messages, wire
 from onetool.sandbox.encode import Function, HostObject
-from onetool.sandbox.errors import CodeError, SandboxError, ValueTransferError
 from onetool.sandbox.messages import (
     Complete,
     FunctionCall,

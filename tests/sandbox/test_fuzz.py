@@ -5,8 +5,7 @@ import struct
 import pytest
 from helpers import computing
 
-from onetool.sandbox import wire
-from onetool.sandbox.errors import ProtocolError
+from onetool.sandbox import ProtocolError, wire
 from onetool.sandbox.messages import EVENTS, FAILURES, read_event
 
 from .fuzz import BUDGETS, check_plain, fuzz, read, recorded

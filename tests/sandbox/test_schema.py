@@ -12,10 +12,9 @@ from pathlib import Path
 import pytest
 from helpers import sandboxed
 
-from onetool.sandbox import messages
+from onetool.sandbox import CodeError, ProtocolError, TraceLine, TypeCheckError, messages
 from onetool.sandbox.decode import SCALARS
 from onetool.sandbox.encode import HOST, Function, HostObject
-from onetool.sandbox.errors import CodeError, ProtocolError, TraceLine, TypeCheckError
 from onetool.sandbox.messages import NotHandled, Pending, Raised, Returned, SourceRange, WorkerLimits, read_event
 
 ROOT = Path(__file__).parents[2]

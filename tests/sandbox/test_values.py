@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic_monty import Monty
 
+from onetool.sandbox import NeverAwaitedError, TooLargeError, TooManyDigitsError
 from onetool.sandbox.encode import Function
-from onetool.sandbox.errors import NeverAwaitedError, TooLargeError, TooManyDigitsError
 from onetool.sandbox.messages import FunctionCall, NameLookup, Returned, WorkerLimits
 from onetool.sandbox.pool import WorkerPool
 from onetool.script.rewrite import prelude

@@ -12,19 +12,19 @@ import textwrap
 import time
 
 import pytest
-from helpers import computing
+from helpers import computing, until, until_async
 
 from onetool.app import App
-from onetool.sandbox import wire
-from onetool.sandbox.encode import Function
-from onetool.sandbox.errors import (
+from onetool.sandbox import (
     CodeError,
     MessageTooLargeError,
     OutOfMemoryError,
     ProtocolError,
     TooLargeError,
     WorkerError,
+    wire,
 )
+from onetool.sandbox.encode import Function
 from onetool.sandbox.messages import WorkerLimits
 from onetool.sandbox.pool import WorkerPool
 
@@ -120,12 +120,12 @@ def test_the_next_session_does_not_wait_for_a_reset(stand_in):
         other = session.pid
         assert value(session, "1") is None
     assert other != slow
-    seen, until = set(), time.monotonic() + 20
-    while slow not in seen and time.monotonic() < until:
+
+    def next_one():
         with pool.session() as session:
-            seen.add(session.pid)
-        time.sleep(0.1)
-    assert slow in seen
+            return session.pid
+
+    until(lambda: next_one() == slow)
 
 
 def test_a_worker_that_does_not_acknowledge_its_reset_is_not_handed_on(stand_in):
@@ -282,10 +282,7 @@ def test_a_worker_that_nobody_watches_ends_at_its_own_limit(tmp_path):
     finally:
         ours.kill()
         ours.communicate()
-    until = time.monotonic() + 20
-    while os.path.exists(f"/proc/{pid}") and time.monotonic() < until:
-        time.sleep(0.05)
-    assert not os.path.exists(f"/proc/{pid}")
+    until(lambda: not os.path.exists(f"/proc/{pid}"))
 
 
 # Found by reading
@@ -298,13 +295,13 @@ def test_a_tool_that_comes_back_late_does_not_talk_to_another_s_worker(tmp_path)
 
     from onetool import ToolSpec
 
-    go_on = threading.Event()
+    began, go_on = threading.Event(), threading.Event()
     (tmp_path / "onetool.yaml").write_text("stats: {enabled: false}\n")
 
     async def main(app):
-        session = app.runtime.engine.session(app.registry.snapshot())
+        session = app.runtime.engine.session(app.catalog.registry.snapshot())
         late = asyncio.create_task(session.run("t.slow()"))
-        await asyncio.sleep(0.5)
+        await until_async(began.is_set)
         late.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await late
@@ -312,13 +309,14 @@ def test_a_tool_that_comes_back_late_does_not_talk_to_another_s_worker(tmp_path)
         go_on.set()
         for number in range(20):
             assert (await session.run(f"{number} + 1")).data == number + 1
-            await asyncio.sleep(0.01)
         session.close()
 
     with App.open(tmp_path / "onetool.yaml") as app:
         schema = {"type": "object", "properties": {}}
-        slow = ToolSpec(name="t.slow", description="d", input_schema=schema, handler=lambda: go_on.wait(10))
-        app.registry.register(slow)
+        slow = ToolSpec(
+            name="t.slow", description="d", input_schema=schema, handler=lambda: (began.set(), go_on.wait(10))[1]
+        )
+        app.catalog.registry.register(slow)
         asyncio.run(main(app))
 
 

@@ -23,7 +23,7 @@ class Scripts:
 
     def register(self, name, schema, handler, **more):
         spec = ToolSpec(name=name, description="d", input_schema=schema, handler=handler, **more)
-        return self.app.registry.register(spec)
+        return self.app.catalog.registry.register(spec)
 
     def run(self, code, **options):
         return asyncio.run(self.app.run(code, **options))

@@ -2,17 +2,24 @@
 
 import asyncio
 import os
+import threading
 import time
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from helpers import CHECKPOINTS, Checkpoint, until, until_async
 
 from onetool import App
 
 PACK = """
 import asyncio
 import time
+from helpers import CHECKPOINTS
+
+async def stop() -> str:
+    await CHECKPOINTS["engine"].pause()
+    return "went on"
 
 async def nap(seconds: float) -> float:
     await asyncio.sleep(seconds)
@@ -132,12 +139,21 @@ def test_an_allow_list_holds_for_everything_in_a_run(app):
     assert not inner.ok
 
 
-def test_a_reload_in_between_changes_nothing_for_a_run_under_way(app):
+@pytest.fixture
+def there(monkeypatch):
+    """Where `work.stop` waits."""
+    there = Checkpoint()
+    monkeypatch.setitem(CHECKPOINTS, "engine", there)
+    return there
+
+
+def test_a_reload_in_between_changes_nothing_for_a_run_under_way(app, there):
     async def reloaded():
-        running = asyncio.create_task(app.run("work.nap(0.4)\nwork.add(1)"))
-        await asyncio.sleep(0.15)
+        running = asyncio.create_task(app.run("work.stop()\nwork.add(1)"))
+        await there.arrival()
         app.config.packs[0].write_text("def other() -> int:\n    return 1\n")
         app.reload()
+        there.open()
         return await running, await app.run("work.other()"), await app.run("work.add(1)")
 
     before, after, gone = asyncio.run(reloaded())
@@ -166,7 +182,7 @@ def leak():
 def test_a_secret_that_a_tool_gives_is_nowhere_in_what_comes_of_a_run(with_secret, code):
     from onetool import ToolSpec
 
-    with_secret.registry.register(ToolSpec(name="leak", description="d", handler=leak))
+    with_secret.catalog.registry.register(ToolSpec(name="leak", description="d", handler=leak))
     heard = []
     result = asyncio.run(with_secret.run(code, live=heard.append))
     told = f"{result} {heard} {with_secret.reply(result).text}"
@@ -177,7 +193,7 @@ def test_a_secret_that_a_tool_gives_is_nowhere_in_what_comes_of_a_run(with_secre
 def test_a_run_under_way_masks_what_it_masked_when_it_began(with_secret):
     from onetool import ToolSpec
 
-    with_secret.registry.register(ToolSpec(name="leak", description="d", handler=leak))
+    with_secret.catalog.registry.register(ToolSpec(name="leak", description="d", handler=leak))
 
     async def reloaded():
         running = asyncio.create_task(with_secret.run("import time\ntime.sleep(0.4)\nprint(leak())"))
@@ -195,7 +211,7 @@ def test_an_allow_list_is_never_widened(app):
 
     from onetool import ToolCall, ToolSpec
 
-    app.registry.register(ToolSpec(name="sneaky", description="d", handler=inner))
+    app.catalog.registry.register(ToolSpec(name="sneaky", description="d", handler=inner))
     result = asyncio.run(app.call(ToolCall("1", "sneaky"), allowed=["sneaky"]))
     assert result.data["error"]["message"] == "line 1: work.add is not allowed here"
     with pytest.raises(TypeError, match="a list of names"):
@@ -211,12 +227,12 @@ def test_runs_inside_of_runs_are_bounded_too(app):
     assert max(inside for result in asyncio.run(nested()) for inside in result.data) == 2
 
 
-def test_closing_wakes_whoever_waits_for_a_run(app):
+def test_closing_wakes_whoever_waits_for_a_run(app, there):
     from concurrent.futures import CancelledError, ThreadPoolExecutor
 
     with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(app.run_sync, "work.nap(30)")
-        time.sleep(0.3)
+        waiting = pool.submit(app.run_sync, "work.stop()")
+        until(there.reached.is_set)
         app.close()
         with pytest.raises(CancelledError):
             waiting.result(timeout=5)
@@ -228,14 +244,16 @@ def test_closing_does_not_wait_for_a_tool_that_heeds_nothing(app):
     from onetool import ToolSpec
 
     async def stubborn():
+        began.set()
         for _ in range(20):
             with suppress(asyncio.CancelledError):
                 await asyncio.sleep(0.2)
 
-    app.registry.register(ToolSpec(name="stubborn", description="d", handler=stubborn))
+    began = threading.Event()
+    app.catalog.registry.register(ToolSpec(name="stubborn", description="d", handler=stubborn))
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(app.run_sync, "stubborn()")
-        time.sleep(0.3)
+        until(began.is_set)
         started = time.monotonic()
         app.close()
         assert time.monotonic() - started < 3  # of the four seconds that it would take
@@ -243,14 +261,15 @@ def test_closing_does_not_wait_for_a_tool_that_heeds_nothing(app):
             waiting.result(timeout=5)
 
 
-def test_a_reload_does_not_disturb_whoever_waits_for_a_run(app):
+def test_a_reload_does_not_disturb_whoever_waits_for_a_run(app, there):
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(app.run_sync, "work.nap(0.5)")
-        time.sleep(0.2)
+        waiting = pool.submit(app.run_sync, "work.stop()")
+        until(there.reached.is_set)
         app.reload()
-        assert waiting.result(timeout=5).data == 0.5
+        there.open()
+        assert waiting.result(timeout=20).data == "went on"
 
 
 def test_waiting_for_the_loop_that_one_runs_on_is_an_error_and_no_deadlock(app):
@@ -259,7 +278,7 @@ def test_waiting_for_the_loop_that_one_runs_on_is_an_error_and_no_deadlock(app):
     async def stuck():
         return app.run_sync("1").data
 
-    app.registry.register(ToolSpec(name="stuck", description="d", handler=stuck))
+    app.catalog.registry.register(ToolSpec(name="stuck", description="d", handler=stuck))
     assert "await the async form" in app.run_sync("stuck()").error.message
 
 
@@ -275,7 +294,7 @@ def test_a_listener_that_breaks_is_told_so_itself(app):
 def test_what_a_tool_gives_and_the_sandbox_can_not_say_is_mended(app):
     from onetool import ToolSpec
 
-    app.registry.register(ToolSpec(name="odd", description="d", handler=lambda: ["\ud800", {"a": "b"}]))
+    app.catalog.registry.register(ToolSpec(name="odd", description="d", handler=lambda: ["\ud800", {"a": "b"}]))
     assert app.run_sync("odd()").data == ["?", {"a": "b"}]
 
 
@@ -356,10 +375,6 @@ def test_a_reload_while_code_runs_leaves_no_worker_behind(tmp_path):
                 await asyncio.to_thread(app.reload)
                 assert [result.data for result in await asyncio.gather(*runs)] == [1, 1, 1]
             await app.run("1")
-            for _ in range(100):
-                if children() <= before + 2:
-                    return children() - before
-                await asyncio.sleep(0.05)
-            return children() - before
+            await until_async(lambda: children() <= before + 2)
 
-    assert asyncio.run(main()) <= 2
+    asyncio.run(main())

@@ -258,7 +258,7 @@ def test_a_limit_is_told_with_its_own_line(failing):
 
 
 def test_code_of_a_session_knows_its_own_lines_only(failing):
-    session = failing.app.runtime.engine.session(failing.app.registry.snapshot())
+    session = failing.app.runtime.engine.session(failing.app.catalog.registry.snapshot())
 
     def told(code):
         error = asyncio.run(session.run(code)).error
@@ -286,7 +286,7 @@ def test_the_type_checker_names_the_lines_of_the_code(tmp_path):
         handler=lambda n: n,
     )
     app = App.open(config)
-    app.registry.register(spec)
+    app.catalog.registry.register(spec)
     try:
         wrong = asyncio.run(app.run("try:\n    x = 'a'\n    y = 1\n    t.f(n=x)\nfinally:\n    z = 1")).error
         raised = asyncio.run(app.run("try:\n    x = 1\n    y = 1 / 0\n    t.f(n=x)\nfinally:\n    z = 1")).error

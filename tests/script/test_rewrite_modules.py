@@ -3,7 +3,7 @@
 import pytest
 from helpers import sandboxed
 
-from onetool.sandbox.errors import CodeError
+from onetool.sandbox import CodeError
 from onetool.sandbox.messages import MONTY_VERSION
 from onetool.script import rewrite
 from onetool.script.rewrite import AVAILABLE, NATIVE, prelude, public_names

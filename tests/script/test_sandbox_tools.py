@@ -60,7 +60,7 @@ def test_a_value_may_have_more_than_was_inferred(tmp_path):
     properties = {"type": "object", "properties": {"id": {"type": "integer"}}, "required": ["id"]}
     with App.open(tmp_path / "onetool.yaml") as app:
         item = spec("shop.item", seen=seen, input_schema=properties, handler=lambda **args: {**args, "colour": "red"})
-        app.registry.register(item)
+        app.catalog.registry.register(item)
         assert app.run_sync(CODE).data == 1 + 3 + 0 + 2
         assert app.run_sync("n = 'x'\nshop.item(id=n)").error.reason == "check"
 
@@ -69,6 +69,6 @@ def test_a_parameter_may_be_called_self(tmp_path):
     (tmp_path / "onetool.yaml").write_text("stats: {enabled: false}\nrun: {typecheck: true}\n")
     properties = {"type": "object", "properties": {"self": {"type": "integer"}, "more": {"type": "integer"}}}
     with App.open(tmp_path / "onetool.yaml") as app:
-        app.registry.register(spec("shop.item", input_schema=properties, handler=lambda **args: args))
+        app.catalog.registry.register(spec("shop.item", input_schema=properties, handler=lambda **args: args))
         assert app.run_sync("shop.item(self=1, more=2)").data == {"self": 1, "more": 2}
         assert app.run_sync("n = 'x'\nshop.item(self=n)").error.reason == "check"

@@ -11,7 +11,7 @@ from onetool.script.names import completions
 def session(scripts):
     scripts.tool("shop.price", lambda name: f"{name}: 4", "name", name={"type": "string"}, count={"type": "integer"})
     scripts.tool("shop.find", lambda: ["tea"])
-    session = scripts.app.runtime.engine.session(scripts.app.registry.snapshot())
+    session = scripts.app.runtime.engine.session(scripts.app.catalog.registry.snapshot())
     yield session
     session.close()
 
@@ -56,7 +56,7 @@ def test_a_limit_starts_it_anew(session):
 
 
 def test_completion(session, scripts):
-    names = scripts.app.runtime.engine.names(scripts.app.registry.snapshot())
+    names = scripts.app.runtime.engine.names(scripts.app.catalog.registry.snapshot())
     run(session, "shopping = 1")
     assert completions("sho", names, session.known) == ["shop", "shopping"]
     assert completions("y = shop.p", names) == ["shop.price("]
@@ -81,7 +81,7 @@ def test_a_tool_s_failure_that_sounds_like_a_limit_loses_nothing(session, script
         raise RuntimeError("rate limit exceeded")
 
     scripts.tool("slow.down", busy)
-    session = scripts.app.runtime.engine.session(scripts.app.registry.snapshot())
+    session = scripts.app.runtime.engine.session(scripts.app.catalog.registry.snapshot())
     run(session, "x = 2")
     assert "rate limit exceeded" in run(session, "slow.down()").error.message
     assert run(session, "x").data == 2

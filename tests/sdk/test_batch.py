@@ -15,7 +15,7 @@ from multiprocessing import get_context
 from types import SimpleNamespace
 
 import pytest
-from helpers import computing, executor_for, run
+from helpers import computing, executor_for, forever, run, until_async
 
 from onetool import ToolCall, ToolSpec
 from onetool.core.context import CallContext, current_call
@@ -253,22 +253,23 @@ def test_async_items_run_at_once_but_not_more_than_allowed():
 
 
 def test_a_cancelled_batch_cancels_its_items():
-    cancelled = []
+    began, cancelled = [], []
 
     async def hang(item):
+        began.append(item)
         try:
-            await asyncio.sleep(60)
+            await forever()
         except asyncio.CancelledError:
             cancelled.append(item)
             raise
 
     async def main():
         task = asyncio.create_task(batch_execute(["a", "b"], hang))
-        await asyncio.sleep(0.05)
+        await until_async(lambda: len(began) == 2)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        await asyncio.sleep(0)
+        await until_async(lambda: len(cancelled) == 2)
 
     asyncio.run(main())
     assert cancelled == ["a", "b"]
@@ -412,7 +413,7 @@ def test_a_hanging_item_does_not_lose_the_others(kind):
 
     async def hangs_async(item):
         if item == "hangs":
-            await asyncio.sleep(60)
+            await forever()
         return item
 
     pool = ThreadPoolExecutor(1) if kind == "pool" else None

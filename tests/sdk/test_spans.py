@@ -12,7 +12,7 @@ from datetime import date
 from pathlib import Path
 
 import pytest
-from helpers import executor_for, run
+from helpers import executor_for, forever, run
 
 from onetool.sdk.batch import batch_execute
 from onetool.sdk.spans import LogSpan
@@ -166,7 +166,7 @@ def test_as_a_decorator_of_an_async_function(events):
 def test_a_cancelled_span_is_an_error(events):
     async def main():
         with LogSpan("slow"):
-            await asyncio.sleep(60)
+            await forever()
 
     with pytest.raises(TimeoutError):
         asyncio.run(asyncio.wait_for(main(), 0.01))

@@ -256,7 +256,7 @@ def test_a_folder_swapped_for_a_link_while_writing(root: Path, write: Write) -> 
     worker.start()
     answers: set[str] = set()
     try:
-        for _ in range(500):
+        for _ in range(150):
             try:
                 write(roots(root), "d/file", b"x")
                 answers.add("ok")
@@ -286,7 +286,7 @@ def test_a_file_swapped_for_a_link_while_writing(root: Path, write: Write) -> No
     worker.start()
     answers: set[str] = set()
     try:
-        for _ in range(500):
+        for _ in range(150):
             try:
                 write(roots(root), "f", b"x")
                 answers.add("ok")

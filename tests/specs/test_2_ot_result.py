@@ -102,7 +102,7 @@ def test_offset_validation(reader, offset):
     assert reader.value(CATCHING.format(call({"handle": handle, "offset": offset}))) == message
     assert reader.value(CATCHING.format(call({"handle": "nonexistent", "offset": offset}))) == message
     with pytest.raises(ValueError, match="offset") as raised:
-        reader.app.registry.get("ot.result").handler(handle=handle, offset=offset)
+        reader.app.catalog.registry.get("ot.result").handler(handle=handle, offset=offset)
     assert str(raised.value) == message
 
 
@@ -113,7 +113,7 @@ def test_limit_validation(reader):
     assert reader.value(CATCHING.format(call({"handle": handle, "limit": 0}))) == message
     assert reader.value(CATCHING.format(call({"handle": "nonexistent", "limit": 0}))) == message
     with pytest.raises(ValueError, match="limit") as raised:
-        reader.app.registry.get("ot.result").handler(handle=handle, limit=0)
+        reader.app.catalog.registry.get("ot.result").handler(handle=handle, limit=0)
     assert str(raised.value) == message
 
 
@@ -138,7 +138,7 @@ def test_span_naming(reader, caplog):
 
 
 def test_the_tool_is_described(reader):
-    spec = reader.app.registry.get("ot.result")
+    spec = reader.app.catalog.registry.get("ot.result")
     assert (spec.name, spec.read_only, spec.pure) == ("ot.result", True, False)
     assert list(spec.input_schema["properties"]) == ["handle", "offset", "limit", "search", "fuzzy", "column"]
     assert list(spec.input_schema["required"]) == ["handle"]

@@ -88,7 +88,7 @@ def test_proxy_tool_signature_and_arguments_of_real_servers(tmp_path, live_tools
     """527 definitions as they come: each signature is Python, required parameters first and without a default."""
     with Agent(tmp_path, run={"max_output_bytes": 10_000_000}) as agent:
         for one in live_tools:
-            agent.app.registry.add(
+            agent.app.catalog.registry.add(
                 ToolSpec(
                     name=one["name"],
                     description=one["description"],

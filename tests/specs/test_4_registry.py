@@ -43,7 +43,7 @@ def test_reject_duplicate_tool_names(tmp_path, caplog):
 
     twins = [definition("twin", description="The first twin."), definition("twin", description="The second twin.")]
     app = App.open(config_with(tmp_path, twins))
-    assert app.registry.get("twin").description == "The first twin."
+    assert app.catalog.registry.get("twin").description == "The first twin."
     assert "The second twin" in caplog.text
 
 
@@ -164,10 +164,10 @@ def test_internal_tool_implementation(tmp_path):
         definition("none", implementation={"type": "internal"}),
     ]
     app = App.open(config_with(tmp_path, tools))
-    found = run(app.executor, "find", query="read a file")
+    found = run(app.runtime.executor, "find", query="read a file")
     assert "fs.read_file" in [item["name"] for item in found.data]
-    assert run(app.executor, "state").data["registry"]["tool_count"] == len(app.registry)
-    assert run(app.executor, "usage").data["calls"] == 2
+    assert run(app.runtime.executor, "state").data["registry"]["tool_count"] == len(app.catalog.registry)
+    assert run(app.runtime.executor, "usage").data["calls"] == 2
     messages = [str(mistake) for mistake in app.mistakes]
     assert len(messages) == 2
     assert "search" in messages[0]
@@ -190,6 +190,6 @@ def test_http_tool_implementation_validation(tmp_path, caplog):
     assert registry.get("fetch") is None
 
     app = App.open(config_with(tmp_path, [http]))
-    assert app.registry.get("fetch") is None
+    assert app.catalog.registry.get("fetch") is None
     assert "HTTP tools not yet supported (coming in v2)" in caplog.text
     assert "bundles" in caplog.text

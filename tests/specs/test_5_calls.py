@@ -40,7 +40,7 @@ def test_tool_call_has_id_name_args_source():
 
 
 def test_tool_result_has_ok_data_error_meta(app):
-    result = run(app.executor, "time.now")
+    result = run(app.runtime.executor, "time.now")
     assert isinstance(result, ToolResult)
     assert result.ok is True
     assert result.error is None
@@ -84,80 +84,80 @@ def test_exactly_five_tools_are_built_in_beside_the_pack_ot(app):
 
 
 def test_time_now_returns_timestamp_and_iso(app):
-    data = run(app.executor, "time.now").data
+    data = run(app.runtime.executor, "time.now").data
     assert abs(data["timestamp"] - time.time() * 1000) < 60_000
     assert datetime.fromisoformat(data["iso"]).timestamp() * 1000 == pytest.approx(data["timestamp"], abs=1)
 
 
 @pytest.mark.parametrize("message", ["hello", "", "é\n\t", 5, 1.5, None, True, [1, [2]], {"a": {"b": None}}])
 def test_tools_echo_gives_its_content_back_unchanged(app, message):
-    assert run(app.executor, "tools.echo", message=message).data == message
+    assert run(app.runtime.executor, "tools.echo", message=message).data == message
 
 
 def test_shell_pwd_is_the_working_directory_as_a_string(app):
-    assert run(app.executor, "shell.pwd").data == os.getcwd()
+    assert run(app.runtime.executor, "shell.pwd").data == os.getcwd()
 
 
 def test_fs_list_dir_lists_a_directory(app, tmp_path):
     (tmp_path / "a.txt").write_text("four")
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "b.txt").write_text("")
-    assert run(app.executor, "fs.list_dir", path=".").data == [
+    assert run(app.runtime.executor, "fs.list_dir", path=".").data == [
         {"path": "a.txt", "type": "file", "size": 4},
         {"path": "sub", "type": "directory", "size": None},
     ]
-    deep = run(app.executor, "fs.list_dir", path=".", recursive=True).data
+    deep = run(app.runtime.executor, "fs.list_dir", path=".", recursive=True).data
     assert "sub/b.txt" in [entry["path"] for entry in deep]
-    properties = app.registry.get("fs.list_dir").parameters["properties"]
+    properties = app.catalog.registry.get("fs.list_dir").parameters["properties"]
     assert (properties["recursive"]["default"], properties["maxDepth"]["default"]) == (False, 4)
 
 
 def test_fs_list_dir_goes_no_deeper_than_max_depth(app, tmp_path):
     (tmp_path / "1/2/3/4/5/6").mkdir(parents=True)
-    paths = [entry["path"] for entry in run(app.executor, "fs.list_dir", recursive=True).data]
+    paths = [entry["path"] for entry in run(app.runtime.executor, "fs.list_dir", recursive=True).data]
     assert max(path.count("/") for path in paths) + 1 == 4
 
 
 def test_fs_read_file_reads_a_file(app, tmp_path):
     (tmp_path / "a.txt").write_text("hello\n")
-    assert run(app.executor, "fs.read_file", path="a.txt").data == "hello\n"
-    assert app.registry.get("fs.read_file").parameters["properties"]["maxBytes"]["default"] == 204_800
+    assert run(app.runtime.executor, "fs.read_file", path="a.txt").data == "hello\n"
+    assert app.catalog.registry.get("fs.read_file").parameters["properties"]["maxBytes"]["default"] == 204_800
 
 
 def test_fs_read_file_over_the_limit_is_an_error(app, tmp_path):
     (tmp_path / "a.txt").write_text("x" * 11)
-    assert run(app.executor, "fs.read_file", path="a.txt", maxBytes=11).ok
-    error = run(app.executor, "fs.read_file", path="a.txt", maxBytes=10).error
+    assert run(app.runtime.executor, "fs.read_file", path="a.txt", maxBytes=11).ok
+    error = run(app.runtime.executor, "fs.read_file", path="a.txt", maxBytes=10).error
     assert error.code == "execution_error"
     assert "maxBytes" in error.message
     (tmp_path / "large.txt").write_text("x" * 204_801)
-    assert not run(app.executor, "fs.read_file", path="large.txt").ok
+    assert not run(app.runtime.executor, "fs.read_file", path="large.txt").ok
 
 
 # [SOT] the executor and its three codes
 
 
 def test_tool_not_found(app):
-    error = run(app.executor, "tim.now").error
+    error = run(app.runtime.executor, "tim.now").error
     assert error.code == "tool_not_found"
     assert error.hints == ("time.now",)
     assert "time.now" in error.message
 
 
 def test_invalid_args(app):
-    error = run(app.executor, "fs.list_dir", pth=".", maxDepth="deep", recursive=1).error
+    error = run(app.runtime.executor, "fs.list_dir", pth=".", maxDepth="deep", recursive=1).error
     assert error.code == "invalid_args"
     problems = {problem.path: problem for problem in error.details}
     assert set(problems) == {"pth", "maxDepth", "recursive"}
     assert problems["maxDepth"].expected == "integer"
     assert problems["maxDepth"].got == 'string "deep"'
     assert "path" in problems["pth"].hint
-    missing = run(app.executor, "fs.read_file").error
+    missing = run(app.runtime.executor, "fs.read_file").error
     assert (missing.code, missing.details[0].path) == ("invalid_args", "path")
 
 
 def test_execution_error(app):
-    error = run(app.executor, "fs.read_file", path="nowhere.txt").error
+    error = run(app.runtime.executor, "fs.read_file", path="nowhere.txt").error
     assert error.code == "execution_error"
 
 

@@ -165,4 +165,4 @@ def test_the_library_does_not_use_it_either(repository, monkeypatch, caplog):
     with App.open(config=repository.config) as app:
         assert app.untrusted is None
         assert "trust" not in app.health()
-        assert "evil.hello" in app.registry.names()
+        assert "evil.hello" in app.catalog.registry.names()

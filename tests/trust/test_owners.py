@@ -106,7 +106,7 @@ def test_nor_does_anything_of_a_bundle(part, project, monkeypatch):
     trusted(project)
     monkeypatch.chdir(project)
     with App.open() as app:
-        assert "mine.hello" in app.registry.names()
+        assert "mine.hello" in app.catalog.registry.names()
     bundle = tool.parent.parent
     strange = {
         "the tool": tool,
@@ -115,7 +115,7 @@ def test_nor_does_anything_of_a_bundle(part, project, monkeypatch):
     }[part]
     give_away(strange)
     with App.open() as app:
-        assert "mine.hello" not in app.registry.names()
+        assert "mine.hello" not in app.catalog.registry.names()
         assert any(f"--owner {strange}" in str(mistake) for mistake in app.mistakes)
 
 

@@ -43,7 +43,7 @@ class Project:
     def loaded(self):
         """Names of what the loader finds; it runs, too."""
         with App.open(find(cwd=self.folder)) as app:
-            return {name for name in app.registry.names() if name.endswith(".hello")}
+            return {name for name in app.catalog.registry.names() if name.endswith(".hello")}
 
     def evil(self, file):
         file.parent.mkdir(parents=True, exist_ok=True)

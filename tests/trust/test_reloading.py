@@ -22,12 +22,12 @@ def config(tmp_path, monkeypatch):
 def test_what_is_new_does_not_come_in_by_a_reload(config, tmp_path):
     trusted(tmp_path)
     with App.open() as app:
-        assert "greet.hello" in app.registry.names()
+        assert "greet.hello" in app.catalog.registry.names()
         config.write_text("allowedHosts: [a.example, evil.example]\n")
         with pytest.raises(ConfigError, match="run onetool trust"):
             app.reload()
         assert [one.host for one in app.config.allowed_hosts] == ["a.example"]
-        assert "greet.hello" in app.registry.names()
+        assert "greet.hello" in app.catalog.registry.names()
         trusted(tmp_path)
         app.reload()
         assert [one.host for one in app.config.allowed_hosts] == ["a.example", "evil.example"]
@@ -38,11 +38,11 @@ def test_what_is_trusted_meanwhile_does(config, tmp_path):
         assert app.untrusted is not None
         assert config in app._reloader.files()
         app.reload()
-        assert "greet.hello" not in app.registry.names()
+        assert "greet.hello" not in app.catalog.registry.names()
         trusted(tmp_path)
         app.reload()
         assert app.untrusted is None
-        assert "greet.hello" in app.registry.names()
+        assert "greet.hello" in app.catalog.registry.names()
 
 
 def test_a_harmless_edit_is_read_once_more_and_then_known(config, tmp_path, own_home):

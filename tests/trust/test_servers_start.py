@@ -29,7 +29,7 @@ def test_a_module_of_a_strangers_folder_is_not_the_persons_server(tmp_path, own_
     monkeypatch.chdir(tmp_path)
     with App.open() as app:
         app.catalog.wait_for_servers_sync()
-        assert "clock.get_current_time" in app.registry.names()
+        assert "clock.get_current_time" in app.catalog.registry.names()
     assert not flag.exists()
 
 

@@ -104,7 +104,7 @@ class AskService:
         return SessionStore(self.runtime.config.home / "sessions")
 
     async def user_call(
-        self, name: str, args: Mapping[str, Any], kept: Callable[[str], None], options: AskOptions
+        self, name: str, args: Mapping[str, Any], on_session: Callable[[str], None], options: AskOptions
     ) -> ToolResult:
         """Call a tool for the person. Nobody has to approve that; the allow-list counts."""
         options = msgspec.structs.replace(options, menu="direct", approve="always")
@@ -120,7 +120,7 @@ class AskService:
             try:
                 return await run_user_call(call, run, backend, session)
             finally:
-                kept(session.id)
+                on_session(session.id)
 
     async def backend(self, options: AskOptions, session: ChatSession) -> "ToolBackend":
         caller, catalog, config = self._caller, self._catalog, self.runtime.config
@@ -131,7 +131,7 @@ class AskService:
         if (options.menu or config.ask.menu) == "run":
             await catalog.refresh()
             return RunBackend(caller, catalog, run_tool(catalog, config, allowed), allowed, approval)
-        await catalog.wait_for_servers(None)  # servers whose tools nobody has seen yet
+        await catalog.wait_for_servers(None)  # servers that have not listed their tools yet
         await catalog.refresh()
         return DirectBackend(caller, catalog, self._tools(allowed), allowed, approval)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
+from onetool.app.bundles import PAGE, live_bundle
 from onetool.core.errors import ToolFailure
 from onetool.http.url import HttpRequest, parse_url
 from onetool.sources.bundles.archive import ImportPlan, Unpacked, plan, unpack
@@ -18,7 +19,6 @@ from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.files.form import time_text
 from onetool.sources.bundles.model import Bundle, Tool
 from onetool.sources.bundles.names import check_slug, check_version, code_name, new_id
-from onetool.sources.bundles.pages import PAGE, live_bundle
 from onetool.sources.bundles.validation import read_bundle, read_tool
 
 if TYPE_CHECKING:
@@ -54,9 +54,9 @@ def is_archive(data: bytes) -> bool:
     return data[:2] == b"PK"
 
 
-def read_import(app: "App", data: bytes, wishes: ImportOptions) -> BundleImport:
+def read_import(app: "App", data: bytes, options: ImportOptions) -> BundleImport:
     """Nothing is changed. Raises InvalidError for what can't be read."""
-    return _from_archive(app, data, wishes) if is_archive(data) else _from_openapi(app, data, wishes)
+    return _from_archive(app, data, options) if is_archive(data) else _from_openapi(app, data, options)
 
 
 def store_import(app: "App", arrival: BundleImport) -> list[ImportRemark]:
@@ -74,15 +74,15 @@ def store_import(app: "App", arrival: BundleImport) -> list[ImportRemark]:
     return remarks
 
 
-def _from_archive(app: "App", data: bytes, wishes: ImportOptions) -> BundleImport:
+def _from_archive(app: "App", data: bytes, options: ImportOptions) -> BundleImport:
     unpacked = unpack(data)
     here: Bundle | None = None
     if unpacked.bundle is not None:
-        if wishes.slug is not None:
-            unpacked = unpacked._replace(bundle=replace(unpacked.bundle, slug=check_slug(wishes.slug)))
+        if options.slug is not None:
+            unpacked = unpacked._replace(bundle=replace(unpacked.bundle, slug=check_slug(options.slug)))
         else:
             here = app.bundles.store.bundle(unpacked.bundle.id)
-    planned = plan(unpacked, here, tools_of(app, here), as_new=wishes.slug is not None)
+    planned = plan(unpacked, here, tools_of(app, here), as_new=options.slug is not None)
     wrong = [f"{tool.slug}@{tool.version}: {why}" for tool, why in app.bundles.invalid(planned.new_tools)]
     is_invalid = bool(wrong or unpacked.mistakes)
     if planned.is_new and (other := live_bundle(app.bundles, planned.bundle.slug)):
@@ -90,11 +90,11 @@ def _from_archive(app: "App", data: bytes, wishes: ImportOptions) -> BundleImpor
     return BundleImport(planned._replace(refused=[*planned.refused, *wrong]), unpacked.tools, [], [], is_invalid)
 
 
-def _from_openapi(app: "App", data: bytes, wishes: ImportOptions) -> BundleImport:
+def _from_openapi(app: "App", data: bytes, options: ImportOptions) -> BundleImport:
     from onetool.sources.bundles.openapi import from_openapi
 
     found = from_openapi(
-        data, document_url=wishes.document_url, base_url=wishes.base_url, slug=wishes.slug, token=wishes.token
+        data, document_url=options.document_url, base_url=options.base_url, slug=options.slug, token=options.token
     )
     other = live_bundle(app.bundles, found.bundle["slug"])
     here = None if other is None else app.bundles.store.bundle(other["id"])
@@ -146,20 +146,20 @@ def assemble(content: Any, tools: Iterable[tuple[str, str, Any]], id: str | None
 def name_taken(app: "App", slug: str) -> str | None:
     """Of a bundle that is new: what its name stands for in code already, if it does."""
     name = code_name(slug)
-    if not any(one.partition(".")[0] == name for one in app.registry.names()):
+    if not any(one.partition(".")[0] == name for one in app.catalog.registry.names()):
         return None
-    what = "tool" if name in app.registry else "pack"
+    what = "tool" if name in app.catalog.registry else "pack"
     shadowed = f"in code that is what {name} stands for, and not the bundle"
     return f"{name} is a {what} already: {shadowed}. Take another slug, like my-{slug}"
 
 
 async def fetch_document(app: "App", address: str) -> bytes:
     """What is at a URL of an allowed host, by the HTTP tools' client. Raises InvalidError."""
-    outside = app.runtime.http_context
+    context = app.runtime.http_context
     headers = [("Accept", "application/json, application/yaml, application/zip, */*;q=0.5")]
     try:
         outgoing = HttpRequest("GET", parse_url(address), headers, b"")
-        answer = await outside.client.send(outgoing, outside.hosts, timeout=FETCH_SECONDS, max_bytes=MOST_FETCHED)
+        answer = await context.client.send(outgoing, context.hosts, timeout=FETCH_SECONDS, max_bytes=MOST_FETCHED)
     except ToolFailure as failure:
         raise InvalidError("\n".join([f"{address}: {failure}", *failure.hints])) from None
     if 300 <= answer.status < 400 and (elsewhere := answer.headers.get("location")):

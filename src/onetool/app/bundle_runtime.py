@@ -7,20 +7,21 @@ import asyncio
 import errno
 import os
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onetool.config.file_checks import ownership_mistake
 from onetool.config.find import trust_store, user_home
-from onetool.core.call import ToolError
+from onetool.core.call import ToolCall, ToolError, ToolResult, new_id
 from onetool.core.context import current_call
 from onetool.core.errors import Mistake, ToolFailure
 from onetool.core.registry import Snapshot
 from onetool.core.spec import ToolSpec
 from onetool.sources.bundles.catalogue_store import CatalogueStore
 from onetool.sources.bundles.derived import DerivedBundles
+from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.files.disk import STATE
 from onetool.sources.bundles.files.state import make_state
 from onetool.sources.bundles.model import built_in_bundles
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from onetool.app.bundles import Functions
     from onetool.app.catalog import ToolCatalog
     from onetool.app.runtime import RunCode, Runtime
+    from onetool.core.context import Progress
     from onetool.http.definition import HttpImpl, ToolLimits
     from onetool.http.preview import PreviewRequest
     from onetool.sources.bundles.model import Tool
@@ -48,18 +50,55 @@ def open_bundle_service(
     runtime: Callable[[], "Runtime"],
     run: "RunCode",
     catalog: "ToolCatalog",
-    invoke: InvokeVersion,
+    bundles: Callable[[], BundleService],
 ) -> BundleService:
-    """The bundles of a folder, the built-in packs, and what is derived from all that is `offered` besides."""
+    """The bundles of a folder, the built-in packs, and what is derived from all that is `offered` besides.
+
+    `bundles` gives the service that is in force when a version is invoked: a reload may replace it.
+    """
     own = {spec.name for pack in BUILTIN for spec in builtin_tools(pack)}
     built_in = [spec for spec in functions().values() if spec.name in own or _is_ot(spec)]
-    ways = AppBundleRuntime(functions, runtime, run, catalog)
+    bundle_runtime = AppBundleRuntime(functions, runtime, run, catalog)
     most = runtime().config.bundles.max_tools
     names = [spec.name for spec in built_in]
     derived = DerivedBundles(offered, names)
     store = CatalogueStore(folder, built_in_bundles(built_in), derived, max_tools=most, foreign=_foreign)
-    factory = ToolFactory(ways, RateLimiter(lambda: _rates_folder(folder)))
-    return BundleService(store, factory, invoke, ways.function, names, derived, catalog.refresh, ways)
+    factory = ToolFactory(bundle_runtime, RateLimiter(lambda: _rates_folder(folder)))
+    invoke = _version_invoker(bundles, catalog.refresh, runtime)
+    return BundleService(
+        store, factory, invoke, bundle_runtime.function, names, derived, catalog.refresh, bundle_runtime
+    )
+
+
+def _version_invoker(
+    bundles: Callable[[], BundleService], refresh: Callable[..., Awaitable[None]], runtime: Callable[[], "Runtime"]
+) -> InvokeVersion:
+    async def invoke(
+        bundle_id: str,
+        slug: str,
+        version: str,
+        args: Mapping[str, Any],
+        source: str = "rest",
+        progress: "Progress | None" = None,
+        allowed: Collection[str] | None = None,
+    ) -> ToolResult:
+        """Run one version of a tool of a bundle, also one that no name in code stands for.
+
+        What is not there, switched off or over its limit raises a BundleError.
+        """
+        if not isinstance(args, Mapping):
+            raise InvalidError("/args: expected an object", "/args")
+        service = bundles()  # before the refresh, which looks after bundles that are open
+        await refresh(at_once=True)  # what somebody has switched off is not called any more
+        ready = service.ready(bundle_id, slug, version)
+        if ready is None:
+            ready = await asyncio.to_thread(service.make_ready, bundle_id, slug, version)
+        call = ToolCall(new_id(), ready.spec.name, args, source)
+        result = await runtime().executor.execute(call, allowed, progress, tools=ready.lookup)
+        service.refuse_limited(result)
+        return result
+
+    return invoke
 
 
 def _rates_folder(bundles: Path) -> Path:
@@ -134,7 +173,7 @@ class AppBundleRuntime:
         context = current_call.get()
         source, left = ("run", inf) if context is None else (context.call.source, context.left())
         try:
-            # A moment before the call has to end: else nobody would say which of them took so long.
+            # It ends a moment before the call: so that the error names the pre-processor.
             async with asyncio.timeout(None if left == inf else left - min(TELLING, left / 10)):
                 engine = self._runtime().bare_engine
                 result = await engine.run(code, NO_TOOLS, source=source, variables={"args": dict(args)})
@@ -167,14 +206,13 @@ class AppBundleRuntime:
         return HttpTool(http_of(tool), tool.arg_schema, limits_of(tool), lambda: outside, tool.bundle_id).preview(args)
 
     def why_not_called(self, impl: "HttpImpl", arg_schema: Mapping[str, Any]) -> str | None:
-        from onetool.http.definition import ToolLimits
         from onetool.http.errors import RequestRefusedError
-        from onetool.http.tool import HttpTool
+        from onetool.http.tool import tool_to_inspect
 
-        outside = self._runtime().http_context
+        hosts = self._runtime().http_context.hosts
         try:
-            for url in HttpTool(impl, arg_schema, ToolLimits(), lambda: outside).fixed_urls:
-                outside.hosts.check(url)
+            for url in tool_to_inspect(impl, arg_schema).fixed_urls:
+                hosts.check(url)
         except RequestRefusedError as refusal:
             return "; ".join([str(refusal), *refusal.hints])
         return None

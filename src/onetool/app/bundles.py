@@ -1,10 +1,11 @@
 """Holds the bundle service of the config in force and reloads the tools of bundles when their files change.
 
-`StorePoller` is the thread that regularly looks for files that were edited by hand.
+`StorePoller` is the thread that regularly looks for files that were edited by hand. `all_bundles` and `all_tools` read
+every page of a list.
 """
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from threading import Event, RLock, Thread
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from onetool.core.call import ToolResult
     from onetool.core.context import CallEvent
     from onetool.core.registry import Further
-    from onetool.sources.bundles.service import BundleService
+    from onetool.sources.bundles.service import BundleService, Shown
     from onetool.sources.bundles.switches import KeptSettings
 
 log = logging.getLogger("onetool.bundles")
@@ -73,7 +74,7 @@ class AppBundles:
             return True
         try:
             return self._service.loading.is_current(at_once, hurried)
-        except BundleError:  # as long as nobody knows, what was there stays; who asks for bundles is told why
+        except BundleError:  # unknown: the loaded tools stay; a request for bundles gets the error
             return True
 
     def versions(self) -> "Further | None":
@@ -147,7 +148,7 @@ class AppBundles:
 
     def warm(self) -> None:
         """Open the bundles before they are needed: that takes a while."""
-        with suppress(BundleError):  # who asks for them is told
+        with suppress(BundleError):  # a request for bundles gets the error
             self.service.store.state()
 
     def close(self) -> None:
@@ -201,11 +202,11 @@ def _with_own_settings(spec: ToolSpec, kept: "KeptSettings") -> ToolSpec:
     return spec
 
 
-# Looks after a store now and then, in a thread of its own: what was edited by hand is taken in, old things go.
+# Checks the store regularly, in a thread of its own: takes in what was edited by hand, and removes what is old.
 
 
 EVERY = 1.0  # seconds
-SHARE = 20  # a look that takes long is made less often: it may cost one part in so many
+SHARE = 20  # a slow check runs less often: checks take at most this fraction of the time
 LAST_WAIT = 2.0
 
 
@@ -234,6 +235,38 @@ class StorePoller:
             except Exception as error:  # noqa: BLE001 - whatever it is, the next look may succeed
                 trouble = f"{type(error).__name__}: {error}"
             if trouble and trouble != self._trouble:
-                log.error("changes of bundles are not noticed for now: %s", trouble)
+                log.error("the bundles can't be watched for changes for now: %s", trouble)
             self._trouble = trouble
             pause = max(self._every, (perf_counter() - began) * SHARE)
+
+
+# All pages of the lists of a `BundleService`
+
+
+PAGE = 1000
+
+
+def all_bundles(bundles: "BundleService") -> "Iterator[Shown]":
+    """Those that are switched off or deleted, too."""
+    return _all_pages(lambda after: bundles.bundles((), True, after, PAGE))
+
+
+def all_tools(bundles: "BundleService", bundle_id: str | None = None) -> "Iterator[Shown]":
+    """Of one bundle, or of all; those that are switched off, too."""
+    ids = [] if bundle_id is None else [bundle_id]
+    return _all_pages(lambda after: bundles.tools((), ids, True, after, PAGE))
+
+
+def live_bundle(bundles: "BundleService", slug: str) -> "Shown | None":
+    """The first bundle of that slug, if there is one that was not deleted. A pack or a server of that name is none."""
+    stored = (one for one in all_bundles(bundles) if "source" not in one)
+    return next((one for one in stored if one["slug"] == slug and one["softDeletedAt"] is None), None)
+
+
+def _all_pages(read: "Callable[[str | None], tuple[list[Shown], str | None]]") -> "Iterator[Shown]":
+    after: str | None = None
+    while True:
+        page, after = read(after)
+        yield from page
+        if after is None:
+            return

@@ -21,17 +21,19 @@ from onetool.core.registry import Snapshot
 from onetool.core.source import Catalogue, Prompt, Resource
 from onetool.core.spec import ToolSpec
 from onetool.core.text import or_rather
-from onetool.registry import Registry
 from onetool.sources.catalogues import Offered, add_first, united
+from onetool.sources.packs import Registry
 
 if TYPE_CHECKING:
     from onetool.config import Config
     from onetool.config.trust import Untrusted
-    from onetool.core.call import ToolError
+    from onetool.core.call import ToolError, ToolResult
+    from onetool.script.run_result import RunResult
     from onetool.services.search import SearchIndex
     from onetool.sources.mcp_servers.servers import BriefHealth, Servers
 
 log = logging.getLogger("onetool")
+trust_log = logging.getLogger("onetool.trust")
 
 OWN, NAMED = "ot", 3.0  # the pack about all others; the score of a tool that the query names
 PATIENCE = 10.0  # seconds to wait for a server, where only its tools are of interest
@@ -116,7 +118,16 @@ class ToolCatalog:
         self._listeners.append(callback)
         return lambda: self._listeners.remove(callback)
 
+    def refuse_switched_off(self, name: str, result: "ToolResult", allowed: Collection[str] | None) -> None:
+        """Raises a BundleError where a call of this name failed because of a switch or a limit."""
+        if result.error is not None:
+            self._bundles.refuse(self.registry.get(self.real_name(name)), result, allowed)
+
     # Keeping up with changes
+
+    def warm_bundles(self) -> None:
+        """Open the bundles before they are needed. For servers."""
+        self._bundles.warm()
 
     def apply(self, config: "Config", own: Catalogue, read: Iterable[Catalogue]) -> Callable[[], None]:
         """List the tools of another config. Returns what ends servers that are no longer configured as they were."""
@@ -126,13 +137,21 @@ class ToolCatalog:
         self._logged = set()
         end_others = self._configure_servers()
         self._list()
+        for mistake in config.warnings:
+            log.warning("%s", mistake)
         return end_others
+
+    def set_untrusted(self, untrusted: "Untrusted | None") -> None:
+        """Note the project's folder that was found and is not used, and log it."""
+        self.untrusted = untrusted
+        if untrusted is not None:
+            trust_log.warning("%s", untrusted)
 
     def refresh_sync(self) -> None:
         """Load the tools of bundles again if they have changed: another process may have done that."""
         if not self._bundles.is_current():
             with self._refreshing:
-                if not self._bundles.is_current():  # somebody else may have been faster
+                if not self._bundles.is_current():  # another thread may have been faster
                     self._list()
 
     async def refresh(self, at_once: bool = False) -> None:
@@ -187,7 +206,7 @@ class ToolCatalog:
             try:
                 tell()
             except Exception:
-                log.exception("somebody could not be told of other tools; the others are")
+                log.exception("a listener for changed tools failed; the others are called")
 
     def _offered(self) -> Offered:
         if self.servers is None:
@@ -215,9 +234,20 @@ class ToolCatalog:
                 return ToolFailure(f"it was refused: {self._redact(str(mistake))}", reason="refused")
         return self._untrusted_folder(name)
 
-    def why_code_failed(self, words: Iterable[str], message: str) -> ToolFailure | None:
-        """The reason behind an error of code that uses these names: a missing server, folder or target of an alias."""
-        return self._missing_server(words, message) or self._missing_alias_targets(message)
+    def explain_call(self, result: "ToolResult", name: str) -> "ToolResult":
+        """The result; an error says why the tool is missing."""
+        if result.error is None or name in self.registry:
+            return result
+        why = self.why_missing(name)
+        return result if why is None else replace(result, error=_with_reason(result.error, why))
+
+    def explain_run(self, result: "RunResult", words: Iterable[str]) -> "RunResult":
+        """The same for code that uses these names: a server, a folder or the target of an alias may be missing."""
+        if result.error is None:
+            return result
+        message = result.error.message
+        why = self._missing_server(words, message) or self._missing_alias_targets(message)
+        return result if why is None else replace(result, error=_with_reason(result.error, why))
 
     def names_in_code(self, code: str) -> set[str]:
         """The names that code uses, also by aliases and snippets. Empty where nothing could be missing."""
@@ -273,7 +303,7 @@ def _first(reasons: Iterable[ToolFailure | None]) -> ToolFailure | None:
     return next((why for why in reasons if why), None)
 
 
-def with_reason(error: "ToolError", why: ToolFailure) -> "ToolError":
+def _with_reason(error: "ToolError", why: ToolFailure) -> "ToolError":
     """The error with the reason behind it, and without a guess at what else may have been meant."""
     if message_of(why) in error.message:
         return error

@@ -10,7 +10,7 @@ from onetool.core.errors import Mistake
 
 if TYPE_CHECKING:
     from onetool.config import Config
-    from onetool.registry import Registry
+    from onetool.sources.packs import Registry
 
 
 def lint_config(config: "Config", registry: "Registry", waiting: Collection[str]) -> list[Mistake]:

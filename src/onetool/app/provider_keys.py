@@ -38,7 +38,7 @@ def keys_for(config: Config, choice: ModelChoice) -> Secret:
     if choice.base_url is None or _is_users_config(config) or not _is_other_address(config, choice):
         return own
 
-    def kept(name: str) -> str | None:
+    def stored_key(name: str) -> str | None:
         if _is_stored_with(config, name):
             return own(name)
         if own(name):
@@ -48,7 +48,7 @@ def keys_for(config: Config, choice: ModelChoice) -> Secret:
             log.warning(words, name, choice.base_url, config.path, name)
         return None
 
-    return kept
+    return stored_key
 
 
 def _fits(choice: ModelChoice, name: str) -> Fits:

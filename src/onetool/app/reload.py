@@ -69,7 +69,7 @@ class Reloader:
         with self._asking:
             self._requested = asked = self._requested + 1
         with self._reloading:
-            if self._begun >= asked:  # somebody else's began after we asked for ours, and so was ours, too
+            if self._begun >= asked:  # a reload began after our request: it read everything that ours would read
                 if self.error is not None:
                     raise ConfigError(self.error.mistakes)
                 return

@@ -17,7 +17,7 @@ from onetool.config.load import PROVIDER_KEYS
 from onetool.core.caller import owner
 from onetool.core.json_data import freeze
 from onetool.core.registry import Snapshot
-from onetool.registry import Registry
+from onetool.sources.packs import Registry
 
 if TYPE_CHECKING:
     from onetool.core.context import Recorder
@@ -99,7 +99,7 @@ class Runtime:
 
     @property
     def http_context(self) -> "HttpContext":
-        return self._part("outside", self._new_http_context)
+        return self._part("http_context", self._new_http_context)
 
     def share_with(self, to: "Runtime") -> None:
         """Hand over what is the same for both configs, so that stats are not lost and no second worker is started."""
@@ -224,7 +224,7 @@ class Runtime:
         return cast(T, found)
 
     def _new_executor(self) -> "Executor":
-        from onetool.core.executor import Executor  # asyncio is not for those who only list tools
+        from onetool.core.executor import Executor  # brings asyncio, which listing tools does not need
         from onetool.services.telemetry import call_log
 
         recorders = [call_log(self.redact), *([self.stats.record] if self.stats else []), *self._recorders]

@@ -57,15 +57,13 @@ class ToolCaller(Protocol):
         self, code: str, allowed: Collection[str] | None = None, *, source: str = "run", gate: "Gate | None" = None
     ) -> RunResult: ...
 
-    def redact(self, value: Any) -> Any: ...
-
 
 class NoToolsBackend:
     """For a model that is to have no tools."""
 
     def __init__(self, caller: ToolCaller, catalog: "ToolCatalog") -> None:
         self.toolset = Toolset(others=catalog.registry.snapshot().list())
-        self.clean = caller.redact
+        self.clean = lambda value: caller.runtime.redact(value)  # a reload replaces the runtime
         self.denied: list[str] = []
 
     def spec(self, name: str) -> ToolSpec | None:
@@ -101,7 +99,7 @@ class DirectBackend:
         self._specs = {spec.name: spec for spec in toolset.specs}
         self.toolset = toolset
         self.denied = approval.denied
-        self.clean = caller.redact
+        self.clean = lambda value: caller.runtime.redact(value)  # a reload replaces the runtime
 
     def spec(self, name: str) -> ToolSpec | None:
         return self._specs.get(name) or self._specs.get(self._catalog.real_name(name))
@@ -153,7 +151,7 @@ class RunBackend:
         )
         self.toolset = Toolset([self._spec], others=catalog.registry.snapshot().list())
         self.denied = approval.denied
-        self.clean = caller.redact
+        self.clean = lambda value: caller.runtime.redact(value)  # a reload replaces the runtime
 
     def spec(self, name: str) -> ToolSpec | None:
         return self._spec if name == self._spec.name else None

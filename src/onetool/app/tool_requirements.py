@@ -1,14 +1,14 @@
 """Finds what tools of bundles need before they can be called: secrets, and hosts that have to be allowed."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onetool.core.errors import OneToolError
 
 if TYPE_CHECKING:
     from onetool.app.app import App
-    from onetool.http.url import Url
+    from onetool.http.tool import HttpTool
 
 
 _AUTHORITY = re.compile(r"(https?)://([^/?#]*)", re.IGNORECASE)
@@ -45,10 +45,9 @@ def requirements_of(app: "App", tools: Iterable[Mapping[str, Any]]) -> Requireme
     secrets: dict[str, None] = {}
     urls: dict[str, None] = {}
     for tool in tools:
-        if tool["type"] == "http":
-            names, found = _of_request(app, tool)
-            secrets |= dict.fromkeys(names)
-            urls |= dict.fromkeys(found)
+        if tool["type"] == "http" and (made := read_http_tool(tool)) is not None:
+            secrets |= dict.fromkeys(sorted(made.secrets))
+            urls |= dict.fromkeys(_urls_of(made))
     return Requirements(secrets_there(app, secrets), hosts_there(app, urls))
 
 
@@ -66,23 +65,30 @@ def hosts_there(app: "App", urls: Iterable[str]) -> tuple[RequiredHost, ...]:
     return tuple(found.values())
 
 
-def _of_request(app: "App", tool: Mapping[str, Any]) -> tuple[list[str], list[str]]:
-    """Secrets and URLs of a tool's requests; nothing if its file can't be read."""
-    from onetool.http.definition import HttpImpl, OAuth2, ToolLimits
-    from onetool.http.tool import HttpTool
+def read_http_tool(tool: Mapping[str, Any]) -> "HttpTool | None":
+    """An HTTP tool of a bundle, to look at; None if its file can't be read."""
+    from onetool.http.definition import HttpImpl
+    from onetool.http.tool import tool_to_inspect
     from onetool.sources.bundles.validation import converted
 
     try:
         impl = converted(tool["httpImpl"], HttpImpl)
-        made = HttpTool(impl, tool.get("argSchema") or {}, ToolLimits(), lambda: app.runtime.http_context)
+        return tool_to_inspect(impl, tool.get("argSchema") or {}, bundle=tool.get("bundleID"))
     except (OneToolError, ValueError):
-        return [], []
-    requests = [step.request for step in impl.steps]
-    tokens = [auth.token_url for request in requests if isinstance(auth := request.auth, OAuth2)]
-    return sorted(made.secrets), [*(request.url_template for request in requests), *tokens]
+        return None
+
+
+def _urls_of(tool: "HttpTool") -> Iterator[str]:
+    """Where its requests go to, and where it gets its tokens."""
+    from onetool.http.definition import OAuth2
+
+    requests = [step.request for step in tool.impl.steps]
+    yield from (request.url_template for request in requests)
+    yield from (auth.token_url for request in requests if isinstance(auth := request.auth, OAuth2))
 
 
 def _required_host(app: "App", scheme: str, authority: str) -> RequiredHost:
+    from onetool.http.allowed_hosts import entry_for
     from onetool.http.errors import RequestRefusedError
     from onetool.http.url import parse_url
 
@@ -95,22 +101,5 @@ def _required_host(app: "App", scheme: str, authority: str) -> RequiredHost:
     try:
         app.runtime.http_context.hosts.check(url)
     except RequestRefusedError:
-        return RequiredHost(url.authority, False, _allow_entry(url))
+        return RequiredHost(url.authority, False, entry_for(url))
     return RequiredHost(url.authority, True)
-
-
-def _allow_entry(url: "Url") -> str:
-    """The allowedHosts entry that would allow this URL."""
-    from onetool.http.allowed_hosts import AllowedHosts, HostRule
-    from onetool.http.errors import RequestRefusedError
-
-    try:
-        AllowedHosts([HostRule(url.authority)]).check(url)
-    except RequestRefusedError:
-        return host_entry(url.authority, private=True)
-    return host_entry(url.authority, private=False)
-
-
-def host_entry(host: str, private: bool) -> str:
-    """An entry of allowedHosts, in YAML that is JSON, too, as far as texts go."""
-    return f'{{host: "{host}", allowPrivate: true}}' if private else f'"{host}"'

@@ -40,7 +40,7 @@ class ToolBackend(Protocol):
     """Runs tools for a model. `call` never raises, whatever a tool or a model does."""
 
     toolset: Toolset
-    denied: list[str]  # tools that nobody let run
+    denied: list[str]  # tools that were not approved
 
     def spec(self, name: str) -> ToolSpec | None:
         """The tool of that name, if the model may call it."""

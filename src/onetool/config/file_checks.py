@@ -65,7 +65,7 @@ def ownership_mistake(path: Path, home: Path, accepted: Accepted) -> Mistake | N
     try:
         status = os.stat(path)
     except OSError:
-        return None  # who reads it will say so
+        return None  # reading it reports that
     strange, writable = _is_foreign_owner(status), is_writable_by_others(status)
     if not (strange or writable) or _is_accepted(path, status, writable, accepted):
         return None
@@ -116,7 +116,7 @@ def _is_private_group(owner: int, group: int) -> bool:
     try:
         import grp
         import pwd
-    except ImportError:  # nobody to ask: the numbers have to do
+    except ImportError:  # there are no names of users: the numbers are compared
         return owner == group
     try:
         name = pwd.getpwuid(owner).pw_name

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from onetool.core.private_file import draft_of
+from onetool.core.text import line_of
 
 
 class EditError(Exception):
@@ -45,8 +46,7 @@ def _decoded(data: bytes) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise EditError(f"it is not UTF-8 text: line {line}") from None
+        raise EditError(f"it is not UTF-8 text: line {line_of(error)}") from None
 
 
 def _encoded(text: str) -> bytes:

@@ -79,10 +79,10 @@ def _content_of(file: Path) -> dict[str, TrustEntries]:
         if ownership_mistake(file, file.parent.parent, {}) is None and file.stat().st_size <= MAX_FILE_BYTES:
             found = msgspec.json.decode(file.read_bytes())
     found = found if isinstance(found, dict) and found.get("version") == FILE_VERSION else {}
-    return {part: _kept(found.get(part)) for part in ("folders", "owners")}
+    return {part: _entries_of(found.get(part)) for part in ("folders", "owners")}
 
 
-def _kept(found: Any) -> TrustEntries:
+def _entries_of(found: Any) -> TrustEntries:
     return {key: one for key, one in found.items() if isinstance(one, dict)} if isinstance(found, dict) else {}
 
 

@@ -12,6 +12,8 @@ Two things that people write and that the parser rejects are repaired, each exac
 import re
 from pathlib import Path
 
+from onetool.core.text import line_of
+
 MAX_BYTES = 4 * 1024 * 1024
 
 # What YAML does not allow. Said the other way round, by what it allows, the class takes milliseconds to compile.
@@ -63,8 +65,7 @@ def _decoded(data: bytes) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise ConfigFileError("the file is not UTF-8 text", line=line, hint="save it as UTF-8") from None
+        raise ConfigFileError("the file is not UTF-8 text", line=line_of(error), hint="save it as UTF-8") from None
 
 
 def _line_at(text: str, index: int) -> int:

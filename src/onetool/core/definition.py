@@ -100,7 +100,7 @@ def accept(definition: Mapping[str, Any] | ToolSpec, builtins: Handlers, interna
     except DefinitionError:
         raise
     except (TypeError, ValueError, AttributeError, RecursionError, OverflowError) as error:
-        # Whatever else somebody may put there: it is refused, and spoils nothing but itself.
+        # Anything else is refused, without an effect on the other definitions.
         raise DefinitionError(f"not a definition: {describe_error(error)}", tool=tool) from None
     return spec
 

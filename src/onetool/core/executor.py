@@ -216,7 +216,7 @@ class Executor:
             warnings = given.warnings
             value, raised = yield context
             if context.pauses is not None:
-                started += context.pauses.waited()  # for somebody's answer: that is not the tool's time
+                started += context.pauses.waited()  # for a person's answer: that does not count as the tool's time
             if type(value) is AnsweredValue:
                 value, sent = value.value, self._masked(value.sent, call)
             data = self._checked_output(context, value, raised)
@@ -382,7 +382,7 @@ class Executor:
             try:
                 record(event)
             except Exception:
-                log.exception("a recorder failed; the call itself is not touched by that")
+                log.exception("a recorder failed; the call is not affected")
 
 
 PREPARING = "preProcessors"

@@ -65,6 +65,16 @@ def wait(file: Opened, patience: float) -> bool:
     return taken
 
 
+async def wait_async(file: Opened, patience: float, pause: float) -> bool:
+    """`wait` on an event loop, with such pauses between two attempts."""
+    from asyncio import sleep
+
+    between = pauses(patience, pause, pause)
+    while not (taken := take(file)) and (seconds := next(between, None)):  # noqa: ASYNC110 - no event tells of it
+        await sleep(seconds)
+    return taken
+
+
 def take_path(path: Path, opener: Callable[[Path], T], patience: float, *, shared: bool = False) -> T | None:
     """Open what the path leads to, and lock it. None if others hold it for so many seconds. Raises OSError."""
     between = pauses(patience)

@@ -29,7 +29,7 @@ def open_no_link(path: StrOrBytesPath, flags: int, mode: int = 0o600, dir_fd: in
         if not flags & os.O_CREAT:
             raise
     file = os.open(path, flags | PLAIN, mode, **at)
-    try:  # somebody may have put a link there meanwhile
+    try:  # a link may have been put there meanwhile
         status = os.stat(path, follow_symlinks=False, **at)
         _refuse_link(status)
         if not os.path.samestat(status, os.fstat(file)):

@@ -90,20 +90,20 @@ def _texts(value: Any) -> Iterator[str]:
 
 def mask_values(value: Any, secrets: Iterable[str]) -> Any:
     """Text or data in which these texts are masked. There may be half a million of them, and few are in there."""
-    said = "\n".join(_said(value))
+    text = "\n".join(_texts_in(value))
     for secret in dict.fromkeys(secrets):
-        if secret in said:
+        if secret in text:
             value = _mask_value(value, secret)
     return value
 
 
-def _said(value: Any) -> Iterator[str]:
+def _texts_in(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict | list | tuple):
         parts = cast(dict[str, Any], value).values() if isinstance(value, dict) else cast(list[Any], value)
         for part in parts:
-            yield from _said(part)
+            yield from _texts_in(part)
 
 
 def _mask_value(value: Any, secret: str) -> Any:

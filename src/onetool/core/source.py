@@ -61,7 +61,7 @@ class Resource(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         found = self._pattern.fullmatch(uri)
         if found is None:
             return None
-        from urllib.parse import unquote  # not for those who only list tools
+        from urllib.parse import unquote  # listing tools does not need it
 
         values = {name: unquote(text) for name, text in found.groupdict().items()}
         return values if all(map(_is_one_name, values.values())) else None

@@ -136,6 +136,6 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
 
 def _compiled(schema: Mapping[str, Any], *, closed: bool) -> "CompiledSchema":
-    from onetool.core.schema import CompiledSchema  # the validator's import is not for those who only list tools
+    from onetool.core.schema import CompiledSchema  # brings the validator, which listing tools does not need
 
     return CompiledSchema(schema, closed=closed)

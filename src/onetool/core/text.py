@@ -181,6 +181,11 @@ def or_rather(name: str, known: Iterable[str]) -> str:
     return f"; {question}" if question else ""
 
 
+def line_of(error: UnicodeDecodeError) -> int:
+    """The line of the byte that can't be read. Lines begin at 1."""
+    return error.object.count(b"\n", 0, error.start) + 1
+
+
 # Counting tokens, roughly
 
 

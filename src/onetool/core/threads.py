@@ -168,7 +168,7 @@ def _set_outcome(loop: asyncio.AbstractEventLoop, future: "asyncio.Future[Outcom
     try:
         loop.call_soon_threadsafe(settle)
     except RuntimeError:
-        return  # the loop has closed: nobody waits
+        return  # the loop has closed: no one waits
 
 
 # An event loop in its own thread
@@ -186,6 +186,17 @@ async def _all_cancelled() -> None:
     late = (await asyncio.wait(others, timeout=CLOSE_SECONDS))[1] if others else ()
     if not late:  # those that do not heed it are left behind, and their generators with them: nobody can close these
         await asyncio.get_running_loop().shutdown_asyncgens()
+
+
+def run_later(seconds: float, work: Callable[[], object]) -> None:
+    """Do some work in a thread of the running loop's executor, after a while. Nothing is done if the loop has ended."""
+    loop = asyncio.get_running_loop()
+
+    def begin() -> None:
+        with suppress(RuntimeError):  # the executor is closed: the loop is about to end
+            loop.run_in_executor(None, work)
+
+    loop.call_later(seconds, begin)
 
 
 class LoopThread:

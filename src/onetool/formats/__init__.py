@@ -152,10 +152,16 @@ class ProviderNames:
         safe = {name: name for name in names if self._is_fine(name)}
         waiting = names - safe.keys()
         for turn in count():  # ends: each turn has other hashes, and there are only so many names to clash with
-            wishes = {name: self._spell(name, turn) for name in waiting}
-            # All who wish the same wait, not only the later ones: the result must not depend on the order.
-            refused = {wish for wish, wanted in Counter(wishes.values()).items() if wanted > 1} | set(safe.values())
-            safe |= {name: wish for name, wish in wishes.items() if wish not in refused and 0 < len(wish) <= LONGEST}
+            spellings = {name: self._spell(name, turn) for name in waiting}
+            # All names with one spelling wait, not only the later ones: the result must not depend on the order.
+            refused = {spelling for spelling, wanted in Counter(spellings.values()).items() if wanted > 1} | set(
+                safe.values()
+            )
+            safe |= {
+                name: spelling
+                for name, spelling in spellings.items()
+                if spelling not in refused and 0 < len(spelling) <= LONGEST
+            }
             waiting -= safe.keys()
             if not waiting:
                 break

@@ -18,7 +18,7 @@ from onetool.http.url import DEFAULT_PORTS, Url, is_address, normal_host
 
 GLOBAL = "global"
 PRIVATE = "private"  # this machine, this network: for those who allow it
-NOWHERE = "nowhere"  # no single machine at all: for nobody
+NOWHERE = "nowhere"  # no single machine: never allowed
 
 _PRIVATE_4 = (
     "10.0.0.0/8",
@@ -166,7 +166,7 @@ class AllowedHosts:
         if rule is None:
             raise RequestRefusedError(
                 f"{url.authority} is not in allowedHosts, so no tool may call it",
-                [f"to allow it, add to allowedHosts in the config: {_entry(url, is_private(url.host))}"],
+                [f"to allow it, add to allowedHosts in the config: {entry_for(url)}"],
             )
         if is_address(url.host):
             self.check_address(rule, url.host, url)
@@ -237,12 +237,18 @@ def is_private(host: str) -> bool:
     return reach(host) == PRIVATE if is_address(host) else _is_near(host)
 
 
-def _entry(url: Url, private: bool = False) -> str:
-    return f'{{host: "{url.authority}", allowPrivate: true}}' if private else f'"{url.authority}"'
+def entry_for(url: Url) -> str:
+    """The entry of allowedHosts that would allow this URL."""
+    return host_entry(url.authority, is_private(url.host))
+
+
+def host_entry(host: str, private: bool) -> str:
+    """An entry of allowedHosts, in YAML that is JSON, too, as far as texts go."""
+    return f'{{host: "{host}", allowPrivate: true}}' if private else f'"{host}"'
 
 
 def _needs_private(url: Url, what: str) -> RequestRefusedError:
     return RequestRefusedError(
         f"{what}, and its entry in allowedHosts does not allow that",
-        [f"if that is meant, write in allowedHosts in the config: {_entry(url, private=True)}"],
+        [f"if that is meant, write in allowedHosts in the config: {host_entry(url.authority, private=True)}"],
     )

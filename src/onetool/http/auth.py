@@ -65,9 +65,9 @@ class AuthTexts:
         )
         self._check = check
         self._keys = keys
-        self.secrets = frozenset(hole.name for hole in self._placeholders if hole.is_secret)
-        self.step_values = frozenset(hole for hole in self._placeholders if hole.step is not None)
-        self.arguments = frozenset(hole.name for hole in self._placeholders if not hole.is_secret)
+        self.secrets = frozenset(placeholder.name for placeholder in self._placeholders if placeholder.is_secret)
+        self.step_values = frozenset(placeholder for placeholder in self._placeholders if placeholder.step is not None)
+        self.arguments = frozenset(placeholder.name for placeholder in self._placeholders if not placeholder.is_secret)
 
     def fill(self, args: Mapping[str, Any], secret: Lookup) -> dict[str, str]:
         values = gather(self._placeholders, args, secret)

@@ -84,7 +84,7 @@ def body_reader(coding: str, most: int) -> PlainBody | CompressedBody:
         return CompressedBody("gzip", most)
     if coding == "deflate":
         return CompressedBody("deflate", most)
-    known = all(part.strip() in CODINGS for part in coding.split(","))  # anything else may be what nobody should see
+    known = all(part.strip() in CODINGS for part in coding.split(","))  # an unknown coding could hide a secret
     how = f"as {coding[:40]!r}," if known else "in a way"
     raise InvalidResponseError(f"the answer is encoded {how} which was not asked for")
 
@@ -98,7 +98,7 @@ def too_large(most: int) -> ResponseTooLargeError:
 # Streamed bodies
 
 
-HIGH_WATER = 256 * 1024  # bytes that nobody has read: then the server has to wait
+HIGH_WATER = 256 * 1024  # unread bytes, after which the server has to wait
 LOW_WATER = 64 * 1024
 
 

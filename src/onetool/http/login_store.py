@@ -4,9 +4,7 @@ Tokens belong to a url and to a client: with another one they are not used. A re
 only, so whoever uses it holds the lock, and first looks whether another process has already used it.
 """
 
-import asyncio
 import os
-import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
@@ -50,10 +48,10 @@ class LoginStore:
     def read(self) -> StoredLogin:
         """What is kept. Whatever is wrong with the file, it counts as empty: a new login mends it."""
         try:
-            kept = msgspec.json.decode(self.file.read_bytes(), type=StoredLogin)
+            login = msgspec.json.decode(self.file.read_bytes(), type=StoredLogin)
         except (OSError, msgspec.MsgspecError, RecursionError):
             return self._empty
-        return kept if (kept.url, kept.key) == (self._empty.url, self._empty.key) else self._empty
+        return login if (login.url, login.key) == (self._empty.url, self._empty.key) else self._empty
 
     def version(self) -> tuple[int, int]:
         """A version of the file: differs after any write."""
@@ -63,10 +61,10 @@ class LoginStore:
             return (0, 0)
         return (found.st_ino, found.st_mtime_ns)
 
-    def write(self, kept: StoredLogin) -> None:
+    def write(self, login: StoredLogin) -> None:
         """Within `locked` only."""
         try:
-            replace_file(self.file, msgspec.json.format(msgspec.json.encode(kept), indent=1))
+            replace_file(self.file, msgspec.json.format(msgspec.json.encode(login), indent=1))
             sync_folder(self.file.parent)
         except OSError as error:
             raise _not_kept(self.file, error) from None
@@ -75,8 +73,8 @@ class LoginStore:
     async def locked(self) -> AsyncIterator[None]:
         """One at a time, also among processes. Waiting keeps nobody else of this process waiting."""
         with _lock_file(self.file) as lock:
-            for pause in _attempts(lock, self.file):
-                await asyncio.sleep(pause)
+            if not await flock.wait_async(lock, PATIENCE, PAUSE):
+                raise _held_error(self.file)
             yield
 
 
@@ -85,22 +83,16 @@ def forget(file: Path) -> bool:
     if not file.exists():
         return False
     with _lock_file(file) as lock:
-        for pause in _attempts(lock, file):
-            time.sleep(pause)
+        if not flock.wait(lock, PATIENCE):
+            raise _held_error(file)
         with suppress(FileNotFoundError):
             file.unlink()
             return True
     return False
 
 
-def _attempts(lock: int, file: Path) -> Iterator[float]:
-    """Take the lock; each time that somebody else has it, how long to wait. Raises AuthError after a long wait."""
-    between = flock.pauses(PATIENCE, PAUSE, PAUSE)
-    while not flock.take(lock):
-        if (pause := next(between, None)) is None:
-            held = f"another process holds {file.name} for more than {PATIENCE:.0f} s"
-            raise AuthError(f"{held}; end it, and try again")
-        yield pause
+def _held_error(file: Path) -> AuthError:
+    return AuthError(f"another process holds {file.name} for more than {PATIENCE:.0f} s; end it, and try again")
 
 
 @contextmanager

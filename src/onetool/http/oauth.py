@@ -70,7 +70,7 @@ class _OAuthSigner(Signer):
         context: "HttpContext",
     ) -> None:
         self._auth = authenticator.auth
-        # Who gives all credentials as arguments may see what they get for them.
+        # A caller that gives all credentials as arguments may see the token.
         self._mask_also = context.mask_also if authenticator.secrets else lambda _: None
         self._endpoint = TokenEndpoint(
             authenticator.auth,
@@ -81,7 +81,7 @@ class _OAuthSigner(Signer):
             context._replace(mask_also=self._mask_also),
         )
         self._filled, self._context = filled, context
-        # All that makes a token somebody's: who has another secret gets another token, or none.
+        # Everything that a token depends on: with another secret it is another token.
         self._key: Key = (endpoint.url.text, self._auth.grant, *filled.values())
         self._token = ""
         self._refused: str | None = None
@@ -144,12 +144,12 @@ class TokenEndpoint:
         context: "HttpContext",
     ) -> None:
         self._auth, self._texts, self._filled = auth, texts, filled
-        self._endpoint, self._secret, self._outside = request, secret, context
+        self._endpoint, self._secret, self._context = request, secret, context
         self._mask_also = context.mask_also
 
     async def ask(self, form: dict[str, str], left: float) -> GrantedToken:
         """Send the form within `left` seconds. ToolFailure says why there is no token."""
-        client, hosts = self._outside.client, self._outside.hosts
+        client, hosts = self._context.client, self._context.hosts
         request = self._request({**form})
         try:
             answer = await client.send(request, hosts, timeout=min(left, TOKEN_SECONDS), max_bytes=LARGEST)
@@ -204,7 +204,7 @@ class TokenEndpoint:
         for value in (*credentials, *(form.get(key) for key in SENT_SECRETS)):
             if value:
                 words = words.replace(value, MASK)
-        words = quoted(_UNFIT.sub(" ", self._outside.redact(words)), self._outside.redact, 300)
+        words = quoted(_UNFIT.sub(" ", self._context.redact(words)), self._context.redact, 300)
         refused = TokenRefusedError(
             f"no access token: {self._endpoint.url.authority} answered {status}: {words}",
             reason="upstream_error",

@@ -103,7 +103,7 @@ class ToolLogin:
         self.key = hashlib.sha256(msgspec.json.encode(about)).hexdigest()
         self.store = LoginStore(folder / _file_name(bundle, self.key[:KEY_LENGTH]), auth.token_url, self.key)
 
-    def kept(self, granted: GrantedToken, before: StoredLogin, **more: Any) -> StoredLogin:
+    def save_granted(self, granted: GrantedToken, before: StoredLogin, **more: Any) -> StoredLogin:
         """Keep new tokens, within the store's lock. A refresh token that is not replaced is good for more."""
         refresh = granted.refresh or (before.tokens or {}).get("refresh_token")
         scope = granted.scope or (before.tokens or {}).get("scope")
@@ -131,43 +131,43 @@ def _file_name(bundle: str, key: str) -> str:
 class _LoginSigner(Signer):
     def __init__(self, login: ToolLogin, read: Callable[[LoginStore], StoredLogin]) -> None:
         self._login, self._read = login, read
-        self._kept: StoredLogin | None = None
+        self._stored: StoredLogin | None = None
         self._refused: str | None = None
 
     async def prepare(self, left: float) -> None:
         store = self._login.store
-        kept = self._read(store)
+        stored = self._read(store)
         try:
-            if kept.tokens and self._is_spent(kept):
+            if stored.tokens and self._is_spent(stored):
                 async with asyncio.timeout(left):
-                    kept = await _uninterrupted(self._refresh())
+                    stored = await _uninterrupted(self._refresh())
         except TimeoutError:
             raise RequestTimeoutError("the login was not refreshed", left) from None
         except AuthError as error:
             raise ToolFailure(str(error), reason="source_unavailable") from None
-        if not kept.tokens:
+        if not stored.tokens:
             raise _needs_login("it needs a login")
         for key in ("access_token", "refresh_token"):
-            if value := kept.tokens.get(key):
+            if value := stored.tokens.get(key):
                 self._login.know(value)
-        self._kept = kept
+        self._stored = stored
 
     def sign(self, request: HttpRequest) -> HttpRequest:
-        kept, origin = self._kept, origin_of(request.url)
-        if kept is None or kept.tokens is None:
+        stored, origin = self._stored, origin_of(request.url)
+        if stored is None or stored.tokens is None:
             raise _needs_login("it needs a login")
-        if origin not in kept.origins:
+        if origin not in stored.origins:
             raise RequestRefusedError(
-                f"the login is only for requests to {', '.join(kept.origins)}, and this one goes to {origin}",
+                f"the login is only for requests to {', '.join(stored.origins)}, and this one goes to {origin}",
                 [f"if that is meant, log in again: {login_command()}"],
             )
-        return with_header(request, "Authorization", f"Bearer {kept.tokens['access_token']}")
+        return with_header(request, "Authorization", f"Bearer {stored.tokens['access_token']}")
 
     def on_unauthorized(self) -> bool:
         """Once: a token may have been taken back."""
-        if self._refused is not None or self._kept is None or self._kept.tokens is None:
+        if self._refused is not None or self._stored is None or self._stored.tokens is None:
             return False
-        self._refused = self._kept.tokens["access_token"]
+        self._refused = self._stored.tokens["access_token"]
         return True
 
     async def _refresh(self) -> StoredLogin:
@@ -175,11 +175,11 @@ class _LoginSigner(Signer):
         async with store.locked():
             return await self._refreshed(store.read())
 
-    async def _refreshed(self, kept: StoredLogin) -> StoredLogin:
+    async def _refreshed(self, stored: StoredLogin) -> StoredLogin:
         """Within the lock. Another process may have refreshed it meanwhile."""
-        if not kept.tokens or not self._is_spent(kept):
-            return kept
-        refresh = kept.tokens.get("refresh_token")
+        if not stored.tokens or not self._is_spent(stored):
+            return stored
+        refresh = stored.tokens.get("refresh_token")
         if not refresh:
             raise _needs_login("its login has ended")
         self._login.know(refresh)
@@ -189,13 +189,13 @@ class _LoginSigner(Signer):
         except TokenRefusedError as refused:
             if refused.status not in (400, 401, 403) or refused.fault != "invalid_grant":
                 raise
-            await asyncio.to_thread(self._login.store.write, replace(kept, tokens=None, expires_at=None))
+            await asyncio.to_thread(self._login.store.write, replace(stored, tokens=None, expires_at=None))
             raise _needs_login("its login has ended") from None
-        return await asyncio.to_thread(self._login.kept, granted, kept)
+        return await asyncio.to_thread(self._login.save_granted, granted, stored)
 
-    def _is_spent(self, kept: StoredLogin) -> bool:
-        access = (kept.tokens or {}).get("access_token")
-        return access in (None, self._refused) or (kept.expires_at is not None and _is_over(kept.expires_at))
+    def _is_spent(self, stored: StoredLogin) -> bool:
+        access = (stored.tokens or {}).get("access_token")
+        return access in (None, self._refused) or (stored.expires_at is not None and _is_over(stored.expires_at))
 
 
 _running: set[asyncio.Task[StoredLogin]] = set()  # the loop alone does not keep them
@@ -215,7 +215,7 @@ async def _uninterrupted(refresh: Coroutine[Any, Any, StoredLogin]) -> StoredLog
 def _ended(task: asyncio.Task[StoredLogin]) -> None:
     _running.discard(task)
     if not task.cancelled():
-        task.exception()  # it has been looked at, also if nobody waits any more
+        task.exception()  # marks it as retrieved, also if no one waits any more
 
 
 def _is_over(expires_at: float) -> bool:
@@ -289,7 +289,7 @@ async def log_in(
             granted = await login.endpoint.ask(form, EXCHANGE_SECONDS)
             async with login.store.locked():
                 before = replace(login.store.read(), tokens=None)  # nothing of another login counts
-                return (login.kept(granted, before, origins=allowed).tokens or {}).get("scope")
+                return (login.save_granted(granted, before, origins=allowed).tokens or {}).get("scope")
     except TimeoutError:
         raise AuthError(f"nobody has finished the login for {name} within {patience:.0f} s") from None
     except ToolFailure as failure:
@@ -319,8 +319,8 @@ def _page_url(login: ToolLogin, redirect_uri: str, verifier: str, state: str) ->
 
 def _code(auth: OAuth2, answer: CallbackQuery) -> str:
     """The code, if the answer is of the authorization server that was asked (RFC 9207)."""
-    if (said := answer.get("iss")) is not None and not _is_issuer(auth, said):
-        told = in_short(said, LONGEST_WORDS)
+    if (issuer := answer.get("iss")) is not None and not _is_issuer(auth, issuer):
+        told = in_short(issuer, LONGEST_WORDS)
         known = auth.issuer or origin_of(parse_url(auth.authorization_url))
         raise AuthError(f"the answer to the login is of {told}, and not of {known} (`issuer` in the tool's auth)")
     if "error" in answer:
@@ -329,12 +329,12 @@ def _code(auth: OAuth2, answer: CallbackQuery) -> str:
     return answer["code"]
 
 
-def _is_issuer(auth: OAuth2, said: str) -> bool:
+def _is_issuer(auth: OAuth2, issuer: str) -> bool:
     """Exactly the one that the tool names; where it names none, one of the same origin as the login page."""
     if auth.issuer:
-        return said == auth.issuer
+        return issuer == auth.issuer
     try:
-        there, page = urlsplit(said), urlsplit(auth.authorization_url)
+        there, page = urlsplit(issuer), urlsplit(auth.authorization_url)
     except ValueError:
         return False
     return (there.scheme, there.netloc.lower()) == (page.scheme, page.netloc.lower())

@@ -49,12 +49,12 @@ def step_names(steps: Sequence[RequestStep], arg_schema: Any) -> list[StepNames]
     return [StepNames(names[:number], names[number:]) for number in range(len(names))]
 
 
-def values_for(holes: Iterable[Placeholder], values: Mapping[str, Any]) -> dict[str, Any]:
+def values_for(placeholders: Iterable[Placeholder], values: Mapping[str, Any]) -> dict[str, Any]:
     """What stands for placeholders, by their names. What a step did not give is absent, like an optional argument."""
     found: dict[str, Any] = {}
-    for hole in holes:
+    for placeholder in placeholders:
         value: Any = values
-        for part in hole.name.split(".")[1:]:
+        for part in placeholder.name.split(".")[1:]:
             if isinstance(value, Mapping) and part in value:
                 value = value[part]
             elif isinstance(value, list | tuple) and part.isdecimal() and len(part) < 10 and int(part) < len(value):
@@ -62,13 +62,13 @@ def values_for(holes: Iterable[Placeholder], values: Mapping[str, Any]) -> dict[
             else:
                 break
         else:
-            found[hole.name] = value
+            found[placeholder.name] = value
     return found
 
 
-def stand_ins(holes: Iterable[Placeholder]) -> dict[str, str]:
+def stand_ins(placeholders: Iterable[Placeholder]) -> dict[str, str]:
     """Something for each placeholder, to see whether all else of a request is there."""
-    return {hole.name: f"{STAND_IN}-{number}" for number, hole in enumerate(holes)}
+    return {placeholder.name: f"{STAND_IN}-{number}" for number, placeholder in enumerate(placeholders)}
 
 
 class CredentialMask:
@@ -77,9 +77,9 @@ class CredentialMask:
     def __init__(self) -> None:
         self._texts: dict[str, None] = {}
 
-    def add(self, holes: Iterable[Placeholder], given: Mapping[str, Any]) -> None:
-        for hole in holes:
-            value = given.get(hole.name)
+    def add(self, placeholders: Iterable[Placeholder], given: Mapping[str, Any]) -> None:
+        for placeholder in placeholders:
+            value = given.get(placeholder.name)
             if isinstance(value, str) and len(value) >= SHORTEST_CREDENTIAL:
                 forms = encoded_parts(value) if len(value) > 2 * SHORTEST_CREDENTIAL else []
                 self._texts |= dict.fromkeys([value, *forms])
@@ -129,15 +129,15 @@ class StepCondition(Selector):
 
 
 def _only_placeholder(text: str, names: KnownNames) -> Placeholder:
-    hole = parse_text(text, names, "/when").alone
-    if hole is None:
+    placeholder = parse_text(text, names, "/when").alone
+    if placeholder is None:
         raise TemplateError(
             "a condition is one placeholder, or JMESPath: `steps.find.id == null`, `args.force`", "/when"
         )
-    if hole.is_secret:
-        near = did_you_mean(hole.name, names) or "a condition is about arguments and steps"
-        raise TemplateError(f"`${{{hole.name}}}` is no argument; {near}", "/when")
-    return hole
+    if placeholder.is_secret:
+        near = did_you_mean(placeholder.name, names) or "a condition is about arguments and steps"
+        raise TemplateError(f"`${{{placeholder.name}}}` is no argument; {near}", "/when")
+    return placeholder
 
 
 def _roots(node: Any) -> Iterator[tuple[str, ...]]:

@@ -304,12 +304,16 @@ class RequestTemplate:
             for placeholder in part.placeholders
         ]
         self._placeholders = tuple(dict.fromkeys(placeholders))
-        self.secrets = frozenset(hole.name for hole in self._placeholders if hole.is_secret)
-        self.step_values = frozenset(hole for hole in self._placeholders if hole.step is not None)
+        self.secrets = frozenset(placeholder.name for placeholder in self._placeholders if placeholder.is_secret)
+        self.step_values = frozenset(placeholder for placeholder in self._placeholders if placeholder.step is not None)
         self.credentials = frozenset(
-            hole for hole in self.step_values if hole in self._fields.credentials or sounds_secret(hole.name)
+            placeholder
+            for placeholder in self.step_values
+            if placeholder in self._fields.credentials or sounds_secret(placeholder.name)
         )
-        self.secrets_in_host = frozenset(hole.name for hole in self._parts[0].placeholders if hole.is_secret)
+        self.secrets_in_host = frozenset(
+            placeholder.name for placeholder in self._parts[0].placeholders if placeholder.is_secret
+        )
 
     def fill(self, args: Mapping[str, Any], secret: Lookup) -> HttpRequest:
         """The request of one call; BadArguments or ToolFailure when a value does not fit, or a secret is not set."""
@@ -338,7 +342,7 @@ class RequestTemplate:
                 raise RequestRefusedError("a placeholder after `#` is never sent")
             plain, self._port = read_authority(authority.replace(MARK, "x"), self._scheme)
             host = unmarked(authority.rpartition(":")[0] if _has_port(authority) else authority, placeholders)
-            if any(hole.step for hole in host.placeholders):
+            if any(placeholder.step for placeholder in host.placeholders):
                 raise RequestRefusedError("what a step gave can't be part of a host: whoever answers would choose it")
             self._host = host if host.placeholders else plain
             path, _, query = rest.partition("?")

@@ -228,7 +228,7 @@ def in_header(placeholder: Placeholder, value: str) -> str:
 
 def _rule(name: str, value: TemplateText) -> Callable[[Placeholder, str], str]:
     if name.lower() != "cookie" or (value.alone is not None and value.alone.is_secret):
-        return in_header  # a secret may be all the cookies there are: nobody who calls has a say in it
+        return in_header  # a secret may hold all cookies: callers do not choose it
     return _in_cookie
 
 

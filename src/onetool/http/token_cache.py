@@ -26,7 +26,7 @@ class FetchedToken(NamedTuple):
     refresh: str | None = None  # the one to use from now on
 
 
-class _Kept(NamedTuple):
+class _CachedToken(NamedTuple):
     access: str
     since: float
     until: float
@@ -44,7 +44,7 @@ class TokenCache:
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
         self._lock = Lock()
-        self._tokens: dict[Key, _Kept] = {}
+        self._tokens: dict[Key, _CachedToken] = {}
         self._fetches: dict[Key, Future[None]] = {}
 
     async def get(
@@ -53,9 +53,9 @@ class TokenCache:
         """A token that is valid for a while, and not the refused one. `fetch` takes a newer refresh token, if any."""
         while True:
             with self._lock:
-                kept = self._tokens.get(key)
-                if kept is not None and kept.access != refused and self._clock() < kept.until:
-                    return kept.access
+                cached = self._tokens.get(key)
+                if cached is not None and cached.access != refused and self._clock() < cached.until:
+                    return cached.access
                 pending = self._fetches.get(key)
                 if pending is None:
                     if not self.may_fetch(key):
@@ -68,17 +68,21 @@ class TokenCache:
                 continue
             except ToolFailure as error:
                 raise with_message(error, str(error)) from None
-        return await self._fetch(key, fetch, kept, mine)
+        return await self._fetch(key, fetch, cached, mine)
 
     def may_fetch(self, key: Key) -> bool:
         """False if the last two tokens came within a second: another one would be refused, too."""
-        kept = self._tokens.get(key)
-        return kept is None or not kept.hurried or self._clock() >= kept.since + SHORTEST_LIFE
+        cached = self._tokens.get(key)
+        return cached is None or not cached.hurried or self._clock() >= cached.since + SHORTEST_LIFE
 
     async def _fetch(
-        self, key: Key, fetch: Callable[[str | None], Awaitable[FetchedToken]], kept: _Kept | None, mine: "Future[None]"
+        self,
+        key: Key,
+        fetch: Callable[[str | None], Awaitable[FetchedToken]],
+        cached: _CachedToken | None,
+        mine: "Future[None]",
     ) -> str:
-        refresh = kept.refresh if kept else None
+        refresh = cached.refresh if cached else None
         try:
             fetched = await fetch(refresh)
         except BaseException as error:
@@ -88,10 +92,10 @@ class TokenCache:
             raise
         life = max(fetched.life - min(MARGIN, fetched.life / 10), SHORTEST_LIFE)
         now = self._clock()
-        hurried = kept is not None and now < kept.since + SHORTEST_LIFE
+        hurried = cached is not None and now < cached.since + SHORTEST_LIFE
         with self._lock:
             self._tokens.pop(key, None)
-            self._tokens[key] = _Kept(fetched.access, now, now + life, fetched.refresh or refresh, hurried)
+            self._tokens[key] = _CachedToken(fetched.access, now, now + life, fetched.refresh or refresh, hurried)
             if len(self._tokens) > MOST_KEPT:
                 del self._tokens[next(iter(self._tokens))]
             del self._fetches[key]

@@ -39,6 +39,7 @@ class HttpTool:
         bundle: str | None = None,
     ) -> None:
         """`bundle` is the id of the bundle that the tool is in: a person's login is for one bundle."""
+        self.impl = impl
         self._context = context
         if impl.request is None:
             self._steps = _made_steps(impl, arg_schema, limits, bundle)
@@ -120,6 +121,17 @@ class HttpTool:
             return self._total
         left = call.left()
         return min(self._total, left - min(TELLING, left / 10))
+
+
+def tool_to_inspect(
+    impl: HttpImpl, arg_schema: Mapping[str, Any], limits: ToolLimits | None = None, bundle: str | None = None
+) -> HttpTool:
+    """An HTTP tool to look at: it can't be called. Raises TemplateError for what can't work."""
+    return HttpTool(impl, arg_schema, limits or ToolLimits(), _never_called, bundle)
+
+
+def _never_called() -> HttpContext:
+    raise AssertionError("this tool is there to be looked at, and not to be called")
 
 
 @contextmanager

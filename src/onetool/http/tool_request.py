@@ -49,7 +49,7 @@ class ToolRequest:
         self._sending = Sender(retries, request.timeout_ms / 1000, *sizes, request.follow_redirects, self._streams)
         self._seconds = sending_seconds(request, limits)
         self.secrets, self.step_values = self._template.secrets, self._template.step_values
-        self.credentials = self._template.credentials  # values of steps that nobody is to see
+        self.credentials = self._template.credentials  # values of steps that have to be masked
         if self.auth is not None:
             self.secrets |= self.auth.secrets
             self.step_values |= self.auth.step_values
@@ -61,18 +61,18 @@ class ToolRequest:
         return self._template.fixed_url
 
     def prepared(
-        self, args: Mapping[str, Any], secret: Lookup, outside: HttpContext
+        self, args: Mapping[str, Any], secret: Lookup, context: HttpContext
     ) -> "tuple[HttpRequest, Signer | None]":
         """The request of one call, and what signs it. Nothing is sent."""
         outgoing = self.unsigned(args, secret)
-        only_there = outside.only_to(outgoing.url, secret)
+        only_there = context.only_to(outgoing.url, secret)
         for name in self._template.secrets:
             only_there(name)
-        for name in self._template.secrets_in_host:  # hosts are in lower case, where nobody would recognise it
-            outside.mask_also((secret(name) or "").lower())
+        for name in self._template.secrets_in_host:  # a host is written in lower case: that form is a secret, too
+            context.mask_also((secret(name) or "").lower())
         if self.auth is None:
             return outgoing, None
-        return outgoing, self.auth.begin(args, secret if self.auth.asks_elsewhere else only_there, outside)
+        return outgoing, self.auth.begin(args, secret if self.auth.asks_elsewhere else only_there, context)
 
     def unsigned(self, args: Mapping[str, Any], secret: Lookup) -> "HttpRequest":
         """The request of one call, without what logs in."""
@@ -85,20 +85,20 @@ class ToolRequest:
         self,
         args: Mapping[str, Any],
         secret: Lookup,
-        outside: HttpContext,
+        context: HttpContext,
         tell: Tell | None,
         most_seconds: float | None = None,
         clean: Redact | None = None,
     ) -> Any:
-        """The value. `tell` is told of events as they come; `clean` masks data, where `outside.redact` masks more."""
-        outgoing, signer = self.prepared(args, secret, outside)
+        """The value. `tell` is told of events as they come; `clean` masks data, where `context.redact` masks more."""
+        outgoing, signer = self.prepared(args, secret, context)
         place = outgoing.url.authority
         seconds = self._seconds if most_seconds is None else min(self._seconds, most_seconds)
         try:
-            answer = await self._sending.send(outgoing, signer, outside, seconds)
+            answer = await self._sending.send(outgoing, signer, context, seconds)
             if self._streams:
-                return await self._reader.events(answer, place, tell, outside.redact)
-            return await self._reader.value(answer, place, outside.store_result, outside.redact, clean)
+                return await self._reader.events(answer, place, tell, context.redact)
+            return await self._reader.value(answer, place, context.store_result, context.redact, clean)
         except WireError as failure:
             raise failure if failure.reason != "timeout" else with_message(failure, str(failure), SLOW) from None
 

@@ -87,7 +87,7 @@ class NonBlockingHandler(logging.Handler):
     def _write(self, data: bytes) -> int:
         try:
             return os.write(self._fd, data)
-        except OSError:  # nobody is there to read, and nobody will be
+        except OSError:  # the reader is gone for good
             return len(data)
 
     def close(self) -> None:

@@ -17,7 +17,7 @@ from datetime import date, datetime, time, timedelta, timezone
 from functools import cache
 from typing import Any
 
-from onetool.sandbox.errors import NeverAwaitedError, ProtocolError, TooLargeError, TooManyDigitsError
+from onetool.sandbox import NeverAwaitedError, ProtocolError, TooLargeError, TooManyDigitsError
 from onetool.sandbox.wire import fields, first_text, read_numbers, read_text, read_varint, signed
 
 DEEPEST = 60  # levels; what reads the value at the other end stops there, too

@@ -4,8 +4,7 @@ from os import urandom
 from struct import Struct
 from typing import Any, NamedTuple
 
-from onetool.sandbox import wire
-from onetool.sandbox.errors import TooLargeError
+from onetool.sandbox import TooLargeError, wire
 
 DEEPEST = 300  # levels of a value; each takes two frames of Python, which has a thousand
 MOST_BYTES = 200 * 1024 * 1024  # of one message; a worker takes no more than 256 MiB

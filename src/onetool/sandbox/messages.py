@@ -8,10 +8,9 @@ from collections.abc import Callable, Mapping
 from math import isfinite
 from typing import Any, NamedTuple
 
-from onetool.sandbox import wire
+from onetool.sandbox import CodeError, CodeSyntaxError, ProtocolError, TooLargeError, TraceLine, TypeCheckError, wire
 from onetool.sandbox.decode import MALFORMED, Check, Values, read_float, read_indexes, read_pair
 from onetool.sandbox.encode import Arena
-from onetool.sandbox.errors import CodeError, CodeSyntaxError, ProtocolError, TooLargeError, TraceLine, TypeCheckError
 from onetool.sandbox.wire import fields, first_text, read_numbers, read_text
 
 PROTOCOL_VERSION = 6

@@ -10,8 +10,7 @@ from threading import Lock
 from time import monotonic
 from typing import Any, NamedTuple
 
-from onetool.sandbox import messages
-from onetool.sandbox.errors import (
+from onetool.sandbox import (
     CodeError,
     CodeSyntaxError,
     ProtocolError,
@@ -19,6 +18,7 @@ from onetool.sandbox.errors import (
     TypeCheckError,
     WorkerError,
     WorkerStartError,
+    messages,
 )
 from onetool.sandbox.messages import (
     RESET,

@@ -11,7 +11,7 @@ from threading import Lock
 from time import monotonic
 from typing import Any
 
-from onetool.sandbox.errors import MessageTooLargeError, OutOfMemoryError, ProtocolError, WorkerError
+from onetool.sandbox import MessageTooLargeError, OutOfMemoryError, ProtocolError, WorkerError
 from onetool.sandbox.messages import Ok, read_event
 
 OUT_OF_MEMORY = 65  # exit status of a worker that was refused memory

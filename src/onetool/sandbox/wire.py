@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from onetool.sandbox.errors import ProtocolError
+from onetool.sandbox import ProtocolError
 
 VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5  # wire types: how the content of a field is written
 LONGER = "a field that is longer than its message"

@@ -191,7 +191,7 @@ class _Flow:
 
     def _positional(self, arguments: list[ast.expr], index: int, path: Path) -> None:
         for argument in arguments[: index + 1]:
-            if isinstance(argument, ast.Starred):  # nobody knows which of its items it is
+            if isinstance(argument, ast.Starred):  # it is unknown which of its items it is
                 self._want(argument, path)
                 return
         self._each(arguments[index : index + 1], path)

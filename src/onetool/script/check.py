@@ -53,7 +53,7 @@ class LiteralArguments(NamedTuple):
         complete = len(plain) == len(node.args) and all(keyword.arg for keyword in node.keywords)
         if len(plain) > len(spec.order):
             wrong = f"takes {len(spec.order)} arguments at the most, got {len(plain)}"
-        if len(plain) == len(node.args):  # else nobody knows which is which
+        if len(plain) == len(node.args):  # else it is unknown which argument is which
             values = {name: literal_value(argument) for name, argument in zip(spec.order, plain, strict=False)}
         for keyword in node.keywords:
             if keyword.arg is not None:
@@ -193,7 +193,7 @@ def _usage(spec: ToolSpec, name: str, most: int) -> str:
     return cut(f"{name}({', '.join(map(as_identifier, spec.order))})", max(most, len(name) + 30))
 
 
-def _said(problem: WrongArgument) -> str:
+def _problem_text(problem: WrongArgument) -> str:
     """Which arguments there are is said by the signature."""
     if problem.hint and problem.hint.startswith("known: "):
         return f"{problem.path}: {problem.got}"
@@ -350,4 +350,4 @@ class _Check:
         except SchemaError:
             return  # told when the call is made
         for problem in problems:
-            yield CodeFinding(line, _said(problem), spec)
+            yield CodeFinding(line, _problem_text(problem), spec)

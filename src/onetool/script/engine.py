@@ -314,7 +314,7 @@ class Engine:
             try:
                 record(event)
             except Exception:
-                log.exception("a recorder failed; the run itself is not touched by that")
+                log.exception("a recorder failed; the run is not affected")
 
     def _context(
         self,

@@ -21,7 +21,7 @@ from zlib import crc32
 
 import msgspec
 
-from onetool.sandbox.errors import CodeError
+from onetool.sandbox import CodeError
 from onetool.script.parse import CodeScan, Edit, Span, edited, string_lines
 
 ERROR = "__onetool_error"

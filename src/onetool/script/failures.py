@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from onetool.core.call import ToolError
 from onetool.core.errors import cut
 from onetool.core.text import did_you_mean
-from onetool.sandbox.errors import (
+from onetool.sandbox import (
     CodeError,
     CodeSyntaxError,
     NeverAwaitedError,

@@ -13,7 +13,7 @@ from onetool.core.spec import ToolSpec
 BUILTINS = frozenset(dir(builtins)) | {"__file__", "__name__"}
 CALL = ToolSpec(
     name="ot.call",
-    description="Call any tool by its name, also one whose name Python can't say.",
+    description="Call any tool by its name, also one whose name is not valid in Python.",
     input_schema={
         "type": "object",
         "properties": {"name": {"type": "string"}, "args": {"type": "object"}},

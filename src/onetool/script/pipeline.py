@@ -15,7 +15,7 @@ from onetool.core.context import CallContext, RunEvent, current_call
 from onetool.core.executor import Executor
 from onetool.core.running import within_deadline
 from onetool.core.threads import Threads
-from onetool.sandbox.errors import CodeError, CodeSyntaxError, WorkerError
+from onetool.sandbox import CodeError, CodeSyntaxError, WorkerError
 from onetool.sandbox.pool import WorkerSession
 from onetool.script.check import CodeFinding, check, findings_text
 from onetool.script.failures import RunScene, failure, is_limit

@@ -66,7 +66,7 @@ def _methods_as_functions(call: ast.Call, scan: CodeScan) -> Iterator[Edit]:
 
 def _is_one_text(args: list[ast.expr]) -> bool:
     if any(isinstance(arg, ast.Starred) for arg in args):
-        return True  # nobody knows how many: left as it is
+        return True  # it is unknown how many: left as it is
     return len(args) == 1 and (
         isinstance(args[0], ast.JoinedStr) or (isinstance(args[0], ast.Constant) and isinstance(args[0].value, str))
     )

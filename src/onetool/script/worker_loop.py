@@ -18,7 +18,7 @@ from onetool.core.errors import describe_error
 from onetool.core.executor import Executor
 from onetool.core.signature import arguments_by_name
 from onetool.core.spec import ToolSpec
-from onetool.sandbox.errors import (
+from onetool.sandbox import (
     CodeError,
     CodeSyntaxError,
     MessageTooLargeError,
@@ -206,7 +206,7 @@ class WorkerLoop:
             error.__context__ = None
             raise error.with_traceback(None) from None
         finally:
-            self._pending.stop()  # what nobody awaited
+            self._pending.stop()  # calls that were not awaited
 
     def stop(self, why: LimitError) -> None:
         """End the run now: kill the worker and cancel its pending calls. The first reason is reported."""

@@ -212,8 +212,8 @@ def _converting(converts: Mapping[str, JsonForm], forms: Mapping[str, JsonForm],
 
 def _bad_arguments(wrong: HintMismatchError, form: JsonForm) -> BadArguments:
     path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in wrong.path).removeprefix(".")
-    if wrong.said:
-        return BadArguments(f"{path}: {wrong.said}")
+    if wrong.message:
+        return BadArguments(f"{path}: {wrong.message}")
     names: dict[str, Any] = {str(step): {} for step in wrong.path} | {str(wrong.path[0]): form.schema}
     got = MASK if secret_names({"properties": names}) else _shown(wrong.got)
     return BadArguments(str(WrongArgument(path=path, expected=wrong.expected, got=got)))

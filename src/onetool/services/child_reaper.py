@@ -59,7 +59,7 @@ class ChildReaper:
             if self._pipe is None:
                 self._pipe, shell = _started()
                 self._end = finalize(self, _end, self._pipe, shell)
-                self._end.atexit = False  # then it ends by itself, and nobody has to wait for it
+                self._end.atexit = False  # then it ends by itself, and exiting does not wait for it
             os.write(self._pipe, f"{pid} {start}\n".encode())
             self._known.add(pid)
 

@@ -89,7 +89,9 @@ class FileWatcher:
             self._on_change()
         except Exception as error:  # whatever it is, the next change must be reported as well
             more = log.isEnabledFor(logging.DEBUG)
-            log.error("files have changed, but nothing came of it: %s: %s", type(error).__name__, error, exc_info=more)
+            log.error(
+                "files have changed, and the reaction to it failed: %s: %s", type(error).__name__, error, exc_info=more
+            )
         after = self._poll()
         if after is not None:
             self._has_changed(after)
@@ -100,7 +102,7 @@ class FileWatcher:
         try:
             snapshot = {path: poll.at(path) for path in self._paths()}
         except Exception as error:  # noqa: BLE001  `paths` is somebody else's
-            self._log_once(f"changed files are not noticed for now: {type(error).__name__}: {error}")
+            self._log_once(f"files can't be watched for now: {type(error).__name__}: {error}")
             return None
         self._log_once(f"more than {MOST_FILES:,} files to watch; the others are not noticed" if poll.is_full else "")
         return snapshot

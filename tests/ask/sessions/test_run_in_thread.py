@@ -6,6 +6,7 @@ import threading
 from contextlib import suppress
 
 import pytest
+from helpers import until_async
 
 from onetool.ask.errors import SessionError
 from onetool.ask.messages import Usage, User
@@ -37,8 +38,7 @@ class Held:
         return self._real(*args, **options)
 
     async def begun(self):
-        while not self.calls:
-            await asyncio.sleep(0.001)
+        await until_async(lambda: self.calls)
 
 
 @pytest.fixture

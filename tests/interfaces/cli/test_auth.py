@@ -5,10 +5,9 @@ import os
 import pty
 import stat
 import subprocess
-import sys
 
 import pytest
-from helpers import cli, trusted
+from helpers import cli, start, trusted
 
 KEY = "sk-live-0123456789"
 
@@ -44,10 +43,8 @@ def test_set_list_remove(tmp_path, own_home, provider, name):
 
 def test_a_key_is_typed_without_echo(tmp_path, own_home):
     leader, follower = pty.openpty()
-    command = [sys.executable, "-m", "onetool", "auth", "set", "openai"]
-    process = subprocess.Popen(
-        command, cwd=tmp_path, stdin=follower, stdout=follower, stderr=follower, start_new_session=True
-    )
+    files = {"stdin": follower, "stdout": follower, "stderr": follower}
+    process = start("auth", "set", "openai", cwd=tmp_path, start_new_session=True, **files)
     os.close(follower)
     shown = b""
     while b"OPENAI_API_KEY:" not in shown:
@@ -150,11 +147,8 @@ def test_a_keyring_that_does_not_work_is_none(tmp_path):
 
 
 def test_many_at_once_lose_nothing(tmp_path, own_home):
-    command = [sys.executable, "-m", "onetool", "auth", "set"]
     processes = [
-        subprocess.Popen(
-            [*command, f"KEY_{n}"], cwd=tmp_path, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-        )
+        start("auth", "set", f"KEY_{n}", cwd=tmp_path, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         for n in range(8)
     ]
     for process in processes:

@@ -21,7 +21,7 @@ def names(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HOME", str(tmp_path_factory.mktemp("home")))
         with App.open() as app:
-            yield app.runtime.engine.names(app.registry.snapshot())
+            yield app.runtime.engine.names(app.catalog.registry.snapshot())
 
 
 # What code leaves open

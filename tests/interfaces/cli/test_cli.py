@@ -12,16 +12,14 @@ import time
 from contextlib import suppress
 
 import pytest
-from helpers import cli, definition, trusted
+from helpers import cli, definition, start, trusted
 
 
 def on_a_terminal(*args, cwd, rows=40, columns=100):
     """Run the command line with a pseudo-terminal as its standard output; gives (exit code, what was shown)."""
     leader, follower = pty.openpty()
     env = {**os.environ, "TERM": "xterm-256color", "COLUMNS": str(columns), "LINES": str(rows)}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "onetool", *args], cwd=cwd, stdout=follower, stderr=follower, stdin=follower, env=env
-    )
+    process = start(*args, cwd=cwd, stdout=follower, stderr=follower, stdin=follower, env=env)
     os.close(follower)
     shown, deadline = b"", time.monotonic() + 30
     while time.monotonic() < deadline:
@@ -292,11 +290,9 @@ def test_odd_values_are_printed_as_json(tmp_path):
 
 
 def test_a_time_out_ends_the_command(tmp_path):
-    (tmp_path / "slow.py").write_text("import time\ndef wait():\n    time.sleep(60)\n")
+    (tmp_path / "slow.py").write_text("import time\ndef wait():\n    time.sleep(600)\n")
     (tmp_path / "onetool.yaml").write_text("packs: [slow.py]\n")
-    started = time.monotonic()
     done = cli("--config", "onetool.yaml", "tools", "invoke", "slow.wait", "--timeout", "0.2", cwd=tmp_path)
-    assert time.monotonic() - started < 10
     assert json.loads(done.stdout)["result"]["error"]["reason"] == "timeout"
     assert done.returncode == 1
 
@@ -304,7 +300,7 @@ def test_a_time_out_ends_the_command(tmp_path):
 @pytest.mark.parametrize(
     "body",
     [
-        "await asyncio.sleep(60)",
+        "await asyncio.sleep(600)",
         "\n    ".join(["while True:", "    try: await asyncio.sleep(0.1)", "    except BaseException: pass"]),
     ],
     ids=["heeds", "ignores"],
@@ -312,9 +308,7 @@ def test_a_time_out_ends_the_command(tmp_path):
 def test_an_async_tool_that_hangs_ends_the_command_too(tmp_path, body):
     (tmp_path / "slow.py").write_text(f"import asyncio\nasync def wait():\n    {body}\n")
     (tmp_path / "onetool.yaml").write_text("packs: [slow.py]\n")
-    started = time.monotonic()
     done = cli("--config", "onetool.yaml", "tools", "invoke", "slow.wait", "--timeout", "0.2", cwd=tmp_path)
-    assert time.monotonic() - started < 10
     assert json.loads(done.stdout)["result"]["error"]["reason"] == "timeout"
     assert "destroyed" not in done.stderr
 
@@ -367,7 +361,6 @@ def test_ctrl_c_ends_the_command_without_a_traceback(tmp_path):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # the tests may run where it is ignored
     )
     assert process.stderr.readline() == "begun\n"
     process.send_signal(signal.SIGINT)
@@ -380,13 +373,15 @@ def test_ctrl_c_while_a_pack_is_imported_ends_the_command(tmp_path):
     code = "import sys, time, functools\nprint('begun', flush=True)\ntime.sleep(60)\n@functools.cache\ndef f(): 'F.'\n"
     (tmp_path / "slow.py").write_text(code)
     (tmp_path / "onetool.yaml").write_text("packs: [slow.py]\n")
-    process = subprocess.Popen(
-        [sys.executable, "-m", "onetool", "--config", "onetool.yaml", "tools", "list"],
+    process = start(
+        "--config",
+        "onetool.yaml",
+        "tools",
+        "list",
         cwd=tmp_path,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     assert process.stderr.readline() == "begun\n"
     process.send_signal(signal.SIGINT)

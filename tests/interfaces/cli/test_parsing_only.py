@@ -115,7 +115,7 @@ def test_what_only_tells_runs_nothing(folder, words):
 def test_who_calls_a_tool_that_was_only_parsed_is_told(folder, monkeypatch):
     monkeypatch.chdir(folder)
     with App.open(imports=False) as app:
-        spec = app.registry.get("mine.renamed")
+        spec = app.catalog.registry.get("mine.renamed")
         assert spec is not None
         assert (spec.description, spec.defined_in) == ("Say it.", f"{folder}/.onetool/packs/some.py:12")
         with pytest.raises(ToolFailure, match="was not imported"):

@@ -3,12 +3,10 @@
 import os
 import pty
 import select
-import subprocess
-import sys
 import time
 
 import pytest
-from helpers import cli, trusted
+from helpers import cli, start, trusted
 
 PACK = '''
 from onetool.sdk import ask_model, ask_person, client_roots, log_message, tool
@@ -44,8 +42,8 @@ def at_a_terminal(folder, *args, types, before=b""):
     """What is seen at a terminal where somebody types these lines, each when the one before it was asked for."""
     fd, theirs = pty.openpty()
     os.write(fd, before)
-    process = subprocess.Popen(
-        [sys.executable, "-m", "onetool", *args],
+    process = start(
+        *args,
         cwd=folder,
         env={**os.environ, "HOME": str(folder)},
         stdin=theirs,

@@ -1,18 +1,13 @@
 """`onetool run`: where the code comes from, where what goes, and the interactive session on a real terminal."""
 
-import fcntl
 import json
 import os
 import pty
 import select
-import signal
-import subprocess
-import sys
-import termios
 import time
 
 import pytest
-from helpers import cli, trusted
+from helpers import cli, start, trusted
 
 PACK = '''
 def price(name: str, count: int = 1) -> dict:
@@ -136,27 +131,20 @@ def test_without_code_on_a_terminal_it_says_what_to_do(folder):
     assert status == 2
 
 
-def _at_the_terminal():
-    """So that Ctrl-C is a signal, and is heard: whoever runs the tests in the background does not hear it."""
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
 def terminal(args, cwd, lines):
     """Type lines at a real terminal, each when a prompt has come; what was shown, and the exit code.
 
     A line that is a number is a time to wait, with no prompt before the next one.
     """
     leader, follower = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "onetool", *args],
+    process = start(
+        *args,
         cwd=cwd,
         env={**os.environ, "TERM": "dumb"},
         stdin=follower,
         stdout=follower,
         stderr=follower,
-        start_new_session=True,
-        preexec_fn=_at_the_terminal,
+        terminal=True,
     )
     os.close(follower)
     shown, waiting, deadline, prompts = "", list(lines), time.monotonic() + 40, 0

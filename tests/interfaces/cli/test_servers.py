@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from helpers import cli, trusted
+from helpers import cli, start, trusted
 from sources.mcp_servers.authority import Authority, browser
 from sources.mcp_servers.stage import SCRIPTS
 
@@ -61,9 +61,7 @@ def on_a_terminal(*args, cwd):
     """Run the command line with a terminal as its output; gives (exit code, what was shown)."""
     leader, follower = pty.openpty()
     env = {**os.environ, "COLUMNS": "120", "TERM": "xterm"}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "onetool", *args], cwd=cwd, env=env, stdin=follower, stdout=follower, stderr=follower
-    )
+    process = start(*args, cwd=cwd, env=env, stdin=follower, stdout=follower, stderr=follower)
     os.close(follower)
     shown = b""
     try:
@@ -191,8 +189,10 @@ def test_login_and_logout(tmp_path):
         before = cli("servers", "test", "vault", cwd=tmp_path)
         assert (before.returncode, "onetool servers login vault" in before.stdout) == (1, True)
         assert cli("servers", "logout", "vault", cwd=tmp_path).returncode == 1
-        process = subprocess.Popen(
-            [sys.executable, "-m", "onetool", "servers", "login", "vault"],
+        process = start(
+            "servers",
+            "login",
+            "vault",
             cwd=tmp_path,
             stderr=subprocess.PIPE,
             text=True,

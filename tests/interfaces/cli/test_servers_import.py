@@ -13,12 +13,12 @@ from select import select
 from time import monotonic
 
 import pytest
-from helpers import cli, computing, trusted
+from helpers import cli, computing, start, trusted
 
 from onetool.config import load_config
 from onetool.config.jsonc import JsoncError
+from onetool.config.server_import import ConfigTarget, Planner
 from onetool.config.server_import.hide_secrets import is_secret
-from onetool.config.server_import.plan import ConfigTarget, Planner
 from onetool.config.server_import.translate import MAX_BYTES, read_servers
 from onetool.core.errors import ConfigError
 from onetool.interfaces.cli.clients.known import CLIENT_FILES, possible_files
@@ -293,8 +293,8 @@ def read_until(terminal, words, seconds=20):
 def test_on_a_terminal_a_missing_secret_is_asked_for(project):
     put(project / "mcp.json", {"mcpServers": {"it": {"command": "x", "env": {"A": "${ASKED_FOR}"}}}})
     leader, follower = pty.openpty()
-    command = [sys.executable, "-m", "onetool", "servers", "import", "mcp.json"]
-    process = subprocess.Popen(command, stdin=follower, stdout=follower, stderr=follower, start_new_session=True)
+    files = {"stdin": follower, "stdout": follower, "stderr": follower}
+    process = start("servers", "import", "mcp.json", start_new_session=True, **files)
     os.close(follower)
     shown = read_until(leader, b"set it later")
     os.write(leader, f"{PASSWORD}\n".encode())

@@ -5,14 +5,12 @@ import os
 import pty
 import re
 import select
-import subprocess
-import sys
 import time
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from helpers import cli, definition, trusted
+from helpers import cli, definition, start, trusted
 
 from onetool.core.call import ToolCall, ToolError
 from onetool.core.context import CallEvent
@@ -52,8 +50,7 @@ def on_a_terminal(*args, cwd, columns=120):
     """The exit code, and what a person sees."""
     leader, follower = pty.openpty()
     env = {**os.environ, "TERM": "xterm", "COLUMNS": str(columns)}
-    command = [sys.executable, "-m", "onetool", *args]
-    process = subprocess.Popen(command, cwd=cwd, stdin=follower, stdout=follower, stderr=follower, env=env)
+    process = start(*args, cwd=cwd, stdin=follower, stdout=follower, stderr=follower, env=env)
     os.close(follower)
     shown, deadline = b"", time.monotonic() + 30
     while time.monotonic() < deadline:

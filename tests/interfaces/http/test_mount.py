@@ -5,12 +5,12 @@ import json
 import re
 import socket
 import threading
-import time
 from contextlib import asynccontextmanager, contextmanager
 
 import httpx
 import pytest
 import uvicorn
+from helpers import until
 from mcp.client import Client
 from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
@@ -56,9 +56,8 @@ def served(web, **options):
     taken = socket.create_server(("127.0.0.1", 0))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [taken]}, daemon=True)
     thread.start()
-    while not server.started:
-        assert thread.is_alive()
-        time.sleep(0.01)
+    until(lambda: server.started or not thread.is_alive())
+    assert server.started
     try:
         yield f"http://127.0.0.1:{taken.getsockname()[1]}"
     finally:
@@ -194,12 +193,12 @@ def test_their_lifespan_closes_it_while_a_stream_is_open(app):
     async def lifespan(_):
         async with app:
             yield
-        states.append(app.is_closed)
 
+    app.on_close(lambda: states.append("closed"))
     with served(starlette(("/tools", app.asgi()), lifespan=lifespan)) as url:
         assert "Hello you" in run_over_mcp(f"{url}/tools/mcp", 'pack.hello(name="you")')
         client, _ = open_stream(f"{url}/tools/mcp")
-    assert states == [True]
+    assert states == ["closed"]
     client.close()
 
 

@@ -1,11 +1,11 @@
 """Clients and servers for the tests of MCP. What many tests can share is started once per process of tests."""
 
-import sys
 from contextlib import ExitStack, asynccontextmanager
 
 import pytest
 from interfaces.mcp.peers import HttpPeer, StdioPeer
 from interfaces.mcp.servers import CONFIG, PATIENCE, Server, ended_well, environment
+from warm import program
 
 WAYS = ["stdio-old", "stdio-new", "http-old", "http-new"]
 
@@ -115,9 +115,9 @@ def connect(request, shared_server, tmp_path):
 
     def place(config, menu, log):
         if transport == "stdio":
-            args = ["-m", "onetool", "--config", str(config), "mcp", "--menu", menu]
-            params = StdioServerParameters(command=sys.executable, args=args, env=environment(tmp_path))
-            return stdio_client(params, errlog=log)
+            env = environment(tmp_path)
+            command, *rest = program(["--config", str(config), "mcp", "--menu", menu], env)
+            return stdio_client(StdioServerParameters(command=command, args=rest, env=env), errlog=log)
         if config == CONFIG:
             return f"{shared_server.url}?menu={menu}"
         server = Server(tmp_path, "--menu", menu, config=config)

@@ -62,7 +62,7 @@ def test_a_client_with_a_menu_of_one(stdio_peer, era):
 def test_a_client_that_lists_every_tool_saves_nothing(stdio_peer):
     peer = stdio_peer("old", "--menu", "direct")
     peer.result("tools/list")
-    time.sleep(0.5)
+    time.sleep(0.5)  # after which it is recorded
     assert peer.close() == 0
     ((full, sent),) = kept(folder_of(peer), "SELECT full_bytes, sent_bytes FROM menus")
     assert full == sent

@@ -7,7 +7,7 @@ import sys
 
 import anyio
 import pytest
-from helpers import until
+from helpers import until, until_async
 from interfaces.mcp.peers import NEW, OLD
 from interfaces.mcp.servers import CONFIG, children_of, environment
 from mcp import MCPError
@@ -134,8 +134,7 @@ def test_it_hears_of_progress_and_messages(connect):
         assert text(await client.call_tool("working__advance", steps, progress_callback=on_progress)) == "there"
         assert text(await client.call_tool("working__tell", {"levels": ["info", "warning", "alert"]})) == "told"
         with anyio.fail_after(5):
-            while len(messages) < 2 or len(progress) < 3:
-                await anyio.sleep(0.01)
+            await until_async(lambda: len(messages) >= 2 and len(progress) >= 3)
 
     with_client(connect, work, logging_callback=on_message, log_level="warning")
     assert progress == [(1, 10), (5, 10), (10, 10)]
@@ -249,8 +248,7 @@ def test_it_calls_off_what_it_does_not_want_any_more(connect, tmp_path):
         path = tmp_path / "it"
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(client.call_tool, "working__hang", {"path": str(path)})
-            while not (tmp_path / "it.began").exists():
-                await anyio.sleep(0.01)
+            await until_async(lambda: (tmp_path / "it.began").exists())
             tasks.cancel_scope.cancel()
         await anyio.to_thread.run_sync(until, (tmp_path / "it.cancelled").exists)
         assert text(await client.call_tool("plus", {"a": 1})) == "1"
@@ -291,8 +289,7 @@ def test_it_hears_that_tools_have_changed(connect, tmp_path):
             await client.subscribe_resource("ot://tools")
             assert text(await client.call_tool("changes__change")) == "changed"
             with anyio.fail_after(5):
-                while len(set(heard)) < 2:
-                    await anyio.sleep(0.01)
+                await until_async(lambda: len(set(heard)) >= 2)
             assert set(heard) == {"ToolListChangedNotification", "ResourceUpdatedNotification"}
         names = [tool.name for tool in (await client.list_tools()).tools]
         assert "waving__wave" in names

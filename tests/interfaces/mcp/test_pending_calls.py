@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from helpers import forever, until_async
 from hypothesis import given
 from hypothesis import strategies as st
 from interfaces.mcp.peers import ABLE, NEW, TASKS
@@ -46,7 +47,7 @@ async def greeting(pending):
 
 
 async def endless(pending):
-    await asyncio.sleep(60)
+    await forever()
 
 
 # Going on
@@ -152,8 +153,7 @@ def test_a_question_that_is_given_up_is_no_longer_asked():
         pending = begun(impatient)
         await pending.wait_for_pause()
         assert pending.questions()
-        await asyncio.sleep(0.1)
-        assert pending.questions() == {}
+        await until_async(lambda: not pending.questions())
         assert pending.result() == {"said": "never mind"}
 
     asyncio.run(test())
@@ -210,10 +210,9 @@ def test_after_some_time_nobody_waits_any_more(monkeypatch):
         pending = begun(greeting)
         await pending.wait_for_pause()
         state = waiting.keep(pending)
-        await asyncio.sleep(0.1)
+        await until_async(lambda: pending.is_done)  # and does nothing any more
         with pytest.raises(JsonRpcError, match="requestState has expired"):
             waiting.resume(state, ME, b"")
-        assert pending.is_done  # and does nothing any more
         assert waiting.has_room
 
     asyncio.run(test())
@@ -242,10 +241,9 @@ def test_tasks_end_after_their_time():
         pending = begun(endless)
         id = waiting.as_task(pending)["taskId"]
         assert waiting.task(id, ME) is pending
-        await asyncio.sleep(0.1)
+        await until_async(lambda: pending.is_done)
         with pytest.raises(JsonRpcError, match="its time is up"):
             waiting.task(id, ME)
-        assert pending.is_done
 
     asyncio.run(test())
 

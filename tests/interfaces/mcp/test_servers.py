@@ -5,6 +5,7 @@ import time
 
 import anyio
 import pytest
+from helpers import until_async
 from interfaces.mcp.conftest import WAYS
 from interfaces.mcp.upstreams import Site, heard, listen, listing, names, said, up, with_client
 from mcp_types import CreateMessageResult, ElicitResult, TextContent
@@ -128,8 +129,7 @@ def test_everything_comes_through_to_the_official_client(shared, way):
             answer = json.loads(text(await client.call_tool(f"{era}__samples")))
             assert answer["result"]["content"] == {"type": "text", "text": "Say hello. Hello!"}
         with anyio.fail_after(5):
-            while len(messages) < 2 or len(progress) < 20:
-                await anyio.sleep(0.01)
+            await until_async(lambda: len(messages) >= 2 and len(progress) >= 20)
 
     options = {"elicitation_callback": elicited, "sampling_callback": sampled, "logging_callback": on_message}
     with_client(shared.client(way, log_level="info", **options), work)

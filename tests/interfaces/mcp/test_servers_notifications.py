@@ -4,6 +4,7 @@ import asyncio
 import json
 
 import pytest
+from helpers import until_async
 from interfaces.mcp.upstreams import Site, listen, names, up
 
 from onetool import App
@@ -42,8 +43,7 @@ def heard_in(app, scene):
         service.menu(RemoteClient())
         await scene(service)
         async with asyncio.timeout(PATIENCE):
-            while CHANGED not in heard:
-                await asyncio.sleep(0.02)
+            await until_async(lambda: CHANGED in heard)
         await asyncio.sleep(0.4)  # nothing more comes
         service.close()
         return heard

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from helpers import until
+from helpers import start, until
 from interfaces.mcp.servers import CONFIG, PATIENCE, children_of, environment
 
 DIRECT = ("--menu", "direct")
@@ -109,8 +109,10 @@ def test_large_messages_go_both_ways(stdio_peer, tmp_path):
 def test_a_client_that_does_not_read_is_not_asked_for_more_and_the_server_still_ends(tmp_path):
     """It goes on asking, and reads none of the answers."""
     (tmp_path / "onetool.yaml").write_text("menu: direct\nresults: {inline_bytes: 10000000}\n")
-    with subprocess.Popen(
-        [sys.executable, "-m", "onetool", "--config", "onetool.yaml", "mcp"],
+    with start(
+        "--config",
+        "onetool.yaml",
+        "mcp",
         cwd=tmp_path,
         env=environment(tmp_path),
         stdin=subprocess.PIPE,
@@ -208,11 +210,9 @@ def test_a_signal_ends_it_with_all_its_workers(stdio_peer, number, tmp_path):
     peer.begin("tools/call", {"name": "run", "arguments": {"code": slow}})
     until((tmp_path / "it.began").exists)
     children = until(lambda: len(found := children_of(peer.process.pid)) >= 2 and found)
-    began = time.monotonic()
     peer.process.send_signal(number)
     assert peer.ended() == 0
-    assert time.monotonic() - began < 5
-    until(lambda: not alive(children), 5)
+    until(lambda: not alive(children))
     assert "Traceback" not in peer.log()
 
 
@@ -235,8 +235,10 @@ def test_not_even_a_sudden_death_leaves_a_worker(stdio_peer):
 
 
 def test_a_client_that_closes_its_reading_end_ends_it(tmp_path):
-    with subprocess.Popen(
-        [sys.executable, "-m", "onetool", "--config", str(CONFIG), "mcp"],
+    with start(
+        "--config",
+        str(CONFIG),
+        "mcp",
         cwd=tmp_path,
         env=environment(tmp_path),
         stdin=subprocess.PIPE,

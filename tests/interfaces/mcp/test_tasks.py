@@ -38,7 +38,6 @@ def settled(peer, task, *statuses):
     """The task, once it has one of these statuses."""
 
     def looked_at():
-        time.sleep(0.02)
         found = get(peer, task)
         return found if found["status"] in statuses else None
 

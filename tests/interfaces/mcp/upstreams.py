@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import sys
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from helpers import until
 from interfaces.mcp.peers import HttpPeer, StdioPeer
 from interfaces.mcp.servers import PATIENCE, Server, environment
 from sources.mcp_servers.stage import Stage
+from warm import program
 
 SCRIPT = Path(__file__).parent / "fixture" / "upstream.py"
 CHANGED = "notifications/tools/list_changed"
@@ -58,9 +58,9 @@ class Site(Stage):
             if transport == "http":
                 place = f"{self.server.url}?menu={menu}"
             else:
-                command = ["-m", "onetool", "--config", str(self.folder / "onetool.yaml"), "mcp", "--menu", menu]
-                params = StdioServerParameters(command=sys.executable, args=command, env=environment(self.folder))
-                place = stdio_client(params, errlog=log)
+                args, env = ["mcp", "--menu", menu], environment(self.folder)
+                command, *rest = program(["--config", str(self.folder / "onetool.yaml"), *args], env)
+                place = stdio_client(StdioServerParameters(command=command, args=rest, env=env), errlog=log)
             mode = "auto" if era == "new" else "legacy"
             async with Client(place, mode=mode, read_timeout_seconds=PATIENCE, cache=None, **options) as client:
                 yield client

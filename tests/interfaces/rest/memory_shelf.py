@@ -203,7 +203,7 @@ class MemoryShelf:
 
     # Calls
 
-    async def invoke_version(self, bundle_id, slug, version, args, source="rest", progress=None, allowed=None):
+    async def invoke(self, bundle_id, slug, version, args, source="rest", progress=None, allowed=None):
         tool = self._tool(bundle_id, slug, version)
         if not (tool.is_enabled and self._bundle(bundle_id).is_enabled):
             raise ForbiddenError("it is switched off", "disabled")

@@ -5,7 +5,6 @@ import os
 import re
 import socket
 import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -37,7 +36,7 @@ class Api:
         command = (
             partial(start, "serve", "--port", "0", *options.get("args", ()))
             if real
-            else partial(subprocess.Popen, [sys.executable, str(STAND_IN), json.dumps(options)])
+            else partial(start, json.dumps(options), script=STAND_IN)
         )
         self.process = command(
             stdout=subprocess.PIPE,

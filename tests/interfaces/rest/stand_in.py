@@ -19,9 +19,7 @@ def app_of(options):
 
     http = HttpConfig(token=Secret(options["token"]) if "token" in options else None)
     shelf = MemoryShelf()
-    return SimpleNamespace(
-        config=SimpleNamespace(http=http), bundles=shelf, invoke_version=shelf.invoke_version, redact=hush
-    )
+    return SimpleNamespace(config=SimpleNamespace(http=http), bundles=shelf, runtime=SimpleNamespace(redact=hush))
 
 
 def main(options):
@@ -42,7 +40,7 @@ def main(options):
         Route("/openapi.json", openapi(app), methods=READ),
         Route("/docs", docs(app), methods=READ, is_page=True),
     ]
-    site = HttpApp(routes, AccessRules(app.config.http, place), 1024**2, app.redact)
+    site = HttpApp(routes, AccessRules(app.config.http, place), 1024**2, app.runtime.redact)
     serve(site, place, started=lambda: print(place.port, flush=True))
 
 

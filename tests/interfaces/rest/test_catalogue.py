@@ -22,6 +22,7 @@ def fail(why: str) -> str:
     raise ValueError(why)
 '''
 CLOCK = {"command": str(Path(sys.executable).with_name("mcp-server-time"))}
+LIGHT_CLOCK = {"command": sys.executable, "args": ["-S", str(Path(__file__).with_name("light_clock.py"))]}
 GONE = {"command": "/nonexistent/server"}
 
 ALIKE = ("sky.a-b", "sky.a_b", "sky.a_b-c", "sky.a-b-c")
@@ -50,9 +51,15 @@ def begin(folder, *args, config="onetool.yaml"):
 
 
 @pytest.fixture
-def home(tmp_path):
+def clock():
+    """The server of the config: one that starts quickly, where it is not about the server."""
+    return LIGHT_CLOCK
+
+
+@pytest.fixture
+def home(tmp_path, clock):
     tools = [declared(name) for name in ("weather", "sky.blue", *ALIKE)]
-    write_config(tmp_path, packs=["functions"], tools=tools, servers={"clock": CLOCK})
+    write_config(tmp_path, packs=["functions"], tools=tools, servers={"clock": clock})
     assert cli("tools", "list", "--json", "--config", "onetool.yaml", cwd=tmp_path).returncode == 0  # asks the server
     return tmp_path
 
@@ -148,6 +155,7 @@ def test_they_are_listed_by_the_ids_of_bundles(api):
     assert set(tools(api, f"?bundleIDs={one['id']}")) == {"my_sums.add_two", "my_sums.fail"}
 
 
+@pytest.mark.parametrize("clock", [CLOCK], ids=["a real server"])
 def test_they_are_invoked(api):
     names = tools(api)
     assert invoke(api, names["my_sums.add_two"], a=3).json() == {"ok": True, "value": 4}

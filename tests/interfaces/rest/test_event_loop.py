@@ -131,12 +131,12 @@ def test_calls_ask_the_index_nothing_while_nothing_changes(app, asked):
     app.bundles.put_tool(id, "say", "1", ECHO)
 
     async def calls():
-        await app.invoke_version(id, "say", "1", {"message": "hi"})
+        await app.bundles.invoke(id, "say", "1", {"message": "hi"})
         while not app.bundles.loading.is_unchanged(at_once=True):  # its file has only just been written
             await asyncio.sleep(0.005)
-            await app.invoke_version(id, "say", "1", {"message": "hi"})
+            await app.bundles.invoke(id, "say", "1", {"message": "hi"})
         asked.clear()
-        return [(await app.invoke_version(id, "say", "1", {"message": "hi"})).data for _ in range(50)]
+        return [(await app.bundles.invoke(id, "say", "1", {"message": "hi"})).data for _ in range(50)]
 
     assert asyncio.run(calls()) == ["hi"] * 50
     assert asked == []

@@ -3,10 +3,11 @@
 import json
 import socket
 from concurrent.futures import ThreadPoolExecutor
-from time import monotonic, sleep
+from time import monotonic
 
 import httpx
 import pytest
+from helpers import until
 from interfaces.rest.served import BUILT_IN, TOKEN, problem, read_events
 
 
@@ -16,12 +17,7 @@ def path(slug):
 
 def happened(api, text):
     """Wait until it has."""
-    deadline = monotonic() + 10
-    while monotonic() < deadline:
-        if text in api.call("what-happened").json()["value"]:
-            return True
-        sleep(0.02)
-    return False
+    return until(lambda: text in api.call("what-happened").json()["value"])
 
 
 def test_a_value(api):

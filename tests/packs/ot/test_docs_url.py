@@ -57,4 +57,4 @@ def test_one_that_is_no_address_is_told(tmp_path, url):
     with App.open(tmp_path / "onetool.yaml") as app:
         [mistake] = app.mistakes
         assert "docs_url = " in mistake.message
-        assert "shop.find" in app.registry
+        assert "shop.find" in app.catalog.registry

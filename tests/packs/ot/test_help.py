@@ -40,7 +40,7 @@ def app(tmp_path_factory):
     (folder / "prompts.yaml").write_text("packs: {web: Fetch first.}\n")
     with App.open(folder / "onetool.yaml") as app:
         for name, description in TOOLS.items():
-            app.registry.register(
+            app.catalog.registry.register(
                 ToolSpec(name=name, description=description, input_schema=SCHEMA, handler=lambda **_: None)
             )
         yield app
@@ -51,7 +51,7 @@ def ask(app):
     from helpers import run
 
     def ask(query="", **more):
-        result = run(app.executor, "ot.help", query=query, **more)
+        result = run(app.runtime.executor, "ot.help", query=query, **more)
         assert result.ok, result.error
         return result.data
 
@@ -159,7 +159,7 @@ def test_an_overview_is_short_and_names_what_there_is(ask, app):
     assert len(openai.cl100k_base().encode(text)) < 450
     for name in ("tools", "packs", "aliases", "snippets", "help", "search", "signature", "call", "result", "stats"):
         assert f"ot.{name}(" in text
-        assert f"ot.{name}" in app.registry
+        assert f"ot.{name}" in app.catalog.registry
 
 
 @pytest.mark.parametrize(("pack", "slug"), [("brave", "brave-search"), ("llm", "transform"), ("excel", "excel")])

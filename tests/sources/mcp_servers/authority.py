@@ -18,6 +18,7 @@ from urllib.request import urlopen
 
 import httpx2
 import uvicorn
+from helpers import until
 from mcp.server.auth.provider import (
     AccessToken,
     AuthorizationCode,
@@ -60,8 +61,7 @@ class Authority:
             thread = Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
             thread.start()
             self._servers.append((server, thread))
-        while not all(server.started for server, _ in self._servers):
-            time.sleep(0.01)
+        until(lambda: all(server.started for server, _ in self._servers))
         return self
 
     def __exit__(self, *failure):

@@ -3,12 +3,13 @@
 import asyncio
 import json
 import os
+import signal
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import monotonic, sleep
 
-from helpers import cli
+from helpers import cli, until
 
 from onetool import App, ToolCall
 
@@ -43,7 +44,7 @@ class Stage:
     def started(self):
         return [int(pid) for pid in self._pids.read_text().split()] if self._pids.exists() else []
 
-    def left(self, within=5.0):
+    def left(self, within=20.0):
         """Process ids of servers that are still there, when they have had some time to go."""
         return [pid for pid in self.started() if not is_gone(pid, within)]
 
@@ -64,9 +65,8 @@ def ran(app, code):
 def settle(app, within=5.0):
     """Every server's status, when each has connected or failed. One that is told to go gets some time for it."""
     asyncio.run(app.servers.wait_connected())
-    until = monotonic() + within
-    while any(status.state == "connecting" for status in app.servers.statuses()) and monotonic() < until:
-        sleep(0.02)
+    with suppress(AssertionError):
+        until(lambda: all(status.state != "connecting" for status in app.servers.statuses()), within)
     return {status.name: status for status in app.servers.statuses()}
 
 
@@ -79,12 +79,29 @@ def tools_of(app, server):
     return {spec.name.partition(".")[2] for spec in app.tools() if spec.source == f"proxy:{server}"}
 
 
-def is_gone(pid, within=5.0):
-    until = monotonic() + within
+@contextmanager
+def connection_lost(app, server):
+    """In here the connection to a server goes. It is over when the app has heard of that."""
+    upstream = app.servers._loop.upstreams[server]
+    before = upstream._connection
+    yield
+    until(lambda: upstream._connection is not before)
+
+
+def kill(app, server, pid):
+    """Kill the process of a server, and wait until the app has heard of it."""
+    with connection_lost(app, server):
+        os.kill(pid, signal.SIGKILL)
+        assert is_gone(pid)
+
+
+def is_gone(pid, within=20.0):
+    """Whether a process goes, within some time. The seconds are for what never comes: nothing is measured by them."""
+    deadline = monotonic() + within
     while _is_there(pid):
-        if monotonic() > until:
+        if monotonic() > deadline:
             return False
-        sleep(0.02)
+        sleep(0.01)
     return True
 
 

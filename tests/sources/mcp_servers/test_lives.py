@@ -10,12 +10,11 @@ from sources.mcp_servers.stage import call, is_gone, settle
 
 
 @pytest.mark.parametrize("script", ["stubborn", "forks", "never_answers", "ok"])
-def test_it_is_gone_when_the_app_is_closed(stage, script, took):
+def test_it_is_gone_when_the_app_is_closed(stage, script):
     with stage.app({"bad": stage.nasty(script, connect_timeout=1)}) as app:
         settle(app)
     assert stage.started()
     assert stage.left(within=0.5) == []
-    assert took() < 10
 
 
 @pytest.mark.parametrize("script", ["stubborn", "forks", "ok"])

@@ -1,9 +1,9 @@
 """Servers that say what they should not: rubbish, too much, wrong messages, hostile definitions, secrets."""
 
 import json
-from time import sleep
 
 import pytest
+from helpers import until
 from sources.mcp_servers.stage import call, is_fine, ran, settle, tools_of
 
 
@@ -15,7 +15,7 @@ def test_rubbish_on_stdout_is_passed_over(stage):
 
 
 @pytest.mark.parametrize("where", ["start", "call"])
-def test_a_line_without_end_ends_the_server_not_us(stage, where, took):
+def test_a_line_without_end_ends_the_server_not_us(stage, where):
     with stage.app({"bad": stage.nasty("endless_line", where, 50), "good": stage.nasty("ok")}) as app:
         status = settle(app)["bad"]
         if where == "call":
@@ -27,7 +27,6 @@ def test_a_line_without_end_ends_the_server_not_us(stage, where, took):
             assert (status.state, status.tools) == ("disconnected", 0)
             assert "more than 32 MB" in status.error
         assert is_fine(app)
-        assert took() < 10
 
 
 def test_five_megabytes_are_no_trouble(stage):
@@ -73,10 +72,9 @@ def test_pages_that_never_end_have_an_end(stage):
         assert status.tools <= 100_000
 
 
-def test_hostile_schemas_spoil_only_their_own_tool(stage, took):
+def test_hostile_schemas_spoil_only_their_own_tool(stage):
     with stage.app({"bad": stage.nasty("wrong_protocol", "schemas")}) as app:
         assert settle(app)["bad"].state == "connected"
-        assert took() < 10
         assert tools_of(app, "bad") & {"remote", "huge", "loop", "bad_output"} == set()
         assert call(app, "bad.fine", text="x").data == "fine"
         told = " ".join(map(str, app.mistakes))
@@ -114,13 +112,11 @@ def test_odd_names_do_nothing_to_a_terminal(stage):
         assert [str(mistake) for mistake in app.mistakes if not str(mistake).isprintable()] == []
 
 
-def test_a_flood_on_stderr_blocks_nobody_and_its_end_is_kept(stage, took):
+def test_a_flood_on_stderr_blocks_nobody_and_its_end_is_kept(stage):
     with stage.app({"bad": stage.nasty("floods_stderr", 5), "good": stage.nasty("ok")}) as app:
         assert call(app, "bad.fine").data == "fine"
-        assert took() < 10
-        sleep(0.2)
+        until(lambda: any("the last line" in line for line in app.servers.log_lines("bad", 1_000_000)))
         lines = app.servers.log_lines("bad", 1_000_000)
-        assert any("the last line" in line for line in lines)
         assert len(lines) < 50_000
         assert is_fine(app)
 

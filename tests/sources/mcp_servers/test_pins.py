@@ -232,7 +232,7 @@ def test_a_change_while_it_is_connected(stage):
 
 def hints(app):
     """What counts of `pay`: whether it changes nothing, and whether it may be tried again."""
-    spec = app.registry.get("shop.pay")
+    spec = app.catalog.registry.get("shop.pay")
     return spec.read_only, spec.idempotent
 
 

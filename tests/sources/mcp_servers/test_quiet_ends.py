@@ -7,8 +7,9 @@ import threading
 from contextlib import asynccontextmanager
 
 import pytest
+from helpers import forever
 from sources.mcp_servers.stage import call
-from sources.mcp_servers.test_ends import LONG, QUICK, until
+from sources.mcp_servers.test_ends import QUICK, until
 
 from onetool.core.errors import ToolFailure
 from onetool.core.threads import LoopThread
@@ -35,7 +36,7 @@ def test_one_that_fails_at_the_moment_it_is_ended(stage, monkeypatch, told):
         lives.append(upstream._task)
         try:
             begun.set()
-            await asyncio.sleep(LONG)
+            await forever()
         except asyncio.CancelledError:
             raise ToolFailure("it can not be reached") from None
         yield
@@ -57,7 +58,7 @@ def test_a_call_that_fails_when_its_caller_is_gone(stage, told):
     async def work(link, flight):
         try:
             begun.set()
-            await asyncio.sleep(LONG)
+            await forever()
         except asyncio.CancelledError:
             await asyncio.to_thread(go.wait, QUICK)
             asyncio.get_running_loop().call_soon(ended.set)
@@ -87,7 +88,7 @@ def test_work_that_does_not_heed_the_end_in_the_middle_of_a_generator(monkeypatc
         begun.set()
         while not may_end.is_set():
             try:
-                await asyncio.sleep(LONG)
+                await forever()
             except asyncio.CancelledError:
                 cancelled.set()
         yield 1

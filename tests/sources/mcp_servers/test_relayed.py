@@ -8,6 +8,7 @@ import pytest
 from interfaces.mcp.servers import environment
 from mcp import Client, StdioServerParameters
 from sources.mcp_servers.stage import SCRIPTS, call, ran
+from warm import program
 
 SECRET = "s3cret-of-the-test"
 
@@ -71,8 +72,8 @@ async def ours(menu, stage, **more):
     """Our own server, by the official client: a function that calls a tool of the server behind it."""
     config = stage.config({"odd": stage.nasty("wraps")}, **more)
     env = environment(stage.folder, ONETOOL_CONFIG=str(config))
-    start = StdioServerParameters(command=sys.executable, args=["-m", "onetool", "mcp", "--menu", menu], env=env)
-    async with Client(start, cache=None) as client:
+    command, *rest = program(["mcp", "--menu", menu], env)
+    async with Client(StdioServerParameters(command=command, args=rest, env=env), cache=None) as client:
 
         async def call(tool, args):
             if menu == "search":

@@ -42,10 +42,10 @@ def test_what_is_told_for_a_proxy_that_was_replaced_is_not_heard(stage):
 def test_secrets_that_were_learnt_are_masked_after_a_reload(stage):
     with stage.app({"one": stage.nasty("ok")}) as app:
         app.servers.mask_also(SECRET)
-        assert SECRET not in app.redact(SECRET)
+        assert SECRET not in app.runtime.redact(SECRET)
         for _ in range(2):
             app.reload()
-            assert SECRET not in app.redact(SECRET)
+            assert SECRET not in app.runtime.redact(SECRET)
             assert call(app, "one.echo", text=f"it is {SECRET}").data == f"it is {SECRET}"  # its caller has it
 
 
@@ -61,9 +61,16 @@ def test_secrets_are_masked_in_all_that_a_server_tells(stage):
         )
         tools = [{"name": "a", "description": words, "inputSchema": {"type": "object"}}]
         app.servers.listing_received(proxy, ServerListing(tools, offers, f"1 {SECRET}", "auto"))
-        assert len(app.prompts) == 1
-        assert {"file:///r", "file:///{t}"} <= set(app.resources)
-        shown = [app.tools(), app.prompts, app.resources, app.servers.statuses(), app.health(), proxy.cached]
+        assert len(app.catalog.prompts) == 1
+        assert {"file:///r", "file:///{t}"} <= set(app.catalog.resources)
+        shown = [
+            app.tools(),
+            app.catalog.prompts,
+            app.catalog.resources,
+            app.servers.statuses(),
+            app.health(),
+            proxy.cached,
+        ]
         for part in shown:
             assert SECRET not in str(part)
         files = [file for file in app.servers.folder.rglob("*") if file.is_file()]

@@ -5,6 +5,7 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 from time import monotonic
 
+from helpers import until_async
 from interfaces.mcp.upstreams import Site
 from sources.mcp_servers.stage import call, is_gone, ran, settle
 
@@ -94,8 +95,7 @@ def test_a_reload_leaves_alone_what_is_as_it_was(tmp_path):
         first = await app.call(ToolCall("1", "kept.count"))
         other = await app.call(ToolCall("2", "other.pid"))
         waiting = asyncio.ensure_future(app.call(ToolCall("3", "kept.waits", {"file": str(file), "then": ""})))
-        while not file.with_name(f"{file.name}.began").exists():
-            await asyncio.sleep(0.01)
+        await until_async(lambda: file.with_name(f"{file.name}.began").exists())
         site.config({"kept": kept, "other": site.upstream(timeout=5), "new": site.upstream()})
         await asyncio.to_thread(app.reload)
         assert not waiting.done()

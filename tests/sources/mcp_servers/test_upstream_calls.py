@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from helpers import forever
 
 from onetool.core.errors import ToolFailure
 from onetool.sources.mcp_servers.upstream_calls import UpstreamCall, UpstreamCalls
@@ -59,7 +60,7 @@ def test_and_goes_on_with_what_was_left():
         flight = UpstreamCall()
         async with flight.within(0.3):
             await asyncio.gather(*(flight.on_caller_loop(of(n / 10)) for n in range(3)))
-            await asyncio.sleep(LONG)
+            await forever()
 
     with pytest.raises(TimeoutError):
         asyncio.run(asyncio.wait_for(scene(), 20))
@@ -80,7 +81,7 @@ def test_the_clock_goes_on_when_a_question_fails(how):
                 asked = asyncio.create_task(flight.on_caller_loop(of(LONG)))
                 await asyncio.sleep(0.02)
                 asked.cancel()
-            await asyncio.sleep(LONG)
+            await forever()
 
     with pytest.raises(TimeoutError):
         asyncio.run(asyncio.wait_for(scene(), 20))

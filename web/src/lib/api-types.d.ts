@@ -86,28 +86,6 @@ export interface paths {
         patch: operations["patchTool"];
         trace?: never;
     };
-    "/tools/bundles/{bundleID}/tools/{toolSlug}/versions": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /** @example 01890a5d-ac96-774b-bcce-b302099a8057 */
-                bundleID: string;
-                /** @example forecast */
-                toolSlug: string;
-            };
-            cookie?: never;
-        };
-        /** List the versions of a tool */
-        get: operations["listVersions"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
     "/tools/bundles/{bundleID}/tools/{toolSlug}/version/{version}/invoke": {
         parameters: {
             query?: never;
@@ -172,6 +150,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/tools/bundles/{bundleID}/tools/{toolSlug}/versions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @example 01890a5d-ac96-774b-bcce-b302099a8057 */
+                bundleID: string;
+                /** @example forecast */
+                toolSlug: string;
+            };
+            cookie?: never;
+        };
+        /** List the versions of a tool */
+        get: operations["listVersions"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/tools/validate": {
         parameters: {
             query?: never;
@@ -213,6 +213,53 @@ export interface paths {
          * @description Nothing is called, but for the pre-processors of the tool. Pointers lead into the arguments.
          */
         post: operations["validateArgs"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/tools/preview": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * See what a tool would send, before it is stored
+         * @description Nothing is stored or sent, and secrets are `***`. Pointers of errors begin with `/tool` or `/args`. Only where bundles may be changed.
+         */
+        post: operations["previewDraft"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/tools/bundles/{bundleID}/tools/{toolSlug}/version/{version}/preview": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @example 01890a5d-ac96-774b-bcce-b302099a8057 */
+                bundleID: string;
+                /** @example forecast */
+                toolSlug: string;
+                /** @example 1.0 */
+                version: string;
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * See what a call would send
+         * @description Nothing is sent or called, but for the pre-processors of the tool; secrets are `***`. Pointers of errors lead into the arguments.
+         */
+        post: operations["previewCall"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1127,6 +1174,44 @@ export interface components {
             /** @description JSON pointer (RFC 6901) to what is wrong. */
             pointer: string;
             message: string;
+        };
+        /** @description Requests of an HTTP tool, the code of a script, the call of any other; or what is wrong with the arguments. */
+        PreviewReport: {
+            /** @description Of an HTTP tool. Empty where something is wrong. */
+            requests?: components["schemas"]["PreviewRequest"][];
+            /** @description Of a script: what would run, with the arguments before it. */
+            code?: string;
+            /** @description Of any other tool: the call, as code writes it. */
+            call?: string;
+            errors?: components["schemas"]["DraftFault"][];
+        };
+        /** @description One request as it would be sent, without secrets. */
+        PreviewRequest: {
+            method: string;
+            url: string;
+            /** @description Names and values, with `${name}` in the values. */
+            headers: {
+                [key: string]: string;
+            };
+            /** @description As text; null where there is none, or where it is no text. */
+            body: string | null;
+            /**
+             * @description Its name, where a tool sends several.
+             * @default
+             */
+            step?: string;
+            /**
+             * @description What is not known yet, or would keep it from being sent.
+             * @default []
+             */
+            notes?: string[];
+        };
+        /** @description A tool as PUT takes it, and arguments for it. */
+        PreviewDraft: {
+            tool: Record<string, never>;
+            bundleID?: string | null;
+            /** @default {} */
+            args?: Record<string, never>;
         };
         /** @description What was counted of one tool. Nothing of arguments and values is. */
         ToolUsage: {
@@ -3226,125 +3311,6 @@ export interface operations {
             };
         };
     };
-    listVersions: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /** @example 01890a5d-ac96-774b-bcce-b302099a8057 */
-                bundleID: string;
-                /** @example forecast */
-                toolSlug: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description The versions, the newest first. */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["VersionList"];
-                };
-            };
-            /** @description Something that was sent can't be used; `in` and `pointer` say where. */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This server needs its token. */
-            401: {
-                headers: {
-                    "WWW-Authenticate"?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not allowed: built-in, switched off, not to be changed here, or a page of another origin asks. */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description There is no such thing. */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This address takes other methods. */
-            405: {
-                headers: {
-                    Allow?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The body is larger than this server takes. */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A POST, and whatever has a body, must say `Content-Type: application/json`, or what this takes. */
-            415: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The Host is no name of this server. */
-            421: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A bug of ours. */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed. */
-            503: {
-                headers: {
-                    /** @description Seconds. */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
     invokeTool: {
         parameters: {
             query?: never;
@@ -3786,6 +3752,125 @@ export interface operations {
             };
         };
     };
+    listVersions: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @example 01890a5d-ac96-774b-bcce-b302099a8057 */
+                bundleID: string;
+                /** @example forecast */
+                toolSlug: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The versions, the newest first. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["VersionList"];
+                };
+            };
+            /** @description Something that was sent can't be used; `in` and `pointer` say where. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This server needs its token. */
+            401: {
+                headers: {
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed: built-in, switched off, not to be changed here, or a page of another origin asks. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This address takes other methods. */
+            405: {
+                headers: {
+                    Allow?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is larger than this server takes. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A POST, and whatever has a body, must say `Content-Type: application/json`, or what this takes. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The Host is no name of this server. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A bug of ours. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The store can't be used now, or the server is stopping. Nothing has changed. */
+            503: {
+                headers: {
+                    /** @description Seconds. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     validateDraft: {
         parameters: {
             query?: never;
@@ -3939,6 +4024,258 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["DraftReport"];
+                };
+            };
+            /** @description Something that was sent can't be used; `in` and `pointer` say where. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This server needs its token. */
+            401: {
+                headers: {
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed: built-in, switched off, not to be changed here, or a page of another origin asks. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This address takes other methods. */
+            405: {
+                headers: {
+                    Allow?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is larger than this server takes. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A POST, and whatever has a body, must say `Content-Type: application/json`, or what this takes. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The Host is no name of this server. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A bug of ours. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The store can't be used now, or the server is stopping. Nothing has changed. */
+            503: {
+                headers: {
+                    /** @description Seconds. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    previewDraft: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "tool": {
+                 *         "type": "script",
+                 *         "scriptImpl": {
+                 *           "code": "1 + 1"
+                 *         }
+                 *       },
+                 *       "args": {}
+                 *     }
+                 */
+                "application/json": components["schemas"]["PreviewDraft"];
+            };
+        };
+        responses: {
+            /** @description What would be sent, or what is wrong. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PreviewReport"];
+                };
+            };
+            /** @description Something that was sent can't be used; `in` and `pointer` say where. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This server needs its token. */
+            401: {
+                headers: {
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed: built-in, switched off, not to be changed here, or a page of another origin asks. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This address takes other methods. */
+            405: {
+                headers: {
+                    Allow?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is larger than this server takes. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A POST, and whatever has a body, must say `Content-Type: application/json`, or what this takes. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The Host is no name of this server. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A bug of ours. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The store can't be used now, or the server is stopping. Nothing has changed. */
+            503: {
+                headers: {
+                    /** @description Seconds. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    previewCall: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @example 01890a5d-ac96-774b-bcce-b302099a8057 */
+                bundleID: string;
+                /** @example forecast */
+                toolSlug: string;
+                /** @example 1.0 */
+                version: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "args": {
+                 *         "city": "Oslo"
+                 *       }
+                 *     }
+                 */
+                "application/json": components["schemas"]["Call"];
+            };
+        };
+        responses: {
+            /** @description What would be sent, or what is wrong. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PreviewReport"];
                 };
             };
             /** @description Something that was sent can't be used; `in` and `pointer` say where. */

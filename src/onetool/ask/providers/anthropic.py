@@ -32,7 +32,6 @@ from onetool.ask.providers.anthropic_errors import error_from_body, error_from_s
 from onetool.ask.providers.history import LEFT_OUT_TEXT, default_order, is_blank, pieces_in_order
 from onetool.ask.providers.reading import (
     a_count,
-    a_list,
     a_name,
     a_text,
     an_object,
@@ -41,6 +40,7 @@ from onetool.ask.providers.reading import (
     as_json,
     body_text,
     garbled_error,
+    listed_models,
     text_limit,
     thoughts_limit,
     with_files,
@@ -65,7 +65,7 @@ class AnthropicHistory:
             if is_blank(message):
                 continue
             if isinstance(message, Assistant):
-                self._add("assistant", self._said(message))
+                self._add("assistant", self._assistant_blocks(message))
             else:
                 self._add("user", [_result_block(message)] if isinstance(message, Result) else _user_blocks(message))
         _fingerprints.append((prompt, self.fingerprint))
@@ -85,7 +85,7 @@ class AnthropicHistory:
             else:
                 self.messages.append({"role": role, "content": [block]})
 
-    def _said(self, message: Assistant) -> list[dict[str, Any]]:
+    def _assistant_blocks(self, message: Assistant) -> list[dict[str, Any]]:
         pieces = None
         if message.provider == NAME and message.kept.get("after") == self.fingerprint:
             pieces = pieces_in_order(message, message.kept.get("order"))
@@ -165,8 +165,8 @@ class AnthropicStreamReader:
         self._ending: dict[str, Any] = {}
         self._text_limit, self._thoughts_limit = text_limit(), thoughts_limit()
         self.has_ended = False
-        self._spoke = -1  # the block of text that spoke last …
-        self._said = ""  # … and its last words
+        self._last_index = -1  # the block of text that spoke last …
+        self._last_text = ""  # … and its last words
 
     def feed(self, event: Any) -> Iterable[Delta]:
         if self.has_ended:
@@ -202,8 +202,8 @@ class AnthropicStreamReader:
         blocks = [block.read() for block in self._blocks.values() if block.is_whole or block.type not in _THOUGHTS]
         return reply_of(blocks, self._ending, self._usage, self._prompt)
 
-    def _count(self, said: dict[str, Any]) -> None:
-        usage = an_object(said.get("usage"), "usage")
+    def _count(self, message: dict[str, Any]) -> None:
+        usage = an_object(message.get("usage"), "usage")
         self._usage |= {key: value for key, value in usage.items() if value is not None}
 
     def _block(self, index: int) -> "_Block":
@@ -225,8 +225,8 @@ class AnthropicStreamReader:
     def _deltas(self, index: int, block: dict[str, Any]) -> Iterable[Delta]:
         """The deltas of a block or a piece of it."""
         if block.get("type") == "text" and (text := a_text(block.get("text"), "text")):
-            gap = "" if index == self._spoke else _paragraph_gap(self._said, text)
-            self._spoke, self._said = index, text
+            gap = "" if index == self._last_index else _paragraph_gap(self._last_text, text)
+            self._last_index, self._last_text = index, text
             return (TextDelta(gap + text),)
         if block.get("type") == "thinking" and (text := a_text(block.get("thinking"), "thinking")):
             return (ThoughtDelta(text),)
@@ -267,7 +267,7 @@ def reply_of(
 ) -> ModelReply:
     names = prompt.tools.names(NAME)
     room, room_for_kept = text_limit(), thoughts_limit()
-    said: list[str] = []
+    texts: list[str] = []
     last = ""
     calls: list[Call] = []
     order: list[dict[str, Any]] = []
@@ -275,7 +275,7 @@ def reply_of(
         if block.get("type") == "text":
             text = a_text(block.get("text"), "text")
             gap = _paragraph_gap(last, text)
-            said += (gap, room.take(text))
+            texts += (gap, room.take(text))
             last = text or last
             order += [*([{"gap": len(gap)}] if gap else []), {"text": len(text)}]
         elif block.get("type") == "tool_use":
@@ -290,7 +290,7 @@ def reply_of(
     has_thoughts = any("thought" in piece for piece in order)
     stop, why = _stop(ending, bool(calls))
     return ModelReply(
-        text="".join(said),
+        text="".join(texts),
         calls=tuple(calls),
         stop=stop,
         why=why,
@@ -368,11 +368,7 @@ class Anthropic:
         return ProviderRequest("/v1/models?limit=1000")
 
     def models(self, body: Any) -> list[str]:
-        body = an_object(body, "the list of models")
-        if "data" not in body:
-            raise garbled_error(f"there is no list of models in it: {body_text(body)}")
-        listed = a_list(body["data"], "data")
-        found = [model for model in listed if isinstance(model, dict) and isinstance(model.get("id"), str)]
+        found = [model for model in listed_models(body, "data") if isinstance(model.get("id"), str)]
         found = [model for model in found if model.get("lifecycle") != "retired"]
         found.sort(key=lambda model: str(model.get("created_at") or ""), reverse=True)
         found.sort(key=lambda model: model.get("lifecycle") == "deprecated")

@@ -36,33 +36,33 @@ def error_from_body(body: dict[str, Any]) -> ModelError:
 def _error(status: int | None, body: Any, begins: str) -> ModelError:
     error = body.get("error") if isinstance(body, dict) else None
     error = error if isinstance(error, dict) else {}
-    kind, said = (error[key] if isinstance(error.get(key), str) else "" for key in ("type", "message"))
-    reason, again, window = _reason(status, kind, said, error.get("details"))
+    kind, text = (error[key] if isinstance(error.get(key), str) else "" for key in ("type", "message"))
+    reason, again, window = _reason(status, kind, text, error.get("details"))
     hints: list[str] = []
     if status in (404, 405) and not error:  # nothing of this API is there
         reason = "bad_request"
         hints.append("is base_url right? Paths below it begin with /v1, which may stand at its end")
-    if reason == "bad_request" and "temperature" in said:
+    if reason == "bad_request" and "temperature" in text:
         hints.append("this model takes no other temperature than its own: leave it out")
-    message = f"{begins}: {body_text(said or body) or '(nothing)'}"
+    message = f"{begins}: {body_text(text or body) or '(nothing)'}"
     return ModelError(message, reason, hints, status=status, again=again, window=window)
 
 
-def _reason(status: int | None, kind: str, said: str, details: Any) -> tuple[Reason, bool, int | None]:
+def _reason(status: int | None, kind: str, text: str, details: Any) -> tuple[Reason, bool, int | None]:
     if isinstance(details, dict) and details.get("error_code") == "enforced_spend_limit_reached":
         return "quota", False, None
     if kind == "invalid_request_error":
-        reason, window = _reason_of_text(said)
+        reason, window = _reason_of_text(text)
         return reason, False, window
     return *(_KINDS.get(kind) or reason_of_status(status or 500)), None
 
 
-def _reason_of_text(said: str) -> tuple[Reason, int | None]:
+def _reason_of_text(text: str) -> tuple[Reason, int | None]:
     """What a bad request is about, as far as only its words tell, and the window where it is too small."""
-    if found := _TOO_LONG.search(said):
+    if found := _TOO_LONG.search(text):
         return "too_long", int(found[1]) if found[1] else None
-    if found := _NO_ROOM.search(said):
+    if found := _NO_ROOM.search(text):
         return "too_long", max(int(found[2]) - int(found[1]), 0) or None
-    if _QUOTA.search(said):
+    if _QUOTA.search(text):
         return "quota", None
-    return ("refused" if _FILTERED.search(said) else "bad_request"), None
+    return ("refused" if _FILTERED.search(text) else "bad_request"), None

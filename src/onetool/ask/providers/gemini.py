@@ -39,6 +39,7 @@ from onetool.ask.providers.reading import (
     body_text,
     garbled_error,
     is_too_long,
+    listed_models,
     reason_of_status,
     text_limit,
     thoughts_limit,
@@ -73,8 +74,8 @@ def only_item(body: Any) -> Any:
 
 def blocked_error(feedback: dict[str, Any]) -> ModelError:
     """The error for a prompt that the API blocked."""
-    said = (feedback["blockReason"], feedback.get("blockReasonMessage"))
-    why = ": ".join(body_text(word) for word in said if isinstance(word, str) and word)
+    parts = (feedback["blockReason"], feedback.get("blockReasonMessage"))
+    why = ": ".join(body_text(word) for word in parts if isinstance(word, str) and word)
     return ModelError(f"the model's API does not answer this: {why or '(no reason)'}", "refused")
 
 
@@ -91,34 +92,34 @@ def error_from_body(body: dict[str, Any]) -> ModelError:
 def _error(status: int | None, body: Any, begins: str) -> ModelError:
     error = body.get("error") if isinstance(body, dict) else None
     error = error if isinstance(error, dict) else {}
-    kind, said = (error[key] if isinstance(error.get(key), str) else "" for key in ("status", "message"))
+    kind, message = (error[key] if isinstance(error.get(key), str) else "" for key in ("status", "message"))
     details = _objects(error.get("details"))
     reason, again = _STATUSES.get(kind) or reason_of_status(status or a_count(error.get("code")) or 500)
-    if reason == "bad_request" and is_too_long(said):
+    if reason == "bad_request" and is_too_long(message):
         reason = "too_long"
-    elif _BAD_KEY.search(said) or any(str(detail.get("reason")) in _KEY_REASONS for detail in details):
+    elif _BAD_KEY.search(message) or any(str(detail.get("reason")) in _KEY_REASONS for detail in details):
         reason, again = "unauthorized", False
-    elif reason == "rate_limited" and _is_quota(said, details):
+    elif reason == "rate_limited" and _is_quota(message, details):
         reason, again = "quota", False
-    hints = [*NO_TOOLS_HINTS] if _NO_TOOLS.search(said) else []
+    hints = [*NO_TOOLS_HINTS] if _NO_TOOLS.search(message) else []
     if status in (404, 405) and not error:  # nothing of this API is there
         reason = "bad_request"
         hints.append("is base_url right? Paths below it begin with /v1beta, which may stand at its end")
     return ModelError(
-        f"{begins}: {body_text(said or body) or '(nothing)'}",
+        f"{begins}: {body_text(message or body) or '(nothing)'}",
         reason,
         hints,
         status=status,
         again=again,
         wait=_retry_delay(details) if again else None,
-        window=window_in(said) if reason == "too_long" else None,
+        window=window_in(message) if reason == "too_long" else None,
     )
 
 
-def _is_quota(said: str, details: list[dict[str, Any]]) -> bool:
+def _is_quota(message: str, details: list[dict[str, Any]]) -> bool:
     """Whether the quota is used up. Its retry delay does not tell: it is as short as for a rate limit."""
     violations = [violation for detail in details for violation in _objects(detail.get("violations"))]
-    return bool(_QUOTA.search(said)) or any("PerDay" in str(violation.get("quotaId")) for violation in violations)
+    return bool(_QUOTA.search(message)) or any("PerDay" in str(violation.get("quotaId")) for violation in violations)
 
 
 def _objects(value: Any) -> list[dict[str, Any]]:
@@ -230,7 +231,7 @@ class GeminiStreamReader:
             return []
         text = a_text(given.get("text"), "text")
         if not text and not signature:
-            return []  # kinds of parts that nobody asked for
+            return []  # kinds of parts that were not requested
         is_thought = given.get("thought") is True
         (self._thoughts_limit if is_thought else self._text_limit).take(text)
         last = self._parts[-1] if self._parts else None
@@ -268,8 +269,8 @@ def _stop(ending: dict[str, Any], has_calls: bool) -> tuple[Stop, str]:
         return stop, ""
     if stop == "length":
         return stop, ""
-    said = (reason, ending.get("finishMessage"))
-    return stop, ": ".join(body_text(word) for word in said if isinstance(word, str) and word)
+    parts = (reason, ending.get("finishMessage"))
+    return stop, ": ".join(body_text(word) for word in parts if isinstance(word, str) and word)
 
 
 def _usage(usage: dict[str, Any]) -> Usage:
@@ -327,15 +328,10 @@ class Gemini:
         return ProviderRequest("/v1beta/models?pageSize=1000")
 
     def models(self, body: Any) -> list[str]:
-        body = an_object(body, "the list of models")
-        if body and "models" not in body:  # an empty list is left out
-            raise garbled_error(f"there is no list of models in it: {body_text(body)}")
-        listed = a_list(body.get("models"), "models")
         return [
             _model_id(model["name"])
-            for model in listed
-            if isinstance(model, dict)
-            and isinstance(model.get("name"), str)
+            for model in listed_models(body or {"models": []}, "models")  # an empty list is left out
+            if isinstance(model.get("name"), str)
             and isinstance(model.get("supportedGenerationMethods"), list)
             and "generateContent" in model["supportedGenerationMethods"]
         ]
@@ -379,8 +375,8 @@ def _parts(message: Message, prompt: ModelPrompt) -> list[dict[str, Any]]:
         response = {"output" if message.ok else "error": replace_surrogates(message.content)}
         return [{"functionResponse": {"id": message.call, "name": name, "response": response}}]
     data = [{"inlineData": {"mimeType": f.kind, "data": f.data}} for f in message.files if f.data is not None]
-    said = with_files(message)
-    return [*data, {"text": said}] if said.strip() else data
+    text = with_files(message)
+    return [*data, {"text": text}] if text.strip() else data
 
 
 def _assistant_parts(message: Assistant, prompt: ModelPrompt) -> list[dict[str, Any]]:

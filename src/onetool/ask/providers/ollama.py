@@ -35,6 +35,7 @@ from onetool.ask.providers.reading import (
     garbled_error,
     has_no_tools,
     is_too_long,
+    listed_models,
     reason_of_status,
     text_limit,
     thoughts_limit,
@@ -88,18 +89,14 @@ class Ollama:
         return LineReader(prompt)
 
     def failure(self, status: int, body: Any) -> ModelError:
-        said = _said(body)
-        return _refusal(status, said, f"Ollama answered {status}: {said or '(nothing)'}")
+        error_text = _error_text(body)
+        return _refusal(status, error_text, f"Ollama answered {status}: {error_text or '(nothing)'}")
 
     def models_request(self) -> ProviderRequest:
         return ProviderRequest("/api/tags")
 
     def models(self, body: Any) -> list[str]:
-        answer = an_object(body, "the answer")
-        if "models" not in answer:
-            raise garbled_error(f"there is no list of models in it: {body_text(body)}")
-        listed = [one for one in a_list(answer["models"], "the list of models") if isinstance(one, dict)]
-        names = [one.get("model") or one.get("name") for one in listed if _can_chat(one)]
+        names = [one.get("model") or one.get("name") for one in listed_models(body, "models") if _can_chat(one)]
         return [name for name in names if isinstance(name, str)]  # the newest is the first in there
 
 
@@ -125,9 +122,9 @@ class LineReader:
             return ()
         line = an_object(event, "a line of the answer")
         if line.get("error"):
-            said = _said(line)
+            error_text = _error_text(line)
             status = line.get("status_code")  # of its cloud
-            raise _refusal(a_count(status) or 500, said, f"Ollama broke off with an error: {said}")
+            raise _refusal(a_count(status) or 500, error_text, f"Ollama broke off with an error: {error_text}")
         message = an_object(line.get("message"), "message")
         self.is_empty = self.is_empty and not message
         deltas = list(self._read_message(message))
@@ -191,12 +188,12 @@ def _message(message: Message, prompt: ModelPrompt) -> dict[str, Any]:
     if isinstance(message, Result):  # the name is what older versions match by
         told = {"tool_name": names.to_provider(message.name), "tool_call_id": message.call}
         return {"role": "tool", "content": replace_surrogates(message.content), **told}
-    said: dict[str, Any] = {"role": "assistant", "content": replace_surrogates(message.text)}
+    fields: dict[str, Any] = {"role": "assistant", "content": replace_surrogates(message.text)}
     if message.provider == NAME and message.kept.get("model") == prompt.model and "thinking" in message.kept:
-        said["thinking"] = message.kept["thinking"]
+        fields["thinking"] = message.kept["thinking"]
     if message.calls:
-        said["tool_calls"] = [_call(call, names.to_provider(call.name)) for call in message.calls]
-    return said
+        fields["tool_calls"] = [_call(call, names.to_provider(call.name)) for call in message.calls]
+    return fields
 
 
 def _call(call: Call, name: str) -> dict[str, Any]:
@@ -231,26 +228,26 @@ def _can_chat(model: dict[str, Any]) -> bool:
 # Refusals
 
 
-def _said(body: Any) -> str:
+def _error_text(body: Any) -> str:
     error = (body.get("error") or body) if isinstance(body, dict) else body
     return body_text((error.get("message") or error) if isinstance(error, dict) else error)
 
 
-def _refusal(status: int, said: str, message: str) -> ModelError:
-    missing = re.search(_NOT_FOUND, said)
+def _refusal(status: int, error_text: str, message: str) -> ModelError:
+    missing = re.search(_NOT_FOUND, error_text)
     if missing:
         return ModelError(message, "model_not_found", [f"ollama pull {missing[1] or 'NAME'}"], status=status)
-    if has_no_tools(said):
+    if has_no_tools(error_text):
         return ModelError(message, "bad_request", NO_TOOLS_HINTS, status=status)
-    if is_too_long(said):
-        return ModelError(message, "too_long", status=status, window=window_in(said))
-    if re.search(_TOO_LARGE, said):
+    if is_too_long(error_text):
+        return ModelError(message, "too_long", status=status, window=window_in(error_text))
+    if re.search(_TOO_LARGE, error_text):
         hints = ("choose a smaller model (--model)", "or a smaller window (ask.context_tokens)")
         return ModelError(message, "bad_request", hints, status=status)
     reason, again = reason_of_status(status)
-    if status == 429 and re.search(_USED_UP, said):
+    if status == 429 and re.search(_USED_UP, error_text):
         reason, again = "quota", False
-    if re.search(_BAD_CALL, said):
+    if re.search(_BAD_CALL, error_text):
         reason, again = "garbled", True
     hints = ("is base_url right? Ollama's has no path: http://127.0.0.1:11434",) if status in (404, 405) else ()
     return ModelError(message, reason, hints, status=status, again=again)

@@ -14,7 +14,7 @@ from onetool.ask.providers import ProviderRequest, ReplyReader
 from onetool.ask.providers.history import merge_turns
 from onetool.ask.providers.openai_errors import error_from_body, error_from_status
 from onetool.ask.providers.openai_replies import KEPT_CALL_MEMBERS, KEPT_MEMBERS, NAME, OpenAIStreamReader, ReplySoFar
-from onetool.ask.providers.reading import a_list, an_object, as_json, body_text, garbled_error, with_files
+from onetool.ask.providers.reading import an_object, as_json, body_text, garbled_error, listed_models, with_files
 from onetool.core.text import replace_surrogates
 
 # Between results and what a person says next. Models of Mistral's family want an answer there, whoever serves them and
@@ -74,10 +74,8 @@ class OpenAI:
     def models(self, body: Any) -> list[str]:
         if isinstance(body, dict) and (error := error_from_body(body)):
             raise error
-        if isinstance(body, dict) and "data" not in body:
-            raise garbled_error(f"there is no list of models in it: {body_text(body)}")
-        listed = a_list(body.get("data") if isinstance(body, dict) else body, "the list of models")
-        known = [one for one in listed if isinstance(one, dict) and isinstance(one.get("id"), str)]
+        listed = listed_models({"data": body} if isinstance(body, list) else body, "data")
+        known = [one for one in listed if isinstance(one.get("id"), str)]
         return [one["id"] for one in sorted(filter(_can_chat, known), key=_created, reverse=True)]
 
 
@@ -152,14 +150,14 @@ def _picture(file: File) -> dict[str, Any]:
     return {"type": "image_url", "image_url": {"url": f"data:{file.kind};base64,{file.data}"}}
 
 
-def _assistant(said: Assistant, prompt: ModelPrompt) -> dict[str, Any]:
-    is_own = said.provider == NAME and said.kept.get("model") == prompt.model
-    message: dict[str, Any] = {"role": "assistant", "content": replace_surrogates(said.text) or None}
-    if said.calls:
-        message["tool_calls"] = [_call(call, prompt, is_own) for call in said.calls]
+def _assistant(message: Assistant, prompt: ModelPrompt) -> dict[str, Any]:
+    is_own = message.provider == NAME and message.kept.get("model") == prompt.model
+    fields: dict[str, Any] = {"role": "assistant", "content": replace_surrogates(message.text) or None}
+    if message.calls:
+        fields["tool_calls"] = [_call(call, prompt, is_own) for call in message.calls]
     if is_own:
-        message |= {key: said.kept[key] for key in KEPT_MEMBERS if key in said.kept}
-    return message
+        fields |= {key: message.kept[key] for key in KEPT_MEMBERS if key in message.kept}
+    return fields
 
 
 def _call(call: Call, prompt: ModelPrompt, is_own: bool) -> dict[str, Any]:

@@ -45,16 +45,20 @@ class _ErrorText(NamedTuple):
 
 def error_from_status(status: int, body: Any) -> ModelError:
     """The error for a response whose status is not 2xx."""
-    said = _read(body)
-    return _error(status, said, f"the model's API answered {status}: {said.message or '(nothing)'}")
+    error_text = _read(body)
+    return _error(status, error_text, f"the model's API answered {status}: {error_text.message or '(nothing)'}")
 
 
 def error_from_body(data: dict[str, Any]) -> ModelError | None:
     """An error that came as the answer, or in the middle of one."""
     if not data.get("error") and str(data.get("object")).lower() != "error":
         return None
-    said = _read(data)
-    return _error(_status(said), said, f"the model's API broke off with an error: {said.message or '(no words)'}")
+    error_text = _read(data)
+    return _error(
+        _status(error_text),
+        error_text,
+        f"the model's API broke off with an error: {error_text.message or '(no words)'}",
+    )
 
 
 def _read(body: Any) -> _ErrorText:
@@ -71,55 +75,57 @@ def _read(body: Any) -> _ErrorText:
     return _ErrorText(message, code, kind, error)
 
 
-def _status(said: _ErrorText) -> int:
+def _status(error_text: _ErrorText) -> int:
     """That an error in a stream would have had."""
-    if said.code.isdecimal() and 400 <= int(said.code[:9]) < 600:
-        return int(said.code)
-    words = f"{said.code} {said.kind}"
+    if error_text.code.isdecimal() and 400 <= int(error_text.code[:9]) < 600:
+        return int(error_text.code)
+    words = f"{error_text.code} {error_text.kind}"
     if "rate_limit" in words:
         return 429
     return 500 if "server" in words or "overloaded" in words else 400
 
 
-def _error(status: int, said: _ErrorText, message: str) -> ModelError:
-    reason, again = _reason(status, said)
+def _error(status: int, error_text: _ErrorText, message: str) -> ModelError:
+    reason, again = _reason(status, error_text)
     return ModelError(
         message,
         reason,
-        _hints(status, reason, said),
+        _hints(status, reason, error_text),
         status=status,
         again=again,
-        wait=_wait(said.message) if again else None,
-        window=(a_count(said.error.get("n_ctx")) or window_in(said.message)) if reason == "too_long" else None,
+        wait=_wait(error_text.message) if again else None,
+        window=(a_count(error_text.error.get("n_ctx")) or window_in(error_text.message))
+        if reason == "too_long"
+        else None,
     )
 
 
-def _reason(status: int, said: _ErrorText) -> tuple[Reason, bool]:
+def _reason(status: int, error_text: _ErrorText) -> tuple[Reason, bool]:
     """The reason of an error. Its text counts more than its status."""
-    for word in (said.code, said.kind):
+    for word in (error_text.code, error_text.kind):
         if word in _REASON_BY_CODE:
             return _REASON_BY_CODE[word], False
-    if has_no_tools(said.message):
+    if has_no_tools(error_text.message):
         return "bad_request", False
     if status == 429:
-        return ("too_long", False) if "request too large" in said.message.lower() else ("rate_limited", True)
-    if status not in (401, 403) and is_too_long(said.message):
+        return ("too_long", False) if "request too large" in error_text.message.lower() else ("rate_limited", True)
+    if status not in (401, 403) and is_too_long(error_text.message):
         return "too_long", False
-    if status in (400, 404, 422) and re.search(_NO_MODEL, said.message):
+    if status in (400, 404, 422) and re.search(_NO_MODEL, error_text.message):
         return "model_not_found", False
-    if status == 400 and re.search(_BAD_KEY, said.message):
+    if status == 400 and re.search(_BAD_KEY, error_text.message):
         return "unauthorized", False
-    metadata = said.error.get("metadata")
+    metadata = error_text.error.get("metadata")
     if status == 403 and isinstance(metadata, dict) and metadata.get("reasons"):  # OpenRouter's moderation
         return "refused", False
     return reason_of_status(status)
 
 
-def _hints(status: int, reason: Reason, said: _ErrorText) -> tuple[str, ...]:
-    param = said.error.get("param")
-    if has_no_tools(said.message):
+def _hints(status: int, reason: Reason, error_text: _ErrorText) -> tuple[str, ...]:
+    param = error_text.error.get("param")
+    if has_no_tools(error_text.message):
         server = "vLLM calls tools when it is started with --enable-auto-tool-choice and --tool-call-parser"
-        return (server, *NO_TOOLS_HINTS) if "auto-tool-choice" in said.message else NO_TOOLS_HINTS
+        return (server, *NO_TOOLS_HINTS) if "auto-tool-choice" in error_text.message else NO_TOOLS_HINTS
     if param == "reasoning_effort":
         return ("over this API the model does not call tools: choose another (--model)", NO_TOOLS_HINTS[1])
     if param == "temperature":

@@ -33,9 +33,9 @@ _ESCAPED = re.compile(r"\\.", re.DOTALL)
 class CallPieces:
     """The tool calls of one reply, joined from pieces by index; many servers set the index wrongly or not at all."""
 
-    def __init__(self, kept: SizeLimit) -> None:
-        """`kept` is the room for what only the server understands."""
-        self._kept = kept
+    def __init__(self, limit: SizeLimit) -> None:
+        """`limit` bounds what only the server understands."""
+        self._limit = limit
         self._all: list[_Pieces] = []
         self._last: dict[int | None, _Pieces] = {}  # of each index, and of all (None)
         self._ids: dict[tuple[int | None, str], _Pieces] = {}
@@ -56,7 +56,7 @@ class CallPieces:
             self._all.append(call)
         kept = {key: item[key] for key in KEPT_CALL_MEMBERS if item.get(key)}
         if kept:
-            self._kept.take(as_json(kept))
+            self._limit.take(as_json(kept))
         call.take(id, name, text, kept)
         self._last[index] = self._last[None] = call
         self._ids[index, call.id] = self._ids[None, call.id] = call
@@ -239,31 +239,31 @@ class ReplySoFar:
             stop = "other"
         why = body_text(refusal or self.finish) if stop in ("refused", "other") else ""
         text = "".join(self._text)
-        return ModelReply(text=text, calls=calls, stop=stop, why=why, usage=self._usage, kept=self._kept(calls))
+        return ModelReply(text=text, calls=calls, stop=stop, why=why, usage=self._usage, kept=self._kept_fields(calls))
 
-    def _read_message(self, said: dict[str, Any], is_whole: bool) -> Iterator[Delta]:
-        thoughts = next((key for key in THOUGHTS if isinstance(said.get(key), str) and said[key]), None)
+    def _read_message(self, message: dict[str, Any], is_whole: bool) -> Iterator[Delta]:
+        thoughts = next((key for key in THOUGHTS if isinstance(message.get(key), str) and message[key]), None)
         if thoughts:
-            self._thoughts.setdefault(thoughts, []).append(self._thoughts_limit.take(said[thoughts]))
-            yield ThoughtDelta(said[thoughts])
-        for delta in _content(said.get("content")):
+            self._thoughts.setdefault(thoughts, []).append(self._thoughts_limit.take(message[thoughts]))
+            yield ThoughtDelta(message[thoughts])
+        for delta in _content(message.get("content")):
             if isinstance(delta, TextDelta):
                 self._text.append(self._text_limit.take(delta.text))
             yield delta
-        if refusal := a_text(said.get("refusal"), "refusal"):
+        if refusal := a_text(message.get("refusal"), "refusal"):
             self._refusal.append(self._text_limit.take(refusal))
-        for item in a_list(said.get("tool_calls"), "tool_calls"):
+        for item in a_list(message.get("tool_calls"), "tool_calls"):
             self._calls.take(an_object(item, "a tool call"), is_whole)
-        if said.get("function_call"):  # the older form of the only call
-            self._calls.take({"index": 0, "function": said["function_call"]}, is_whole)
-        if isinstance(details := said.get("reasoning_details"), list) and details:
+        if message.get("function_call"):  # the older form of the only call
+            self._calls.take({"index": 0, "function": message["function_call"]}, is_whole)
+        if isinstance(details := message.get("reasoning_details"), list) and details:
             self._thoughts_limit.take(as_json(details))
             self._details.take(details)
-        if extra := said.get("extra_content"):
+        if extra := message.get("extra_content"):
             self._thoughts_limit.take(as_json(extra))
             self._extra = extra
 
-    def _kept(self, calls: tuple[Call, ...]) -> dict[str, Any]:
+    def _kept_fields(self, calls: tuple[Call, ...]) -> dict[str, Any]:
         """What the same model wants to see again. Who another one is, its name tells: many servers speak this API."""
         kept: dict[str, Any] = {key: "".join(parts) for key, parts in self._thoughts.items()}
         details = self._details.read()

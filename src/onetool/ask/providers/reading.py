@@ -111,6 +111,14 @@ def a_list(value: Any, where: str) -> list[Any]:
     return _of_type(value, list, where)
 
 
+def listed_models(body: Any, key: str) -> list[dict[str, Any]]:
+    """The objects in the list of models, which is below `key`."""
+    found = an_object(body, "the list of models")
+    if key not in found:
+        raise garbled_error(f"there is no list of models in it: {body_text(body)}")
+    return [model for model in a_list(found[key], key) if isinstance(model, dict)]
+
+
 def a_text(value: Any, where: str) -> str:
     return _of_type(value, str, where)
 

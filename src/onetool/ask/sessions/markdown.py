@@ -47,7 +47,7 @@ def markdown(transcript: Transcript) -> str:
             number += 1
         elif isinstance(message, Assistant):
             calls = {call.id: call for call in message.calls}
-        parts += _said(message, at, number, calls)
+        parts += _message_lines(message, at, number, calls)
         if transcript.lacks_answer(place):
             parts.append(NO_ANSWER)
     return "\n\n".join(parts) + "\n"
@@ -67,7 +67,7 @@ def _head(transcript: Transcript) -> str:
     return "\n".join(lines)
 
 
-def _said(message: SessionMessage, at: float, number: int, calls: dict[str, Call]) -> list[str]:
+def _message_lines(message: SessionMessage, at: float, number: int, calls: dict[str, Call]) -> list[str]:
     match message:
         case User():
             parts = [f"## Question {number:,} · {_time(at)}", *_quoted(message.text)]

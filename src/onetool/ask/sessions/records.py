@@ -186,11 +186,11 @@ class _OpenCalls:
             yield result or TimedMessage(Result(call=call.id, name=call.name, content=words, ok=False), self._at)
 
 
-def repair(said: Iterable[TimedMessage], goes_on: bool = False) -> list[TimedMessage]:
+def repair(messages: Iterable[TimedMessage], goes_on: bool = False) -> list[TimedMessage]:
     """Give every call its result. `goes_on`: a turn is running, so the last calls may still get theirs."""
     whole: list[TimedMessage] = []
     under_way = _OpenCalls()
-    for message, at in said:
+    for message, at in messages:
         if isinstance(message, Result):
             under_way.take(message, at)
             continue

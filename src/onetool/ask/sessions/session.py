@@ -24,23 +24,23 @@ class ChatSession:
     """A session during one turn, made by `SessionStore.turn`. Its file is locked meanwhile."""
 
     def __init__(
-        self, id: str, path: Path, file: int, kept: SessionContent, *, is_new: bool, now: Callable[[], float]
+        self, id: str, path: Path, file: int, content: SessionContent, *, is_new: bool, now: Callable[[], float]
     ) -> None:
         self.id = id
         self.is_new = is_new
         self.messages: list[SessionMessage] = []
-        self.usage = kept.usage  # of the turns that came to their end
-        self.damaged = kept.damaged
-        self.allowed = kept.allowed  # the tools that it was last given; None: nobody has said any
+        self.usage = content.usage  # of the turns that came to their end
+        self.damaged = content.damaged
+        self.allowed = content.allowed  # the tools that it was last given; None: nobody has said any
         self._path = path
         self._file = file
         self._now = now
-        self._has_first_line = kept.begun is not None
+        self._has_first_line = content.begun is not None
         self._is_safe = True
         self._unwritten = b""  # goes with the next message: where nothing is said, nothing is kept
         self._calls: dict[str, Call] = {}
         self._values: dict[str, Any] = {}
-        for message, _ in kept.said:
+        for message, _ in content.said:
             self._take(message)
 
     def append(self, message: SessionMessage) -> None:

@@ -181,7 +181,7 @@ class SessionStore:
         try:
             yield session
         except BaseException:
-            with suppress(SessionError):  # what came first says more
+            with suppress(SessionError):  # the first error says more
                 await run_in_thread(session.make_safe)
             raise
         else:

@@ -2,5 +2,257 @@
 
 translate      a client's file -> server blocks as our config has them
 hide_secrets   values that look like secrets -> `${NAME}` and an entry in the secrets file
-plan           all blocks -> what would be written; then written to the config, all of it or nothing
+
+`Planner` says which servers an import would write and which it skips; `ConfigTarget` writes all of them, or nothing.
+Only the config, its secrets file and, where there was no config, what `onetool init` writes are changed. The new
+config is loaded before it replaces the old one.
 """
+
+import os
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+
+from onetool.config.find import FOLDER, NAME, find, own_folder, trust_store
+from onetool.config.include import read_files
+from onetool.config.load import load_config, load_secrets
+from onetool.config.model import Config
+from onetool.config.node import Findings, Node
+from onetool.config.secret_values import check_kept
+from onetool.config.server_import.hide_secrets import SecretCollector, Variables, without_secrets
+from onetool.config.server_import.translate import ClientServers, SkipServer, translated
+from onetool.config.starter import IGNORED, starter_config
+from onetool.config.text_file import EditError, put_file
+from onetool.config.trust import trust_renewed
+from onetool.config.yaml_text import PLACEHOLDER
+from onetool.config.yaml_text import ConfigFileError as NotYaml
+from onetool.core.errors import ConfigError, OneToolError
+from onetool.core.private_file import draft_of, write_new
+from onetool.services.secret_file import drop_secret, put_secret
+from onetool.services.secrets import Secret
+
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+Change = Callable[[str], str]
+
+
+class ConfigUnchangedError(OneToolError):
+    """The config can't be changed, and is as it was."""
+
+
+class ConfigTarget:
+    """The config to change: the one in force, or a new one.
+
+    `new` is another file to write where there is none.
+    """
+
+    def __init__(self, named: str | None, new: Path | None = None) -> None:
+        self.found = find(named)
+        if self.found.untrusted is not None:  # what is written would be used together with what lies there
+            raise ConfigUnchangedError(f"nothing was changed: {self.found.untrusted}.")
+        self.file = self.found.config or new or Path.cwd() / FOLDER / NAME
+        self.config: Config = load_config(self.found)  # one that can't be used is not touched
+        self.secrets = load_secrets(self.file)  # with the whole environment: what is written here will be accepted
+        self.servers = _servers_in(self.file) if self.found.config else {}
+
+    def elsewhere(self, name: str) -> str | None:
+        """The included file that defines this server."""
+        node = self.servers.get(name)
+        return None if node is None or Path(node.file) == self.file.absolute() else node.file
+
+    def text(self) -> str:
+        return self.file.read_text(encoding="utf-8", errors="surrogateescape") if self.file.exists() else ""
+
+    def write(self, change: Change, secrets: Mapping[str, str] | None = None) -> None:
+        """Change the text, and keep the secrets. ConfigUnchangedError says why nothing was done."""
+        change = partial(self._changed, change, secrets or {})
+        try:
+            with (
+                trust_renewed(self.file.absolute(), trust_store(), own_folder(), tuple(secrets or ())),
+                _folder_for(self.file),
+                _undone_if_it_fails(self.secrets.file, secrets or {}),
+            ):
+                put_file(self.file, change, private=False)
+        except OSError as error:
+            raise ConfigUnchangedError(f"can't write {self.file}: {error.strerror}; nothing was changed.") from None
+        except (EditError, ValueError) as why:
+            raise ConfigUnchangedError(f"{self.file} stays as it is: {why}.") from None
+
+    def _changed(self, change: Change, secrets: Mapping[str, str], text: str) -> str:
+        try:
+            new = change(text if self.file.exists() else starter_config(example=False))
+        except NotYaml as why:
+            raise EditError(f"line {why.line}: {why.message}" if why.line else why.message) from None
+        _must_load(self.file, new, secrets, {name for name, one in self.config.servers.items() if one.mistakes})
+        self._keep(secrets)  # the config must never be there without them
+        return new
+
+    def _keep(self, secrets: Mapping[str, str]) -> None:
+        file = self.secrets.file
+        for name, value in secrets.items():
+            if file is None:
+                raise EditError("the secrets stand in the config itself; move them to a file: secrets: secrets.yaml")
+            put_secret(file, name, value, partial(check_kept, name, value))
+
+
+def _servers_in(file: Path) -> dict[str, Node]:
+    node = read_files(file.absolute(), Findings())[0].value.get("servers")
+    return node.value if node and isinstance(node.value, dict) else {}
+
+
+def _must_load(file: Path, text: str, secrets: Mapping[str, str], broken: Collection[str]) -> None:
+    """Load it from beside the file, where everything that it names is found. `broken` servers were there before."""
+    with draft_of(file.absolute(), text.encode(errors="surrogatepass"), sync=False) as draft:
+        try:
+            servers = load_config(draft, env={**os.environ, **secrets}).servers
+            if found := [mistake for name, one in servers.items() if name not in broken for mistake in one.mistakes]:
+                raise ConfigError(found)
+        except ConfigError as error:
+            found = "\n".join(str(mistake) for mistake in error.mistakes).replace(str(draft), str(file))
+            raise EditError(f"with that change it could not be used:\n{found}") from None
+
+
+@contextmanager
+def _folder_for(file: Path) -> Iterator[None]:
+    """The folder of a new config, with the files that `onetool init` writes; removed again on failure."""
+    if file.exists():
+        yield
+        return
+    was_there = file.parent.exists()
+    file.parent.mkdir(exist_ok=True, mode=0o700 if file.parent == own_folder() else 0o777)
+    try:
+        yield
+        write_new(file.with_name(".gitignore"), IGNORED)
+    except BaseException:
+        if not was_there:
+            with suppress(OSError):
+                file.parent.rmdir()
+        raise
+
+
+@contextmanager
+def _undone_if_it_fails(file: Path | None, secrets: Mapping[str, str]) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        if file is not None:
+            for name in secrets:  # none of them was there before
+                with suppress(OSError, ValueError):
+                    drop_secret(file, name, partial(check_kept, name, None))
+        raise
+
+
+# The plan
+
+
+LONGEST_NAME = 100
+
+AskUser = Callable[[str, str], str | None]
+"""Asks a person for the secret that a server needs; None when nobody can or will say."""
+
+
+class ServerImportPlan(msgspec.Struct, kw_only=True):
+    """What comes of an import. Of secrets only the names are ever shown."""
+
+    servers: dict[str, dict[str, Any]] = {}
+    secrets: dict[str, Secret] = {}
+    kept: list[str] = []  # there already
+    skipped: dict[str, str] = {}
+    notes: list[str] = []
+    failed: bool = False  # whether a server was left out that the person wants
+
+
+class Planner:
+    """Goes through the files in order; the first definition of a name wins."""
+
+    def __init__(
+        self, target: ConfigTarget, *, replace: bool, only: Iterable[str] = (), ask: AskUser, reuse: bool = True
+    ) -> None:
+        self.target = target
+        self.replace = replace
+        self.only = set(only)
+        self.ask = ask
+        self.collector = SecretCollector(target.secrets, reuse)
+        self.plan = ServerImportPlan()
+
+    def add(self, found: ClientServers) -> None:
+        for name, raw in found.servers.items():
+            if self.only and name not in self.only:
+                continue
+            if name in self.plan.servers or name in self.plan.skipped:
+                self.plan.notes.append(f"{name}: {found.file} has one of that name, too; the first was taken")
+            elif name in self.target.servers and not self.replace:
+                self.plan.kept.append(name)
+            else:
+                self._take(name, raw, found)
+
+    def done(self) -> ServerImportPlan:
+        used = {name for block in self.plan.servers.values() for name in placeholders(block)}
+        self.plan.secrets = {name: value for name, value in self.collector.new.items() if name in used}
+        return self.plan
+
+    def _take(self, name: str, raw: Any, found: ClientServers) -> None:
+        try:
+            block, notes = self._block(name, raw, found)
+        except SkipServer as why:
+            self.plan.skipped[name] = str(why)
+            self.plan.failed |= not isinstance(why, SkipSelf)
+            return
+        self.plan.servers[name] = block
+        self.plan.notes += [f"{name}: {note}" for note in notes]
+
+    def _block(self, name: str, raw: Any, found: ClientServers) -> tuple[dict[str, Any], list[str]]:
+        if elsewhere := self.target.elsewhere(name):
+            raise SkipServer(f"it stands in {elsewhere}, which the config includes: change it there")
+        if not name.strip() or len(name) > LONGEST_NAME or not name.isprintable():
+            raise SkipServer(f"a name has 1 to {LONGEST_NAME} characters that can be seen")
+        variables = Variables(found.folder, found.inputs, self.collector.has)
+        block, notes = translated(raw, variables, found.folder, old_url=found.file.parent.name == ".gemini")
+        if is_onetool(block, self.target.config):
+            raise SkipSelf("it is OneTool itself")
+        block = without_secrets(name, block, self.collector)
+        for secret in placeholders(block):
+            if not self.collector.has(secret) and not self._given(name, secret):
+                notes.append(f"it can't be connected until its secret is set: onetool auth set {secret}")
+            elif self.collector.is_borrowed(secret):
+                notes.append(f"{secret} comes from the environment; to have it always: onetool auth set {secret}")
+        return block, notes
+
+    def _given(self, server: str, secret: str) -> bool:
+        """Whether a person has given it, where there is one to ask."""
+        value = self.ask(server, secret)
+        if value:
+            self.collector.put(secret, value)
+        return bool(value)
+
+
+class SkipSelf(SkipServer):
+    """Raised for an entry that starts OneTool itself; it is skipped silently."""
+
+
+def is_onetool(block: Mapping[str, Any], config: Config) -> bool:
+    """Whether a client would reach OneTool by this: then its tools are here already."""
+    if url := block.get("url"):
+        try:
+            parts = urlsplit(url)
+            return parts.hostname in LOOPBACK and parts.port == config.http.port and parts.path in ("/mcp", "/mcp/")
+        except ValueError:
+            return False
+    words = [block.get("command", ""), *block.get("args", ())]
+    names = [re.sub(r"\.(exe|cmd)$", "", re.split(r"[/\\]", word)[-1].lower()) for word in words]
+    starts = [at for at, name in enumerate(names) if name.partition("==")[0].partition("@")[0] == "onetool"]
+    return any({"mcp", "serve"} & set(words[at + 1 :]) for at in starts) or names[:1] == ["onetool"]
+
+
+def placeholders(value: Any) -> list[str]:
+    """The names of all secrets in a block."""
+    if isinstance(value, str):
+        return PLACEHOLDER.findall(value)
+    items = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
+    return list(dict.fromkeys(name for item in items for name in placeholders(item)))

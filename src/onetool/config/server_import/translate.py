@@ -18,6 +18,7 @@ from onetool.config.server_import.hide_secrets import Variables
 from onetool.config.yaml_nodes import node_of
 from onetool.config.yaml_text import ConfigFileError
 from onetool.core.strict_json import unique
+from onetool.core.text import line_of
 
 MAX_BYTES = 32 * 1024 * 1024  # some clients keep their whole history in the same file
 SECTIONS = ("mcpServers", "servers", "context_servers", "mcp_servers", "mcp", "extensions")
@@ -55,8 +56,7 @@ def decoded(data: bytes) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise JsoncError(f"it is not UTF-8 text: line {line}") from None
+        raise JsoncError(f"it is not UTF-8 text: line {line_of(error)}") from None
 
 
 def read_data(text: str, suffix: str) -> Any:

@@ -38,9 +38,9 @@ def _inspect(ctx: click.Context) -> tuple[str, tuple[Mistake, ...], Report]:
     except ConfigError as error:
         return "The config can't be used.", error.mistakes, {}
     place = app.config.path or "no config file: the defaults are in force"
-    report = check_requirements({spec.name: spec.requires for spec in app.registry if spec.requires})
+    report = check_requirements({spec.name: spec.requires for spec in app.catalog.registry if spec.requires})
     mistakes = (*app.config.warnings, *app.mistakes, *_missing(report), *_of_bundles(app))
-    return f"Config: {place}\nTools: {len(app.registry)}", mistakes, report
+    return f"Config: {place}\nTools: {len(app.catalog.registry)}", mistakes, report
 
 
 def _of_bundles(app: "App") -> list[Mistake]:

@@ -12,7 +12,7 @@ from onetool.interfaces.cli.options import config_option, data_options
 from onetool.interfaces.cli.output import counted, echo, print_json, print_table, printable, wants_json
 
 if TYPE_CHECKING:
-    from onetool.config.server_import.plan import ConfigTarget
+    from onetool.config.server_import import ConfigTarget
 
 NONE = "No host is allowed, so that HTTP tools can call none. Allow one: onetool hosts allow api.example.com"
 
@@ -99,7 +99,7 @@ def read_host(text: str) -> tuple[str, bool]:
 def config_for_hosts(ctx: click.Context) -> "ConfigTarget":
     """The config in force; where there is none, the person's own, which the bundles of this place lie beside."""
     from onetool.config.find import FOLDER, NAME, user_home
-    from onetool.config.server_import.plan import ConfigTarget
+    from onetool.config.server_import import ConfigTarget
 
     return ConfigTarget(ctx.find_root().obj, new=Path(user_home(os.environ) / FOLDER / NAME))
 

@@ -54,7 +54,7 @@ def init(
         raise click.BadParameter("a name has letters, digits, - and _, at most 64.", param_hint="--name")
     from onetool.interfaces.cli.clients import SetupOptions, set_up_client
 
-    wish = SetupOptions(
+    options = SetupOptions(
         client=client,
         folder=folder,
         name=name,
@@ -65,7 +65,7 @@ def init(
         url=url or None,
         force=force,
     )
-    set_up_client(wish)
+    set_up_client(options)
 
 
 def _write_starter(folder: Path, force: bool) -> None:

@@ -35,7 +35,10 @@ def is_url(name: str) -> bool:
 
 def read_bytes(name: str) -> bytes:
     """The bytes of a file, or of standard input."""
-    return _read(name, MOST_BYTES, _opened_regular_file, click.ClickException, click.ClickException)
+    refusal = click.ClickException(printable(f"{name} is no regular file. What comes out of a pipe is read as -"))
+    return _read(
+        name, MOST_BYTES, lambda name: open_regular_file(name, refusal), click.ClickException, click.ClickException
+    )
 
 
 def read_text(name: str) -> str:
@@ -68,8 +71,11 @@ def _decoded(data: bytes, name: str, wrong: Wrong) -> str:
         raise wrong(printable(f"{shown_name(name)} is not UTF-8 (byte {error.start}).")) from None
 
 
-def _opened_regular_file(name: str) -> BinaryIO:
-    """Open a regular file; pipes and devices might block. Its type is only certain once it is open."""
+def open_regular_file(name: str, refusal: Exception) -> BinaryIO:
+    """Open a regular file. Raises `refusal` for pipes and devices, which might block.
+
+    The type of a file is only certain once it is open.
+    """
     handle = os.open(name, os.O_RDONLY | NO_WAIT | PLAIN)
     mode = os.fstat(handle).st_mode
     if stat.S_ISREG(mode):
@@ -77,7 +83,7 @@ def _opened_regular_file(name: str) -> BinaryIO:
     os.close(handle)
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-    raise click.ClickException(printable(f"{name} is no regular file. What comes out of a pipe is read as -"))
+    raise refusal
 
 
 def read_data(name: str) -> Any:

@@ -36,14 +36,14 @@ def invoke_tool(
     call = ToolCall(id=uuid4().hex, name=name, args=args, source="cli", timeout=timeout)
     let_tools_ask()
     result = asyncio.run(app.call(call, allowed, show_progress if sys.stderr.isatty() else None))
-    spec = app.registry.get(name)
+    spec = app.catalog.registry.get(name)
     shown = {
         "id": call.id,
         "name": name,
         "args": mask_arguments(args, spec.secrets) if spec else args,
         "source": call.source,
     }
-    return app.redact(msgspec.to_builtins(shown), args), result
+    return app.runtime.redact(msgspec.to_builtins(shown), args), result
 
 
 def print_outcome(app: "App", result: "ToolResult") -> None:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from onetool.app import App
     from onetool.config import Found
 
-TOLD = "onetool.untrusted"  # in the context of a command line: that somebody has heard of it
+TOLD = "onetool.untrusted"  # in the context of a command: the person was told
 MENUS = ("run", "search", "direct")  # a test holds them against the config's own
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -64,7 +64,12 @@ def ignore_hang_up() -> None:
 
 
 def open_app(
-    ctx: click.Context, allowed: list[str] | None = None, packs: Iterable[str] | None = (), *, imports: bool = True
+    ctx: click.Context,
+    allowed: list[str] | None = None,
+    packs: Iterable[str] | None = (),
+    *,
+    imports: bool = True,
+    watch: bool = False,
 ) -> "App":
     """The app for the config that was asked for. Warns about names in the allow-list that match nothing.
 
@@ -79,15 +84,16 @@ def open_app(
     found = find_here(ctx)
     claim_stdout()
     trust_log.disabled = True  # it has been told, in words for a person
-    app = ctx.with_resource(App.open(found, imports=imports))
+    app = ctx.with_resource(App.open(found, imports=imports, watch=watch))
     trust_log.disabled = False
     if app.servers is not None:
         named = {name.partition(".")[0] for name in allowed or ()}
         app.catalog.wait_for_servers_sync(None if packs is None else {*packs, *named})
-    for name in app.registry.unmatched(allowed or ()):
+    registry = app.catalog.registry
+    for name in registry.unmatched(allowed or ()):
         from onetool.core.text import or_rather
 
-        click.echo(f"warning: --tool-allow names no tool: {name}{or_rather(name, app.registry.names())}", err=True)
+        click.echo(f"warning: --tool-allow names no tool: {name}{or_rather(name, registry.names())}", err=True)
     return app
 
 
@@ -103,7 +109,7 @@ def find_here(ctx: click.Context) -> "Found":
     from onetool.interfaces.cli.trust import offer_trust
 
     while found.untrusted is not None and offer_trust(found.untrusted):
-        found = find(root.obj)  # it may have changed while somebody looked at it
+        found = find(root.obj)  # it may have changed during the question
     return found
 
 

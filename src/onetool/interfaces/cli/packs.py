@@ -80,7 +80,7 @@ def check(ctx: click.Context, path: Path, as_json: bool) -> None:
 
     app = open_app(ctx)
     _refuse_untrusted(path, app.untrusted)
-    found = check_packs(path, app.registry)
+    found = check_packs(path, app.catalog.registry)
     if wants_json(as_json):
         print_json([msgspec.to_builtins(mistake) for mistake in found])
     else:

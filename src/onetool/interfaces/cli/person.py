@@ -97,7 +97,7 @@ async def _wait_for_reader(form: "_Form", answer: "asyncio.Future[Any]") -> None
         with suppress(asyncio.CancelledError):
             await asyncio.wait([answer], timeout=PATIENCE)
     if not answer.cancel() and not answer.cancelled():
-        answer.exception()  # nobody wants to know
+        answer.exception()  # marks it as retrieved
 
 
 class _Form:

@@ -171,7 +171,7 @@ DELIMITERS = " \t\n()[]{},=+-*/%:;<>!&|^~@\"'"
 def repl(app: "App", allowed: list[str] | None) -> None:
     from onetool.script.names import completions
 
-    snapshot = app.registry.snapshot()
+    snapshot = app.catalog.registry.snapshot()
     session = app.runtime.engine.session(snapshot, allowed, source="cli")
     names = app.runtime.engine.names(snapshot)
     editor = LineEditor(

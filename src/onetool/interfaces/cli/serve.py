@@ -41,8 +41,7 @@ def serve(
     signal.signal(signal.SIGTERM, _exit_on_signal)  # while it starts
     if host == "":
         raise click.BadParameter("it is empty; leave it out to listen on this machine only.", param_hint="--host")
-    app = open_app(ctx, allowed)
-    app.watches = watch
+    app = open_app(ctx, allowed, watch=watch)
     from onetool.interfaces.http.serve import serve_app
 
     http = app.config.http
@@ -89,8 +88,7 @@ def mcp(ctx: click.Context, menu: str | None, allowed: list[str] | None, watch: 
     if sys.stdin.isatty():
         click.echo("This is for an MCP client to start; it waits for messages. Ctrl-D ends it.", err=True)
     source = _claim_stdin()
-    app = open_app(ctx, allowed)
-    app.watches = watch
+    app = open_app(ctx, allowed, watch=watch)
     from onetool.interfaces.mcp.service import Service
     from onetool.interfaces.mcp.stdio import serve
     from onetool.interfaces.non_blocking_log import make_log_non_blocking

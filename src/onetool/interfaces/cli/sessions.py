@@ -166,24 +166,24 @@ def delete(ctx: click.Context, ids: tuple[str, ...], days: int | None, everythin
         which = "Say which: ID, --older-than DAYS, or --all" if not ways else "Say one of ID, --older-than and --all"
         raise click.UsageError(f"{which}{', not several' if ways else ''}.")
     find_here(ctx)
-    kept = _sessions(ctx.find_root().obj)
-    chosen = list(dict.fromkeys(ids)) or [one.id for one in kept.list() if everything or _is_older(one, days or 0)]
+    sessions = _sessions(ctx.find_root().obj)
+    chosen = list(dict.fromkeys(ids)) or [one.id for one in sessions.list() if everything or _is_older(one, days or 0)]
     if not chosen:
         click.echo("There are none to delete.", err=True)
         return
     what = chosen[0] if len(chosen) == 1 else counted(len(chosen), "session")
     confirm(f"Delete {what} for good?", yes, "delete", "deleted")
-    ctx.exit(0 if _deleted(kept, chosen) else 1)
+    ctx.exit(0 if _deleted(sessions, chosen) else 1)
 
 
-def _deleted(kept: "SessionStore", ids: list[str]) -> bool:
+def _deleted(sessions: "SessionStore", ids: list[str]) -> bool:
     """Delete the sessions; report each failure. Returns whether all are deleted."""
     from onetool.ask.errors import SessionError
 
     gone = 0
     for id in ids:
         try:
-            kept.delete(id)
+            sessions.delete(id)
             gone += 1
         except SessionError as error:
             click.echo(_words(error), err=True)

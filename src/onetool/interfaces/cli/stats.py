@@ -63,7 +63,7 @@ def _summary(app: "App", period: str, tool: str | None) -> "Summary":
 
 def _check_known(app: "App", recorded: "UsageStats", tool: str) -> None:
     """Error for a tool that neither exists nor was ever called."""
-    known = [*app.registry.names(), *(row["tool"] for row in recorded.summary()["tools"])]
+    known = [*app.catalog.registry.names(), *(row["tool"] for row in recorded.summary()["tools"])]
     if tool not in known:
         from onetool.interfaces.cli.tools import unknown_tool
 

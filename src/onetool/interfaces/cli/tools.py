@@ -47,7 +47,7 @@ def info(ctx: click.Context, name: str, allowed: list[str] | None, as_json: bool
     app = open_app(ctx, allowed, packs=[name.partition(".")[0]])
     facts = app.info(name, allowed)
     if facts is None:
-        raise unknown_tool(name, app.registry.names(), app.catalog.why_missing(name))
+        raise unknown_tool(name, app.catalog.registry.names(), app.catalog.why_missing(name))
     if wants_json(as_json):
         print_json(facts)
         return
@@ -92,7 +92,7 @@ def invoke(
     args = read_args("{}" if text is None else text)
     app = open_app(ctx, allowed, packs=[name.partition(".")[0]] if given else ())
     if given:
-        args = read_pairs(given, app.registry.get(app.catalog.real_name(name)))
+        args = read_pairs(given, app.catalog.registry.get(app.catalog.real_name(name)))
     call, result = invoke_tool(app, name, args, timeout, allowed)
     if envelope or wants_json(as_json):
         print_json({"call": call, "result": result.to_dict()}, as_json)

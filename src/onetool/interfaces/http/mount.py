@@ -159,6 +159,7 @@ class MountedApp:
         self._follow_config()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ending: asyncio.Task[None] | None = None
+        self._is_closed = False
         app.on_change(self._follow_config)
         app.on_close(self._close)
 
@@ -169,7 +170,7 @@ class MountedApp:
         if scope["type"] != "http":
             await self._site(scope, receive, send)
             return
-        if self._app.is_closed:
+        if self._is_closed:
             await _refuse_closed(send)
             return
         self._start()
@@ -192,6 +193,7 @@ class MountedApp:
 
     def _close(self) -> None:
         """End open streams. The App may be closed in any thread, and after the loop is gone."""
+        self._is_closed = True
         if self._loop is None or self._loop.is_closed():
             return
 

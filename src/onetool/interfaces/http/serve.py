@@ -10,6 +10,7 @@ import msgspec
 
 from onetool._version import __version__
 from onetool.core.errors import ConfigError, Mistake
+from onetool.core.threads import run_later
 from onetool.interfaces.asgi import Asgi, Receive, Scope, Send, respond
 from onetool.interfaces.http import access_log
 from onetool.interfaces.http.app import READ, HttpApp, Route
@@ -51,52 +52,31 @@ def build_app(
     http, sessions = app.config.http, LoginSessions(app.config.home / SESSIONS_FOLDER)
     routes = [
         Route("/mcp", mcp, write_error=as_json_rpc),
-        Route(
-            "/tools",
-            RestApp(app, allowed),
-            below=True,
-            write_error=problem_body,
-            error_type=PROBLEM_TYPE,
-            check=check_route,
-        ),
-        Route(
-            routing.CALL_PATH,
-            CallApp(app, allowed),
-            methods=routing.CALL_METHODS,
-            below=True,
-            write_error=problem_body,
-            error_type=PROBLEM_TYPE,
-            takes_bare_post=True,
-        ),
-        Route(
-            routing.ASK_PATH,
-            _lazy_route(lambda: _ask(app, allowed)),
-            methods=routing.ASK_METHODS,
-            write_error=problem_body,
-            error_type=PROBLEM_TYPE,
-        ),
-        Route(
-            STATUS_PATH,
-            StatusApp(app, url, lambda: site.rules.needs_login, allowed),
-            methods=READ,
-            write_error=problem_body,
-            error_type=PROBLEM_TYPE,
-        ),
-        Route(
-            EVENTS_PATH,
-            EventsApp(app, allowed),
-            methods=("GET",),
-            write_error=problem_body,
-            error_type=PROBLEM_TYPE,
-        ),
+        *_api_routes(app, url, lambda: site.rules.needs_login, allowed),
         Route("/openapi.json", _lazy_route(lambda: _openapi(app)), methods=READ),
         Route("/docs", _lazy_route(lambda: _docs(app)), methods=READ, is_page=True),
         Route("/healthz", _health, protected=False, methods=READ),
         *_page_routes(url, lambda: site.rules, sessions),
     ]
     rules = AccessRules(http, address, sessions)
-    site = HttpApp(routes, rules, http.max_body_mb * 1024**2, lambda text: mask_sessions(app.redact(text)))
+    site = HttpApp(routes, rules, http.max_body_mb * 1024**2, lambda text: mask_sessions(app.runtime.redact(text)))
     return site
+
+
+def _api_routes(
+    app: "App", url: Callable[[Scope], str], needs_token: Callable[[], bool], allowed: Collection[str] | None
+) -> list[Route]:
+    """The REST API. Its refusals are problem documents."""
+    route = partial(Route, write_error=problem_body, error_type=PROBLEM_TYPE)
+    call, ask = CallApp(app, allowed), _lazy_route(lambda: _ask(app, allowed))
+    status = StatusApp(app, url, needs_token, allowed)
+    return [
+        route("/tools", RestApp(app, allowed), below=True, check=check_route),
+        route(routing.CALL_PATH, call, methods=routing.CALL_METHODS, below=True, takes_bare_post=True),
+        route(routing.ASK_PATH, ask, methods=routing.ASK_METHODS),
+        route(STATUS_PATH, status, methods=READ),
+        route(EVENTS_PATH, EventsApp(app, allowed), methods=("GET",)),
+    ]
 
 
 def _page_routes(url: Callable[[Scope], str], rules: Callable[[], AccessRules], sessions: LoginSessions) -> list[Route]:
@@ -119,7 +99,6 @@ def server_facts(app: "App", address: BoundAddress, allowed: Collection[str] | N
     token = app.config.http.token
     return ServerFacts(
         url=address.url,
-        version=__version__,
         tools=f"{tools:,} tool{'' if tools == 1 else 's'}",
         config=f"the config {app.config.path}" if app.config.path else "its defaults",
         header=bearer_header(token.shown) if token else None,
@@ -227,9 +206,8 @@ def serve_app(
 
     def started() -> None:
         print_line(greeting(facts()))
-        loop = asyncio.get_running_loop()
-        loop.call_later(WARM_AFTER_S, loop.run_in_executor, None, lambda: app.runtime.warm())
-        loop.run_in_executor(None, app.warm_bundles)
+        run_later(WARM_AFTER_S, lambda: app.runtime.warm())
+        asyncio.get_running_loop().run_in_executor(None, app.catalog.warm_bundles)
         mcp.start()
         dogs.append(Watchdog())
 

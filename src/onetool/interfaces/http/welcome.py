@@ -16,7 +16,6 @@ class ServerFacts(NamedTuple):
     """What the welcome texts say of a server."""
 
     url: str
-    version: str
     tools: str  # how many, in words
     config: str  # the file in force, in words
     header: str | None  # the one with the token, when there is one

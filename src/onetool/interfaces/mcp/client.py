@@ -218,7 +218,7 @@ class ClientCaller:
         self, client: RemoteClient, channel: ReplyChannel, progress_token: Any, ask: AskClient | None = None
     ) -> None:
         self.client = client
-        self.channel: ReplyChannel | None = channel  # none while nobody waits for the call
+        self.channel: ReplyChannel | None = channel  # None while no client waits for the call
         self.progress_token = progress_token
         self.lacking: CannotAsk | None = None
         self._ask_client = ask

@@ -17,7 +17,7 @@ from onetool.interfaces.json_data import encode
 from onetool.services.results.errors import is_handle
 
 if TYPE_CHECKING:
-    from onetool.script.reply import RunReply  # writes values out: not for those who only list tools
+    from onetool.script.reply import RunReply  # renders values, which listing tools does not need
     from onetool.services.results import StoredResult
 
 

@@ -6,10 +6,9 @@ stands alone: it is answered here, and is cancelled when its connection ends.
 
 import asyncio
 from collections.abc import Collection
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 from urllib.parse import parse_qs
 
-from onetool.app import App
 from onetool.config.model import Menu
 from onetool.interfaces.asgi import HttpError, Receive, Scope, Send, respond
 from onetool.interfaces.disconnect import DisconnectWatch
@@ -57,6 +56,9 @@ from onetool.interfaces.mcp.request import McpRequest
 from onetool.interfaces.mcp.service import Service
 from onetool.interfaces.mcp.tools import find_entry
 from onetool.interfaces.response_stream import ResponseStream, send_json
+
+if TYPE_CHECKING:
+    from onetool.app import App
 
 
 class NotifyOnlyChannel:
@@ -125,7 +127,7 @@ _ALLOW = [(b"allow", b"POST, GET, DELETE")]
 class McpHttpApp:
     """The route /mcp. `stop` ends open streams; `reload` reads the config and all tools again."""
 
-    def __init__(self, app: App, menu: str | None = None, allowed: Collection[str] | None = None) -> None:
+    def __init__(self, app: "App", menu: str | None = None, allowed: Collection[str] | None = None) -> None:
         self.service = Service(app, menu, allowed)
         self._sessions = HttpSessions(self.service)
 

@@ -36,7 +36,7 @@ async def reload(service: Service) -> None:
             log.error("not reloaded: %s: %s", type(error).__name__, error)
             return
         notify_clients(service)
-        log.info("reloaded: %d tools", len(service.app.registry))
+        log.info("reloaded: %d tools", len(service.app.catalog.registry))
 
 
 def follow(service: Service) -> None:

@@ -162,7 +162,7 @@ class PendingCall:
     def _ended(self, work: "asyncio.Task[Result]") -> None:
         self.updated = _now()
         self._answers.clear()
-        error = None if work.cancelled() else work.exception()  # told when somebody asks
+        error = None if work.cancelled() else work.exception()  # reported when a client asks
         if error is not None and not isinstance(error, JsonRpcError):
             log.error("a call failed", exc_info=error)
         self._wake()
@@ -213,7 +213,7 @@ class PendingCalls:
 
     def __init__(self, task_seconds: float) -> None:
         self._task_seconds = task_seconds
-        self._kept: dict[str, PendingCall] = {}
+        self._by_id: dict[str, PendingCall] = {}
         self._tasks: set[str] = set()
         self._asking = 0
         self._signer = StateSigner()
@@ -224,7 +224,7 @@ class PendingCalls:
 
     @property
     def has_room(self) -> bool:
-        return self._asking + sum(not pending.is_done for pending in self._kept.values()) < MOST_PENDING
+        return self._asking + sum(not pending.is_done for pending in self._by_id.values()) < MOST_PENDING
 
     @contextmanager
     def asking(self) -> Generator[None]:
@@ -251,7 +251,7 @@ class PendingCalls:
         data = self._signer.verify(state) if isinstance(state, str) else None
         if data is None:
             raise JsonRpcError(INVALID_PARAMS, "requestState is not one of ours: send it back exactly as it came")
-        pending = self._kept.get(data[:16].hex())
+        pending = self._by_id.get(data[:16].hex())
         if pending is None or pending.caller.owner != client.owner:
             raise JsonRpcError(INVALID_PARAMS, "requestState has expired: send the request again without it")
         if pending.round != int.from_bytes(data[16:]):
@@ -264,7 +264,7 @@ class PendingCalls:
 
     def as_task(self, pending: PendingCall) -> Result:
         """Turn the call into a task, which the client polls by its id."""
-        done = [id for id, pending in self._kept.items() if pending.is_done]
+        done = [id for id, pending in self._by_id.items() if pending.is_done]
         for id in done[: max(0, len(done) - MOST_DONE)]:
             self._end(id)
         self._keep_until(pending, self._task_seconds)
@@ -272,18 +272,18 @@ class PendingCalls:
         return {"resultType": "task", **pending.summary(self.ttl_ms)}
 
     def task(self, id: Any, client: RemoteClient) -> PendingCall:
-        pending = self._kept.get(id) if isinstance(id, str) and id in self._tasks else None
+        pending = self._by_id.get(id) if isinstance(id, str) and id in self._tasks else None
         if pending is None or pending.caller.owner != client.owner:
             raise JsonRpcError(INVALID_PARAMS, "taskId: there is no such task, or its time is up")
         return pending
 
     def close(self) -> None:
-        for id in list(self._kept):
+        for id in list(self._by_id):
             self._end(id)
 
     def _make_room(self) -> bool:
         """Drop the call that has waited longest, if it has waited for EVICTABLE_SECONDS: its client may be gone."""
-        parked = (pending for id, pending in self._kept.items() if id not in self._tasks)
+        parked = (pending for id, pending in self._by_id.items() if id not in self._tasks)
         oldest = next(parked, None)
         if oldest is None or monotonic() - oldest.is_kept < EVICTABLE_SECONDS:
             return False
@@ -293,11 +293,11 @@ class PendingCalls:
     def _keep_until(self, pending: PendingCall, seconds: float) -> None:
         self._drop(pending.id)
         pending.is_kept = monotonic()
-        self._kept[pending.id] = pending
+        self._by_id[pending.id] = pending
         pending.expires = asyncio.get_running_loop().call_later(seconds, self._end, pending.id)
 
     def _drop(self, id: str) -> PendingCall | None:
-        pending = self._kept.pop(id, None)
+        pending = self._by_id.pop(id, None)
         self._tasks.discard(id)
         if pending is not None and pending.expires is not None:
             pending.expires.cancel()

@@ -4,7 +4,6 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from onetool.app import App
 from onetool.core.source import Prompt
 from onetool.interfaces.mcp.client import ClientCaller
 from onetool.interfaces.mcp.content import as_json, blocks_of, is_block, text_block
@@ -14,6 +13,7 @@ from onetool.interfaces.mcp.request import McpRequest, page
 from onetool.interfaces.mcp.resources import TOOLS
 
 if TYPE_CHECKING:
+    from onetool.app import App
     from onetool.interfaces.mcp.service import Service
 
 
@@ -65,7 +65,7 @@ def _snippet_listing(name: str, snippet: Any) -> dict[str, Any]:
     return {"name": name, "description": snippet.description or f"The snippet ${name}", "arguments": known}
 
 
-def _snippet(app: App, name: str, args: Mapping[str, Any]) -> dict[str, Any]:
+def _snippet(app: "App", name: str, args: Mapping[str, Any]) -> dict[str, Any]:
     from onetool.script.snippets import SnippetError, render_snippet
 
     snippet = app.config.snippets[name]

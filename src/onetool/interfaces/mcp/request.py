@@ -25,7 +25,7 @@ class McpRequest(msgspec.Struct, frozen=True, kw_only=True):
     client: RemoteClient
     channel: ReplyChannel
     watched: set[str] | None = None  # resources that its session wants to hear of, if it has one
-    entry: "MenuEntry | None" = None  # of the menu, that it calls: where somebody had to look already
+    entry: "MenuEntry | None" = None  # the menu entry that it calls, if it was looked up already
 
     def param(self, name: str, kind: type = str, default: Any = ...) -> Any:
         """A member of params, of the type that is wanted."""

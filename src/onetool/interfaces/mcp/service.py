@@ -2,19 +2,21 @@
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from onetool._version import __version__
-from onetool.app import App
-from onetool.core.call import ToolResult
+from onetool.core.call import ToolCall, ToolResult, new_id
 from onetool.core.registry import Snapshot
-from onetool.core.source import Prompt, Resource
+from onetool.core.source import Prompt, Resource, SingleTool
 from onetool.core.spec import ToolSpec
 from onetool.interfaces.mcp.client import RemoteClient
 from onetool.interfaces.mcp.menus import Menu, menu
 from onetool.interfaces.mcp.pending_calls import PendingCalls
+
+if TYPE_CHECKING:
+    from onetool.app import App
 
 KINDS = ("tools", "prompts", "resources")
 
@@ -86,7 +88,7 @@ SERVER = {"name": "onetool", "title": "OneTool", "version": __version__}
 class Service:
     """The shared state of the server; lives as long as it serves."""
 
-    def __init__(self, app: App, menu: str | None = None, allowed: Collection[str] | None = None) -> None:
+    def __init__(self, app: "App", menu: str | None = None, allowed: Collection[str] | None = None) -> None:
         self.app = app
         self.allowed = allowed
         self.changes = ChangeListeners()
@@ -102,7 +104,7 @@ class Service:
 
     def menu(self, client: RemoteClient) -> Menu:
         """What this client is shown. Made once per catalogue."""
-        kind, catalogue = self.menu_kind(client), self.app.registry.snapshot()
+        kind, catalogue = self.menu_kind(client), self.app.catalog.registry.snapshot()
         made = self._menus.get(kind)
         if made is None or made[0] is not catalogue:
             made = self._menus[kind] = (catalogue, menu(kind, self.app, self.allowed))
@@ -113,15 +115,16 @@ class Service:
 
     def prompts(self) -> Mapping[str, Prompt]:
         """Those of packs that may be used here."""
-        return {name: one for name, one in self.app.prompts.items() if self._offers(one.spec)}
+        return {name: one for name, one in self.app.catalog.prompts.items() if self._offers(one.spec)}
 
     def resources(self) -> Collection[Resource]:
-        return [one for one in self.app.resources.values() if self._offers(one.spec)]
+        return [one for one in self.app.catalog.resources.values() if self._offers(one.spec)]
 
     async def offer(self, spec: ToolSpec, args: Mapping[str, Any]) -> ToolResult:
         """Run what is behind a prompt or a resource. It may call what the client may, and no more."""
         allowed = None if self.allowed is None else {*self.allowed, spec.name}
-        return await self.app.offer(spec, args, "mcp", allowed)
+        call = ToolCall(new_id(), spec.name, args, "mcp")
+        return await self.app.runtime.executor.execute(call, allowed, tools=SingleTool(spec))
 
     def _offers(self, spec: ToolSpec) -> bool:
         """Whether prompts and resources of a pack may be used: with an allow-list, if one of its tools is on it."""

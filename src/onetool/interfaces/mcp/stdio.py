@@ -8,7 +8,7 @@ import stat
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 
-from onetool.core.threads import Threads
+from onetool.core.threads import Threads, run_later
 from onetool.interfaces.json_data import encode
 from onetool.interfaces.mcp.client import RemoteClient
 from onetool.interfaces.mcp.conversation import Conversation
@@ -33,7 +33,7 @@ async def serve(service: Service, source: int, writer: int, warm: Callable[[], N
     reading = loop.create_task(pipe.read(source))
     follow(service)
     if warm is not None:
-        loop.call_later(0.2, loop.run_in_executor, None, warm)
+        run_later(0.2, warm)
     stopped = loop.create_task(stop.wait())
     await asyncio.wait({reading, stopped}, return_when=asyncio.FIRST_COMPLETED)
     stopped.cancel()

@@ -29,7 +29,7 @@ from onetool.sources.bundles.validation import converted
 if TYPE_CHECKING:
     from onetool.app import App
     from onetool.config.reach import Reach
-    from onetool.config.server_import.plan import ServerImportPlan
+    from onetool.config.server_import import ServerImportPlan
 
 log = logging.getLogger("onetool.serve")
 
@@ -79,7 +79,7 @@ def _import_servers(request: RestRequest, data: Any) -> RestResponse:
     from onetool.config.edit_entries import put_servers
     from onetool.config.find import NAME, own_folder
     from onetool.config.jsonc import JsoncError
-    from onetool.config.server_import.plan import ConfigTarget, ConfigUnchangedError, Planner
+    from onetool.config.server_import import ConfigTarget, ConfigUnchangedError, Planner
     from onetool.config.server_import.translate import servers_in
 
     app, dry_run = request.context.app, request.query["dryRun"]
@@ -103,7 +103,7 @@ def _import_servers(request: RestRequest, data: Any) -> RestResponse:
 
 
 def _check_plan(request: RestRequest, plan: "ServerImportPlan") -> None:
-    from onetool.config.server_import.plan import placeholders
+    from onetool.config.server_import import placeholders
 
     if plan.skipped and not plan.servers:
         raise InvalidError("; ".join(f"{name}: {why}" for name, why in plan.skipped.items()), "")
@@ -135,7 +135,7 @@ async def approve_server(request: RestRequest) -> RestResponse:
     refuse_tools(request)
     require_token(request, "Approving starts the server and trusts its tools")
     wish = converted(await json_body(request.headers, request.receive, empty={}), SeenDigest)
-    (name,), servers = request.path, request.context.app.servers
+    (name,), servers = request.path, request.context.app.catalog.servers
     known = [] if servers is None else servers.names()
     if servers is None or name not in known:
         raise RestError(404, "not_found", f"There is no server {name[:100]!r}{or_rather(name, known) or '.'}")

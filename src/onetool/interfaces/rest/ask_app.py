@@ -71,7 +71,7 @@ class AskTurn:
         self._question = question
         self._log = log
         self.pending = app.ask(question.prompt, allowed=question.tool_allow, within=allowed, **question.options())
-        self.clean = app.redact
+        self.clean = lambda value: app.runtime.redact(value)  # a reload replaces the runtime
 
     def failure(self, error: AskError) -> AskFailedError:
         self._log["error"] = error.reason
@@ -79,10 +79,10 @@ class AskTurn:
 
     def answer(self, answer: Answer) -> Answer:
         """The answer with hints on unknown names in `toolAllow`."""
-        unknown = list(self._app.registry.unmatched(self._question.tool_allow or ()))
+        unknown = list(self._app.catalog.registry.unmatched(self._question.tool_allow or ()))
         if not unknown:
             return answer
-        known = self._app.registry.names()
+        known = self._app.catalog.registry.names()
         hints = [f"toolAllow names no tool: {name[:100]}{or_rather(name, known)}" for name in unknown[:MOST_HINTS]]
         if further := len(unknown) - len(hints):
             hints.append(f"toolAllow names {further:,} more that are no tools")
@@ -161,7 +161,7 @@ class AskApp:
         except HttpError as refused:
             if (log := scope.get("log")) is not None:
                 log["error"] = refused.code
-            body = ask_problem_body(refused, lambda value: self._app.redact(value, sent.texts()))
+            body = ask_problem_body(refused, lambda value: self._app.runtime.redact(value, sent.texts()))
             await respond(send, refused.status, body, PROBLEM_TYPE, refused.headers)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from onetool.app.bundles import live_bundle
 from onetool.core.errors import ConfigError
 from onetool.interfaces.asgi import JSON, read_body
 from onetool.interfaces.json_data import encode
@@ -20,7 +21,6 @@ from onetool.interfaces.rest.problem import RestError
 from onetool.interfaces.rest.request import RestRequest, RestResponse, etag, is_known, json_body, parse_json
 from onetool.sources.bundles.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError
 from onetool.sources.bundles.model import Tool, shown
-from onetool.sources.bundles.pages import live_bundle
 from onetool.sources.bundles.validation import converted
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, unquote_to_bytes
 
+from onetool.core.call import ToolCall, ToolResult, new_id
 from onetool.core.caller import CannotAsk, Level, Question, current_caller
 from onetool.core.json_data import JsonTooCostlyError, check_json
 from onetool.core.strict_json import StrictJsonError, finite, strict_decoder
@@ -26,7 +27,6 @@ from onetool.sources.bundles.store import EVERYTHING, Visibility
 
 if TYPE_CHECKING:
     from onetool.app import App
-    from onetool.core.call import ToolResult
     from onetool.core.context import Progress
     from onetool.sources.bundles.service import BundleService
 
@@ -212,14 +212,17 @@ class RestContext:
         admin = self._app.config.http.admin
         return self.allowed is None if admin is None else admin
 
-    async def invoke(self, path: tuple[str, ...], args: Mapping[str, Any], progress: "Progress | None") -> "ToolResult":
+    async def invoke(self, path: tuple[str, ...], args: Mapping[str, Any], progress: "Progress | None") -> ToolResult:
         """Call the tool at this path (bundle, tool, version)."""
         bundle_id, slug, version = path
-        return await self._app.invoke_version(bundle_id, slug, version, args, SOURCE, progress, self.allowed)
+        return await self._app.bundles.invoke(bundle_id, slug, version, args, SOURCE, progress, self.allowed)
 
-    async def call(self, name: str, args: Mapping[str, Any], progress: "Progress | None") -> "ToolResult":
-        """Call the tool of that name."""
-        return await self.app.call_by_name(name, args, SOURCE, progress, self.allowed)
+    async def call(self, name: str, args: Mapping[str, Any], progress: "Progress | None") -> ToolResult:
+        """Call the tool of that name or alias. One that is switched off or over its limit raises a BundleError."""
+        await self._app.catalog.refresh(at_once=True)  # what somebody has switched off is not called any more
+        result = await self._app.call(ToolCall(new_id(), name, args, SOURCE), self.allowed, progress)
+        self._app.catalog.refuse_switched_off(name, result, self.allowed)
+        return result
 
     async def visibility(self) -> Visibility:
         """What clients may see: everything if they may change bundles, else what they may call."""
@@ -227,7 +230,7 @@ class RestContext:
 
     def clean(self, text: Any, sent: Any) -> Any:
         """Without secrets, except those that the client sent."""
-        return self._app.redact(text, sent)
+        return self._app.runtime.redact(text, sent)
 
 
 class RestRequest(NamedTuple):

@@ -43,8 +43,10 @@ class StatusApp(RestApp):
         needs_token: Callable[[], bool],
         allowed: Collection[str] | None = None,
     ) -> None:
+        """`url` gives the address by which a client reaches the server."""
         super().__init__(app, allowed)
-        self._url, self._needs_token = url, needs_token
+        self._url = url
+        self._needs_token = needs_token
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> RestResponse | None:
         read_query(scope["query_string"], {})

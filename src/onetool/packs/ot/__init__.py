@@ -37,7 +37,7 @@ class DiscoveryTools:
 
     @cached_property
     def _helper(self) -> "Help":
-        from onetool.packs.ot.help import Help  # not for those who only list tools
+        from onetool.packs.ot.help import Help  # listing tools does not need it
 
         return Help(self._view, self._listing)
 
@@ -50,12 +50,12 @@ class DiscoveryTools:
 
     @tool(read_only=True, examples=['ot.tools(pattern="file", info="full")'])
     def tools(self, pattern: str = "", info: Info = "min") -> list[str | dict[str, Any]]:
-        """List the tools that can be called here, under the names to call them by.
+        """List the tools that you can call, under the names that code uses.
 
         Args:
             pattern: Only tools with this in their name, in any case: "search", or "github." for all of a pack.
-            info: "list" for names alone, "min" for what each is good for in a line or two, "full" for all that a
-                call needs.
+            info: "list" for names alone, "min" for a short description of each, "full" for everything that a call
+                needs.
 
         Returns:
             Names; or {name, description} of each; or {name, signature, description, source} of each and, where they
@@ -113,11 +113,11 @@ class DiscoveryTools:
 
     @tool(read_only=True, examples=['ot.help("fs.read_file")', 'ot.help("fetch a web page")'])
     def help(self, query: str = "", info: Info = "min") -> str | list[str]:
-        """Explain a tool, a pack, an alias or a $snippet; or find what was meant, typos included.
+        """Explain a tool, a pack, an alias or a $snippet; or find the nearest ones, also with typos.
 
         Args:
-            query: Its name, or words for what is wanted. Without one: how to find your way.
-            info: How much of each match to tell, where nothing is called exactly so: "list", "min" or "full".
+            query: A name, or words that say what you want. Leave it out for an overview.
+            info: How much to show of each match when no name is exactly the query: "list", "min" or "full".
 
         Returns:
             Text; with info="list" the names that match.
@@ -157,7 +157,7 @@ class DiscoveryTools:
 
     @tool(read_only=True, examples=['ot.signature("fs.read_file")'])
     def signature(self, name: str) -> str:
-        """Tell how a tool is called, in one line.
+        """Show the signature of a tool, in one line.
 
         Args:
             name: The tool, as code calls it or under its own name.
@@ -168,7 +168,7 @@ class DiscoveryTools:
 
     @tool(timeout=LONGEST_CALL)
     async def call(self, name: str, args: Mapping[str, Any] | None = None) -> Any:
-        """Call any tool by its name, also one whose name Python can't say.
+        """Call any tool by its name, also one whose name is not valid in Python.
 
         Args:
             name: The tool, as code calls it or under its own name.
@@ -211,8 +211,8 @@ class StateTools:
 
     @tool(read_only=True, timeout=HEALTH_SECONDS)
     async def health(self) -> dict[str, Any]:
-        """Tell how everything is doing: tools that could not be loaded, MCP servers that are not connected, and those
-        whose tools are not as they were approved.
+        """Report the state of OneTool: tools that could not be loaded, MCP servers that are not connected, and servers
+        whose tools differ from those that were approved.
 
         Returns:
             `version`, `python`, `cwd`; `registry` with status, tool_count and mistakes; `proxy` with status,
@@ -224,7 +224,7 @@ class StateTools:
 
     @tool(read_only=True)
     def servers(self) -> list[dict[str, Any]]:
-        """List the MCP servers whose tools are used here, and how each is doing.
+        """List the MCP servers whose tools are used here, and the state of each.
 
         Returns:
             {name, state, transport, tools} of each; `version`, `error` and `changed` where there are any.
@@ -234,7 +234,7 @@ class StateTools:
 
     @tool(read_only=True)
     def version(self) -> str:
-        """Tell which version of OneTool this is."""
+        """Show the version of OneTool."""
         with LogSpan("ot.version"):
             return self._view.version
 
@@ -259,7 +259,7 @@ class StateTools:
             fuzzy: Take search as plain words and return lines that contain something similar, the best first, 1000 at
                 the most.
 
-            column: Where the first line begins, counted from 1: reads on inside a line that is too long to be sent.
+            column: The first character to return of the first line, counted from 1: to go on inside a very long line.
 
         Returns:
             `lines`; of a search also their `numbers`; `total_lines` of the whole result; how many lines are `returned`,
@@ -275,7 +275,7 @@ class StateTools:
 
     @tool(timeout=STATS_SECONDS, examples=['ot.stats(period="day")'])
     def stats(self, period: str = "all", tool: str | None = None, output: str | None = None) -> dict[str, Any] | str:
-        """Tell what was called, how often, how it went, and what it saved.
+        """Report which tools were called, how often, how many calls failed, and what was saved.
 
         Args:
             period: "day", "week", "month" or "all".
@@ -284,7 +284,7 @@ class StateTools:
 
         Returns:
             `total_calls`, `success_rate` (percent), `context_saved` (tokens), `time_saved_ms`, `tools` with the same
-            for each, `errors`, and more; `html_report`, where one was written. An "Error: …" text if it can't be told.
+            for each, `errors`, and more; `html_report`, where one was written. If that fails, a text "Error: …".
         """
         with LogSpan("ot.stats", period=period, tool=tool, output=output):
             if period not in PERIODS:
@@ -304,7 +304,7 @@ class StateTools:
 
     @tool(examples=['ot.notify(topic="notes", message="Remember to review PR #123")'])
     def notify(self, topic: str, message: str) -> str:
-        """Publish a message to a topic: it is added to the file that the config has for that topic.
+        """Publish a message to a topic: append it to the file that the config names for that topic.
 
         Args:
             topic: Where it belongs, such as "notes".
@@ -318,9 +318,10 @@ class StateTools:
 
     @tool(timeout=RELOAD_SECONDS)
     def reload(self) -> str:
-        """Read the config, the packs, the prompts and all tools again. What can't be used changes nothing, and is told.
+        """Read the config, the packs, the prompts and all tools again. If there is a mistake, nothing changes and the
+        error names it.
 
-        Runs that are under way keep what they began with: call it alone.
+        A run that has begun keeps its tools: call this alone.
         """
         with LogSpan("ot.reload"):
             self._view.reload()

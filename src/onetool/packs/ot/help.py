@@ -128,7 +128,7 @@ Info levels of ot.tools, ot.packs, ot.aliases, ot.snippets and of matches in ot.
 Examples:
 - ot.tools(pattern="file", info="list")
 - ot.help("fs.read_file")
-- ot.call("any name", {"key": "value"}): also tools whose names Python can't say
+- ot.call("any name", {"key": "value"}): also tools whose names are not valid in Python
 
 Tips:
 - A large result comes back as a handle: ot.result(handle="…", offset=101), or search="regex" for the lines that matter.

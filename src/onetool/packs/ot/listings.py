@@ -63,9 +63,9 @@ class Listing:
         self, catalogue: Snapshot, allowed: Collection[str] | None = None, pattern: str = "", info: Info = "min"
     ) -> list[Any]:
         """The tools whose name contains the pattern, in the order of the catalogue."""
-        said = normalized(pattern)
+        wanted = normalized(pattern)
         form: Callable[[ListedTool], Any] = {"list": _word, "min": in_short, "full": in_full}[info]
-        return [form(one) for one in self.of(catalogue, allowed) if _matches(one, said)]
+        return [form(one) for one in self.of(catalogue, allowed) if _matches(one, wanted)]
 
     def of(self, catalogue: Snapshot, allowed: Collection[str] | None = None) -> list[ListedTool]:
         """All that may be seen, in the order of the catalogue."""
@@ -104,10 +104,10 @@ def _listed_tool(word: str, spec: ToolSpec) -> ListedTool:
     )
 
 
-def _matches(one: ListedTool, said: str) -> bool:
-    if not said:
+def _matches(one: ListedTool, wanted: str) -> bool:
+    if not wanted:
         return True
-    return any(said in name for name in (one.dotted if "." in said else one.names))
+    return any(wanted in name for name in (one.dotted if "." in wanted else one.names))
 
 
 def _word(one: ListedTool) -> str:
@@ -240,8 +240,8 @@ def aliases(every: Mapping[str, str], pattern: str, info: Info) -> list[Any]:
 
 def snippets(view: View, pattern: str, info: Info) -> list[str] | str:
     """In full they are text, made for reading: a definition is code, and shows what it becomes."""
-    said = normalized(pattern).removeprefix("$")
-    found = {name: one for name, one in view.snippets.items() if contains(said, name, one.description)}
+    wanted = normalized(pattern).removeprefix("$")
+    found = {name: one for name, one in view.snippets.items() if contains(wanted, name, one.description)}
     if info == "list":
         return list(found)
     if info == "min":

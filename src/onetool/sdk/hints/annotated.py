@@ -66,7 +66,7 @@ def _model_schema(adapter: Any, hint: Any, is_output: bool) -> Schema:
 def _model_mismatch(error: Any) -> HintMismatchError:
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
     words: str = first["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
-    return HintMismatchError("", said=words.replace("Input should be", "expected", 1), path=tuple(first["loc"]))
+    return HintMismatchError("", message=words.replace("Input should be", "expected", 1), path=tuple(first["loc"]))
 
 
 # Annotated

@@ -47,11 +47,11 @@ class UnsupportedHintError(TypeError):
 class HintMismatchError(Exception):
     """A value that a hint does not allow: what was expected, or what its own constructor said."""
 
-    def __init__(self, expected: str, got: Any = None, said: str = "", path: tuple[str | int, ...] = ()) -> None:
-        super().__init__(said or expected)
+    def __init__(self, expected: str, got: Any = None, message: str = "", path: tuple[str | int, ...] = ()) -> None:
+        super().__init__(message or expected)
         self.expected = expected
         self.got = got
-        self.said = said
+        self.message = message
         self.path = path
 
     def under(self, step: str | int) -> Self:

@@ -220,7 +220,7 @@ def _values(parts: dict[str, FieldForm], items: Any) -> dict[str, Any]:
     for key, value in items:
         part = parts.get(key)
         if part is None:
-            raise HintMismatchError("", said=f"unknown; known: {', '.join(parts)}", path=(key,))
+            raise HintMismatchError("", message=f"unknown; known: {', '.join(parts)}", path=(key,))
         try:
             converted = part.form.convert(value)
         except HintMismatchError as wrong:
@@ -235,7 +235,7 @@ def _constructor(cls: type) -> Callable[[dict[str, Any]], Any]:
         try:
             return cls(**values)
         except (TypeError, ValueError) as error:
-            raise HintMismatchError(cls.__name__, said=str(error)) from None  # its own check, in its own words
+            raise HintMismatchError(cls.__name__, message=str(error)) from None  # its own check, in its own words
 
     return build
 

@@ -275,7 +275,7 @@ def scalar_class(cls: type) -> JsonForm | None:
         try:
             return cls(value)
         except (TypeError, ValueError) as error:
-            raise HintMismatchError(cls.__name__, value, said=str(error)) from None
+            raise HintMismatchError(cls.__name__, value, message=str(error)) from None
 
     return JsonForm(inner.schema, convert)
 

@@ -145,7 +145,7 @@ def append(folder: OpenFolder, name: bytes, data: bytes, private: Private, on_ne
             with _opened(folder, name, private, os.O_CREAT) as file, _locked(file):
                 status = os.fstat(file)
                 if status.st_nlink == 0:
-                    continue  # deleted or replaced before we had it: nobody would see what we add
+                    continue  # deleted or replaced before we opened it: what we add would be lost
                 _add(file, status.st_size, data, on_new_line)
                 return
     raise PathRefusedError("busy")
@@ -220,6 +220,6 @@ def _add(file: int, size: int, data: bytes, on_new_line: bool) -> None:
         while written < len(data):  # once, if the system takes it all: it does, unless the disk is nearly full
             written += os.write(file, data[written:])
     except BaseException:
-        if os.fstat(file).st_size == size + written:  # else somebody has added to it who does not know our lock
+        if os.fstat(file).st_size == size + written:  # else a program without our lock has appended, too
             os.ftruncate(file, size)
         raise

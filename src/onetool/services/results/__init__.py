@@ -298,7 +298,7 @@ class ResultStore:
         return self._folder / f"ended-{day}"
 
     def _file(self, handle: str, owner: str) -> Path:
-        from hashlib import blake2b  # not for those who only list tools
+        from hashlib import blake2b  # listing tools does not need it
 
         whose = blake2b(f"{handle} {owner}".encode("utf-8", "surrogatepass"), digest_size=16)
         return self._folder / f"{whose.hexdigest()}.txt"

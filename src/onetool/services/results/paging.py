@@ -33,11 +33,6 @@ def lines_of(text: str) -> list[str]:
     return lines
 
 
-def count_of(text: str) -> int:
-    """How many lines these are."""
-    return text.count("\n") + (text[-1:] not in ("", "\n"))
-
-
 def pieces(text: str) -> Iterator[str]:
     """The text, cut after the last line break that a piece has room for."""
     start = 0
@@ -267,7 +262,7 @@ def _best_window(wanted: str, line: str, look: Callable[[], None]) -> float:
 LONGEST_SEARCH = 1_000
 LONGEST_FUZZY = 100  # what a line takes grows with the square of it: half a millisecond here, forty for a thousand
 MOST_BYTES = 32 * 1024 * 1024  # of a page, also for code
-BEST = 1_000  # lines that resemble a search: who wants more of them wants something else
+BEST = 1_000  # lines that resemble a search; more are not useful
 MOST_SECONDS = 5.0
 _AROUND = 16  # quotes, a mark and spaces before it, and the number of a line that was searched for
 _ESCAPE = 10  # bytes, of \\U0001f600 for example

@@ -22,6 +22,7 @@ from onetool.services.stats.database import (
     CALLS,
     GAPS,
     MENUS,
+    READ_SECONDS,
     REPLIES,
     RUNS,
     NewerFileError,
@@ -223,7 +224,7 @@ class UsageStats:
         self.flush()
         if self._file.exists():
             try:
-                with opened_to_read(self._file) as database:
+                with opened_to_read(self._file, READ_SECONDS if strict else BUSY_SECONDS) as database:
                     return ask(database)
             except NewerFileError as error:
                 self._writer.give_up(error)

@@ -16,6 +16,7 @@ from typing import Any
 
 MOST_SECONDS = 50.0  # that a read may take: who waits for it has no longer
 BUSY_SECONDS = 1.0
+READ_SECONDS = 10.0  # that a person who asks for the stats waits for those who are writing
 VERSION = 1
 
 CALLS, RUNS, REPLIES, MENUS, GAPS = "calls", "runs", "replies", "menus", "gaps"
@@ -84,12 +85,12 @@ def opened(file: Path, timeout: float = BUSY_SECONDS) -> Generator[sqlite3.Conne
 
 
 @contextmanager
-def opened_to_read(file: Path) -> Generator[sqlite3.Connection]:
+def opened_to_read(file: Path, timeout: float = BUSY_SECONDS) -> Generator[sqlite3.Connection]:
     """The same file, to be read, also where it can't be written."""
     if not file.is_file():  # opening a pipe would wait for who writes to it
         raise OSError(f"{file} is no regular file")
     where = f"{file.absolute().as_uri()}?mode=ro"
-    with closing(sqlite3.connect(where, timeout=BUSY_SECONDS, isolation_level=None, uri=True)) as database:
+    with closing(sqlite3.connect(where, timeout=timeout, isolation_level=None, uri=True)) as database:
         try:
             is_ready = _version(database) == VERSION
         except sqlite3.OperationalError:  # a writer was killed: only who may write can put the file right
@@ -99,7 +100,7 @@ def opened_to_read(file: Path) -> Generator[sqlite3.Connection]:
             database.set_progress_handler(lambda: monotonic() > deadline, 100_000)
             yield database
             return
-    with opened(file) as database:
+    with opened(file, timeout) as database:
         yield database
 
 

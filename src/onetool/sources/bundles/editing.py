@@ -25,15 +25,15 @@ _CHECKS = {"bundleID": check_id, "slug": check_slug, "version": check_version}
 
 
 def copy_tool(
-    service: BundleService, place: Place, data: Any, sight: Visibility = EVERYTHING
+    service: BundleService, place: Place, data: Any, visibility: Visibility = EVERYTHING
 ) -> tuple[Place, Shown, ETag]:
     """Store a tool at another place, with changes. Raises a BundleError, and then nothing has changed."""
-    target, content = copied(service, place, data, sight)
+    target, content = copied(service, place, data, visibility)
     return target, *service.put_tool(*target, content)
 
 
 def copied(
-    service: BundleService, place: Place, data: Any, sight: Visibility = EVERYTHING
+    service: BundleService, place: Place, data: Any, visibility: Visibility = EVERYTHING
 ) -> tuple[Place, dict[str, Any]]:
     """Where a copy would be put, and as what."""
     wanted = _wanted(data, COPY_KEYS)
@@ -43,7 +43,7 @@ def copied(
     for key in changes:
         if key in KEPT | SHOWN | {"slug", "version"}:
             raise InvalidError(f"/changes/{key}: it can't be changed in this way", below("/changes", key))
-    found, _ = service.get_tool(*place, visibility=sight)
+    found, _ = service.get_tool(*place, visibility=visibility)
     kept = service.store.tool(*place)
     content = {key: value for key, value in found.items() if key not in KEPT | SHOWN | {"slug", "version", "source"}}
     if kept is not None:

@@ -9,8 +9,7 @@ import unicodedata
 from collections.abc import Iterable
 from typing import Any
 
-from onetool.http.client import HttpContext
-from onetool.http.tool import HttpTool
+from onetool.http.tool import HttpTool, tool_to_inspect
 from onetool.sources.bundles.model import http_of, limits_of
 from onetool.sources.bundles.names import CAMEL, fits
 from onetool.sources.bundles.validation import read_tool
@@ -249,8 +248,4 @@ def is_header_name(text: str) -> bool:
 def http_tool_of(tool: dict[str, Any]) -> HttpTool:
     """As a store would make it: raises what a store would say. It can't be called."""
     content = read_tool(tool, "tool", "1")
-    return HttpTool(http_of(content), content.arg_schema, limits_of(content), _nowhere)
-
-
-def _nowhere() -> HttpContext:
-    raise AssertionError("no tool is called here")
+    return tool_to_inspect(http_of(content), content.arg_schema, limits_of(content))

@@ -234,7 +234,7 @@ def _opened(path: Path, patience: float) -> Iterator[int]:
     """The file, locked. OSError if it can't be opened, or others hold its lock for so many seconds."""
     file = flock.take_path(path, lambda path: private(path, os.O_RDWR | os.O_CREAT), patience)
     if file is None:
-        who = flock.holder(path) if patience else None  # who does not wait does not tell
+        who = flock.holder(path) if patience else None  # without waiting the holder is not looked up
         raise TimeoutError(f"{who or flock.UNKNOWN} holds {path.name}")
     try:
         yield file

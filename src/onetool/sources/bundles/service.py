@@ -59,7 +59,7 @@ OFF = "-off"
 
 
 class InvokeVersion(Protocol):
-    """`App.invoke_version`: calls one version of a tool."""
+    """Calls one version of a tool. `app.bundle_runtime` makes it."""
 
     async def __call__(
         self,

@@ -182,12 +182,12 @@ class ToolFactory:
 
     def _with_retries(self, tool: Tool) -> HttpImpl:
         """Its httpImpl, with the config's number of retries where it says none."""
-        impl, default, said = http_of(tool), self._runtime.default_retries, tool.http_impl or {}
+        impl, default, written = http_of(tool), self._runtime.default_retries, tool.http_impl or {}
         if not default:
             return impl
         if impl.request is not None:
-            return replace(impl, request=_with_default(impl.request, said["request"], default))
-        steps = zip(impl.steps, said["requests"], strict=True)
+            return replace(impl, request=_with_default(impl.request, written["request"], default))
+        steps = zip(impl.steps, written["requests"], strict=True)
         return replace(
             impl,
             requests=tuple(
@@ -301,9 +301,9 @@ def _only_if_allowed(target: ToolSpec) -> Handler:
     return run_async if target.is_async else run
 
 
-def _with_default(request: Request, said: Mapping[str, Any], retries: int) -> Request:
+def _with_default(request: Request, written: Mapping[str, Any], retries: int) -> Request:
     """The request with this number of retries, unless its definition says one."""
-    return request if "retries" in said else replace(request, retries=retries)
+    return request if "retries" in written else replace(request, retries=retries)
 
 
 class _HttpHandler:

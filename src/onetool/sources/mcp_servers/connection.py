@@ -245,13 +245,13 @@ class UpstreamConnection:
     async def call(self, tool: str, args: Mapping[str, Any], call: UpstreamCall) -> CallToolResult:
         current_upstream_call.set(call)
 
-        async def told(progress: float, total: float | None, message: str | None) -> None:
+        async def on_progress(progress: float, total: float | None, message: str | None) -> None:
             if call.progress is not None:  # nothing is told then, but a type checker can't know
                 call.progress(progress, total, message)
 
         with watching_auth() as login:
             try:
-                return await self.client.call_tool(tool, dict(args), progress_callback=call.progress and told)
+                return await self.client.call_tool(tool, dict(args), progress_callback=call.progress and on_progress)
             except Exception:
                 if login.error is not None:
                     raise ToolFailure(str(login.error), reason="denied") from None

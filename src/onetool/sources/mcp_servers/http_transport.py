@@ -85,7 +85,7 @@ class _NotingTransport(httpx2.AsyncHTTPTransport):
             await response.aclose()
             self._of_call().answered(502, "with something compressed, though it was asked not to")
             return httpx2.Response(502, request=request)
-        self._of_call().answered(response.status_code, response.reason_phrase, await _said(response))
+        self._of_call().answered(response.status_code, response.reason_phrase, await _refusal_text(response))
         is_stream = response.headers.get("content-type", "").lower().startswith("text/event-stream")
         response.stream = (_BoundedEvents if is_stream else _BoundedStream)(response.stream, self._of_call())
         return response
@@ -96,7 +96,7 @@ class _NotingTransport(httpx2.AsyncHTTPTransport):
         return self._failure if call is None else call.failure
 
 
-async def _said(response: httpx2.Response) -> str:
+async def _refusal_text(response: httpx2.Response) -> str:
     """Why it refuses, in the first line of its own words: the SDK does not look at them."""
     if response.status_code != httpx2.codes.FORBIDDEN:
         return ""

@@ -53,7 +53,7 @@ class ServerLoop:
         self._reaper = ChildReaper()
         self._poller: asyncio.Task[None] | None = None
         self._closing: dict[Upstream, asyncio.Task[None]] = {}  # replaced, but with calls under way
-        self.stays_connected = False  # not only those that somebody has needed
+        self.stays_connected = False  # whether all servers stay connected, not only those in use
 
     async def start(self, names: Iterable[str]) -> None:
         for name in names:
@@ -130,8 +130,8 @@ class ServerLoop:
                 self._servers.reread_approvals()
                 if turns % REMEMBER == 0:
                     self._servers.save_seen()
-            except Exception:  # or nobody would look any more
-                log.exception("what is remembered of the servers could not be looked at")
+            except Exception:  # else the loop would end
+                log.exception("approvals and listings of the servers could not be read or saved")
 
     def close(self) -> None:
         with suppress(TimeoutError):

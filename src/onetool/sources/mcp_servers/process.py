@@ -157,7 +157,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         if self._is_closed and not self._exited.is_set():
             await self.wait_exited(LAST_OUTPUT)
         if self._exited.is_set():
-            self.lines.broke_off = True  # by itself, though nobody may have noticed yet
+            self.lines.broke_off = True  # it ended by itself; that may not have been noticed yet
         try:
             if (pipe := self._pipe(0)) is not None:
                 pipe.close()

@@ -305,7 +305,7 @@ class ServerProxy:
         if is_light(result):
             answer = answer_of(result, self._store_result, wraps)
         else:
-            import asyncio  # not for those who only list tools
+            import asyncio  # listing tools does not need it
 
             answer = await asyncio.to_thread(answer_of, result, self._store_result, wraps)
         if seen is not None and seen.note(answer.value):

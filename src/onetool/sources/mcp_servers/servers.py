@@ -91,7 +91,7 @@ class Servers(Source):
         resources: dict[str, Resource] = {}
         listed = [resource for offer in offers for resource in offer.resources]
         for resource in sorted(listed, key=lambda one: bool(one.variables)):  # what one lists is before another's form
-            resources.setdefault(resource.uri, resource)  # addresses are theirs to choose, and nobody's mistake
+            resources.setdefault(resource.uri, resource)  # servers choose their URIs: a duplicate is no mistake
         return Catalogue(
             tools=tuple(tool for offer in offers for tool in offer.tools),
             prompts=tuple(prompt for offer in offers for prompt in offer.prompts),
@@ -264,7 +264,7 @@ class Servers(Source):
             if self._is_closed:
                 raise ToolFailure("OneTool is closing, and its MCP servers with it", reason="source_unavailable")
             if self._loop is None:
-                from onetool.sources.mcp_servers.loop import ServerLoop  # not for those who only list tools
+                from onetool.sources.mcp_servers.loop import ServerLoop  # listing tools does not need it
 
                 self._loop = ServerLoop(self)
             return self._loop

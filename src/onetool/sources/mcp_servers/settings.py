@@ -13,10 +13,10 @@ import msgspec
 from msgspec import Meta
 
 from onetool.core.errors import Mistake
-from onetool.core.redaction import sounds_secret
+from onetool.core.redaction import MASK, sounds_secret
 from onetool.core.spec import is_address
 from onetool.core.text import or_rather
-from onetool.services.secrets import MASK, Secret
+from onetool.services.secrets import Secret
 
 Seconds = Annotated[float, Meta(gt=0)]
 Name = Annotated[str, Meta(min_length=1)]

@@ -142,7 +142,7 @@ class Upstream:
         if late:  # a web server that does not say good-bye, say
             self._task.cancel()
             await asyncio.wait({self._task}, timeout=LONGEST_END)
-        self._settle()  # nobody waits for it any more
+        self._settle()  # no call waits for it any more
 
     # How it lives
 

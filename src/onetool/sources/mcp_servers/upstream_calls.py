@@ -34,11 +34,11 @@ class TransportFailure:
         what = "it can not be reached" if was_not_received else "the connection broke"
         self.words = f"{what}: {str(error) or type(error).__name__}"
 
-    def answered(self, status: int, reason: str, said: str = "") -> None:
+    def answered(self, status: int, reason: str, body_text: str = "") -> None:
         self.was_not_received = False
-        self.status, self.body_text = status, said
+        self.status, self.body_text = status, body_text
         told = f"it answers {status} {reason}".strip()
-        self.words = None if status < 400 else f"{told}: {said}" if said else told
+        self.words = None if status < 400 else f"{told}: {body_text}" if body_text else told
 
     def refused(self, what: str) -> None:
         """What it answered was not taken."""

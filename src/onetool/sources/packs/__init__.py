@@ -4,11 +4,14 @@
 for packs that are slow to import, and for completion, which must not run them. `checking` is `onetool packs check`.
 """
 
+from collections import ChainMap
 from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 
+from onetool.core.definition import Handlers
 from onetool.core.errors import Mistake
+from onetool.core.registry import ToolRegistry
 from onetool.core.source import Catalogue, Source
 from onetool.core.spec import Handler, ToolSpec
 from onetool.sdk.pack import pack_name, tools_of
@@ -46,6 +49,18 @@ class BuiltinFunctions(Mapping[str, Handler]):
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
+
+
+class Registry(ToolRegistry):
+    """Names to tools. `builtins` and `internals` are further handlers that definitions may name.
+
+    It is here because the core can't import the built-in packs, whose functions definitions may name as well.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, *, builtins: Handlers | None = None, internals: Handlers | None = None) -> None:
+        super().__init__(builtins=ChainMap(dict(builtins or {}), BuiltinFunctions()), internals=internals)  # pyright: ignore[reportArgumentType]
 
 
 # The source

@@ -100,7 +100,7 @@ def _part(path: Path, place: str, seen: set[tuple[int, int]]) -> Part | None:
         place = place if real == place or real.startswith(os.path.join(place, "")) else real
     try:
         status = os.stat(path)
-    except OSError:  # it leads nowhere, or nobody may look
+    except OSError:  # it is missing, or may not be read
         return None
     if not S_ISDIR(status.st_mode):
         return Part(path, place, False) if S_ISREG(status.st_mode) and not _is_kept_bytecode(path) else None

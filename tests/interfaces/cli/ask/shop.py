@@ -5,14 +5,13 @@ import pty
 import re
 import select
 import subprocess
-import sys
 import time
 from contextlib import contextmanager, suppress
 
 import pytest
 from ask.stage import Stage
 from click.testing import CliRunner
-from helpers import cli
+from helpers import cli, start
 
 from onetool.interfaces.cli import cli as root
 
@@ -71,30 +70,19 @@ class Terminal:
     def __init__(self, args, folder, env, stdin=None):
         self.seen, self.shown = "", b""
         self._ours, theirs = pty.openpty()
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "onetool", *args],
+        self.process = start(
+            *args,
             cwd=folder,
             env={**os.environ, "TERM": "xterm-256color", **env},
             stdin=theirs if stdin is None else subprocess.PIPE,
             stdout=theirs,
             stderr=theirs,
-            start_new_session=True,
-            preexec_fn=self._take,
+            terminal=True,
         )
         os.close(theirs)
         if self.process.stdin is not None:
             with self.process.stdin as pipe:
                 pipe.write(stdin)
-
-    @staticmethod
-    def _take():
-        """It is the terminal that Ctrl-C is pressed at."""
-        import fcntl
-        import signal
-        import termios
-
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # the tests may run where it is ignored
-        fcntl.ioctl(2, termios.TIOCSCTTY, 0)
 
     def __enter__(self):
         return self

@@ -6,13 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from threading import Event, Thread
 from types import SimpleNamespace
 
 import pytest
 from ask.stand_in import Fails, Hangs, Says, Wants
 from click.testing import CliRunner
+from helpers import start, until
 from interfaces.cli.ask.shop import ALLOW
 from interfaces.cli.ask.shop import shop as shop  # a fixture
 
@@ -105,15 +105,16 @@ def test_what_fails_is_told_in_words_or_as_json(shop):
 
 
 def started(shop, *args):
-    return subprocess.Popen(
-        [sys.executable, "-m", "onetool", "ask", ALLOW, *args],
+    return start(
+        "ask",
+        ALLOW,
+        *args,
         cwd=shop.folder,
         env={**os.environ, **shop.env},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # the tests may run where it is ignored
     )
 
 
@@ -136,9 +137,7 @@ def test_a_signal_ends_it_cleanly_and_the_session_is_kept(shop, which, code):
 def test_json_is_printed_also_where_it_is_interrupted(shop):
     shop.model.will(Says(calls=[PRICE]), Hangs(30))
     process = started(shop, "--json", "--session", "tea", "What is tea?")
-    end = time.monotonic() + 10
-    while len(shop.model.seen) < 2 and time.monotonic() < end:
-        time.sleep(0.01)
+    until(lambda: len(shop.model.seen) >= 2)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=10)
     assert (process.returncode, err) == (130, "")

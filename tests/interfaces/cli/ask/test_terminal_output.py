@@ -7,6 +7,7 @@ import sys
 import time
 
 import pytest
+from helpers import until_async
 
 from onetool import ToolCall, ToolResult, ToolSpec
 from onetool.ask.events import Answer, CallEnded, CallStarted, Done, Notice, Started, Text, Thinking
@@ -174,8 +175,7 @@ def test_many_small_pieces_are_written_a_few_at_once(monkeypatch):
             screen.show(Text(text="ab", step=1))
         screen.show(Text(text="!", step=1))
         async with asyncio.timeout(10):
-            while not stream.getvalue().endswith("!"):
-                await asyncio.sleep(0.01)
+            await until_async(lambda: stream.getvalue().endswith("!"))
         screen.show(Text(text="1", step=1))
         screen.show(Text(text="2", step=1))
         screen.break_line()  # as an interrupt does
@@ -204,8 +204,7 @@ def test_who_waits_for_a_silent_model_is_told_twice_but_not_while_tools_run(monk
         said.clear()
         heard.on_event(event)
         async with asyncio.timeout(10):
-            while len(said) < times:
-                await asyncio.sleep(0.01)
+            await until_async(lambda: len(said) >= times)
         await asyncio.sleep(0.08)  # and no further
         return [*said]
 

@@ -58,14 +58,15 @@ class App:
         self.script = script or (STARTED, Done(answer=ANSWER))
         self.asked = []
         self.asking = None
-        self.registry = ToolRegistry()
+        self.catalog = SimpleNamespace(registry=ToolRegistry())
+        self.runtime = SimpleNamespace(redact=self._redact)
 
     def ask(self, prompt, **options):
         self.asked.append((prompt, options))
         self.asking = Asking(self.script)
         return self.asking
 
-    def redact(self, value, sent=None):
+    def _redact(self, value, sent=None):
         return json.loads(json.dumps(value).replace(SECRET, "***"))
 
 

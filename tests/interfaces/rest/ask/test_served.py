@@ -3,12 +3,12 @@
 import json
 import socket
 from concurrent.futures import ThreadPoolExecutor
-from time import monotonic, sleep
 
 import httpx
 import jsonschema_rs
 import pytest
 from ask.stand_in import Fails, Says, StandIn, Wants
+from helpers import until
 from interfaces.rest.served import TOKEN, Api, problem, read_events, with_model
 
 SWITCH = {
@@ -158,9 +158,7 @@ def test_a_client_that_leaves_ends_the_turn_and_the_session_stays(server, ask, m
         while b"event: text" not in text:
             text += one.recv(65536)
         problem(server.ask("POST", "/ask", {"prompt": "x", "session": "left"}), 409, "busy")
-    deadline = monotonic() + 5
-    while (reply := ask(["Again."], "Go on.", session="left")).status_code == 409 and monotonic() < deadline:
-        sleep(0.02)
+    reply = until(lambda: (said := ask(["Again."], "Go on.", session="left")).status_code != 409 and said)
     assert reply.json()["answer"] == "Again."
     said = [one["content"] for one in model.seen[0].body["messages"]]
     assert any("Take your time." in str(one) for one in said)

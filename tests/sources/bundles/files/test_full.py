@@ -6,6 +6,7 @@ import os
 from time import monotonic
 
 import pytest
+from helpers import until_async
 from sources.bundles.files.things import file_of, tool, with_tool
 
 from onetool.sources.bundles.files import indexed
@@ -54,7 +55,7 @@ def test_what_was_acknowledged_can_be_read(there, full, opened, folder, caplog):
     store = opened()
     state = store.state()
     put = store.put_tool(id, "other", "1", tool(description=LONG))
-    assert "disk is full; until it can, it is kept in memory" in caplog.text
+    assert "disk is full; the index is kept in memory until then" in caplog.text
     again = opened()  # as after a restart
     for one in (store, again):
         assert one.tool(id, "other", "1") == put
@@ -139,10 +140,6 @@ def test_on_a_loop_nobody_waits_until_it_is_put_right(there, opened, folder):
             assert store.tool(id, "forecast", "1") == kept
             assert monotonic() - began < patience
         os.close(handle)
-        for _ in range(100):
-            if len(store.tools()) == 2:
-                break
-            await asyncio.sleep(0.05)
+        await until_async(lambda: len(store.tools()) == 2)
 
     asyncio.run(ask())
-    assert len(store.tools()) == 2

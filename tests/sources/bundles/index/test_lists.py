@@ -142,15 +142,10 @@ def test_who_writes_can_look_up_what_is_there(index):
     with index.changing() as changes:
         changes.built_in([(bundle(9), [tool(9, of=9)])])
         assert changes.count_tools() == 1
-        assert changes.path_of_tool(bundle_id(1), "tool-1", "1") == changes.path_of_tool_id(tool_id(1))
-        assert changes.path_of_tool_id(tool_id(9)) is None
+        assert changes.path_of_tool(bundle_id(1), "tool-1", "1") == path_of(tool(1))
+        assert changes.path_of_tool(bundle_id(9), "tool-9", "1") is None
         assert changes.has_tool_id(tool_id(9))
         assert not changes.has_tool_id(tool_id(8))
-        assert changes.has_tools(bundle_id(1))
-        changes.drop(path_of(tool(1)))
-        assert not changes.has_tools(bundle_id(1))
-        changes.put_broken(f"{bundle_id(1)}/tools/\udcff.json", STAMP, "broken")
-        assert changes.has_tools(bundle_id(1)), "it may be mended and be a tool again"
 
 
 def test_nothing_of_a_change_that_fails_is_left(index):

@@ -23,6 +23,8 @@ class FailsInCalls(Server):
 
     def call(self, name: str, args: dict[str, Any], call: Call) -> dict[str, Any]:
         if name == "hangs":
+            with Path(os.environ["MARK"]).open("a") as mark:
+                mark.write("hangs\n")
             time.sleep(600)
         elif name == "exits":
             print("out of memory, I give up", file=sys.stderr, flush=True)

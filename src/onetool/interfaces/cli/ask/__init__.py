@@ -121,7 +121,7 @@ class OneOf(click.Choice[str]):
 
 
 def model_options(command: F) -> F:
-    """How questions are to be answered: see `read_wishes`."""
+    """How questions are to be answered: see `read_options`."""
     options = (
         click.option(WITH_TOOLS, "with_tools", type=click.BOOL, metavar="[=true|false]", help=HELP["with_tools"]),
         allow_option,
@@ -141,7 +141,7 @@ def model_options(command: F) -> F:
     return command
 
 
-def read_wishes(given: dict[str, Any]) -> dict[str, Any]:
+def read_options(given: dict[str, Any]) -> dict[str, Any]:
     """What these options say, as `App.ask` takes it. A usage error for what can't be meant."""
     approval = _approval(given["approve"])
     from onetool.interfaces.cli.ask.runner import checked
@@ -152,8 +152,8 @@ def read_wishes(given: dict[str, Any]) -> dict[str, Any]:
         checked(text or "", option)
     if given["session"] is not None:
         check_session(given["session"], given["new_session"])
-    wishes = {name: value for name, value in given.items() if name != "no_stream"}
-    return {**wishes, "approve": approval, "stream": not given["no_stream"]}
+    options = {name: value for name, value in given.items() if name != "no_stream"}
+    return {**options, "approve": approval, "stream": not given["no_stream"]}
 
 
 @click.command(cls=WithToolsCommand)
@@ -172,29 +172,18 @@ def ask(ctx: click.Context, words: tuple[str, ...], names: tuple[str, ...], as_j
     onetool ask --session last "And the smallest?"
     git diff | onetool ask "Review this." --with-tools=false
     """
-    wishes = read_wishes({**given, "no_stream": given["no_stream"] or as_json})
+    options = read_options({**given, "no_stream": given["no_stream"] or as_json})
     from onetool.interfaces.cli.ask.runner import INTERRUPTED, AskRunner, print_interrupted, read_question
 
     question = read_question(words, names)
     try:
-        app = open_app(ctx, wishes["allowed"])
+        app = open_app(ctx, options["allowed"])
     except KeyboardInterrupt:  # servers may be slow to say what they have
         if not as_json:
             raise
         print_interrupted()
         ctx.exit(INTERRUPTED)
-    ctx.exit(AskRunner(app, question, wishes, as_json).run())
-
-
-def _check_options(options: dict[str, Any]) -> None:
-    from onetool.interfaces.cli.ask.runner import checked
-    from onetool.interfaces.cli.sessions import check_session
-
-    for option in ("model", "session", "system"):
-        checked(options[option] or "", f"--{option}")
-    checked(",".join(options["allowed"] or ()), "--tool-allow")
-    if options["session"] is not None:
-        check_session(options["session"], options["new_session"])
+    ctx.exit(AskRunner(app, question, options, as_json).run())
 
 
 def _approval(wanted: str | None) -> str:

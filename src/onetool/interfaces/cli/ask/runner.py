@@ -1,9 +1,7 @@
 """Asks one question: reads the prompt and its attachments, runs it, and returns the exit code."""
 
 import asyncio
-import os
 import signal
-import stat
 import sys
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,7 +15,6 @@ from onetool.ask.errors import AskError, SessionError
 from onetool.ask.events import Answer, CallEnded, CallStarted, Event, Started
 from onetool.ask.messages import File, User
 from onetool.core.caller import current_caller
-from onetool.core.os_files import NO_WAIT
 from onetool.interfaces.cli import inputs
 from onetool.interfaces.cli.ask.terminal import Approver, Screen, continue_hint
 from onetool.interfaces.cli.output import print_json, printable, styled
@@ -109,14 +106,9 @@ def _attached_file(name: str) -> File:
 
 def _file_content(name: str) -> bytes:
     """The bytes of a regular file; anything else may block."""
-    with open(name, "rb", opener=_without_waiting) as stream:
-        if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
-            raise ValueError('it is no regular file. What a command prints is piped in: … | onetool ask -f - "…"')
+    refusal = ValueError('it is no regular file. What a command prints is piped in: … | onetool ask -f - "…"')
+    with inputs.open_regular_file(name, refusal) as stream:
         return stream.read(MOST_PICTURE + 1)
-
-
-def _without_waiting(name: str, flags: int) -> int:
-    return os.open(name, flags | NO_WAIT)
 
 
 def _attached(name: str, data: bytes) -> File:
@@ -300,9 +292,9 @@ class AskRunner:
             return word
         return Approver(
             self._person or (caller if isinstance(caller, Person) else at_terminal()),
-            self._app.redact,
+            self._app.runtime.redact,
             self._screen.break_line,
-            self._app.registry.names,
+            self._app.catalog.registry.names,
         )
 
     # What is said at the end

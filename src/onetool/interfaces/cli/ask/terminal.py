@@ -46,7 +46,7 @@ class Screen:
         self._is_live = stdout().isatty()
         self._is_watched = sys.stderr.isatty()
         self._step = 0
-        self._said: list[str] = []  # by the model, in this step
+        self._texts: list[str] = []  # by the model, in this step
         self._unshown: list[str] = []  # the end of that, which is to be written
         self._written = 0.0  # when something was
         self._later: asyncio.TimerHandle | None = None
@@ -89,7 +89,7 @@ class Screen:
 
     def _text(self, event: Text) -> None:
         self._next(event.step)
-        self._said.append(event.text)
+        self._texts.append(event.text)
         if self._is_live:
             if self._open is not None:
                 self.break_line()
@@ -106,12 +106,12 @@ class Screen:
     def _written_later(self) -> asyncio.TimerHandle | None:
         try:
             return asyncio.get_running_loop().call_later(PAUSE, self._catch_up_quietly)
-        except RuntimeError:  # nobody is there to do it later
+        except RuntimeError:  # there is no loop that could do it later
             self._catch_up()
             return None
 
     def _catch_up_quietly(self) -> None:
-        with suppress(OSError):  # what comes next fails as well, where somebody is told
+        with suppress(OSError):  # the next write fails as well, and reports it
             self._catch_up()
 
     def _catch_up(self) -> None:
@@ -132,7 +132,7 @@ class Screen:
 
     def _next(self, step: int) -> None:
         if step != self._step:
-            self._step, self._said, self._thinks = step, [], False
+            self._step, self._texts, self._thinks = step, [], False
 
     def _out(self, text: str) -> None:
         """Write to standard output; unencodable characters become `?`."""
@@ -154,10 +154,10 @@ class Screen:
 
     def _text_before_call(self) -> None:
         """What was said before the call is not the answer, and a pipe does not get it."""
-        said = "".join(self._said).strip()
-        if said and not self._is_live:
-            self.say(readable(said))
-        self._said = []
+        text = "".join(self._texts).strip()
+        if text and not self._is_live:
+            self.say(readable(text))
+        self._texts = []
 
     def _ended(self, event: CallEnded) -> None:
         how, is_well = outcome_line(event.result, event.is_cached)
@@ -172,7 +172,7 @@ class Screen:
 
     def _finish(self, answer: Answer) -> None:
         self.break_line()
-        if not (self._is_live and "".join(self._said).strip()):  # then it has not been shown yet
+        if not (self._is_live and "".join(self._texts).strip()):  # then it has not been shown yet
             text = answer.answer or ""
             shown = readable(text) if self._is_live else text
             self._out(shown if shown.endswith("\n") else f"{shown}\n")

@@ -104,7 +104,7 @@ def _cells(text: str) -> int:
 
 
 MOST_ARGUMENTS = 60  # characters
-MOST_NAME = 80  # a model may call what there is not, by any name
+MOST_NAME = 80  # a model may invent a name of any length
 MOST_ERROR = 120
 
 # Spaces of other widths, joiners of letters and emoji, and tabs: in many languages no text is whole without them.
@@ -129,7 +129,7 @@ def outcome_line(result: ToolResult, is_cached: bool) -> tuple[str, bool]:
         return f"failed: {cut(printable(first), MOST_ERROR)}", False
     if is_cached:
         return "ok, as before", True
-    from onetool.services.stats.formatting import duration  # brings pages with it that nobody sees here
+    from onetool.services.stats.formatting import duration  # brings HTML pages, which are not needed here
 
     return f"ok, {duration(result.meta.get('duration_ms', 0.0))}", True
 

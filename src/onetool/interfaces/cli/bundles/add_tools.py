@@ -256,7 +256,7 @@ def script_tool(app: "App", text: str, given: dict[str, Argument], description: 
     code = read(text)
     scan = CodeScan(code)
     _check_given(scan, given)
-    found = unbound_names(scan, app.runtime.engine.names(app.registry.snapshot()))
+    found = unbound_names(scan, app.runtime.engine.names(app.catalog.registry.snapshot()))
     return {
         "type": "script",
         "description": description or (ast.get_docstring(scan.tree) if scan.tree else None) or "",

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from onetool.app.bundles import all_tools, live_bundle
 from onetool.interfaces.cli.bundles.references import (
     ReferenceType,
     ToolReference,
@@ -18,7 +19,6 @@ from onetool.interfaces.cli.bundles.references import (
 from onetool.interfaces.cli.bundles.requirements import print_outcome, warn_if_name_taken
 from onetool.interfaces.cli.options import config_option, data_options, open_app
 from onetool.interfaces.cli.output import confirm, counted, echo, printable
-from onetool.sources.bundles.pages import all_tools, live_bundle
 
 if TYPE_CHECKING:
     from onetool.app import App

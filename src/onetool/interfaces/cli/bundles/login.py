@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from onetool.app import App
-    from onetool.http.client import HttpContext
-    from onetool.http.oauth_login import LoginAuthenticator, ToolLogin
+    from onetool.http.oauth_login import ToolLogin
     from onetool.sources.bundles.service import Shown
 
 
@@ -55,7 +54,7 @@ def login(ctx: click.Context, place: ToolReference) -> None:
         try:
             scope = asyncio.run(work)
         except OneToolError as error:
-            raise click.ClickException(printable(f"{bundle['slug']}: {app.redact(str(error))}")) from None
+            raise click.ClickException(printable(f"{bundle['slug']}: {app.runtime.redact(str(error))}")) from None
         rights = f" ({scope})" if scope else ""
         tools = ", ".join(sorted(one.tools))
         click.echo(printable(f"Logged in for {bundle['slug']}{rights}. It is for {tools}."), err=True)
@@ -122,20 +121,10 @@ def _logins_of(app: "App", tool: "Shown") -> Iterator[tuple["ToolLogin", str]]:
     """
     if tool["type"] != "http":
         return
-    outside = app.runtime.http_context
-    for made in _authenticators(tool, outside):
-        yield made.login(outside.secret or app.runtime.secret, outside), made.origin
-
-
-def _authenticators(tool: "Shown", outside: "HttpContext") -> "list[LoginAuthenticator]":
-    from onetool.http.definition import HttpImpl, ToolLimits
+    from onetool.app.tool_requirements import read_http_tool
     from onetool.http.oauth_login import LoginAuthenticator
-    from onetool.http.tool import HttpTool
-    from onetool.sources.bundles.validation import converted
 
-    impl, schema = tool["httpImpl"], tool.get("argSchema") or {}
-    try:
-        made = HttpTool(converted(impl, HttpImpl), schema, ToolLimits(), lambda: outside, tool["bundleID"])
-    except (OneToolError, ValueError):
-        return []
-    return [one for one in made.authenticators if isinstance(one, LoginAuthenticator)]
+    made, context = read_http_tool(tool), app.runtime.http_context
+    for one in () if made is None else made.authenticators:
+        if isinstance(one, LoginAuthenticator):
+            yield one.login(context.secret or app.runtime.secret, context), one.origin

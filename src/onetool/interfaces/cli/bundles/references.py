@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from onetool.app.bundles import all_bundles, all_tools
 from onetool.core.errors import OneToolError
 from onetool.interfaces.cli.output import printable
-from onetool.sources.bundles.pages import all_bundles, all_tools
 
 if TYPE_CHECKING:
     from onetool.sources.bundles.service import BundleService, Shown

@@ -74,7 +74,7 @@ def print_requirements(app: "App", needs: "Requirements") -> None:
 
 def hosts_line(app: "App", entries: Sequence[str]) -> str:
     """The complete `allowedHosts` line, with the existing entries."""
-    from onetool.app.tool_requirements import host_entry
+    from onetool.http.allowed_hosts import host_entry
 
     there = [host_entry(one.host, one.allow_private) for one in app.config.allowed_hosts]
     return f"allowedHosts: [{', '.join(dict.fromkeys([*there, *entries]))}]"

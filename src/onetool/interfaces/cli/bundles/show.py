@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from onetool.app.bundles import all_bundles, all_tools
 from onetool.interfaces.cli.bundles.references import (
     ReferenceType,
     ToolReference,
@@ -20,7 +21,6 @@ from onetool.interfaces.cli.bundles.references import (
 from onetool.interfaces.cli.bundles.requirements import print_requirements
 from onetool.interfaces.cli.options import data_options, open_app
 from onetool.interfaces.cli.output import counted, echo, print_json, print_table, printable, wants_json
-from onetool.sources.bundles.pages import all_bundles, all_tools
 
 if TYPE_CHECKING:
     from onetool.app import App
@@ -165,8 +165,8 @@ def facts(app: "App", bundle: "Shown", tool: "Shown") -> dict[str, Any]:
     name = f"{code_name(bundle['slug'])}.{code_name(tool['slug'])}@{tool['version']}"
     return {
         "bundle": bundle["slug"],
-        "name": tool["pythonImpl"]["func"] if "source" in tool else name,
         **tool,
+        "name": tool["pythonImpl"]["func"] if "source" in tool else name,  # with the version, also of the default one
         "needs": requirements_of(app, [tool]).shown(),
     }
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from onetool.interfaces.cli.ask import WithToolsCommand, model_options, read_wishes
+from onetool.interfaces.cli.ask import WithToolsCommand, model_options, read_options
 from onetool.interfaces.cli.options import config_option, open_app
 
 
@@ -34,7 +34,7 @@ def chat(ctx: click.Context, **given: Any) -> None:
     onetool chat --session last
     printf '+fs.list_dir path=.\\nWhich of these is the largest?\\n' | onetool chat
     """
-    wishes = read_wishes(given)
+    options = read_options(given)
     from onetool.interfaces.cli.chat.loop import ChatLoop
 
-    ctx.exit(ChatLoop(open_app(ctx, wishes["allowed"]), wishes).run())
+    ctx.exit(ChatLoop(open_app(ctx, options["allowed"]), options).run())

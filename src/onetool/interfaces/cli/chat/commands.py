@@ -38,11 +38,11 @@ class CommandError(Exception):
 
 
 class ChatCommands:
-    """Runs commands. They change `wishes`, which all later questions go by."""
+    """Runs commands. They change `options`, which all later questions go by."""
 
-    def __init__(self, app: "App", wishes: dict[str, Any]) -> None:
+    def __init__(self, app: "App", options: dict[str, Any]) -> None:
         self._app = app
-        self._wishes = wishes
+        self._options = options
         self.last_model = ""  # that has answered
         self._commands: dict[str, Callable[[Sequence[str]], None]] = {
             "/help": self._help,
@@ -65,8 +65,8 @@ class ChatCommands:
     def complete(self, line: str) -> list[str]:
         """Every word that the last one could become."""
         if line.startswith("+"):
-            names = self._app.runtime.engine.names(self._app.registry.snapshot())
-            return call_line_completions(line, names, self._wishes["allowed"])
+            names = self._app.runtime.engine.names(self._app.catalog.registry.snapshot())
+            return call_line_completions(line, names, self._options["allowed"])
         word, space, begun = line.partition(" ")
         if not line.startswith("/"):
             return []
@@ -92,7 +92,7 @@ class ChatCommands:
         self.is_over = True
 
     def _tools(self, words: Sequence[str]) -> None:
-        app, allowed = self._app, self._wishes["allowed"]
+        app, allowed = self._app, self._options["allowed"]
         app.catalog.wait_for_servers_sync(None)
         fitting = (spec for spec, _ in app.search(" ".join(words), MOST_FOUND, allowed))
         found = list(fitting) if words else app.tools(allowed)
@@ -109,27 +109,27 @@ class ChatCommands:
             rather = did_you_mean(words[0], PROVIDERS) or f"providers are {', '.join(PROVIDERS)}."
             raise CommandError(f"write /model NAME, or /model PROVIDER NAME; {rather}")
         if len(words) == 2:
-            self._wishes["provider"] = words[0]
+            self._options["provider"] = words[0]
         if words:
-            self._wishes["model"], self.last_model = words[-1], ""
+            self._options["model"], self.last_model = words[-1], ""
         echo(printable(self._shown_model()))
 
     def _shown_model(self) -> str:
         if self.last_model:
             return self.last_model
-        wishes, ask = self._wishes, self._app.config.ask
-        model = wishes["model"] or (ask.model if wishes["provider"] in (None, ask.provider) else None)
-        provider = wishes["provider"] or ask.provider
+        options, ask = self._options, self._app.config.ask
+        model = options["model"] or (ask.model if options["provider"] in (None, ask.provider) else None)
+        provider = options["provider"] or ask.provider
         return f"{model or 'the first one that there is'}{f' ({provider})' if provider else ''}"
 
     def _session(self, words: Sequence[str]) -> None:
         name = " ".join(words)
         if not name:
-            echo(printable(self._wishes["session"] or "a new one: it begins with what is said next"))
+            echo(printable(self._options["session"] or "a new one: it begins with what is said next"))
         elif name == LIST:
             self._list_sessions()
         elif name == NEW:
-            self._wishes.update(session=None, new_session=False)
+            self._options.update(session=None, new_session=False)
             echo("a new one: it begins with what is said next")
         else:
             self._choose_session(name)
@@ -158,7 +158,7 @@ class ChatCommands:
                 told = f"{name}: a new one{f'; there is {others[0]}' if others else ''}"
         except SessionError as error:
             raise CommandError(str(error), *error.hints) from None
-        self._wishes.update(session=name, new_session=False)
+        self._options.update(session=name, new_session=False)
         echo(printable(told))
 
 

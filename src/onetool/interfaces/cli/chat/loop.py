@@ -25,12 +25,12 @@ WELCOME = "Ask something, or call a tool: +tool key=value. /help says more; Ctrl
 class ChatLoop:
     """Runs one `onetool chat`. The session of the first turn is that of all later ones."""
 
-    def __init__(self, app: "App", wishes: dict[str, Any]) -> None:
+    def __init__(self, app: "App", options: dict[str, Any]) -> None:
         self._app = app
-        self._wishes = wishes
-        self._commands = ChatCommands(app, wishes)
+        self._options = options
+        self._commands = ChatCommands(app, options)
         self._turns = TurnReader(app.config.home / "chat_history", self._commands.complete)
-        self._person = at_terminal() if wishes["approve"] == "ask" and not self._turns.is_live else None
+        self._person = at_terminal() if options["approve"] == "ask" and not self._turns.is_live else None
 
     def run(self) -> int:
         """Take turns until the end, and return the exit code: at a terminal 0, in a pipe 1 if a turn has failed."""
@@ -76,14 +76,14 @@ class ChatLoop:
         first = "" if turn.is_quoted else turn.text[:1]
         if first == "+":
             return self._call(turn, runner)
-        self._turns.remember(turn, self._app.redact(turn.text))
+        self._turns.remember(turn, self._app.runtime.redact(turn.text))
         if first != "/":
             return self._ask(turn.text if turn.is_quoted else turn.text.strip(), runner)
         self._commands.run(turn.text)
         return 0
 
     def _ask(self, text: str, runner: asyncio.Runner) -> int:
-        asking = AskRunner(self._app, AskInput(text), self._wishes, chat=runner, person=self._person)
+        asking = AskRunner(self._app, AskInput(text), self._options, chat=runner, person=self._person)
         try:
             return asking.run()
         finally:
@@ -93,7 +93,7 @@ class ChatLoop:
                 self._commands.last_model = f"{asking.answer.model} ({asking.answer.provider})"
 
     def _goes_on(self, session: str) -> None:
-        self._wishes.update(session=session, new_session=False)
+        self._options.update(session=session, new_session=False)
 
     # A tool that the person calls
 
@@ -101,15 +101,15 @@ class ChatLoop:
         try:
             call = self._read_call(turn.text)
         except ScriptError as error:
-            self._turns.remember(turn, None)  # nobody knows what in it is secret
+            self._turns.remember(turn, None)  # it is unknown which part is secret
             raise ScriptError(str(error), A_QUESTION) from None
         masked = mask_arguments(call.args, call.spec.secrets)
-        self._turns.remember(turn, self._app.redact(write_call_line(call.spec.name, masked)))
+        self._turns.remember(turn, self._app.runtime.redact(write_call_line(call.spec.name, masked)))
         return self._show(runner.run(self._called(call)))
 
     def _read_call(self, text: str) -> CallLine:
         """Of a tool that is not known, servers are asked that nobody has seen yet."""
-        app, allowed = self._app, self._wishes["allowed"]
+        app, allowed = self._app, self._options["allowed"]
         try:
             return read_call_line(text, app.runtime.engine.names(app.catalog.current_snapshot()), allowed)
         except ScriptError:
@@ -118,7 +118,7 @@ class ChatLoop:
 
     async def _called(self, call: CallLine) -> "ToolResult":
         names = ("session", "new_session", "with_tools", "allowed")
-        options = {name: self._wishes[name] for name in names}
+        options = {name: self._options[name] for name in names}
         with end_heeded():
             return await self._app.user_call(call.spec.name, call.args, self._goes_on, **options, wait=PATIENCE)
 
@@ -135,6 +135,6 @@ class ChatLoop:
         return 0 if result.ok else 1
 
     def _tell_how_to_go_on(self) -> None:
-        session = self._wishes["session"]
+        session = self._options["session"]
         if session and self._app.sessions.has(session):
             click.echo(styled(printable(f"Go on: onetool chat --session {session}"), dim=True), err=True)

@@ -37,11 +37,11 @@ class TurnReader:
             if turn.text.strip() or turn.problem:
                 yield turn
 
-    def remember(self, turn: Turn, kept: str | None) -> None:
-        """Offer the lines of a turn again; in later chats those of `kept`."""
+    def remember(self, turn: Turn, remembered: str | None) -> None:
+        """Offer the lines of a turn again; in later chats those of `remembered`."""
         for line in turn.text.split("\n"):
             self._editor.remember(line)
-        for line in (kept or "").split("\n"):
+        for line in (remembered or "").split("\n"):
             self._editor.keep(line)
 
     def save(self) -> None:

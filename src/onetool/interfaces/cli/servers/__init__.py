@@ -228,7 +228,7 @@ def _tested(app: "App", known: "Servers", name: str | None) -> list[dict[str, An
 def _result(app: "App", known: "Servers", name: str, seconds: float) -> dict[str, Any]:
     status = _status(known, name)
     is_up = status.state == "connected"
-    specs = [spec for spec in app.registry if spec.source == f"proxy:{name}"] if is_up else []
+    specs = [spec for spec in app.catalog.registry if spec.source == f"proxy:{name}"] if is_up else []
     return {
         "name": name,
         "ok": is_up and not status.refused,

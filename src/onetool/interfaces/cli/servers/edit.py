@@ -16,7 +16,7 @@ from onetool.interfaces.cli.options import config_option, data_options
 from onetool.interfaces.cli.output import counted, echo, print_json, print_table, printable, wants_json
 
 if TYPE_CHECKING:
-    from onetool.config.server_import.plan import ConfigTarget, ServerImportPlan
+    from onetool.config.server_import import ConfigTarget, ServerImportPlan
     from onetool.config.server_import.translate import ClientServers
 
 
@@ -67,7 +67,7 @@ def import_servers(
     if not file and not client:
         _list_clients(as_json)
         return
-    from onetool.config.server_import.plan import ConfigTarget, Planner
+    from onetool.config.server_import import ConfigTarget, Planner
 
     target = ConfigTarget(ctx.find_root().obj)
     planner = Planner(target, replace=replace, only=only, ask=_ask_for_secret if not dry_run else lambda *_: None)
@@ -118,7 +118,7 @@ def add(
         raise click.UsageError("say the command behind --, or --url URL.")
     if (headers or sse) and not url:
         raise click.UsageError("--header and --sse are for servers with --url.")
-    from onetool.config.server_import.plan import ConfigTarget, Planner
+    from onetool.config.server_import import ConfigTarget, Planner
     from onetool.config.server_import.translate import ClientServers
 
     block: dict[str, Any] = {"url": url, **({"type": "sse"} if sse else {})} if url else {"command": list(command)}
@@ -144,7 +144,7 @@ def add(
 def remove(ctx: click.Context, name: str) -> None:
     """Remove a server from the config. Its secrets stay."""
     from onetool.config.edit_entries import drop_server
-    from onetool.config.server_import.plan import ConfigTarget
+    from onetool.config.server_import import ConfigTarget
 
     target = ConfigTarget(ctx.find_root().obj)
     if name not in target.servers:
@@ -175,7 +175,7 @@ def disable(ctx: click.Context, name: str) -> None:
 
 def _switch(ctx: click.Context, name: str, on: bool) -> None:
     from onetool.config.edit_entries import switch_server
-    from onetool.config.server_import.plan import ConfigTarget
+    from onetool.config.server_import import ConfigTarget
 
     target, word = ConfigTarget(ctx.find_root().obj), "on" if on else "off"
     if name not in target.servers:

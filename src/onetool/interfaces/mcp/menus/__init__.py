@@ -6,13 +6,15 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from onetool.app import App
 from onetool.interfaces.json_data import encode
 from onetool.interfaces.mcp.menus.entry import MenuEntry
+
+if TYPE_CHECKING:
+    from onetool.app import App
 
 log = logging.getLogger("onetool.mcp")
 
@@ -24,13 +26,13 @@ def listing_bytes(listing: Iterable[Mapping[str, Any]]) -> int:
     return 1 + sum(len(encode(one)) + 1 for one in listing)
 
 
-def record_listing(app: App, menu: "Menu", client: str) -> None:
+def record_listing(app: "App", menu: "Menu", client: str) -> None:
     """Record in the stats, a moment later, that a client was sent a menu."""
     if app.config.stats.enabled:
         asyncio.get_running_loop().call_later(RECORD_AFTER_S, _record, app, menu, client)
 
 
-def _record(app: App, menu: "Menu", client: str) -> None:
+def _record(app: "App", menu: "Menu", client: str) -> None:
     stats = app.runtime.stats
     if stats is None:
         return
@@ -39,7 +41,7 @@ def _record(app: App, menu: "Menu", client: str) -> None:
         try:
             stats.record_menu(client, "mcp", menu.full_bytes(), menu.sent_bytes())
         except Exception:
-            log.exception("a menu could not be measured; nothing but the stats goes by that")
+            log.exception("the size of a menu could not be measured; only the stats need it")
 
     with suppress(RuntimeError):  # the server stops
         asyncio.get_running_loop().run_in_executor(None, measure)
@@ -57,7 +59,7 @@ class Menu(msgspec.Struct, frozen=True):
     full_bytes: Callable[[], int]
 
 
-def menu(kind: str, app: App, allowed: Collection[str] | None = None) -> Menu:
+def menu(kind: str, app: "App", allowed: Collection[str] | None = None) -> Menu:
     """The menu of that kind, over the tools that the app has now."""
     entries: list[MenuEntry] = import_module(f"onetool.interfaces.mcp.menus.{kind}").entries(app, allowed)
     listing = [entry.listing for entry in entries]
@@ -66,7 +68,7 @@ def menu(kind: str, app: App, allowed: Collection[str] | None = None) -> Menu:
     return Menu(listing, {name: entry for entry in entries for name in (*entry.also, entry.name)}, sent, full)
 
 
-def _full_bytes(app: App, allowed: Collection[str] | None) -> int:
+def _full_bytes(app: "App", allowed: Collection[str] | None) -> int:
     from onetool.interfaces.mcp.menus.direct import listed
 
     return listing_bytes(listing for _, listing, _ in listed(app, allowed))

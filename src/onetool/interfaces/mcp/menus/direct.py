@@ -1,9 +1,8 @@
 """The menu `direct`: every tool under its name or alias, for small sets and clients that select tools themselves."""
 
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from onetool.app import App
 from onetool.core.call import ToolCall, new_id
 from onetool.core.spec import ToolSpec
 from onetool.formats import ProviderNames, provider_tools
@@ -11,12 +10,15 @@ from onetool.interfaces.mcp.client import ClientCaller
 from onetool.interfaces.mcp.content import from_result, promise_of
 from onetool.interfaces.mcp.menus.entry import TASK_GRACE, MenuEntry
 
+if TYPE_CHECKING:
+    from onetool.app import App
 
-def entries(app: App, allowed: Collection[str] | None) -> list[MenuEntry]:
+
+def entries(app: "App", allowed: Collection[str] | None) -> list[MenuEntry]:
     return [_entry(app, spec, listing, also, allowed) for spec, listing, also in listed(app, allowed)]
 
 
-def listed(app: App, allowed: Collection[str] | None) -> list[tuple[ToolSpec, dict[str, Any], str]]:
+def listed(app: "App", allowed: Collection[str] | None) -> list[tuple[ToolSpec, dict[str, Any], str]]:
     """Every tool with its listing, and its own name if it is listed under an alias."""
     specs = app.tools(allowed)
     listings = provider_tools(specs, "mcp")
@@ -25,7 +27,7 @@ def listed(app: App, allowed: Collection[str] | None) -> list[tuple[ToolSpec, di
     return [(spec, one | aliases.get(spec.name, {}), one["name"]) for spec, one in zip(specs, listings, strict=True)]
 
 
-def _aliases(app: App, specs: list[ToolSpec], taken: Collection[str]) -> dict[str, dict[str, Any]]:
+def _aliases(app: "App", specs: list[ToolSpec], taken: Collection[str]) -> dict[str, dict[str, Any]]:
     """The first alias of each tool that is not the name of another tool."""
     known = {spec.name for spec in specs}
     found: dict[str, dict[str, Any]] = {}
@@ -36,7 +38,7 @@ def _aliases(app: App, specs: list[ToolSpec], taken: Collection[str]) -> dict[st
     return found
 
 
-def _entry(app: App, spec: ToolSpec, listing: dict[str, Any], own: str, allowed: Collection[str] | None) -> MenuEntry:
+def _entry(app: "App", spec: ToolSpec, listing: dict[str, Any], own: str, allowed: Collection[str] | None) -> MenuEntry:
     promise = promise_of(spec, listing.get("outputSchema"))
 
     async def call(args: Mapping[str, Any], caller: ClientCaller) -> dict[str, Any]:

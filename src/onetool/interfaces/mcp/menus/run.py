@@ -2,9 +2,8 @@
 
 import asyncio
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from onetool.app import App
 from onetool.app.describe import run_tool
 from onetool.core.structured_content import HANDLE, RESULT
 from onetool.interfaces.json_data import encode
@@ -13,11 +12,14 @@ from onetool.interfaces.mcp.content import as_json, blocks_of, from_reply, media
 from onetool.interfaces.mcp.menus.entry import ArgumentCheck, MenuEntry
 from onetool.script.run_result import RunResult
 
+if TYPE_CHECKING:
+    from onetool.app import App
+
 LARGE = 20_000  # bytes: about two milliseconds
 TASK_AFTER = 5.0  # seconds: code that is slower than this is better asked about than waited for
 
 
-def entries(app: App, allowed: Collection[str] | None) -> list[MenuEntry]:
+def entries(app: "App", allowed: Collection[str] | None) -> list[MenuEntry]:
     listing = run_tool(app.catalog, app.config, allowed)
     check = ArgumentCheck(listing)
 
@@ -33,14 +35,14 @@ def entries(app: App, allowed: Collection[str] | None) -> list[MenuEntry]:
     return [MenuEntry(listing=listing, call=call, task_after=TASK_AFTER)]
 
 
-async def _answer(app: App, result: RunResult) -> dict[str, Any]:
+async def _answer(app: "App", result: RunResult) -> dict[str, Any]:
     answer, handle = await _content(app, result)
     if not app.config.run.structured or not result.ok:  # the text is the shorter form for a model
         return answer
     return {**answer, "structuredContent": {RESULT: result.data} if handle is None else {HANDLE: handle}}
 
 
-async def _content(app: App, result: RunResult) -> tuple[dict[str, Any], str | None]:
+async def _content(app: "App", result: RunResult) -> tuple[dict[str, Any], str | None]:
     """What a client shows, and where the whole is kept if it is too large for that."""
     blocks = None
     if result.ok:  # pictures and the like are no text

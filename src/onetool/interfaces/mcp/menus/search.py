@@ -1,14 +1,16 @@
 """The menu `search`: two tools, `search` and `call`, for models that should not write code."""
 
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from onetool.app import App
 from onetool.app.describe import call_description, search_description
 from onetool.core.call import ToolCall, new_id
 from onetool.interfaces.mcp.client import ClientCaller
 from onetool.interfaces.mcp.content import as_json, from_result, text_block
 from onetool.interfaces.mcp.menus.entry import ArgumentCheck, MenuEntry
+
+if TYPE_CHECKING:
+    from onetool.app import App
 
 LIMIT = 5
 SEARCH = {
@@ -26,11 +28,11 @@ CALL = {
 }
 
 
-def entries(app: App, allowed: Collection[str] | None) -> list[MenuEntry]:
+def entries(app: "App", allowed: Collection[str] | None) -> list[MenuEntry]:
     return [_search(app, allowed), _call(app, allowed)]
 
 
-def _search(app: App, allowed: Collection[str] | None) -> MenuEntry:
+def _search(app: "App", allowed: Collection[str] | None) -> MenuEntry:
     listing = {
         "name": "search",
         "title": "Search tools",
@@ -48,13 +50,13 @@ def _search(app: App, allowed: Collection[str] | None) -> MenuEntry:
     return MenuEntry(listing=listing, call=call)
 
 
-def _packs(app: App, allowed: Collection[str] | None) -> list[str]:
+def _packs(app: "App", allowed: Collection[str] | None) -> list[str]:
     """Also of servers that are still starting."""
     starting = [] if app.servers is None else app.servers.packs(allowed)
     return [*dict.fromkeys([*(spec.pack for spec in app.tools(allowed)), *starting])]
 
 
-def _call(app: App, allowed: Collection[str] | None) -> MenuEntry:
+def _call(app: "App", allowed: Collection[str] | None) -> MenuEntry:
     listing = {
         "name": "call",
         "title": "Call a tool",

@@ -72,7 +72,7 @@ class _ToolMaker:
         for name, value in self._command.headers:
             self._read_header(name, value)
         method = self._method()
-        query, body = self._read_data(method)
+        query, body = self._read_data()
         request: dict[str, Any] = {"method": method, "urlTemplate": self._base + path}
         request |= {"query": query} if query else {}
         request |= {"headers": self._headers} if self._headers else {}
@@ -211,7 +211,7 @@ class _ToolMaker:
             raise InvalidError(f"-X {shell_text(method)[:20]}: a tool can send {', '.join(_METHODS)}")
         return method
 
-    def _read_data(self, method: str) -> tuple[dict[str, Any], Any]:
+    def _read_data(self) -> tuple[dict[str, Any], Any]:
         pairs = CommandPairs(self._filling, self._secrets)
         pairs.written(self._query_text)
         for text in self._command.query:

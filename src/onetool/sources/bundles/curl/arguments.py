@@ -238,12 +238,16 @@ class CommandPairs:
 
 
 def body_of(
-    data: list[tuple[str, str]], said: str | None, filling: ArgumentCollector, secrets: CommandSecrets, notes: list[str]
+    data: list[tuple[str, str]],
+    content_type: str | None,
+    filling: ArgumentCollector,
+    secrets: CommandSecrets,
+    notes: list[str],
 ) -> tuple[Any, str | None]:
     """The body as a template, and its Content-Type where the command leaves that to curl."""
     kinds = {kind for kind, _ in data}
     joined = "".join(text for _, text in data) if "json" in kinds else "&".join(text for _, text in data)
-    media = (said or "").partition(";")[0].strip().lower()
+    media = (content_type or "").partition(";")[0].strip().lower()
     is_json = "json" in kinds or media == JSON or media.endswith("+json")
     looks_like_it = joined.lstrip()[:1] in ("{", "[") and "pair" not in kinds
     if is_json or (looks_like_it and media in ("", FORM)):

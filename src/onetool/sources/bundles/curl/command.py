@@ -339,13 +339,13 @@ class _Options:
         """`-sSL`, `-XPOST`, `-H "a: b"`: the first letter that takes a value takes the rest."""
         for at, letter in enumerate(word[1:], 1):
             rest = word[at + 1 :]
-            if self._option(f"-{letter}", rest or None, attached=True):
+            if self._option(f"-{letter}", rest or None):
                 if f"-{letter}" in self._takes or f"-{letter}" in _IGNORED or f"-{letter}" in _NOTED:
                     return
             else:
                 raise _unknown(f"-{letter}")
 
-    def _option(self, name: str, value: str | None, attached: bool = False) -> bool:
+    def _option(self, name: str, value: str | None) -> bool:
         """Whether there is such an option; if so it has been taken."""
         name = _SAME.get(name, name)
         if name in _REFUSED:

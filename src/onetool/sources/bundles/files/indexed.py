@@ -42,7 +42,7 @@ class IndexedReads:
         self._made: tuple[Index, FolderSync] | None = None
         self._retired: list[Index] = []  # that others took the place of, and that are to be closed
         self._is_kept = False  # the index is a file
-        self._is_in_memory = False  # there is no folder yet: somebody else may make it
+        self._is_in_memory = False  # there is no folder yet; another process may create it
         self._is_outdated = True  # something has changed that the index does not know yet
         self._seen = -1  # its state at the last look
         self._move_at = 0.0  # not before
@@ -143,7 +143,7 @@ class IndexedReads:
         try:
             looking.sync(index)
         except IndexUnwritableError as error:
-            log.warning("%s; until it can, it is kept in memory", error)
+            log.warning("%s; the index is kept in memory until then", error)
             index, looking = made = self._index_in(None)
             looking.sync(index)
             self._move_at = monotonic() + SETTLE_SECONDS
@@ -170,7 +170,7 @@ class IndexedReads:
                 self._is_kept = True
                 return made
             except UnavailableError as error:
-                log.warning("%s; it is kept in memory for now", error)
+                log.warning("%s; the index is kept in memory for now", error)
         self._is_kept = False
         return self._index_in(None)
 

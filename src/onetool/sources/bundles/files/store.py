@@ -181,7 +181,7 @@ class FileStore(IndexedReads, BundleStore):
 
         def job(work: StoreTransaction) -> None:
             bundle, folder = work.open_bundle(bundle_id)
-            work.refuse_tool(bundle, folder, slug, version)
+            work.refuse_tool(bundle, slug, version)
             self._refuse_more(work, 1)
             work.add_tools([tool], [text], folder, tool)
 
@@ -205,7 +205,7 @@ class FileStore(IndexedReads, BundleStore):
                 return
             refuse_closed(bundle)
             for tool in made:
-                work.refuse_tool(bundle, folder, tool.slug, tool.version)
+                work.refuse_tool(bundle, tool.slug, tool.version)
             self._refuse_more(work, len(made))
             work.add_tools(made, texts, folder, made, None if bundle == old else bundle)
 
@@ -270,7 +270,7 @@ class FileStore(IndexedReads, BundleStore):
             refuse_stale(old, match)
             work.result = old
             if (new_slug, new_version) != (slug, version):
-                work.refuse_tool(bundle, folder, new_slug, new_version)
+                work.refuse_tool(bundle, new_slug, new_version)
                 modified = max(time_text(self._now()), old.modified_at)
                 work.rename_tool(msgspec.structs.replace(old, **names, modified_at=modified), path)
 
@@ -418,8 +418,8 @@ class FileStore(IndexedReads, BundleStore):
             if work is None or not work.is_done:
                 raise
             self._is_outdated = True
-            log.warning("the index of the bundles did not take a change, and will be put right: %s", error)
+            log.warning("the index of the bundles could not be updated; the next sync repairs it: %s", error)
             with suppress(UnavailableError):
-                self.sync()  # who is told that it is done may ask for it at once
+                self.sync()  # the caller may read its change at once
         assert work is not None  # noqa: S101 - else an error has been raised
         return work.result

@@ -233,7 +233,7 @@ class FolderSync:
                 root = None
             if root is not None:
                 for draft in found.drafts:
-                    writing.remove_quietly(root, draft)  # nobody writes now: it is nobody's
+                    writing.remove_quietly(root, draft)  # we hold the lock: no writer owns it
             before = dict(self._racy)
             try:
                 self._change(index, found)
@@ -244,7 +244,7 @@ class FolderSync:
     def _change(self, index: Index, found: FolderChanges) -> None:
         now = [read for read in found.read if self._is_still(read)]
         unread = found.switches is not None and found.switches.read is not None and found.switches.read.reason
-        # Where the switches can't be read, they stay as they were: nothing goes on that somebody has switched off.
+        # If the switches can't be read, they stay as they were: what is switched off stays off.
         before = self._as_before(index) if unread else self._built_in
         with index.changing() as changes:
             for path in found.gone:

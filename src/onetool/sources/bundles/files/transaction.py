@@ -96,7 +96,7 @@ class StoreTransaction:
             raise IndexOutOfDate
         raise NotFoundError(f"there is no tool {slug}@{version} in the bundle {bundle.slug}")
 
-    def refuse_tool(self, bundle: Bundle, folder: str, slug: str, version: str) -> None:
+    def refuse_tool(self, bundle: Bundle, slug: str, version: str) -> None:
         """Raises ConflictError if the tool exists already."""
         known = self._changes.path_of_tool(bundle.id, slug, version)
         if known is not None and not writing.exists(self._root, known):

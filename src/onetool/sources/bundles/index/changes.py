@@ -227,9 +227,6 @@ class IndexTransaction:
     def path_of_tool(self, bundle_id: str, slug: str, version: str) -> str | None:
         return _path(self._tool_row(_NAMED, bundle_id, slug, version))
 
-    def path_of_tool_id(self, id: str) -> str | None:
-        return _path(self._tool_row("id = ?", id))
-
     def has_tool_id(self, id: str) -> bool:
         """Also of one that is built-in."""
         return self._tool_row("id = ?", id) is not None
@@ -237,17 +234,6 @@ class IndexTransaction:
     def count_tools(self) -> int:
         """Without the built-in ones."""
         return self._one("SELECT (SELECT count(*) FROM tools) - (SELECT count(*) FROM tools WHERE built_in)")
-
-    def has_tools(self, bundle_id: str) -> bool:
-        """Whether there are tools in it, or broken files below its folder: what may become tools again."""
-        if self._one("SELECT EXISTS (SELECT 1 FROM tools WHERE bundle = ?)", bundle_id):
-            return True
-        row = self._bundle_row(bundle_id)
-        if row is None or row.path is None or b"/" not in row.path:
-            return False
-        folder = row.path.rpartition(b"/")[0]
-        below = "SELECT EXISTS (SELECT 1 FROM files WHERE reason IS NOT NULL AND path > ? AND path < ?)"
-        return bool(self._one(below, folder + b"/", folder + b"0"))  # "0" is the sign behind "/"
 
     # How it is done
 

@@ -105,7 +105,7 @@ def opened(file: Path, seconds: float = LONG_SECONDS) -> tuple[sqlite3.Connectio
         found = _usable(file, seconds)
     if found is None:
         with _locked(file, seconds):
-            found = _usable(file, seconds)  # somebody else may have been first
+            found = _usable(file, seconds)  # another process may have been first
             if found is None:
                 _make(file)
                 found = _usable(file, seconds)
@@ -185,7 +185,7 @@ def _make(file: Path) -> None:
     _remove(new)
     os.close(os.open(new, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     with closing(_connect(f"{new.absolute().as_uri()}?mode=rw")) as database:
-        database.execute("PRAGMA synchronous = OFF")  # nobody else has it; it goes to the disk once, when it is whole
+        database.execute("PRAGMA synchronous = OFF")  # no one else reads it yet; it is synced once, when it is complete
         create(database)
         database.execute("PRAGMA journal_mode = WAL")
     handle = os.open(new, os.O_RDWR)
@@ -244,10 +244,10 @@ class IndexConnection:
     def __init__(self, database: sqlite3.Connection, file: Identity | None, seconds: float | None = None) -> None:
         self.database = database
         self.file = file
-        self._busy_timeout = seconds  # that SQLite has; None: nobody knows
+        self._busy_timeout = seconds  # that SQLite was told; None: unknown
         self.lock = RLock()
         self.process = os.getpid()
-        self.is_filled = False  # whether somebody has looked if the index is, and seen to it
+        self.is_filled = False  # whether the index was checked and filled
         self.revision: int | None = None  # of one in memory, which nobody else changes: after its last change
 
     def is_still_of(self, file: Path) -> bool:
@@ -283,7 +283,7 @@ class IndexConnections:
         self._all: WeakSet[IndexConnection] = WeakSet()
         self._lock = RLock()
         self._is_closed = False
-        self._shared = None if file is not None else self._kept(IndexConnection(in_memory(), None))
+        self._shared = None if file is not None else self._register(IndexConnection(in_memory(), None))
         self.current()
 
     def current(self) -> IndexConnection:
@@ -299,14 +299,14 @@ class IndexConnections:
             self._mine.held = None  # whatever comes of opening another one: this one is never asked again
             connection.close()
         seconds = self._wait_limit.seconds
-        self._mine.held = connection = self._kept(IndexConnection(*opened(self._file, seconds), seconds))
+        self._mine.held = connection = self._register(IndexConnection(*opened(self._file, seconds), seconds))
         return connection
 
     def give_up(self, connection: IndexConnection, is_damaged: bool) -> None:
         """Close this connection for good; if it is damaged, remove its file."""
         with self._lock:
             if connection is self._shared:
-                self._shared = self._kept(IndexConnection(in_memory(), None))
+                self._shared = self._register(IndexConnection(in_memory(), None))
         self._mine.held = None
         connection.close()
         if is_damaged and self._file is not None and connection.file is not None:
@@ -323,7 +323,7 @@ class IndexConnections:
         assert self._shared is not None  # noqa: S101 - made at the beginning
         return self._shared
 
-    def _kept(self, held: IndexConnection) -> IndexConnection:
+    def _register(self, held: IndexConnection) -> IndexConnection:
         with self._lock:
             self._all.add(held)
         return held

@@ -83,7 +83,7 @@ def tools(
         pages = [page("tools", "bundle = :one", one) for one in bundle_ids]
     else:
         pages = [page("tools", "TRUE")]
-    found = dict.fromkeys(merge(*pages))  # who has two of the tags comes twice
+    found = dict.fromkeys(merge(*pages))  # a tool with two of the tags is found twice
     return bodies(database, [no for _, no in list(found)[:limit]])
 
 

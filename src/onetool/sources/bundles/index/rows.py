@@ -44,11 +44,13 @@ _SIGNS = _SignTable()
 def words(text: str) -> list[str]:
     """All words, in order."""
     if text.isascii():
-        found = _ASCII.findall(text.lower())
+        plain = text.lower()
+        found = _ASCII.findall(plain)
     else:
         plain = normalize("NFKD", normalize("NFKD", text).casefold()).translate(_SIGNS)
         found = normalize("NFC", plain).split()
-    return [word[:LONGEST] for word in found] if len(text) > LONGEST else found
+    # The plain text, because it may be the longer one: a single character can stand for a word of six letters.
+    return [word[:LONGEST] for word in found] if len(plain) > LONGEST else found
 
 
 class SearchName:
@@ -80,7 +82,7 @@ def near(word: str, known: Sequence[str]) -> dict[int, list[str]]:
     found: dict[int, list[str]] = {1: [], 2: []}
     if not can_be_mistyped(word):
         return found
-    from rapidfuzz.distance import OSA  # only where somebody searches for what is not there
+    from rapidfuzz.distance import OSA  # needed only for a search that finds nothing exact
     from rapidfuzz.process import extract
 
     slips = 2 if len(word) >= _TWO_SLIPS else 1

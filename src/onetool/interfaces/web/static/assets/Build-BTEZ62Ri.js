@@ -1,1 +1,0 @@
-import{D as e,E as t,R as n,U as r,X as i,Z as a,k as o,r as s}from"./i18n.svelte-C25q-xBr.js";var c=o(`<h1> </h1>`);function l(o,l){a(l,!0);var u=c(),d=r(u,!0);n(e=>t(d,e),[()=>s(`screen.build`)]),e(o,u),i()}export{l as default};
