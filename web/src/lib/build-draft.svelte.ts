@@ -45,6 +45,8 @@ class DraftIndex {
 
 export const drafts = new DraftIndex();
 
+const isWithin = (pointer: string, whole: string): boolean => pointer === whole || pointer.startsWith(`${whole}/`);
+
 /** A draft is kept as text: so large integers stay what they are. */
 function read(key: string): Kept | null {
   const text = stored<string | null>(`draft.${key}`, null);
@@ -116,10 +118,10 @@ export class Draft {
     return found === undefined || found === null ? "" : typeof found === "string" ? found : writeJson(found);
   }
 
-  /** Change a part. undefined takes it away. */
-  set(pointer: string, part: unknown): void {
+  /** Change a part. undefined takes it away. `isTyped`: a person has written it, and is told what is wrong with it. */
+  set(pointer: string, part: unknown, isTyped = true): void {
     this.content = withPart(this.content, pointer, part) as Content;
-    this.touched = new Set([...this.touched, pointer]);
+    if (isTyped) this.touched = new Set([...this.touched, pointer]);
     this.keepSoon();
   }
 
@@ -150,8 +152,8 @@ export class Draft {
 
   /** What is wrong with a part, or below it, if it is time to say so. */
   wrong(pointer: string): string {
-    if (this.isNew && !this.isTried && !this.touched.has(pointer)) return "";
-    return this.problems.find((one) => one.pointer === pointer || one.pointer.startsWith(`${pointer}/`))?.message ?? "";
+    if (this.isNew && !this.isTried && ![...this.touched].some((one) => isWithin(pointer, one))) return "";
+    return this.problems.find((one) => isWithin(one.pointer, pointer))?.message ?? "";
   }
 
   /** Put it where it survives a reload; take it away if nothing is changed. */
