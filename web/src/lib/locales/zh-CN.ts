@@ -93,7 +93,7 @@ export const zhCN: Messages = {
 
   "tool.edit": "编辑",
   "tool.failed": "无法显示此工具",
-  "tool.section": "工具",
+  "tool.section": "所选工具",
 
   "tab.about": "说明",
   "tab.try": "试用",
