@@ -32,6 +32,7 @@ def test_a_bundle_and_an_http_tool_are_built_and_a_draft_survives_a_reload(perso
     person.press("Control+s")
     until(lambda: served.api.get(f"/tools/bundles/{bundle}").json()["displayName"] == "The shop")
     assert served.api.get(f"/tools/bundles/{bundle}").json()["slug"] == "shop"
+    person.see_no("Unsaved draft")
 
     person.click("New HTTP tool", nth=1)
     person.type_into("Slug", "price")
