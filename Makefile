@@ -18,7 +18,7 @@ WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 help:  ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-setup: $(VENV)/.dev $(NODE)/installed.json $(MODELS)/installed.json  ## make .venv with everything that development needs
+setup: $(VENV)/.dev $(NODE)/installed.json $(MODELS)/installed.json $(WEB)/installed.json  ## make .venv with everything that development needs
 
 serve: $(VENV)/.run  ## set up and run the product
 	@$(BIN)/onetool serve $(ARGS)
@@ -44,7 +44,7 @@ web-check: $(VENV)/.dev
 browser:  ## install the browser that tests of the page need: Debian's Chromium, as root; says why where it can't
 	@$(PYTHON) -m tests.browser.install
 
-test-browser: setup $(WEB)/installed.json  ## the page in a browser: every flow, and every screen in all languages, themes and sizes
+test-browser: setup  ## the page in a browser: every flow, and every screen in all languages, themes and sizes
 	$(BIN)/python -m pytest tests/browser tests/browser/matrix.py -n 2 $(ARGS)
 
 screenshots: setup  ## the pictures of docs/page.md

@@ -83,7 +83,10 @@ def _served() -> Iterator[str]:
 
     with TemporaryDirectory() as folder:
         config = write_home(Path(folder) / "made", TOOLS)
-        server = Served(Path(folder), "--port", "0", "--config", str(config), command=("-m", "onetool"))
+        environment = {"ONETOOL_HOME": str(config.parent)}  # where the bundles are
+        server = Served(
+            Path(folder), "--port", "0", "--config", str(config), command=("-m", "onetool"), env=environment
+        )
         try:
             yield f"http://127.0.0.1:{server.port}/"
         finally:
@@ -96,6 +99,8 @@ def _visit(browser: Any, url: str) -> dict[str, float]:
         page.open(f"{url}#/tools")
         first = page.value(FIRST_ROW)
         count = page.value(f"fetch('{url}status').then((answer) => answer.json()).then((said) => said.tools)")
+        if count < TOOLS:
+            raise SystemExit(f"The server has {count:,} tools, not {TOOLS:,}: nothing was measured.")
         every = page.value(ALL_ROWS % _listed(page, url, count))
         took = [page.value(FILTERED % json.dumps("invoice"[: 1 + at % 7])) for at in range(KEYS)]
         sent = {name: size for name, size in page.value(SENT) if "/tools/" not in name}
@@ -125,7 +130,7 @@ def _show(visits: list[dict[str, float]]) -> None:
     rows = [
         ["first rows, ms", f"{each['first']:.0f}", "under 1,000"],
         ["all rows known, ms", f"{each['all']:.0f}", ""],
-        ["a key of the filter, ms (two frames are 33)", f"{each['key']:.0f}", "under 100"],
+        ["a key of the filter, ms (two frames are 33)", f"{each['key']:.0f}", "under 50"],
         ["the slowest key, ms", f"{each['worst']:.0f}", ""],
         ["sent for the first screen, without data, KB", f"{each['bytes'] / 1024:.1f}", "under 60"],
         ["all assets, compressed, KB", f"{whole / 1024:.1f}", "under 250"],

@@ -112,7 +112,7 @@ def test_what_is_dropped_or_pasted_is_shown_before_it_comes(person, served, tmp_
     person.see("This is no ZIP archive")
 
 
-def test_what_is_built_in_is_duplicated_into_a_bundle(person, served, axe):
+def test_what_is_built_in_is_duplicated_into_a_bundle(person, served):
     one = served.tools()["numbers.add"]
     person.open(f"#/build?tool={one['bundleID']}/{one['slug']}/{one['version']}")
     person.see("can't be changed here")

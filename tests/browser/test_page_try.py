@@ -98,11 +98,11 @@ def open_tool(person, served, name, **more):
 
 def sent(person):
     """The arguments as the JSON tab has them: every digit."""
-    drafts = json.loads(person.value("localStorage.getItem('onetool.drafts')"))
+    drafts = json.loads(person.value("localStorage.getItem('onetool.try.drafts')"))
     return json.loads(next(iter(drafts.values())))
 
 
-def test_a_form_is_filled_refused_mended_and_run(person, served, axe):
+def test_a_form_is_filled_refused_mended_and_run(person, served):
     person.forgive("status of 400")  # the call that is refused
     open_tool(person, served, "meteo.order")
     person.see(SEEN)
@@ -159,7 +159,7 @@ def test_a_secret_is_sent_and_not_kept_and_json_and_form_are_in_step(person, ser
     open_tool(person, served, "meteo.order")
     person.type_into("title", "tea")
     person.type_into("pin", "hunter2")
-    person.until("localStorage.getItem('onetool.drafts')?.includes('tea')")
+    person.until("localStorage.getItem('onetool.try.drafts')?.includes('tea')")
     person.click("JSON", role="tab")
     person.see("hunter2")
     person.click("Arguments as JSON")
@@ -179,9 +179,10 @@ def test_a_secret_is_sent_and_not_kept_and_json_and_form_are_in_step(person, ser
     person.reload()
     person.until("__person.where('field', 'title', null, 0)?.value === 'milk'")
     assert person.reads("pin") == ""
+    person.open("#/build").see("meteo", "New bundle")  # whose drafts are others
 
 
-def test_results_are_shown_as_what_they_are_and_large_ones_in_part(person, served, axe):
+def test_results_are_shown_as_what_they_are_and_large_ones_in_part(person, served):
     open_tool(person, served, "lab.hostile")
     person.press("Control+Enter")
     person.see(SEEN, str(LARGE))

@@ -3,6 +3,7 @@
 import gzip
 import json
 import re
+import warnings
 
 from web.build import STATIC, WEB, mismatches
 
@@ -35,7 +36,8 @@ def first_screen():
 
 
 def test_assets_belong_to_the_sources():
-    print("HASHES ONLY were compared: `make check` builds the page anew, where npm can install what that needs.")
+    hint = "only hashes were compared: `make check` builds the page anew, where npm can install what that needs"
+    warnings.warn(f"THE PAGE WAS NOT BUILT: {hint}", stacklevel=1)
     assert mismatches() == [], "run `make web`, and commit what it changes"
 
 

@@ -3,6 +3,7 @@
 import { ApiError } from "./api";
 import { t } from "./i18n.svelte";
 import type { Key } from "./locales/en";
+import { shown } from "./shown";
 
 export interface Notice {
   id: number;
@@ -50,9 +51,9 @@ const OURS: Record<string, Key> = { unreachable: "error.unreachable" };
 export function messageOf(error: unknown): string {
   if (error instanceof ApiError) {
     const key = OURS[error.code];
-    return key ? t(key) : error.message;
+    return key ? t(key) : shown(error.message);
   }
-  return error instanceof Error ? error.message : String(error);
+  return shown(error instanceof Error ? error.message : error);
 }
 
 export const notices = new Notices();

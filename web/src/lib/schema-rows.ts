@@ -14,8 +14,8 @@ export interface SchemaRow {
 
 const DEEPEST = 5;
 const BOUNDS: [string, string][] = [
-  ["minimum", "≥"], ["exclusiveMinimum", ">"], ["maximum", "≤"], ["exclusiveMaximum", "<"], ["minLength", "length ≥"],
-  ["maxLength", "length ≤"], ["minItems", "items ≥"], ["maxItems", "items ≤"], ["pattern", "~"], ["format", ""],
+  ["minimum", "≥"], ["exclusiveMinimum", ">"], ["maximum", "≤"], ["exclusiveMaximum", "<"], ["minLength", "# ≥"],
+  ["maxLength", "# ≤"], ["minItems", "# ≥"], ["maxItems", "# ≤"], ["pattern", "~"], ["format", ""],
 ];
 
 export function describe(schema: JsonSchema | null | undefined): SchemaRow[] {

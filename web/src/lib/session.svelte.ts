@@ -1,6 +1,6 @@
 /** Whether one has to sign in, and has. */
 
-import { get, request, setSession, whenSignedOut } from "./api";
+import { ApiError, get, request, setSession, whenSignedOut } from "./api";
 
 interface LoginState {
   needed: boolean;
@@ -12,11 +12,17 @@ class Session {
   state: "asking" | "in" | "out" | "away" = $state("asking");
   /** Whether a token is configured: only then can one sign out. */
   needed = $state(false);
+  #forgets: (() => void)[] = [];
 
   constructor() {
     whenSignedOut(() => {
-      if (this.state === "in") this.state = "out";
+      if (this.state === "in") this.#leave();
     });
+  }
+
+  /** Have something forgotten when somebody signs out. */
+  onLeave(forget: () => void): void {
+    this.#forgets.push(forget);
   }
 
   async start(): Promise<void> {
@@ -36,10 +42,19 @@ class Session {
     this.state = "in";
   }
 
+  /** End the session, here and on the server. Raises if the server does not answer: then the session lives on. */
   async signOut(): Promise<void> {
-    await request("login", { method: "DELETE" }).catch(() => null);
+    await request("login", { method: "DELETE" }).catch((error: unknown) => {
+      if (!(error instanceof ApiError) || error.status !== 401) throw error;
+    });
     setSession(null);
+    this.#leave();
+  }
+
+  /** What was read for one person is not shown to the next. */
+  #leave(): void {
     this.state = "out";
+    for (const forget of this.#forgets) forget();
   }
 }
 

@@ -16,6 +16,7 @@ import { JsonTextError, isObject, parseJson, writeJson, type JsonObject } from "
 import { notices } from "./notices.svelte";
 import { recent } from "./recent.svelte";
 import { line } from "./shown";
+import { session } from "./session.svelte";
 import { store, stored } from "./storage";
 import { withoutSecrets } from "./secrets";
 import type { Tool } from "./tool";
@@ -41,6 +42,8 @@ export class Trial {
   progress: Progress | null = $state.raw(null);
   streamed = $state("");
   outcome: Outcome | null = $state.raw(null);
+  /** The arguments of the last call, until they are changed. */
+  sent: JsonObject | null = $state.raw(null);
   /** Counts up when the arguments come from elsewhere, so that fields forget what was typed. */
   filled = $state(0);
   /** Where fields have a text that is no JSON. */
@@ -52,13 +55,14 @@ export class Trial {
 
   constructor(tool: Tool) {
     this.#key = keyOf(tool);
-    const draft = stored<Record<string, string>>("drafts", {})[this.#key];
+    const draft = stored<Record<string, string>>("try.drafts", {})[this.#key];
     const first = initial(tool.argSchema, tool.argSchema ?? {});
     this.#show(draft === undefined ? (isObject(first) ? first : {}) : objectOf(draft));
   }
 
   /** From the form. */
   change(args: JsonObject, tool: Tool): void {
+    this.sent = null;
     this.#show(args);
     this.#keep(tool);
   }
@@ -73,6 +77,7 @@ export class Trial {
   /** From the JSON tab. What is not an object leaves the form as it is. */
   type(text: string, tool: Tool): void {
     this.text = text;
+    this.sent = null;
     try {
       const found = parseJson(text.trim() === "" ? "{}" : text);
       this.textError = isObject(found) ? null : { message: t("try.json.object") };
@@ -136,6 +141,7 @@ export class Trial {
 
   #take(outcome: Outcome, args: string, tool: Tool): void {
     this.outcome = outcome;
+    this.sent = objectOf(args);
     this.isTried = true;
     this.faults = outcome.ok ? [] : outcome.failure.faults;
     [this.#checked, this.#judged] = [args, objectOf(args)];
@@ -155,10 +161,10 @@ export class Trial {
   }
 
   #keep(tool: Tool): void {
-    const { [this.#key]: _, ...others } = stored<Record<string, string>>("drafts", {});
+    const { [this.#key]: _, ...others } = stored<Record<string, string>>("try.drafts", {});
     const text = writeJson(withoutSecrets(this.args, tool.argSchema));
     const kept = Object.entries(others).slice(1 - MOST_DRAFTS);
-    store("drafts", Object.fromEntries(text.length > LARGEST_DRAFT ? kept : [...kept, [this.#key, text]]));
+    store("try.drafts", Object.fromEntries(text.length > LARGEST_DRAFT ? kept : [...kept, [this.#key, text]]));
   }
 }
 
@@ -180,6 +186,11 @@ export function textErrorOf(error: unknown): { line?: number; message: string } 
 }
 
 const trials = new Map<string, Trial>();
+session.onLeave(() => {
+  for (const trial of trials.values()) trial.stop();
+  trials.clear();
+  store("try.drafts", null);
+});
 
 export function trialOf(tool: Tool): Trial {
   const key = keyOf(tool);

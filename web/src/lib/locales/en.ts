@@ -197,6 +197,7 @@ export const en = {
   "result.view": "View of the result",
 
   "request.body": "Body",
+  "request.sent": "What was sent",
   "request.title": "Request",
 
   "as.cli": "Command line",

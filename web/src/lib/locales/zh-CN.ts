@@ -199,6 +199,7 @@ export const zhCN: Messages = {
   "result.view": "结果视图",
 
   "request.body": "正文",
+  "request.sent": "已发送的请求",
   "request.title": "请求",
 
   "as.cli": "命令行",
