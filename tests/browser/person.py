@@ -110,7 +110,7 @@ class Person:
         return self._of("field", label, "one.value ?? one.innerText")
 
     def attribute(self, name, attribute, role=None):
-        """An attribute of a thing by its name: `attribute("time.now is on", "aria-checked")`."""
+        """An attribute of a thing by its name: `attribute("Switch time.now on or off", "aria-checked")`."""
         return self._of("thing", name, f"one.getAttribute({json.dumps(attribute)})", role)
 
     # Doing

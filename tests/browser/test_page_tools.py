@@ -65,13 +65,13 @@ def test_a_tool_shows_what_it_is_and_how_it_does(person, served):
 
 def test_a_switch_acts_at_once_and_can_be_undone(person, served):
     person.open("#/tools").see("numbers.add")
-    person.click("numbers.add is on", role="switch")
+    person.click("Switch numbers.add on or off", role="switch")
     person.see("numbers.add is off now")
     until(lambda: not served.is_enabled("numbers.add"))
-    assert person.attribute("numbers.add is on", "aria-checked", "switch") == "false"
+    assert person.attribute("Switch numbers.add on or off", "aria-checked", "switch") == "false"
     person.click("Undo", role="button")
     until(lambda: served.is_enabled("numbers.add"))
-    person.until("__person.where('thing', 'numbers.add is on', 'switch', 0).getAttribute('aria-checked') === 'true'")
+    person.until("__person.where('thing', 'Switch numbers.add on or off', 'switch', 0).getAttribute('aria-checked') === 'true'")
 
 
 def test_what_somebody_else_switches_is_shown(person, served):
@@ -79,7 +79,7 @@ def test_what_somebody_else_switches_is_shown(person, served):
     served.switch("lamp", False)
     person.see("lamp was switched off elsewhere")
     assert person.value("document.querySelectorAll('.flashed').length") == 1
-    assert person.attribute("lamp is on", "aria-checked", "switch") == "false"
+    assert person.attribute("Switch lamp on or off", "aria-checked", "switch") == "false"
     served.switch("lamp", True)
     person.see("lamp was switched on elsewhere")
 

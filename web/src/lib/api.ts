@@ -51,6 +51,15 @@ export function setSession(value: string | null): void {
   store("session", value);
 }
 
+/** Call `told` when another tab of this browser has signed in or out. */
+export function whenSessionChanged(told: (has: boolean) => void): void {
+  addEventListener("storage", (event) => {
+    if (event.key !== null && event.key !== "onetool.session") return;
+    session = stored<string | null>("session", null);
+    told(session !== null);
+  });
+}
+
 /** Call `told` whenever the server says that nobody is signed in (any more). */
 export function whenSignedOut(told: () => void): void {
   onSignedOut = told;
@@ -120,5 +129,5 @@ function refusal(status: number, data: unknown, text: string): ApiError {
 }
 
 export function toolPath(tool: { bundleID: string; slug: string; version: string }): string {
-  return `tools/bundles/${tool.bundleID}/tools/${encodeURIComponent(tool.slug)}/version/${encodeURIComponent(tool.version)}`;
+  return `tools/bundles/${encodeURIComponent(tool.bundleID)}/tools/${encodeURIComponent(tool.slug)}/version/${encodeURIComponent(tool.version)}`;
 }

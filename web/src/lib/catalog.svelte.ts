@@ -121,7 +121,7 @@ class Catalog {
         found.push(...page);
         if (isFirst) this.rows = found.toSorted(byName);
       });
-      this.bundles = await bundles;
+      this.bundles = (await bundles).filter((one) => !one.softDeletedAt);
       this.#show(found, isFirst, began);
       this.state = "ready";
       this.error = null;

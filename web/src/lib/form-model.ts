@@ -30,6 +30,7 @@ const HARD = [
 const DRAWN = ["type", "properties", "items", "enum", "const", "oneOf", "anyOf", "allOf", "$ref", "additionalProperties"];
 const KINDS: readonly string[] = ["string", "number", "integer", "boolean", "null", "object", "array"];
 const DEEPEST = 6; // how far a schema is followed that may contain itself
+const MOST_INITIAL = 500; // values that are looked at for defaults
 
 export function shapeOf(given: unknown, root: JsonSchema, depth = 0): Shape {
   const schema = merged(given, root);
@@ -153,14 +154,15 @@ export function takesNothing(schema: JsonSchema): boolean {
 }
 
 /** What a thing is that is there from the beginning: its const or default, and what it must have. */
-export function initial(given: unknown, root: JsonSchema, depth = 0): Json | undefined {
+export function initial(given: unknown, root: JsonSchema, depth = 0, budget = { left: MOST_INITIAL }): Json | undefined {
+  if (budget.left-- <= 0) return undefined;
   const { kind, schema, choices, isNullable } = shapeOf(given, root);
   if (schema.default !== undefined) return schema.default as Json;
   if (kind === "choice" && choices.length === 1 && !isNullable) return choices[0]?.value;
   if (kind !== "object" || depth > DEEPEST) return undefined;
   const pairs = propertiesOf(schema)
     .filter(([name]) => isRequired(schema, name))
-    .map(([name, one]) => [name, initial(one, root, depth + 1)] as const);
+    .map(([name, one]) => [name, initial(one, root, depth + 1, budget)] as const);
   return Object.fromEntries(pairs.filter((pair): pair is [string, Json] => pair[1] !== undefined));
 }
 

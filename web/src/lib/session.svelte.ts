@@ -1,6 +1,6 @@
 /** Whether one has to sign in, and has. */
 
-import { ApiError, get, request, setSession, whenSignedOut } from "./api";
+import { ApiError, get, request, setSession, whenSessionChanged, whenSignedOut } from "./api";
 
 interface LoginState {
   needed: boolean;
@@ -16,7 +16,12 @@ class Session {
 
   constructor() {
     whenSignedOut(() => {
+      this.needed = true; // the token may be newer than the page
       if (this.state === "in") this.#leave();
+    });
+    whenSessionChanged((has) => {
+      if (has && this.state === "out") this.state = "in";
+      else if (!has && this.needed && this.state === "in") this.#leave();
     });
   }
 
@@ -39,6 +44,7 @@ class Session {
   async signIn(token: string): Promise<void> {
     const { data } = await request<{ session: string | null }>("login", { json: { token } });
     setSession(data.session);
+    this.needed = data.session !== null;
     this.state = "in";
   }
 

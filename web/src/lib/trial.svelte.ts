@@ -41,6 +41,7 @@ export class Trial {
   running: Running | null = $state.raw(null);
   progress: Progress | null = $state.raw(null);
   streamed = $state("");
+  isStopped = $state(false);
   outcome: Outcome | null = $state.raw(null);
   /** The arguments of the last call, until they are changed. */
   sent: JsonObject | null = $state.raw(null);
@@ -67,11 +68,18 @@ export class Trial {
     this.#keep(tool);
   }
 
-  /** From an example, a recent call or the address. */
+  /** From an example or a recent call. */
   fill(args: JsonObject, tool: Tool): void {
+    this.show(args);
+    this.#keep(tool);
+  }
+
+  /** From the address, which anybody may have made: the draft that is kept stays until something is typed. */
+  show(args: JsonObject): void {
     this.filled += 1;
     this.isTried = false;
-    this.change(args, tool);
+    this.sent = null;
+    this.#show(args);
   }
 
   /** From the JSON tab. What is not an object leaves the form as it is. */
@@ -122,12 +130,13 @@ export class Trial {
     }
     const [args, stop] = [writeJson(this.args), new AbortController()];
     this.running = { stop, since: performance.now() };
-    [this.progress, this.streamed] = [null, ""];
+    [this.progress, this.streamed, this.isStopped] = [null, "", false];
     try {
       const told = { progress: (now: Progress) => (this.progress = now), piece: (text: string) => this.#hear(text) };
       this.#take(await invoke(tool, args, told, stop.signal), args, tool);
     } catch (error) {
-      if (stop.signal.aborted) notices.announce(t("try.stopped"));
+      this.isStopped = stop.signal.aborted;
+      if (this.isStopped) notices.announce(t("try.stopped"));
       else notices.error(error);
     } finally {
       this.running = null;
@@ -168,14 +177,19 @@ export class Trial {
   }
 }
 
-/** The object that a JSON text is; an empty one where it is none. */
-export function objectOf(text: string): JsonObject {
+/** The arguments in a text; null if it has none. */
+export function argumentsIn(text: string): JsonObject | null {
   try {
     const found = parseJson(text);
-    return isObject(found) ? found : {};
+    return isObject(found) ? found : null;
   } catch {
-    return {};
+    return null;
   }
+}
+
+/** The object that a JSON text is; an empty one where it is none. */
+export function objectOf(text: string): JsonObject {
+  return argumentsIn(text) ?? {};
 }
 
 export function textErrorOf(error: unknown): { line?: number; message: string } {
