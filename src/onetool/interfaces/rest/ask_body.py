@@ -15,7 +15,7 @@ from onetool.ask.errors import AskError, SessionError
 from onetool.ask.events import Answer
 from onetool.ask.messages import File
 from onetool.ask.sessions.records import LAST, check_id
-from onetool.interfaces.asgi import HttpError
+from onetool.interfaces.asgi import HttpError, Scope
 from onetool.interfaces.json_data import encode
 from onetool.interfaces.rest.problem import Problem, RestError, error_from_store, problem_body
 from onetool.sources.bundles.errors import InvalidError
@@ -23,6 +23,7 @@ from onetool.sources.bundles.validation import converted
 
 MOST_STEPS = 1000
 MOST_NAMES = 1000  # in an allow-list
+MOST_FILES = 5 * 1024**2  # bytes, of all of a question
 PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 
@@ -54,7 +55,7 @@ class AskQuestion(msgspec.Struct, frozen=True, kw_only=True, rename="camel", for
     temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
     max_steps: Annotated[int, Meta(ge=1, le=MOST_STEPS)] | None = None
     menu: Literal["direct", "run"] | None = None
-    approve: Literal["always", "never"] = "never"  # nobody is there who could be asked
+    approve: Literal["ask", "always", "never"] = "never"  # `ask` needs a stream
     files: tuple[QuestionFile, ...] = ()
 
     def options(self) -> dict[str, Any]:
@@ -73,6 +74,9 @@ def read_question(body: Any) -> AskQuestion:
         _check_session(question)
         for pointer, one in enumerate(question.files):
             _check_file(one, f"/files/{pointer}")
+        if sum(map(_size, question.files)) > MOST_FILES:
+            most = f"{MOST_FILES // 1024**2} MiB"
+            raise InvalidError(f"/files: all together have at most {most}; a tool can read larger ones", "/files")
     except InvalidError as error:
         raise _body_error(error, body) from None
     return question
@@ -105,8 +109,19 @@ def _check_file(file: QuestionFile, pointer: str) -> None:
         raise InvalidError(f"{pointer}/data: expected base64, in one line and with its padding", f"{pointer}/data")
 
 
+def _size(file: QuestionFile) -> int:
+    return len(file.data) * 3 // 4 if file.data is not UNSET else len((_or_none(file.text) or "").encode())
+
+
 def _file(file: QuestionFile) -> File:
     return File(name=file.name, kind=file.kind or "text/plain", text=_or_none(file.text), data=_or_none(file.data))
+
+
+def refuse_shared_sessions(scope: Scope, pointer: str | None = None) -> None:
+    """Sessions of a web app with several users are for none of them. Raises RestError."""
+    if scope.get("shares_sessions"):
+        hints = "Sessions belong to nobody, and this web app has several users: none can be continued here."
+        raise RestError(403, "sessions_shared", hints, part=None if pointer is None else "body", pointer=pointer)
 
 
 def _or_none(given: Given | UnsetType) -> Given | None:
