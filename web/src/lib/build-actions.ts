@@ -1,6 +1,6 @@
 /** What one does to bundles and tools that are kept: save, copy, rename, delete, export. Deleting can be undone. */
 
-import { ApiError, request, send, toolPath } from "./api";
+import { refusal, request, send, toolPath } from "./api";
 import { contentOf, type Content, type ToolPlace } from "./build";
 import { moveDraft } from "./build-draft.svelte";
 import { catalog, keyOf, type BundleRow } from "./catalog.svelte";
@@ -20,10 +20,10 @@ const bundlePath = (id: string): string => `tools/bundles/${encodeURIComponent(i
 
 export async function readTool(place: ToolPlace, signal?: AbortSignal): Promise<Found> {
   const response = await send(toolPath(place), { signal });
-  const found = parseJson(await response.text()) as unknown; // not JSON.parse: large integers stay what they are
-  if (response.ok) return { tool: found as Tool, etag: response.headers.get("etag") };
-  const { code, detail } = found as { code: string; detail: string };
-  throw new ApiError(response.status, code, detail);
+  const text = await response.text();
+  if (!response.ok) throw refusal(response.status, text);
+  const tool = parseJson(text) as unknown as Tool; // not JSON.parse: large integers stay what they are
+  return { tool, etag: response.headers.get("etag") };
 }
 
 export async function putTool(place: ToolPlace, content: Content): Promise<void> {
@@ -92,7 +92,7 @@ export async function switchBundle(id: string, isEnabled: boolean): Promise<void
 async function archiveOf(id: string): Promise<Blob> {
   const response = await send(`${bundlePath(id)}/export`);
   if (response.ok) return response.blob();
-  throw new Error(((await response.json()) as { detail?: string }).detail ?? `HTTP ${response.status}`);
+  throw refusal(response.status, await response.text());
 }
 
 /** Delete a bundle with its tools. Its archive is fetched before; undo takes that in. */
