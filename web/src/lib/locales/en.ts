@@ -288,6 +288,7 @@ export const en = {
   "build.copied": "Copied: {name}",
   "build.delete": "Delete",
   "build.deleted": "Deleted: {name}",
+  "build.deleted.some": "Only a part of {name} was deleted",
   "build.description": "Description",
   "build.description.hint": "What it is good for: people and models choose by it.",
   "build.discard": "Discard the draft",

@@ -290,6 +290,7 @@ export const zhCN: Messages = {
   "build.copied": "已复制：{name}",
   "build.delete": "删除",
   "build.deleted": "已删除：{name}",
+  "build.deleted.some": "{name} 只删除了一部分",
   "build.description": "说明",
   "build.description.hint": "它的用途：人和模型据此选择。",
   "build.discard": "放弃草稿",
