@@ -32,14 +32,23 @@ const KEEP_AFTER_MS = 200;
 const CHECK_AFTER_MS = 350;
 const INDEX = "drafts";
 
+/** The addresses that have a draft. Other tabs of this browser write it, too: it is read again before each change. */
 class DraftIndex {
-  /** The addresses that have a draft. */
   keys: readonly string[] = $state.raw(stored<string[]>(INDEX, []));
 
+  constructor() {
+    addEventListener("storage", () => this.#show(stored<string[]>(INDEX, []))); // another tab has written
+  }
+
   mark(key: string, isThere: boolean): void {
-    if (this.keys.includes(key) === isThere) return;
-    this.keys = isThere ? [...this.keys, key] : this.keys.filter((one) => one !== key);
-    store(INDEX, this.keys.length > 0 ? this.keys : null);
+    const now = stored<string[]>(INDEX, []);
+    const keys = now.includes(key) === isThere ? now : isThere ? [...now, key] : now.filter((one) => one !== key);
+    if (keys !== now) store(INDEX, keys.length > 0 ? keys : null);
+    this.#show(keys);
+  }
+
+  #show(keys: string[]): void {
+    if (keys.join("\n") !== this.keys.join("\n")) this.keys = keys;
   }
 }
 
