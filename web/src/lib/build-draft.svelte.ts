@@ -6,8 +6,9 @@
  */
 
 import { request } from "./api";
-import { isSame, partAt, withPart, type Content, type Problem } from "./build";
+import { isSame, type Content, type Problem } from "./build";
 import { parseJson, writeJson } from "./json-text";
+import { valueAt, withValueAt } from "./pointer";
 import { store, stored } from "./storage";
 
 interface Kept {
@@ -119,7 +120,7 @@ export class Draft {
   }
 
   part(pointer: string): unknown {
-    return partAt(this.content, pointer);
+    return valueAt<unknown>(this.content, pointer);
   }
 
   text(pointer: string): string {
@@ -129,7 +130,7 @@ export class Draft {
 
   /** Change a part. undefined takes it away. `isTyped`: a person has written it, and is told what is wrong with it. */
   set(pointer: string, part: unknown, isTyped = true): void {
-    this.content = withPart(this.content, pointer, part) as Content;
+    this.content = withValueAt(this.content, pointer, part) as Content;
     if (isTyped) this.touched = new Set([...this.touched, pointer]);
     this.keepSoon();
   }

@@ -1,8 +1,9 @@
 /** What can be taken in, recognised by its content; a dry run says what would come. */
 
 import { request } from "./api";
-import { isObject, slugOf } from "./build";
+import { slugOf } from "./build";
 import { catalog } from "./catalog.svelte";
+import { isObject } from "./json-text";
 
 export type ImportKind = "zip" | "openapi" | "curl" | "servers";
 
