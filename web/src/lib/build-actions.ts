@@ -11,14 +11,14 @@ import { route } from "./route.svelte";
 import { line } from "./shown";
 import type { Tool, VersionRow } from "./tool";
 
-export interface Found {
+export interface LoadedTool {
   tool: Tool;
   etag: string | null;
 }
 
 const bundlePath = (id: string): string => `tools/bundles/${encodeURIComponent(id)}`;
 
-export async function readTool(place: ToolPlace, signal?: AbortSignal): Promise<Found> {
+export async function readTool(place: ToolPlace, signal?: AbortSignal): Promise<LoadedTool> {
   const response = await send(toolPath(place), { signal });
   const text = await response.text();
   if (!response.ok) throw refusal(response.status, text);
@@ -54,7 +54,7 @@ export async function renameTool(place: ToolPlace, to: { slug: string; version: 
 }
 
 /** Delete a tool. Undo puts it again; if its name stands for it then, which it did not before, that is said. */
-export async function deleteTool({ tool, etag }: Found): Promise<void> {
+export async function deleteTool({ tool, etag }: LoadedTool): Promise<void> {
   const path = toolPath(tool);
   const { data } = await request<{ versions: VersionRow[] }>(path.replace(/\/version\/[^/]+$/, "/versions"));
   const isDefault = data.versions.find((one) => one.version === tool.version)?.isDefault ?? false;

@@ -11,7 +11,7 @@ import { parseJson, writeJson } from "./json-text";
 import { valueAt, withValueAt } from "./pointer";
 import { store, stored } from "./storage";
 
-interface Kept {
+interface StoredDraft {
   content: Content;
   place: Record<string, string>;
   texts: Record<string, string>;
@@ -58,12 +58,12 @@ export const drafts = new DraftIndex();
 const isWithin = (pointer: string, whole: string): boolean => pointer === whole || pointer.startsWith(`${whole}/`);
 
 /** A draft is kept as text: so large integers stay what they are. */
-function read(key: string): Kept | null {
+function read(key: string): StoredDraft | null {
   const text = stored<string | null>(`draft.${key}`, null);
-  return text === null ? null : (parseJson(text) as unknown as Kept);
+  return text === null ? null : (parseJson(text) as unknown as StoredDraft);
 }
 
-function write(key: string, kept: Kept | null): void {
+function write(key: string, kept: StoredDraft | null): void {
   store(`draft.${key}`, kept === null ? null : writeJson(kept));
   drafts.mark(key, kept !== null);
 }
@@ -106,10 +106,10 @@ export class Draft {
     this.isNew = start.isNew;
     const kept = read(key);
     this.isFound = kept !== null;
-    this.#take(kept ?? { ...start, texts: {}, args: null, base: start.content, at: "" });
+    this.#restore(kept ?? { ...start, texts: {}, args: null, base: start.content, at: "" });
   }
 
-  #take(kept: Omit<Kept, "at">): void {
+  #restore(kept: Omit<StoredDraft, "at">): void {
     [this.content, this.place, this.texts] = [kept.content, kept.place, kept.texts];
     [this.args, this.base, this.etag] = [kept.args, kept.base, kept.etag];
   }
@@ -171,7 +171,7 @@ export class Draft {
     clearTimeout(this.#timer);
     this.#timer = undefined;
     const { content, place, texts, args, base, etag } = this;
-    const kept: Kept | null = this.isChanged ? { content, place, texts, args, base, etag, at: new Date().toISOString() } : null;
+    const kept: StoredDraft | null = this.isChanged ? { content, place, texts, args, base, etag, at: new Date().toISOString() } : null;
     write(this.key, kept);
   }
 
@@ -188,11 +188,11 @@ export class Draft {
   /** Forget all changes. Returns what brings them back. */
   discard(): () => void {
     const { content, place, texts, args, base, etag } = this;
-    this.#take({ ...this.#start, texts: {}, args: null, base: this.#start.content });
+    this.#restore({ ...this.#start, texts: {}, args: null, base: this.#start.content });
     [this.touched, this.isTried, this.problems] = [new Set(), false, []];
     this.keep();
     return () => {
-      this.#take({ content, place, texts, args, base, etag });
+      this.#restore({ content, place, texts, args, base, etag });
       this.keep();
     };
   }

@@ -373,7 +373,7 @@ export const zhCN: Messages = {
   "build.preview.hint": "不会发送或运行任何内容。密钥显示为 ***。",
   "build.preview.run": "将运行的内容",
   "build.preview.sample": "恢复示例参数",
-  "build.preview.wait": "工具填写正确后将在此显示。",
+  "build.preview.wait": "工具没有错误时，此处显示预览。",
   "build.query": "查询参数",
   "build.query.add": "参数",
   "build.race.base": "它已在别处更改",
