@@ -103,7 +103,7 @@ export async function request<T>(path: string, sent: Sent = {}): Promise<Reply<T
   const response = await send(path, sent);
   const text = await response.text();
   const data = text === "" ? null : parsed(text);
-  if (!response.ok) throw refusal(response.status, data, text);
+  if (!response.ok) throw refusal(response.status, text);
   return { data: data as T, etag: response.headers.get("etag"), status: response.status, headers: response.headers };
 }
 
@@ -119,13 +119,16 @@ function parsed(text: string): unknown {
   }
 }
 
-function refusal(status: number, data: unknown, text: string): ApiError {
+/** What a refusal says, whoever wrote it: the API, or a proxy before it, whose page is markup that nobody wants to read. */
+export function refusal(status: number, text: string): ApiError {
+  const data = parsed(text);
   const found = (data ?? {}) as Record<string, unknown>;
   const error = (typeof found.error === "object" && found.error !== null ? found.error : found) as Record<string, unknown>;
   const message = [error.detail, error.message, error.title].find((one) => typeof one === "string");
   const pointer = [error.pointer, error.at].find((one) => typeof one === "string");
   const code = typeof error.code === "string" ? error.code : String(status);
-  return new ApiError(status, code, (message as string) ?? (text.slice(0, 300) || `HTTP ${status}`), (pointer as string) ?? null, data);
+  const plain = /^\s*</.test(text) ? "" : text.slice(0, 300);
+  return new ApiError(status, code, (message as string) ?? (plain || `HTTP ${status}`), (pointer as string) ?? null, data);
 }
 
 export function toolPath(tool: { bundleID: string; slug: string; version: string }): string {

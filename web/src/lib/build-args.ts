@@ -1,7 +1,7 @@
 /** The arguments of a tool as rows, on its JSON Schema: a row changes one property, the rest of the schema stays. */
 
-import { isObject, withKey } from "./build";
-import { parseJson, writeJson } from "./json-text";
+import { renameKey } from "./build";
+import { isObject, parseJson, writeJson } from "./json-text";
 import type { JsonSchema } from "./tool";
 
 export const TYPES = ["string", "integer", "number", "boolean", "array", "object"] as const;
@@ -73,7 +73,7 @@ export function withoutRow(schema: JsonSchema, name: string): JsonSchema {
 
 export function renamed(schema: JsonSchema, from: string, to: string): JsonSchema {
   const names = required(schema).map((one) => (one === from ? to : one));
-  return { ...schema, properties: withKey(properties(schema), from, to), ...(schema.required === undefined ? {} : { required: names }) };
+  return { ...schema, properties: renameKey(properties(schema), from, to), ...(schema.required === undefined ? {} : { required: names }) };
 }
 
 export function withRequired(schema: JsonSchema, name: string, isRequired: boolean): JsonSchema {

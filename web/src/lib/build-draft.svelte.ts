@@ -6,11 +6,12 @@
  */
 
 import { request } from "./api";
-import { isSame, partAt, withPart, type Content, type Problem } from "./build";
+import { isSame, type Content, type Problem } from "./build";
 import { parseJson, writeJson } from "./json-text";
+import { valueAt, withValueAt } from "./pointer";
 import { store, stored } from "./storage";
 
-interface Kept {
+interface StoredDraft {
   content: Content;
   place: Record<string, string>;
   texts: Record<string, string>;
@@ -32,14 +33,23 @@ const KEEP_AFTER_MS = 200;
 const CHECK_AFTER_MS = 350;
 const INDEX = "drafts";
 
+/** The addresses that have a draft. Other tabs of this browser write it, too: it is read again before each change. */
 class DraftIndex {
-  /** The addresses that have a draft. */
   keys: readonly string[] = $state.raw(stored<string[]>(INDEX, []));
 
+  constructor() {
+    addEventListener("storage", () => this.#show(stored<string[]>(INDEX, []))); // another tab has written
+  }
+
   mark(key: string, isThere: boolean): void {
-    if (this.keys.includes(key) === isThere) return;
-    this.keys = isThere ? [...this.keys, key] : this.keys.filter((one) => one !== key);
-    store(INDEX, this.keys.length > 0 ? this.keys : null);
+    const now = stored<string[]>(INDEX, []);
+    const keys = now.includes(key) === isThere ? now : isThere ? [...now, key] : now.filter((one) => one !== key);
+    if (keys !== now) store(INDEX, keys.length > 0 ? keys : null);
+    this.#show(keys);
+  }
+
+  #show(keys: string[]): void {
+    if (keys.join("\n") !== this.keys.join("\n")) this.keys = keys;
   }
 }
 
@@ -48,12 +58,12 @@ export const drafts = new DraftIndex();
 const isWithin = (pointer: string, whole: string): boolean => pointer === whole || pointer.startsWith(`${whole}/`);
 
 /** A draft is kept as text: so large integers stay what they are. */
-function read(key: string): Kept | null {
+function read(key: string): StoredDraft | null {
   const text = stored<string | null>(`draft.${key}`, null);
-  return text === null ? null : (parseJson(text) as unknown as Kept);
+  return text === null ? null : (parseJson(text) as unknown as StoredDraft);
 }
 
-function write(key: string, kept: Kept | null): void {
+function write(key: string, kept: StoredDraft | null): void {
   store(`draft.${key}`, kept === null ? null : writeJson(kept));
   drafts.mark(key, kept !== null);
 }
@@ -96,10 +106,10 @@ export class Draft {
     this.isNew = start.isNew;
     const kept = read(key);
     this.isFound = kept !== null;
-    this.#take(kept ?? { ...start, texts: {}, args: null, base: start.content, at: "" });
+    this.#restore(kept ?? { ...start, texts: {}, args: null, base: start.content, at: "" });
   }
 
-  #take(kept: Omit<Kept, "at">): void {
+  #restore(kept: Omit<StoredDraft, "at">): void {
     [this.content, this.place, this.texts] = [kept.content, kept.place, kept.texts];
     [this.args, this.base, this.etag] = [kept.args, kept.base, kept.etag];
   }
@@ -110,7 +120,7 @@ export class Draft {
   }
 
   part(pointer: string): unknown {
-    return partAt(this.content, pointer);
+    return valueAt<unknown>(this.content, pointer);
   }
 
   text(pointer: string): string {
@@ -120,7 +130,7 @@ export class Draft {
 
   /** Change a part. undefined takes it away. `isTyped`: a person has written it, and is told what is wrong with it. */
   set(pointer: string, part: unknown, isTyped = true): void {
-    this.content = withPart(this.content, pointer, part) as Content;
+    this.content = withValueAt(this.content, pointer, part) as Content;
     if (isTyped) this.touched = new Set([...this.touched, pointer]);
     this.keepSoon();
   }
@@ -161,7 +171,7 @@ export class Draft {
     clearTimeout(this.#timer);
     this.#timer = undefined;
     const { content, place, texts, args, base, etag } = this;
-    const kept: Kept | null = this.isChanged ? { content, place, texts, args, base, etag, at: new Date().toISOString() } : null;
+    const kept: StoredDraft | null = this.isChanged ? { content, place, texts, args, base, etag, at: new Date().toISOString() } : null;
     write(this.key, kept);
   }
 
@@ -178,11 +188,11 @@ export class Draft {
   /** Forget all changes. Returns what brings them back. */
   discard(): () => void {
     const { content, place, texts, args, base, etag } = this;
-    this.#take({ ...this.#start, texts: {}, args: null, base: this.#start.content });
+    this.#restore({ ...this.#start, texts: {}, args: null, base: this.#start.content });
     [this.touched, this.isTried, this.problems] = [new Set(), false, []];
     this.keep();
     return () => {
-      this.#take({ content, place, texts, args, base, etag });
+      this.#restore({ content, place, texts, args, base, etag });
       this.keep();
     };
   }

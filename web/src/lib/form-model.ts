@@ -235,24 +235,4 @@ export function numberOf(text: string): Json {
   return isFraction && Number.isFinite(Number(trimmed)) ? Number(trimmed) : text;
 }
 
-// Pointers (RFC 6901) into the arguments
-
-export function below(pointer: string, key: string | number): string {
-  return `${pointer}/${String(key).replaceAll("~", "~0").replaceAll("/", "~1")}`;
-}
-
-export function valueAt(value: Json | undefined, pointer: string): Json | undefined {
-  const steps = pointer.split("/").slice(1).map((step) => step.replaceAll("~1", "/").replaceAll("~0", "~"));
-  return steps.reduce<Json | undefined>(
-    (at, step) => (typeof at === "object" && at !== null && Object.hasOwn(at, step) ? (at as JsonObject)[step] : undefined),
-    value,
-  );
-}
-
-/** A copy of the object with one key changed, or without it. */
-export function withKey(object: JsonObject, key: string, value: Json | undefined): JsonObject {
-  const pairs = Object.entries(object).filter(([name, one]) => name !== key || one === undefined);
-  if (value === undefined) return Object.fromEntries(pairs);
-  if (!Object.hasOwn(object, key)) return Object.fromEntries([...pairs, [key, value]]);
-  return Object.fromEntries(Object.entries(object).map(([name, one]) => [name, name === key ? value : one]));
-}
+export { below, valueAt, withKey } from "./pointer"; // fields of the form need both the shape and the place
