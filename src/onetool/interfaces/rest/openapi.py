@@ -128,6 +128,7 @@ PARAMETERS |= {
     "recommendedPageSize": _RECOMMENDED,
     "name": _NAME,
     **openapi_imports.PARAMETERS,
+    **openapi_console.PARAMETERS,
 }
 
 

@@ -5,12 +5,13 @@ from typing import Any
 from onetool.app.code_names import CodeNames
 from onetool.interfaces.rest.run import RunAnswer, RunRequest
 from onetool.script.code_places import CodeReport
+from onetool.services.stats.overview import StatsOverview
 
 Part = dict[str, Any]
 
 EXAMPLE_RUN = {"code": "tools.echo(message=word)", "variables": {"word": "hello"}}
 
-SHAPES = (RunRequest, RunAnswer, CodeReport, CodeNames)
+SHAPES = (RunRequest, RunAnswer, CodeReport, CodeNames, StatsOverview)
 DESCRIPTIONS = {
     "RunRequest.code": "Python, as `run` takes it.",
     "RunRequest.variables": "Names that the code finds bound, and their values.",
@@ -32,6 +33,12 @@ DESCRIPTIONS = {
     "CodeTool.name": "What code writes behind the dot.",
     "CodeTool.tool": "What the tool is called.",
     "CodeNames.functions": "Tools without a pack.",
+    "StatsOverview.enabled": "false: nothing is counted (`stats.enabled` in the config).",
+    "StatsOverview.tokensSaved": "By runs and menus, as `onetool stats` has it; null where calls are picked by source, "
+    "client or allow-list.",
+    "StatsOverview.sources": "How tools were called: rest, mcp, run, cli …",
+    "StatsOverview.failures": "How often each tool has failed, and in what way.",
+    "CountedFailure.message": "The finer cause in a word, or the code. What callers were told is not kept.",
     "CodeNames.aliases": "Names for tools.",
 }
 
@@ -44,6 +51,13 @@ def _takes(schema: str, example: Any) -> Part:
 _RUN_STREAM = {
     "type": "string",
     "description": "Server-sent events: started, call, called, progress, chunk, print; result or error.",
+}
+
+_TEXT: Part = {"type": "string", "maxLength": 1000}
+PARAMETERS: dict[str, Part] = {
+    "tool": {"in": "query", "description": "Only calls of this tool.", "schema": _TEXT, "example": "time.now"},
+    "source": {"in": "query", "description": "Only calls that came through this interface.", "schema": _TEXT},
+    "client": {"in": "query", "description": "Only calls of this client.", "schema": _TEXT},
 }
 
 # As OPERATIONS of openapi_insight, with whole paths.
@@ -90,6 +104,17 @@ OPERATIONS: dict[tuple[str, str], tuple[str, Part]] = {
             "note": "For editors that complete code: packs and their tools with parameters, functions, builtins, "
             "modules, snippets and aliases. Under an allow-list only what may be called.",
             "conditions": ("If-None-Match",),
+        },
+    ),
+    ("/stats", "GET"): (
+        "Server",
+        {
+            "id": "getStats",
+            "summary": "How often tools were called, and how that went",
+            "gives": {200: ("What was counted.", "StatsOverview")},
+            "refused": (),
+            "note": "As far as calls are kept (`stats` in the config). Nothing of arguments and values is. Of two days "
+            "or less the series has hours, else days, also those without a call.",
         },
     ),
 }

@@ -190,6 +190,9 @@ BASE_URL = QueryParameter("baseUrl", _url)
 URL = QueryParameter("url", _url)
 TOKEN = QueryParameter("token", _boolean, False)
 DAYS = QueryParameter("days", _days, USUAL_DAYS)
+TOOL = QueryParameter("tool", _words)
+SOURCE = QueryParameter("source", _words)
+CLIENT = QueryParameter("client", _words)
 
 
 # Routes
@@ -308,6 +311,7 @@ ROUTES = (
     RestRoute("/run", {"POST": RouteMethod(run.run)}, OUTSIDE),
     RestRoute("/run/check", {"POST": RouteMethod(run.check)}, OUTSIDE),
     RestRoute("/run/names", {"GET": RouteMethod(run.names)}, OUTSIDE),
+    RestRoute("/stats", {"GET": _with_query(insight.stats, DAYS, TOOL, SOURCE, CLIENT)}, OUTSIDE),
 )
 ROOTS = tuple(dict.fromkeys(f"/{route.segments[0]}" for route in ROUTES))
 """The paths that everything is below: what is sent there comes to the same app."""
