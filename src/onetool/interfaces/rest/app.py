@@ -1,4 +1,4 @@
-"""The ASGI app of the routes of `routing`: finds the route of a request, runs its handler, and sends the response or the problem."""
+"""The ASGI app of all routes: finds the route of a request, runs its handler, and sends the response or the problem."""
 
 from collections.abc import Collection
 from typing import TYPE_CHECKING

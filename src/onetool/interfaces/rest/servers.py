@@ -91,14 +91,13 @@ async def get_server(request: RestRequest) -> RestResponse:
 
 
 async def logs(request: RestRequest) -> RestResponse:
-    _, status = _found(request.context, request.path[0])
-    return await asyncio.to_thread(_logs, request.context, status.name, request.query["after"])
+    return await asyncio.to_thread(_logs, request.context, request.path[0], request.query["after"])
 
 
 async def reconnect(request: RestRequest) -> RestResponse:
     refuse_tools(request)
     converted(await json_body(request.headers, request.receive, empty={}), NoOptions)
-    servers, status = _found(request.context, request.path[0])
+    servers, status = await asyncio.to_thread(_found, request.context, request.path[0])
     if status.state == "disabled":
         raise RestError(409, "disabled", f"{status.name} is switched off: POST /servers/{status.name}/enable.")
     await servers.reconnect(status.name)
@@ -116,7 +115,7 @@ async def disable(request: RestRequest) -> RestResponse:
 async def login(request: RestRequest) -> RestResponse:
     refuse_tools(request)
     converted(await json_body(request.headers, request.receive, empty={}), NoOptions)
-    servers, status = _found(request.context, request.path[0])
+    servers, status = await asyncio.to_thread(_found, request.context, request.path[0])
     if status.state == "disabled":
         raise RestError(409, "disabled", f"{status.name} is switched off: POST /servers/{status.name}/enable.")
     try:
@@ -200,7 +199,7 @@ def _change(tool: str, lines: list[str]) -> ServerChange:
 async def _switch(request: RestRequest, on: bool) -> RestResponse:
     refuse_tools(request)
     converted(await json_body(request.headers, request.receive, empty={}), NoOptions)
-    _, status = _found(request.context, request.path[0])
+    _, status = await asyncio.to_thread(_found, request.context, request.path[0])
     if on and status.transport == "stdio":
         require_token(request, f"{status.name} is started by a command")
     return await asyncio.to_thread(_switched, request.context, status, on)
