@@ -203,7 +203,9 @@ def test_servers_of_another_client_come_with_their_token_in_the_secrets_file(per
     person.see("Imported: 1 item")
     folder = served.server.folder
     assert token not in (folder / "onetool.yaml").read_text(encoding="utf-8")
-    assert [one.name for one in folder.rglob("*") if one.is_file() and token.encode() in one.read_bytes()] == ["secrets.yaml"]
+    assert [one.name for one in folder.rglob("*") if one.is_file() and token.encode() in one.read_bytes()] == [
+        "secrets.yaml"
+    ]
 
 
 def test_a_bundle_whose_deletion_stops_half_way_comes_back_and_what_is_gone_already_is_no_fault(person, served):

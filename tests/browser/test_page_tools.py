@@ -71,7 +71,9 @@ def test_a_switch_acts_at_once_and_can_be_undone(person, served):
     assert person.attribute("Switch numbers.add on or off", "aria-checked", "switch") == "false"
     person.click("Undo", role="button")
     until(lambda: served.is_enabled("numbers.add"))
-    person.until("__person.where('thing', 'Switch numbers.add on or off', 'switch', 0).getAttribute('aria-checked') === 'true'")
+    person.until(
+        "__person.where('thing', 'Switch numbers.add on or off', 'switch', 0).getAttribute('aria-checked') === 'true'"
+    )
 
 
 def test_what_somebody_else_switches_is_shown(person, served):
