@@ -425,6 +425,22 @@ export const en = {
   "build.what.same": "is here already",
   "build.wrong": "not right yet",
   "build.wrongs": "{n} thing is not right yet|{n} things are not right yet",
+  "play.broken": "The server stopped answering while this ran. What it had told by then is below; whether the rest ran is not known.",
+  "play.calls": "Calls",
+  "play.code": "Python code",
+  "play.empty": "Nothing has run yet",
+  "play.empty.text": "Tools are functions here: pack.tool(name=value). The value of the last line is the result.",
+  "play.failed.line": "Failed in line {n}.",
+  "play.line": "Line {n}:",
+  "play.out": "Outcome of the run",
+  "play.printed": "Printed",
+  "play.problems": "What is wrong in the code",
+  "play.run": "Run",
+  "play.runs": "runs",
+  "play.save": "Save as a tool",
+  "play.stored": "This is its beginning. The whole value is kept as {handle}.",
+  "play.unknown": "how it ended is not known",
+  "screen.play": "Playground",
 } as const;
 
 export type Key = keyof typeof en;
