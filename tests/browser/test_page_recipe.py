@@ -2,13 +2,11 @@
 
 import asyncio
 import json
-import os
-import subprocess
-import sys
 
 import pytest
 from browser.stage import METEO
-from mcp import Client
+from helpers import cli
+from mcp.client import Client
 from upstream import Reply
 
 MAIL = "01890a5d-ac96-774b-bcce-b302099a8058"
@@ -114,11 +112,10 @@ def test_the_weather_of_three_cities_is_mailed_as_a_table(person, served, post, 
 
 def by_command_line(served):
     folder = served.server.folder
-    env = {**os.environ, "ONETOOL_HOME": str(folder / "home"), "HOME": str(folder)}
-    command = [sys.executable, "-m", "onetool", "--config", "onetool.yaml", "call", "meteo.mailed"]
-    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
+    env = {"ONETOOL_HOME": str(folder / "home"), "HOME": str(folder)}
+    done = cli("--config", "onetool.yaml", "tools", "invoke", "meteo.mailed", cwd=folder, env=env)
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["sent"] == 2
+    assert json.loads(done.stdout)["result"]["data"] == {"sent": 2}
 
 
 def by_mcp(served):
