@@ -37,13 +37,15 @@ class Post:
             return self.json({"sent": len(self.mails)})
         city = seen.target.rsplit("/", 1)[1]
         self.asked.append(city)
+        if city not in DEGREES:
+            return Reply(404)
         return self.json({"city": city, "daily": [{"celsius": DEGREES[city]}], "celsius": DEGREES[city]})
 
     def json(self, value):
         return Reply(headers={"Content-Type": "application/json"}, body=json.dumps(value).encode())
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def post(served):
     answers, url = Post(), served.upstream.url
     served.upstream.say(answers)
@@ -137,14 +139,17 @@ def test_code_that_is_more_than_a_recipe_opens_as_code(person, served, post):
     code = 'step1 = meteo.now(city="Nowhere")\nstep2 = meteo.now(city=step1["city"])\nstep2\n'
     served.put_tool(METEO, "steps", {"type": "script", "scriptImpl": {"code": code}})
     person.open(f"#/build?tool={METEO}/steps/1")
+    assert "Nowhere" in person.reads("Code")  # the editor is there, and nothing moves any more
     person.click("Open as a recipe")
-    person.see("Nowhere", "step1.city")
+    person.see("step1.city")
+    assert person.reads("city") == "Nowhere"
     person.click("Run to here", nth=1)
     person.see("Failed")
     person.click("Remove step1")
     person.see("step1 is no step before this one", "Removed: step1")
     person.click("Undo")
-    person.see("Nowhere")
+    person.see_no("step1 is no step before this one")
+    assert person.reads("city") == "Nowhere"
     person.click("Code")
     person.type_into("Code", "import math\nmath.pi")
     person.see("It has more in it than steps")
