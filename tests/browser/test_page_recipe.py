@@ -104,7 +104,8 @@ def test_the_weather_of_three_cities_is_mailed_as_a_table(person, served, post, 
     person.click("Save", role="button")
     person.see("Saved: mailed 1")
     person.reload()
-    person.see("meteo.mailed", "step1[1].daily[0].celsius", "item")
+    person.see("meteo.mailed", "step1[1].daily[0].celsius", "item", "3 rows", "sent")
+    assert len(post.asked) == 3  # what the steps gave is still known
 
     by_command_line(served)
     assert [one["text"] for one in post.mails] == [TABLE] * 2

@@ -13,7 +13,7 @@ import { isObject } from "./build";
 import { catalog, type ToolRow } from "./catalog.svelte";
 import { t } from "./i18n.svelte";
 import { invoke, type CallFailure, type Outcome } from "./invoke";
-import { writeJson, type Json, type JsonObject } from "./json-text";
+import { parseJson, writeJson, type Json, type JsonObject } from "./json-text";
 import { messageOf, notices } from "./notices.svelte";
 import { play } from "./play.svelte";
 import { ITEM, codeOf, freeName, namesAt, type Recipe, type Step } from "./recipe";
@@ -29,6 +29,7 @@ interface Answer {
 }
 
 const CODE = "/scriptImpl/code";
+const LARGEST_KEPT = 500_000; // characters of answers that survive a reload; they end with the tab
 
 export class RecipeWork {
   readonly draft: Draft;
@@ -46,6 +47,41 @@ export class RecipeWork {
 
   constructor(key: string, start: Start) {
     this.draft = new Draft(key, start);
+    try {
+      const kept = parseJson(sessionStorage.getItem(this.#place) ?? "[]") as unknown as [string, Answer][];
+      for (const [name, answer] of kept) this.answers.set(name, answer);
+    } catch {
+      // Then steps are called again.
+    }
+  }
+
+  get #place(): string {
+    return `onetool.answers.${this.draft.key}`;
+  }
+
+  #keep(): void {
+    try {
+      const text = writeJson([...this.answers]);
+      if (text.length <= LARGEST_KEPT) sessionStorage.setItem(this.#place, text);
+      else sessionStorage.removeItem(this.#place);
+    } catch {
+      // Storage is closed or full.
+    }
+  }
+
+  moveAnswers(place: string): void {
+    try {
+      const text = sessionStorage.getItem(this.#place);
+      if (text !== null) sessionStorage.setItem(place, text);
+    } catch {
+      // Storage is closed or full.
+    }
+    this.forgetAnswers();
+  }
+
+  forgetAnswers(): void {
+    this.answers.clear();
+    this.#keep();
   }
 
   setCode(code: string): void {
@@ -153,6 +189,7 @@ export class RecipeWork {
     }
     this.running = null;
     if (outcome) this.answers.set(step.name, { key: outcome.ok ? key : "", outcome });
+    this.#keep();
     notices.announce(outcome === null ? t("try.stopped") : outcome.ok ? t("try.done") : outcome.failure.message);
     return outcome?.ok ?? false;
   }
@@ -215,6 +252,8 @@ export function workOf(key: string, start: () => Start): RecipeWork {
   return found;
 }
 
-export function forget(key: string): void {
-  works.delete(key);
+/** It was saved: its answers go with it to the tool that it has become. */
+export function saved(work: RecipeWork, key: string): void {
+  works.delete(work.draft.key);
+  work.moveAnswers(`onetool.answers.${key}`);
 }
