@@ -2,7 +2,8 @@
 
 import threading
 
-from browser.stage import METEO
+from browser.person import Person
+from browser.stage import METEO, stage
 from upstream import Reply
 
 HOSTILE = "<img src=x onerror=alert(1)>\u202egpj"
@@ -73,3 +74,27 @@ def test_a_run_is_stopped_and_what_others_say_is_text(person, served):
     person.type_into(CODE, '{"rows": ["x" * 1000] * 50}')
     person.press("Control+Enter")
     person.see("This is its beginning", "kept as")
+
+
+def test_a_server_that_goes_away_while_code_runs_is_told(browser, tmp_path):
+    told, waits = threading.Event(), threading.Event()
+
+    def slow(request):
+        told.set()
+        waits.wait(20)
+        return Reply()
+
+    with stage(tmp_path) as served, browser.page(width=375, height=760) as page:
+        served.upstream.say(slow)
+        person = Person(page, served.url)
+        person.open("#/play")
+        person.type_into(CODE, 'print("before")\nmeteo.forecast(city="Rome")')
+        person.press("Control+Enter")
+        try:
+            assert told.wait(15)
+            person.see("before")
+            served.server.process.kill()
+            person.see("The server stopped answering while this ran", "before", "how it ended is not known")
+        finally:
+            waits.set()
+        assert person.overflow() == []
