@@ -20,5 +20,17 @@ export default defineConfig({
     assetsInlineLimit: 0,
     reportCompressedSize: false,
     license: false,
+    rolldownOptions: {
+      output: {
+        // What several screens share comes in few pieces: many small ones compress badly.
+        codeSplitting: {
+          groups: [
+            { name: "base", priority: 2, test: /node_modules\/svelte|src\/(lib\/(actions|api|catalog|events|filter|i18n|json-text|keys|locales\/en|notices|paragraphs|recent|route|schema-rows|secrets|session|shown|sized|storage|theme|tool)\.|parts\/(CopyButton|Dialog|Empty|Keyboard|Palette|Skeleton|Switch|Tabs)\.)/ },
+            { name: "form", test: /src\/(parts\/(form|result)|lib\/(form-|invoke|trial|result-views|recipe-text|copy-as|examples))/ },
+            { name: "make", test: /src\/(screens\/build\/|lib\/(build|recipe|run|play|code-names))/ },
+          ],
+        },
+      },
+    },
   },
 });
