@@ -10,7 +10,7 @@ const toServer = { target: upstream, changeOrigin: true, headers: { origin: upst
 export default defineConfig({
   base: "./",
   plugins: [svelte()],
-  server: { host: "127.0.0.1", proxy: { "^/(login|tools|call|run|ask|mcp|events|status|docs|openapi.json)(/|$|\\?)": toServer } },
+  server: { host: "127.0.0.1", proxy: { "^/(login|tools|call|run|ask|mcp|events|status|servers|results|stats|check|trust|docs|openapi.json)(/|$|\\?)": toServer } },
   build: {
     outDir: "../src/onetool/interfaces/web/static",
     emptyOutDir: true,
