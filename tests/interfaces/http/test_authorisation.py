@@ -17,7 +17,7 @@ from onetool.interfaces.http.listen import BoundAddress
 from onetool.interfaces.http.login_sessions import LIFETIME_S, LoginSessions
 from onetool.interfaces.http.serve import build_app
 from onetool.interfaces.mcp.http import McpHttpApp
-from onetool.interfaces.rest.routing import ROOT
+from onetool.interfaces.rest.routing import ROOTS
 from onetool.interfaces.rest.routing import ROUTES as REST_ROUTES
 
 TOKEN, OTHER = "sesame-token-0123456789", "another-token-0123456789"
@@ -70,7 +70,7 @@ def address(template):
 def rest_cases():
     for route in REST_ROUTES:
         for method in (*route.methods, *(["HEAD"] if "GET" in route.methods else []), "OPTIONS"):
-            yield ROOT + address(route.template), method
+            yield address(route.path), method
 
 
 def cases(site):
@@ -78,10 +78,10 @@ def cases(site):
     found = [("/nothing", "GET"), ("/nothing", "POST"), *rest_cases()]
     for path, route in site.routes.items():
         methods = route.methods or OWN_METHODS.get(path, ())
-        if path != ROOT:  # whose routes have methods of their own
+        if path not in ROOTS:  # whose routes have methods of their own
             assert methods, f"{path} takes any method: name those that it answers in OWN_METHODS"
         found += [(path, method) for method in methods]
-        if route.below and path != ROOT:
+        if route.below and path not in ROOTS:
             found += [(SAMPLES_BELOW[path], method) for method in methods]
     return list(dict.fromkeys(found))
 

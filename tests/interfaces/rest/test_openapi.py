@@ -18,7 +18,7 @@ from onetool.interfaces.rest.openapi import CALL
 from onetool.interfaces.rest.openapi_insight import OUTSIDE
 from onetool.interfaces.rest.problem import STATUS_OF_ERROR
 from onetool.interfaces.rest.routing import ASK_PATH as ASK
-from onetool.interfaces.rest.routing import ROOT, ROUTES
+from onetool.interfaces.rest.routing import ROUTES
 from onetool.sources.bundles.validation import KEPT, SHOWN
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -47,7 +47,7 @@ def references(part):
 
 
 def test_every_route_and_method_is_described_and_no_other(document):
-    served = {(ROOT + place.template, method.lower()) for place in ROUTES for method in place.methods}
+    served = {(place.path, method.lower()) for place in ROUTES for method in place.methods}
     served |= {(ASK, "post"), (CALL, "post")}
     served |= {(path, method.lower()) for path, method in OUTSIDE}
     told = {(path, method) for path, item in document["paths"].items() for method in item if method != "parameters"}
@@ -57,7 +57,7 @@ def test_every_route_and_method_is_described_and_no_other(document):
 
 def test_every_parameter_is_described(document):
     for place in ROUTES:
-        item = document["paths"][ROOT + place.template]
+        item = document["paths"][place.path]
         assert [one["name"] for one in item["parameters"]] == re.findall(r"{(\w+)}", place.template)
         for method, way in place.methods.items():
             told = [one["name"] for one in item[method.lower()]["parameters"] if one["in"] == "query"]

@@ -7,7 +7,7 @@ import msgspec
 
 from onetool._version import __version__
 from onetool.interfaces.asgi import Asgi, Receive, Scope, Send, respond
-from onetool.interfaces.rest import openapi_imports, openapi_insight, openapi_schemas
+from onetool.interfaces.rest import openapi_console, openapi_imports, openapi_insight, openapi_schemas
 from onetool.interfaces.rest import routing as q
 from onetool.interfaces.rest.openapi_schemas import ID, SLUG, VERSION, components
 from onetool.interfaces.rest.routing import ASK_PATH as ASK
@@ -128,6 +128,7 @@ PARAMETERS |= {
     "recommendedPageSize": _RECOMMENDED,
     "name": _NAME,
     **openapi_imports.PARAMETERS,
+    **openapi_console.PARAMETERS,
 }
 
 
@@ -435,12 +436,13 @@ def _further_operation(facts: Part) -> Part:
 
 _FURTHER = openapi_imports.OPERATIONS | openapi_insight.OPERATIONS
 OPERATIONS |= {place: (group, _further_operation(one)) for place, (group, one) in _FURTHER.items()}
+_CONSOLE = {place: (group, _further_operation(one)) for place, (group, one) in openapi_console.OPERATIONS.items()}
 _STREAM = {"schema": {"type": "string", "description": "Server-sent events: progress, chunk, result."}}
 OPERATIONS[f"{_TOOL_PLACE}/invoke", "POST"][1]["responses"]["200"]["content"]["text/event-stream"] = _STREAM
 
 
 def _groups() -> list[str]:
-    return [group for group, _ in (*OPERATIONS.values(), *openapi_insight.OUTSIDE.values())]
+    return [group for group, _ in (*OPERATIONS.values(), *_CONSOLE.values(), *openapi_insight.OUTSIDE.values())]
 
 
 def _schemas() -> Part:
@@ -454,9 +456,10 @@ def openapi_document(app: "App", root: str = "") -> Part:
     paths: Part = {}
     for route in ROUTES:
         item: Part = {"parameters": path_parameters(route.template)}
-        paths[ROOT + route.template] = item
+        paths[route.path] = item
+        described = OPERATIONS if route.root == ROOT else _CONSOLE
         for method, one in route.methods.items():
-            group, found = OPERATIONS[route.template, method]
+            group, found = described[route.template, method]
             item[method.lower()] = {"tags": [group], **with_query(found, dict(one.parameters))}
     paths[CALL] = {"parameters": path_parameters(CALL), "post": {"tags": ["Calls"], **call_operation()}}
     for (path, method), (group, facts) in openapi_insight.OUTSIDE.items():

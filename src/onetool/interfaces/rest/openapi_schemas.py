@@ -9,7 +9,7 @@ from onetool.ask.events import Answer
 from onetool.ask.sessions.records import SESSION_ID
 from onetool.core import call
 from onetool.http.definition import HttpImpl, ToolLimits
-from onetool.interfaces.rest import openapi_insight, problem
+from onetool.interfaces.rest import openapi_console, openapi_insight, problem
 from onetool.interfaces.rest.ask_body import PICTURES, AskProblem, AskQuestion
 from onetool.sources.bundles.model import (
     IMPLS,
@@ -180,6 +180,7 @@ _SHAPES = (
     call.ToolError,
     *ASK_SHAPES,
     *openapi_insight.SHAPES,
+    *openapi_console.SHAPES,
 )
 _READ_ONLY = {  # of what the store adds
     "id": {**ID, "readOnly": True},
@@ -280,6 +281,7 @@ _DESCRIPTIONS = {  # by the key alone where it means one thing wherever it stand
     "WrongArgument.pointer": "JSON pointer (RFC 6901) to it in the arguments: `/options/limit/0`.",
     **ASK_DESCRIPTIONS,
     **openapi_insight.DESCRIPTIONS,
+    **openapi_console.DESCRIPTIONS,
 }
 _PATTERNS = {
     "urlTemplate": "^[hH][tT][tT][pP][sS]?://",

@@ -9,7 +9,7 @@ from urllib.parse import unquote_to_bytes
 from onetool.core.text import did_you_mean
 from onetool.http.definition import below
 from onetool.interfaces.asgi import Scope
-from onetool.interfaces.rest import admin, drafts, editing, examples, handlers, imports, insight, invoke
+from onetool.interfaces.rest import admin, drafts, editing, examples, handlers, imports, insight, invoke, run
 from onetool.interfaces.rest.light_list import BUNDLE_FIELDS, TOOL_FIELDS, read_fields
 from onetool.interfaces.rest.problem import RestError
 from onetool.interfaces.rest.request import RestRequest, RestResponse
@@ -190,12 +190,16 @@ BASE_URL = QueryParameter("baseUrl", _url)
 URL = QueryParameter("url", _url)
 TOKEN = QueryParameter("token", _boolean, False)
 DAYS = QueryParameter("days", _days, USUAL_DAYS)
+TOOL = QueryParameter("tool", _words)
+SOURCE = QueryParameter("source", _words)
+CLIENT = QueryParameter("client", _words)
 
 
 # Routes
 
 
 ROOT = "/tools"
+OUTSIDE = ""  # the root of what is not about bundles and their tools
 LONGEST_CACHED = 512  # bytes of an address that is worth remembering
 
 Handler = Callable[[RestRequest], Awaitable[RestResponse | None]]
@@ -216,14 +220,19 @@ def changes(method: str, way: RouteMethod) -> bool:
 
 
 class RestRoute(NamedTuple):
-    """A path template with {names}, and its methods."""
+    """A path template with {names}, below its root, and its methods."""
 
     template: str
     methods: Mapping[str, RouteMethod]
+    root: str = ROOT
+
+    @property
+    def path(self) -> str:
+        return self.root + self.template
 
     @property
     def segments(self) -> list[str]:
-        return self.template.split("/")[1:]
+        return self.path.split("/")[1:]
 
     def allow_header(self, may_change: bool = True) -> str:
         """The value of the header Allow."""
@@ -299,7 +308,13 @@ ROUTES = (
     RestRoute("/imports/servers", _changing(admin.import_servers, REPLACE, DRY_RUN)),
     RestRoute("/servers/{server}/approve", _changing(admin.approve_server, DRY_RUN)),
     RestRoute("/trust", _changing(admin.trust, DRY_RUN)),
+    RestRoute("/run", {"POST": RouteMethod(run.run)}, OUTSIDE),
+    RestRoute("/run/check", {"POST": RouteMethod(run.check)}, OUTSIDE),
+    RestRoute("/run/names", {"GET": RouteMethod(run.names)}, OUTSIDE),
+    RestRoute("/stats", {"GET": _with_query(insight.stats, DAYS, TOOL, SOURCE, CLIENT)}, OUTSIDE),
 )
+ROOTS = tuple(dict.fromkeys(f"/{route.segments[0]}" for route in ROUTES))
+"""The paths that everything is below: what is sent there comes to the same app."""
 
 _CHECKS = {"{server}": str, "{bundleID}": check_id, "{toolSlug}": check_slug, "{version}": check_version}
 _BY_LENGTH: dict[int, list[RestRoute]] = {}
@@ -322,17 +337,17 @@ def check_route(scope: Scope) -> tuple[bytes, ...]:
 
 def _match(raw: bytes, method: str) -> RouteMatch:
     try:
-        segments = [percent_decoded(piece) for piece in raw.split(b"/")[2:]]  # of /tools/…
+        segments = [percent_decoded(piece) for piece in raw.split(b"/")[1:]]
     except ValueError as error:
         raise RestError(400, "bad_path", f"The path can't be read: {error}.", part="path", pointer="") from None
     route = next((one for one in _BY_LENGTH.get(len(segments), ()) if _fits(one, segments)), None)
     if route is None:
-        there = ", ".join(ROOT + one.template for one in ROUTES)
+        there = ", ".join(one.path for one in ROUTES if one.segments[0] == segments[0])
         shown = raw[:100].decode("latin-1")
         raise RestError(404, "not_found", f"There is nothing at {shown!r}; there are {there}")
     found = route.methods.get("GET" if method == "HEAD" else method)
     if found is None and method != "OPTIONS":
-        message = f"{ROOT}{route.template} takes {route.allow_header()}, not {method[:20]}."
+        message = f"{route.path} takes {route.allow_header()}, not {method[:20]}."
         raise RestError(405, "method_not_allowed", message, headers=[(b"allow", route.allow_header().encode())])
     return RouteMatch(route, _path_values(route, segments), found)
 

@@ -1,0 +1,120 @@
+"""What the OpenAPI document says of what is not below /tools: code that runs, servers, results, statistics."""
+
+from typing import Any
+
+from onetool.app.code_names import CodeNames
+from onetool.interfaces.rest.run import RunAnswer, RunRequest
+from onetool.script.code_places import CodeReport
+from onetool.services.stats.overview import StatsOverview
+
+Part = dict[str, Any]
+
+EXAMPLE_RUN = {"code": "tools.echo(message=word)", "variables": {"word": "hello"}}
+
+SHAPES = (RunRequest, RunAnswer, CodeReport, CodeNames, StatsOverview)
+DESCRIPTIONS = {
+    "RunRequest.code": "Python, as `run` takes it.",
+    "RunRequest.variables": "Names that the code finds bound, and their values.",
+    "RunAnswer.prints": "What the code has printed.",
+    "RunAnswer.calls": "The calls that the code has made, in order, at most 1,000; in a stream, how many.",
+    "RunAnswer.value": "The value of the last expression; of one that is stored, its beginning as text.",
+    "RunAnswer.type": "The type of the value in JSON.",
+    "RunAnswer.size": "Bytes of the value.",
+    "RunAnswer.stored": "The handle of a value that is too large to send: see `/results`.",
+    "RunCall.args": "Without secrets; what is long is cut.",
+    "RunCall.preview": "The beginning of what it gave, as text.",
+    "RunFault.code": "One of three. The finer cause is in `reason`.",
+    "RunFault.calls": "How many calls had been made.",
+    "RunFault.line": "Where in the text that was sent; lines and columns begin at 1.",
+    "RunFault.reason": "check, syntax, timeout, memory …",
+    "CodeReport.errors": "All that is wrong, as far as can be told without running it.",
+    "CodeReport.calls": "The tools that the code calls, as far as can be told.",
+    "CodeFault.line": "Where in the text that was sent; lines and columns begin at 1.",
+    "CodeTool.name": "What code writes behind the dot.",
+    "CodeTool.tool": "What the tool is called.",
+    "CodeNames.functions": "Tools without a pack.",
+    "StatsOverview.enabled": "false: nothing is counted (`stats.enabled` in the config).",
+    "StatsOverview.tokensSaved": "By runs and menus, as `onetool stats` has it; null where calls are picked by source, "
+    "client or allow-list.",
+    "StatsOverview.sources": "How tools were called: rest, mcp, run, cli …",
+    "StatsOverview.failures": "How often each tool has failed, and in what way.",
+    "CountedFailure.message": "The finer cause in a word, or the code. What callers were told is not kept.",
+    "CodeNames.aliases": "Names for tools.",
+}
+
+
+def _takes(schema: str, example: Any) -> Part:
+    content = {"schema": {"$ref": f"#/components/schemas/{schema}"}, "example": example}
+    return {"required": True, "content": {"application/json": content}}
+
+
+_RUN_STREAM = {
+    "type": "string",
+    "description": "Server-sent events: started, call, called, progress, chunk, print; result or error.",
+}
+
+_TEXT: Part = {"type": "string", "maxLength": 1000}
+PARAMETERS: dict[str, Part] = {
+    "tool": {"in": "query", "description": "Only calls of this tool.", "schema": _TEXT, "example": "time.now"},
+    "source": {"in": "query", "description": "Only calls that came through this interface.", "schema": _TEXT},
+    "client": {"in": "query", "description": "Only calls of this client.", "schema": _TEXT},
+}
+
+# As OPERATIONS of openapi_insight, with whole paths.
+OPERATIONS: dict[tuple[str, str], tuple[str, Part]] = {
+    ("/run", "POST"): (
+        "Code",
+        {
+            "id": "runCode",
+            "summary": "Run code over all tools",
+            "gives": {200: ("It ran, and ended or failed.", "RunAnswer")},
+            "content": {
+                "application/json": {"schema": {"$ref": "#/components/schemas/RunAnswer"}},
+                "text/event-stream": {"schema": _RUN_STREAM},
+            },
+            "refused": (),
+            "note": "In the sandbox. A value that is too large to send is stored, and its beginning sent. With "
+            "`Accept: text/event-stream` the answer is a stream of events: `started` {id}, `call` {id, name, args, at} "
+            "and `called` {id, ok, durationMs, preview, error} for each call, `progress` {progress, total, message}, "
+            "`chunk` {data}, `print` {text}, and at the end `result` {value, type, size, stored, calls, durationMs} or "
+            "`error` {message, code, reason, hints, calls, line, column, endLine, endColumn}. A client that leaves "
+            "stops the run. At most 16 run at once; others get 503.",
+            "takes": _takes("RunRequest", EXAMPLE_RUN),
+        },
+    ),
+    ("/run/check", "POST"): (
+        "Code",
+        {
+            "id": "checkCode",
+            "summary": "Check code before it runs",
+            "gives": {200: ("What is wrong with it, if anything is.", "CodeReport")},
+            "refused": (),
+            "note": "Nothing runs. Calls are checked against the tools that there are and their schemas, as before "
+            "every run.",
+            "takes": _takes("RunRequest", EXAMPLE_RUN),
+        },
+    ),
+    ("/run/names", "GET"): (
+        "Code",
+        {
+            "id": "listNames",
+            "summary": "What code can say",
+            "gives": {200: ("All names.", "CodeNames", "ETag"), 304: ("They have this ETag still.", None, "ETag")},
+            "refused": (),
+            "note": "For editors that complete code: packs and their tools with parameters, functions, builtins, "
+            "modules, snippets and aliases. Under an allow-list only what may be called.",
+            "conditions": ("If-None-Match",),
+        },
+    ),
+    ("/stats", "GET"): (
+        "Server",
+        {
+            "id": "getStats",
+            "summary": "How often tools were called, and how that went",
+            "gives": {200: ("What was counted.", "StatsOverview")},
+            "refused": (),
+            "note": "As far as calls are kept (`stats` in the config). Nothing of arguments and values is. Of two days "
+            "or less the series has hours, else days, also those without a call.",
+        },
+    ),
+}
