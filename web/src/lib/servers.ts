@@ -7,11 +7,11 @@ export interface ServerRow {
   state: string;
   isEnabled: boolean;
   tools: number;
-  error?: string | null;
+  error?: string;
   transport: string;
-  command?: string | null;
-  url?: string | null;
-  since?: string | null;
+  command?: string;
+  url?: string;
+  since: string | null;
   changed: number;
   needsLogin: boolean;
   hints?: string[];
@@ -19,13 +19,13 @@ export interface ServerRow {
 
 export interface ServerChange {
   name: string;
-  before: unknown;
-  after: unknown;
+  before: string;
+  after: string;
 }
 
 export interface Server extends ServerRow {
   changes?: ServerChange[];
-  digest?: string | null;
+  digest?: string;
 }
 
 /** How a server does, as a badge: what it says, and its colour. */

@@ -6,10 +6,11 @@ export interface Stats {
   enabled?: boolean;
   calls: number;
   errors: number;
+  latency: Usage["latency"];
   tokensSaved: number | null;
   series: Usage["series"];
   tools: { name: string; calls: number; errors: number; p50: number | null; p95: number | null; p99: number | null }[];
   sources: { name: string; calls: number }[];
   clients: { name: string; calls: number }[];
-  lastErrors: { name: string; code: string; message: string; count: number; lastAt: string }[];
+  failures: { name: string; code: string; message: string; count: number; lastAt: string }[];
 }

@@ -429,6 +429,7 @@ export const zhCN: Messages = {
   "build.wrongs": "有 {n} 处尚不正确",
 
   "check.again": "重新检查",
+  "check.error": "错误",
   "check.fine": "一切正常：配置和所有工具都没有问题。",
   "check.found": "{n} 项需要查看",
   "check.hint": "提示",
@@ -473,7 +474,7 @@ export const zhCN: Messages = {
   "servers.log.none": "还没有收到它的任何消息。",
   "servers.login": "登录",
   "servers.login.needed": "需要登录",
-  "servers.login.open": "请在此页面登录，然后返回：",
+  "servers.login.open": "请在 OneTool 所在机器的浏览器中登录，然后返回：",
   "servers.next": "下一个服务器",
   "servers.no.tools": "还不知道它有哪些工具",
   "servers.no.tools.text": "连接成功一次并处于开启状态后，工具会出现在这里。",
