@@ -6,6 +6,10 @@ import { defineConfig, loadEnv } from "vite";
 const upstream = loadEnv("", ".", "ONETOOL_").ONETOOL_URL ?? "http://127.0.0.1:8765";
 const toServer = { target: upstream, changeOrigin: true, headers: { origin: upstream } };
 
+// What all screens share is one file: many small ones, as they would come of it, are larger together.
+const SHARED =
+  /node_modules\/svelte\/|src\/parts\/(Bars|Dialog|Empty|Keyboard|Skeleton|Switch|Tabs|CopyButton|Prose)\.|src\/lib\/(actions|api|calls|catalog|events|i18n|keys|notices|route|shown|sized|storage|session|theme|tour|paragraphs|locales\/en)\./;
+
 // Relative addresses: the page also works below a path of somebody else's web app. No source maps: assets are committed.
 export default defineConfig({
   base: "./",
@@ -20,5 +24,6 @@ export default defineConfig({
     assetsInlineLimit: 0,
     reportCompressedSize: false,
     license: false,
+    rolldownOptions: { output: { codeSplitting: { groups: [{ name: "page", test: SHARED }] } } },
   },
 });
