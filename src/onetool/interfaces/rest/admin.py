@@ -144,7 +144,7 @@ async def approve_server(request: RestRequest) -> RestResponse:
     if status.state not in ("connected", "disabled") and not status.changed:
         raise RestError(409, "source_unavailable", f"{name} can't be reached: {status.error}")
     differences = await asyncio.to_thread(servers.differences, name)
-    digest = _digest(differences)
+    digest = digest_of(differences)
     if wish.digest not in (None, digest):
         raise _changed(name)
     dry_run = request.query["dryRun"]
@@ -178,7 +178,7 @@ def _trust(app: "App", wish: TrustRequest, dry_run: bool) -> RestResponse:
     except ConfigError as error:
         raise RestError(409, "config_unchanged", "; ".join(map(str, error.mistakes))) from None
     found = {part: list(getattr(reach, part)) for part in ("runs", "dials", "reads", "secrets")}
-    digest = _digest(reach.pinned())
+    digest = digest_of(reach.pinned())
     if wish.digest not in (None, digest):
         raise _changed(folder)
     warnings: list[dict[str, str]] = []
@@ -223,5 +223,5 @@ def _changed(what: str | Path) -> RestError:
     return RestError(409, "changed", f"{what} has changed since you looked: look again, with dryRun=true.")
 
 
-def _digest(data: Any) -> str:
+def digest_of(data: Any) -> str:
     return sha256(msgspec.json.encode(data, order="deterministic")).hexdigest()[:32]

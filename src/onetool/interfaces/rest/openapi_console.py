@@ -4,6 +4,7 @@ from typing import Any
 
 from onetool.app.code_names import CodeNames
 from onetool.interfaces.rest.run import RunAnswer, RunRequest
+from onetool.interfaces.rest.servers import LoginPage, ServerEntry, ServerList, ServerLogPage
 from onetool.script.code_places import CodeReport
 from onetool.services.stats.overview import StatsOverview
 
@@ -11,7 +12,17 @@ Part = dict[str, Any]
 
 EXAMPLE_RUN = {"code": "tools.echo(message=word)", "variables": {"word": "hello"}}
 
-SHAPES = (RunRequest, RunAnswer, CodeReport, CodeNames, StatsOverview)
+SHAPES = (
+    RunRequest,
+    RunAnswer,
+    CodeReport,
+    CodeNames,
+    StatsOverview,
+    ServerList,
+    ServerEntry,
+    ServerLogPage,
+    LoginPage,
+)
 DESCRIPTIONS = {
     "RunRequest.code": "Python, as `run` takes it.",
     "RunRequest.variables": "Names that the code finds bound, and their values.",
@@ -33,6 +44,18 @@ DESCRIPTIONS = {
     "CodeTool.name": "What code writes behind the dot.",
     "CodeTool.tool": "What the tool is called.",
     "CodeNames.functions": "Tools without a pack.",
+    "ServerEntry.state": "connected, connecting, disconnected, idle (nobody has needed it yet) or disabled.",
+    "ServerEntry.changed": "How many of its tools are not as they were approved.",
+    "ServerEntry.refused": "Because of that, its tools can't be called.",
+    "ServerEntry.needsLogin": "A person has to log in: POST `login`.",
+    "ServerEntry.since": "It is connected, or is not.",
+    "ServerEntry.command": "Only for those who may change something here. Secrets are masked.",
+    "ServerEntry.url": "Only for those who may change something here. Secrets are masked.",
+    "ServerEntry.hints": "Commands that help.",
+    "ServerEntry.changes": "Only of a single server.",
+    "ServerEntry.digest": "What `approve` takes, so that nothing is approved that nobody has seen.",
+    "ServerLogPage.next": "`after` of the next request.",
+    "LoginPage.url": "For a browser on the machine of the server. The server is connected again when that is done.",
     "StatsOverview.enabled": "false: nothing is counted (`stats.enabled` in the config).",
     "StatsOverview.tokensSaved": "By runs and menus, as `onetool stats` has it; null where calls are picked by source, "
     "client or allow-list.",
@@ -48,6 +71,22 @@ def _takes(schema: str, example: Any) -> Part:
     return {"required": True, "content": {"application/json": content}}
 
 
+def _act(id: str, summary: str, note: str = "") -> tuple[str, Part]:
+    """Something that is done with a server."""
+    facts = {
+        "id": id,
+        "summary": summary,
+        "gives": {200: ("How it is doing now.", "ServerEntry")},
+        "refused": (404, 409),
+    }
+    return "Servers", {**facts, "note": note, "takes": _takes("NoOptions", {})}
+
+
+def console_schemas() -> dict[str, Part]:
+    """Schemas of these operations that no struct has."""
+    return {"NoOptions": {"type": "object", "description": "Nothing."}}
+
+
 _RUN_STREAM = {
     "type": "string",
     "description": "Server-sent events: started, call, called, progress, chunk, print; result or error.",
@@ -55,6 +94,7 @@ _RUN_STREAM = {
 
 _TEXT: Part = {"type": "string", "maxLength": 1000}
 PARAMETERS: dict[str, Part] = {
+    "after": {"in": "query", "description": "`next` of the page before.", "schema": _TEXT},
     "tool": {"in": "query", "description": "Only calls of this tool.", "schema": _TEXT, "example": "time.now"},
     "source": {"in": "query", "description": "Only calls that came through this interface.", "schema": _TEXT},
     "client": {"in": "query", "description": "Only calls of this client.", "schema": _TEXT},
@@ -104,6 +144,53 @@ OPERATIONS: dict[tuple[str, str], tuple[str, Part]] = {
             "note": "For editors that complete code: packs and their tools with parameters, functions, builtins, "
             "modules, snippets and aliases. Under an allow-list only what may be called.",
             "conditions": ("If-None-Match",),
+        },
+    ),
+    ("/servers", "GET"): (
+        "Servers",
+        {
+            "id": "listServers",
+            "summary": "List the MCP servers",
+            "gives": {200: ("How each is doing.", "ServerList")},
+            "refused": (),
+        },
+    ),
+    ("/servers/{server}", "GET"): (
+        "Servers",
+        {
+            "id": "getServer",
+            "summary": "Get a server, and what has changed about its tools",
+            "gives": {200: ("How it is doing.", "ServerEntry")},
+            "refused": (404,),
+        },
+    ),
+    ("/servers/{server}/logs", "GET"): (
+        "Servers",
+        {
+            "id": "readServerLog",
+            "summary": "Read the log of a server",
+            "gives": {200: ("At most the last 1,000 lines.", "ServerLogPage")},
+            "refused": (404,),
+            "note": "What it writes to standard error, and when it was started and lost. With `after`, what came after "
+            "that. Only where something may be changed.",
+        },
+    ),
+    ("/servers/{server}/reconnect", "POST"): _act("reconnectServer", "Connect a server again"),
+    ("/servers/{server}/enable", "POST"): _act(
+        "enableServer",
+        "Switch a server on",
+        "In the config file. Of one that is started by a command it needs `http.token`.",
+    ),
+    ("/servers/{server}/disable", "POST"): _act("disableServer", "Switch a server off", "In the config file."),
+    ("/servers/{server}/login", "POST"): (
+        "Servers",
+        {
+            "id": "loginToServer",
+            "summary": "Begin a login to a server",
+            "gives": {200: ("Where a person logs in.", "LoginPage")},
+            "refused": (404, 409),
+            "note": "For servers with OAuth. 409: there is nothing to log in to.",
+            "takes": _takes("NoOptions", {}),
         },
     ),
     ("/stats", "GET"): (

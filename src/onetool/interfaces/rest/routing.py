@@ -9,7 +9,7 @@ from urllib.parse import unquote_to_bytes
 from onetool.core.text import did_you_mean
 from onetool.http.definition import below
 from onetool.interfaces.asgi import Scope
-from onetool.interfaces.rest import admin, drafts, editing, examples, handlers, imports, insight, invoke, run
+from onetool.interfaces.rest import admin, drafts, editing, examples, handlers, imports, insight, invoke, run, servers
 from onetool.interfaces.rest.light_list import BUNDLE_FIELDS, TOOL_FIELDS, read_fields
 from onetool.interfaces.rest.problem import RestError
 from onetool.interfaces.rest.request import RestRequest, RestResponse
@@ -190,6 +190,7 @@ BASE_URL = QueryParameter("baseUrl", _url)
 URL = QueryParameter("url", _url)
 TOKEN = QueryParameter("token", _boolean, False)
 DAYS = QueryParameter("days", _days, USUAL_DAYS)
+AFTER = QueryParameter("after", _words, "")
 TOOL = QueryParameter("tool", _words)
 SOURCE = QueryParameter("source", _words)
 CLIENT = QueryParameter("client", _words)
@@ -210,7 +211,7 @@ class RouteMethod(NamedTuple):
 
     answer: Handler
     parameters: Mapping[str, QueryParameter] = {}
-    changes: bool = False  # it is a POST for those alone who may change what is stored
+    changes: bool = False  # it is for those alone who may change what is stored, whatever its method
     media: tuple[bytes, ...] = ()  # types of bodies beside JSON
 
 
@@ -311,6 +312,13 @@ ROUTES = (
     RestRoute("/run", {"POST": RouteMethod(run.run)}, OUTSIDE),
     RestRoute("/run/check", {"POST": RouteMethod(run.check)}, OUTSIDE),
     RestRoute("/run/names", {"GET": RouteMethod(run.names)}, OUTSIDE),
+    RestRoute("/servers", {"GET": RouteMethod(servers.list_servers)}, OUTSIDE),
+    RestRoute("/servers/{server}", {"GET": RouteMethod(servers.get_server)}, OUTSIDE),
+    RestRoute("/servers/{server}/logs", {"GET": RouteMethod(servers.logs, {AFTER.name: AFTER}, changes=True)}, OUTSIDE),
+    RestRoute("/servers/{server}/reconnect", _changing(servers.reconnect), OUTSIDE),
+    RestRoute("/servers/{server}/enable", _changing(servers.enable), OUTSIDE),
+    RestRoute("/servers/{server}/disable", _changing(servers.disable), OUTSIDE),
+    RestRoute("/servers/{server}/login", _changing(servers.login), OUTSIDE),
     RestRoute("/stats", {"GET": _with_query(insight.stats, DAYS, TOOL, SOURCE, CLIENT)}, OUTSIDE),
 )
 ROOTS = tuple(dict.fromkeys(f"/{route.segments[0]}" for route in ROUTES))
