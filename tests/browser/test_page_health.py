@@ -2,9 +2,7 @@
 
 import pytest
 from browser.person import Person
-from browser.stage import stage
 
-NEEDS = '"""Needs: a pack that lacks something."""\n\n__onetool__ = {}\n\n\ndef one() -> int:\n    """Give one."""\n    return 1\n'
 
 
 def test_nothing_is_wrong_until_something_is(person, served):
@@ -31,8 +29,13 @@ def test_the_tour_is_shown_once(newcomer):
         newcomer.see(f"{n} / 5")
     pointed = "document.querySelector('.pointed').getBoundingClientRect()"
     newcomer.until(f"{pointed}.left >= 0 && {pointed}.right <= innerWidth")
+    newcomer.page.click("[data-row]")
+    newcomer.until("location.hash.includes('tool=')")  # the page can be used meanwhile
     newcomer.press("Escape")
     newcomer.see_no("5 / 5")
+    assert "tool=" in newcomer.place, "Escape ends the tour, not what is behind it"
+    newcomer.press("Escape")
+    newcomer.until("!location.hash.includes('tool=')")
     newcomer.reload()
     newcomer.see("numbers.add").see_no("1 / 5")
     newcomer.click("Settings", role="button")
