@@ -44,7 +44,7 @@ web-check: $(VENV)/.dev
 browser:  ## install the browser that tests of the page need: Debian's Chromium, as root; says why where it can't
 	@$(PYTHON) -m tests.browser.install
 
-test-browser: setup  ## the page in a browser: every flow, and every screen in all languages, themes and sizes
+test-browser: setup $(WEB)/installed.json  ## the page in a browser: every flow, and every screen in all languages, themes and sizes
 	$(BIN)/python -m pytest tests/browser tests/browser/matrix.py -n 2 $(ARGS)
 
 screenshots: setup  ## the pictures of docs/page.md
@@ -109,6 +109,10 @@ $(NODE)/installed.json: tests/sources/mcp_servers/npm/package-lock.json | $(VENV
 # Best effort, like the servers: without it, the second opinion on the APIs of models is skipped.
 $(MODELS)/installed.json: tests/ask/npm/package-lock.json | $(VENV)/.dev
 	@$(BIN)/python -m tests.npm $(<D) $(MODELS)
+
+# Best effort: without it, nothing is said about accessibility.
+$(WEB)/installed.json: web/package-lock.json | $(VENV)/.dev
+	@$(BIN)/python -m tests.npm $(<D) $(WEB)
 
 # Large, so only where it is asked for; without it, the test that needs it is skipped.
 $(OPENAPI)/installed.json: tests/sources/bundles/openapi/npm/package-lock.json | $(VENV)/.dev

@@ -18,7 +18,6 @@ from bench.table import show
 TOOLS = 10_000
 VISITS = 5
 KEYS = 11
-TESTS = Path(__file__).parent.parent / "tests"
 # The time from the first byte asked for until the first row is drawn, and until all of them are known.
 FIRST_ROW = """new Promise((done) => (function look() {
   if (document.querySelector('[data-row]')) requestAnimationFrame(() => done(performance.now()));
@@ -52,8 +51,7 @@ with App.open() as app:
 
 def run() -> None:
     _unvisited()
-    sys.path.insert(0, str(TESTS))
-    from browser.chromium import chromium, found
+    from tests.browser.chromium import chromium, found
 
     if found() is None:
         print("\nThe page in a browser: not measured, there is no Chromium on this machine (`make browser`)")
@@ -81,7 +79,7 @@ def _unvisited() -> None:
 @contextmanager
 def _served() -> Iterator[str]:
     """A server with 10,000 tools in bundles."""
-    from interfaces.http.conftest import Served
+    from tests.interfaces.http.conftest import Served
 
     with TemporaryDirectory() as folder:
         config = write_home(Path(folder) / "made", TOOLS)

@@ -157,6 +157,7 @@ class Person:
 
     def attach(self, selector, *files):
         """Give files to an `input type=file`, as its picker would: that is the browser's own window."""
+        self.until(f"document.querySelector({json.dumps(selector)}) !== null", f"give files to {selector}")
         root = self.page.ask("DOM.getDocument")["root"]["nodeId"]
         node = self.page.ask("DOM.querySelector", nodeId=root, selector=selector)["nodeId"]
         self.page.ask("DOM.setFileInputFiles", files=[str(file) for file in files], nodeId=node)
@@ -232,7 +233,7 @@ class Person:
     def _told(self):
         with suppress(RuntimeError):
             return (
-                f"At {self.place!r} the page reads:\n{self.text()[:1500]}\n"
+                f"At {self.place!r} the page reads at its end:\n{self.text()[-1500:]}\n"
                 f"Within reach: {', '.join(self.value('__person.reachable()'))}\nFaults: {self.faults()}"
             )
         return "The page does not answer."

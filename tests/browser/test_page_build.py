@@ -1,4 +1,4 @@
-"""Somebody builds tools on the page: a bundle, an HTTP tool, a version that somebody else changes, an import."""
+"""Somebody builds tools on the page: a bundle, an HTTP tool, a version that somebody else has made, an import."""
 
 import json
 
@@ -32,6 +32,7 @@ def test_a_bundle_and_an_http_tool_are_built_and_a_draft_survives_a_reload(perso
     person.press("Control+s")
     until(lambda: served.api.get(f"/tools/bundles/{bundle}").json()["displayName"] == "The shop")
     assert served.api.get(f"/tools/bundles/{bundle}").json()["slug"] == "shop"
+    person.see_no("Unsaved draft")
 
     person.click("New HTTP tool", nth=1)
     person.type_into("Slug", "price")
@@ -40,7 +41,7 @@ def test_a_bundle_and_an_http_tool_are_built_and_a_draft_survives_a_reload(perso
     person.type_into("Name of argument 1", "item")
     person.type_into("URL", "ftp://example.com")
     person.see("has to start with http:// or https://")
-    assert person.attribute("URL", "aria-invalid", role="textbox") == "true"
+    until(lambda: person.attribute("URL", "aria-invalid", role="textbox") == "true")
     person.type_into("URL", f"{served.upstream.url}/v1/${{item}}")
     person.see_no("has to start with http:// or https://")
     person.click("Parameter")
@@ -59,6 +60,8 @@ def test_a_bundle_and_an_http_tool_are_built_and_a_draft_survives_a_reload(perso
     assert kept["argSchema"]["properties"] == {"item": {"type": "string"}}
     assert kept["httpImpl"]["request"]["query"] == {"days": "3"}
     assert kept["description"] == HOSTILE
+    person.click("shop", role="link")
+    person.see("<img src=x onerror=alert(1)>⟨U+202E⟩gpj")
 
 
 def test_who_was_faster_is_shown_beside_and_a_deleted_tool_comes_back(person, served):
@@ -92,9 +95,8 @@ def test_what_is_dropped_or_pasted_is_shown_before_it_comes(person, served, tmp_
     }
     file = tmp_path / "pets.json"
     file.write_text(json.dumps(document), encoding="utf-8")
-    person.open("#/build?import=1")
-    person.see("Choose a file")
-    person.attach("input[type=file]", file)
+    person.open("#/build")
+    person.drop("New bundle", file)
     person.see("An OpenAPI document", "pets.json", "list-pets", "What would come")
     person.type_into("Slug of the bundle", "pets")
     assert bundle_of(served, "pets") is None

@@ -1,10 +1,13 @@
 /** What one does to bundles and tools that are kept: save, copy, rename, delete, export. Deleting can be undone. */
 
-import { request, send, toolPath } from "./api";
+import { ApiError, request, send, toolPath } from "./api";
 import { contentOf, type Content, type ToolPlace } from "./build";
-import { catalog, type BundleRow } from "./catalog.svelte";
+import { moveDraft } from "./build-draft.svelte";
+import { catalog, keyOf, type BundleRow } from "./catalog.svelte";
 import { t } from "./i18n.svelte";
+import { parseJson, writeJson } from "./json-text";
 import { notices } from "./notices.svelte";
+import { route } from "./route.svelte";
 import { line } from "./shown";
 import type { Tool, VersionRow } from "./tool";
 
@@ -16,16 +19,19 @@ export interface Found {
 const bundlePath = (id: string): string => `tools/bundles/${encodeURIComponent(id)}`;
 
 export async function readTool(place: ToolPlace, signal?: AbortSignal): Promise<Found> {
-  const { data, etag } = await request<Tool>(toolPath(place), { signal });
-  return { tool: data, etag };
+  const response = await send(toolPath(place), { signal });
+  const found = parseJson(await response.text()) as unknown; // not JSON.parse: large integers stay what they are
+  if (response.ok) return { tool: found as Tool, etag: response.headers.get("etag") };
+  const { code, detail } = found as { code: string; detail: string };
+  throw new ApiError(response.status, code, detail);
 }
 
 export async function putTool(place: ToolPlace, content: Content): Promise<void> {
-  await request<Tool>(toolPath(place), { method: "PUT", json: content });
+  await request<Tool>(toolPath(place), { method: "PUT", body: writeJson(content) });
   await catalog.load();
 }
 
-/** Copy a tool as it is. A bundle that is not there yet is made first. */
+/** Copy a tool as it is. */
 export async function copyTool(from: ToolPlace, to: ToolPlace): Promise<void> {
   await request(`${toolPath(from)}/copy`, { json: to });
   await catalog.load();
@@ -36,7 +42,10 @@ export async function renameTool(place: ToolPlace, to: { slug: string; version: 
   await catalog.load();
   notices.done(t("build.renamed", { name: line(`${to.slug} ${to.version}`) }), async () => {
     try {
-      await request(`${toolPath({ ...place, ...to })}/rename`, { json: { slug: place.slug, version: place.version } });
+      const renamed = { ...place, ...to };
+      await request(`${toolPath(renamed)}/rename`, { json: { slug: place.slug, version: place.version } });
+      moveDraft(`tool/${keyOf(renamed)}`, `tool/${keyOf(place)}`, { slug: place.slug });
+      if (route.params.tool === keyOf(renamed)) route.set({ tool: keyOf(place) }, true);
       await catalog.load();
     } catch (error) {
       notices.error(error);

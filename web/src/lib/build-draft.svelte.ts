@@ -7,6 +7,7 @@
 
 import { request } from "./api";
 import { isSame, partAt, withPart, type Content, type Problem } from "./build";
+import { parseJson, writeJson } from "./json-text";
 import { store, stored } from "./storage";
 
 interface Kept {
@@ -44,6 +45,29 @@ class DraftIndex {
 
 export const drafts = new DraftIndex();
 
+const isWithin = (pointer: string, whole: string): boolean => pointer === whole || pointer.startsWith(`${whole}/`);
+
+/** A draft is kept as text: so large integers stay what they are. */
+function read(key: string): Kept | null {
+  const text = stored<string | null>(`draft.${key}`, null);
+  return text === null ? null : (parseJson(text) as unknown as Kept);
+}
+
+function write(key: string, kept: Kept | null): void {
+  store(`draft.${key}`, kept === null ? null : writeJson(kept));
+  drafts.mark(key, kept !== null);
+}
+
+/** The draft of a tool that is called otherwise now. */
+export function moveDraft(from: string, to: string, place: Record<string, string>): void {
+  const kept = read(from);
+  if (kept === null) return;
+  write(to, { ...kept, place: { ...kept.place, ...place } });
+  write(from, null);
+}
+
+export const hasDraft = (key: string): boolean => read(key) !== null;
+
 export class Draft {
   content: Content = $state.raw({});
   place: Record<string, string> = $state.raw({});
@@ -70,7 +94,7 @@ export class Draft {
   ) {
     this.#start = start;
     this.isNew = start.isNew;
-    const kept = stored<Kept | null>(`draft.${key}`, null);
+    const kept = read(key);
     this.isFound = kept !== null;
     this.#take(kept ?? { ...start, texts: {}, args: null, base: start.content, at: "" });
   }
@@ -91,20 +115,20 @@ export class Draft {
 
   text(pointer: string): string {
     const found = this.part(pointer);
-    return found === undefined || found === null ? "" : typeof found === "string" ? found : JSON.stringify(found);
+    return found === undefined || found === null ? "" : typeof found === "string" ? found : writeJson(found);
   }
 
-  /** Change a part. undefined takes it away. */
-  set(pointer: string, part: unknown): void {
+  /** Change a part. undefined takes it away. `isTyped`: a person has written it, and is told what is wrong with it. */
+  set(pointer: string, part: unknown, isTyped = true): void {
     this.content = withPart(this.content, pointer, part) as Content;
-    this.touched = new Set([...this.touched, pointer]);
+    if (isTyped) this.touched = new Set([...this.touched, pointer]);
     this.keepSoon();
   }
 
   /** A text that should be JSON: what it says, or, as long as it says nothing, the text itself. */
   setJson(pointer: string, text: string): void {
     try {
-      const part: unknown = text.trim() === "" && pointer !== "" ? undefined : JSON.parse(text);
+      const part: unknown = text.trim() === "" && pointer !== "" ? undefined : parseJson(text);
       if (pointer === "" && (typeof part !== "object" || part === null || Array.isArray(part))) throw new SyntaxError();
       const { [pointer]: _, ...others } = this.texts;
       this.texts = pointer === "" ? {} : others;
@@ -128,8 +152,8 @@ export class Draft {
 
   /** What is wrong with a part, or below it, if it is time to say so. */
   wrong(pointer: string): string {
-    if (this.isNew && !this.isTried && !this.touched.has(pointer)) return "";
-    return this.problems.find((one) => one.pointer === pointer || one.pointer.startsWith(`${pointer}/`))?.message ?? "";
+    if (this.isNew && !this.isTried && ![...this.touched].some((one) => isWithin(pointer, one))) return "";
+    return this.problems.find((one) => isWithin(one.pointer, pointer))?.message ?? "";
   }
 
   /** Put it where it survives a reload; take it away if nothing is changed. */
@@ -138,8 +162,7 @@ export class Draft {
     this.#timer = undefined;
     const { content, place, texts, args, base, etag } = this;
     const kept: Kept | null = this.isChanged ? { content, place, texts, args, base, etag, at: new Date().toISOString() } : null;
-    store(`draft.${this.key}`, kept);
-    drafts.mark(this.key, kept !== null);
+    write(this.key, kept);
   }
 
   /** What was to be kept soon is kept now. */
@@ -174,7 +197,7 @@ export class Draft {
   check(body: Record<string, unknown>): () => void {
     const stop = new AbortController();
     const timer = setTimeout(() => {
-      request<{ errors: Problem[]; warnings: Problem[] }>("tools/validate", { json: body, signal: stop.signal })
+      request<{ errors: Problem[]; warnings: Problem[] }>("tools/validate", { body: writeJson(body), signal: stop.signal })
         .then(({ data }) => ([this.problems, this.warnings] = [data.errors, data.warnings]))
         .catch(() => {
           // It is asked again with the next change, and saving tells what is wrong in any case.

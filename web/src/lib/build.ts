@@ -1,8 +1,8 @@
 /** Tools and bundles as one edits them: their content, their places, and parts of them by JSON pointer. */
 
+import { writeJson } from "./json-text";
 import type { JsonSchema, Tool } from "./tool";
 
-export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
 export type Content = Record<string, unknown>;
 
 /** Where a tool is, or will be. */
@@ -116,7 +116,7 @@ export function withKey(object: Record<string, unknown>, from: string, to: strin
 }
 
 export function isSame(one: unknown, other: unknown): boolean {
-  return JSON.stringify(sorted(one)) === JSON.stringify(sorted(other));
+  return writeJson(sorted(one)) === writeJson(sorted(other));
 }
 
 function sorted(value: unknown): unknown {

@@ -13,7 +13,11 @@ export interface Example {
 export class Examples {
   list: Example[] = $state.raw([]);
   #etag: string | null = null;
-  constructor(readonly tool: Tool) {}
+  readonly #path: string;
+
+  constructor(tool: Tool) {
+    this.#path = `${toolPath(tool)}/examples`;
+  }
 
   async load(signal?: AbortSignal): Promise<void> {
     this.#take(await this.#ask({ signal }));
@@ -39,7 +43,7 @@ export class Examples {
   }
 
   async #ask(sent: Parameters<typeof send>[1]): Promise<{ status: number; text: string; etag: string | null }> {
-    const response = await send(`${toolPath(this.tool)}/examples`, sent);
+    const response = await send(this.#path, sent);
     const text = await response.text();
     if (!response.ok && response.status !== 412) throw refused(response.status, text);
     return { status: response.status, text, etag: response.headers.get("etag") };

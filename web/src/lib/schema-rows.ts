@@ -48,7 +48,7 @@ function walk(schema: JsonSchema, root: JsonSchema, path: string, depth: number,
 
 /** Follows a `$ref` within the schema. One that leads nowhere is an empty schema. */
 export function resolved(schema: JsonSchema, root: JsonSchema): JsonSchema {
-  let now: JsonSchema = schema ?? {};
+  let now: JsonSchema = typeof schema === "object" && schema !== null ? schema : {}; // `true` is a schema, too
   for (let hops = 0; typeof now.$ref === "string" && hops < 20; hops++) {
     const steps = now.$ref.replace(/^#\/?/, "").split("/").filter(Boolean);
     const { $ref: _, ...beside } = now;
@@ -61,14 +61,15 @@ export function resolved(schema: JsonSchema, root: JsonSchema): JsonSchema {
   return now;
 }
 
-export function typeOf(schema: JsonSchema, root: JsonSchema): string {
+export function typeOf(schema: JsonSchema, root: JsonSchema, depth = 0): string {
+  if (depth > DEEPEST) return "…"; // a schema may contain itself
   const one = resolved(schema, root);
   if (Array.isArray(one.enum)) return one.enum.map((value) => JSON.stringify(value)).join(" | ");
   if ("const" in one) return JSON.stringify(one.const);
   for (const key of ["oneOf", "anyOf"]) {
-    if (Array.isArray(one[key])) return (one[key] as JsonSchema[]).map((each) => typeOf(each, root)).join(" | ");
+    if (Array.isArray(one[key])) return (one[key] as JsonSchema[]).map((each) => typeOf(each, root, depth + 1)).join(" | ");
   }
-  if (one.type === "array") return one.items ? `${typeOf(one.items as JsonSchema, root)}[]` : "array";
+  if (one.type === "array") return one.items ? `${typeOf(one.items as JsonSchema, root, depth + 1)}[]` : "array";
   return Array.isArray(one.type) ? one.type.join(" | ") : String(one.type ?? (one.properties ? "object" : "any"));
 }
 

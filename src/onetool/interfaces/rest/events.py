@@ -93,7 +93,7 @@ class Reader:
         events = list(self._unread)
         self._unread.clear()
         if self._dropped:
-            events.append(sse_event("call", encode({"dropped": self._dropped})))
+            events += [sse_event("call", encode({"dropped": self._dropped})), _CHANGED]  # which may be among them
             self._dropped = 0
         return b"".join(events)
 

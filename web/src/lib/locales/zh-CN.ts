@@ -93,7 +93,7 @@ export const zhCN: Messages = {
 
   "tool.edit": "编辑",
   "tool.failed": "无法显示此工具",
-  "tool.section": "工具",
+  "tool.section": "所选工具",
 
   "tab.about": "说明",
   "tab.try": "试用",
@@ -277,6 +277,7 @@ export const zhCN: Messages = {
   "build.bundle.off": "它已关闭：打开之前，其中的内容不能调用或更改。",
   "build.bundle.slug.hint": "其工具名称的前半部分。可用字母、数字和短横线。",
   "build.bundles": "工具包",
+  "build.closed": "此服务器不接受更改：可以查看，但不能保存。",
   "build.code": "代码",
   "build.code.hint": "参数即变量，其他工具按名称调用，最后一个表达式即结果。",
   "build.codes": "视为成功的状态码",
@@ -371,6 +372,7 @@ export const zhCN: Messages = {
   "build.preview.hint": "不会发送或运行任何内容。密钥显示为 ***。",
   "build.preview.run": "将运行的内容",
   "build.preview.sample": "恢复示例参数",
+  "build.preview.wait": "工具填写正确后将在此显示。",
   "build.query": "查询参数",
   "build.query.add": "参数",
   "build.race.base": "它已在别处更改",
