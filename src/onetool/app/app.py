@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from onetool.config.trust import Untrusted
     from onetool.core.call import ToolCall, ToolResult
     from onetool.core.context import CallEvent, CallWatch, Gate, Progress, Recorder
+    from onetool.core.errors import ConfigError
     from onetool.core.threads import LoopThread
     from onetool.script.code_places import CodeReport
     from onetool.script.reply import ReadOn, RunReply
@@ -320,6 +321,11 @@ class App:
     @property
     def mistakes(self) -> tuple[Mistake, ...]:
         return self.catalog.mistakes
+
+    @property
+    def reload_error(self) -> "ConfigError | None":
+        """Why the last reload changed nothing."""
+        return self._reloader.error
 
     @property
     def untrusted(self) -> "Untrusted | None":

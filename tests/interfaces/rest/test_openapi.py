@@ -170,7 +170,7 @@ def test_it_can_be_taken_in_as_tools_by_ourselves(document):
     from onetool.sources.bundles.openapi import from_openapi
 
     found = from_openapi(msgspec.json.encode(document), base_url="https://tools.example")
-    assert len(found.tools) == 33
+    assert len(found.tools) == 49
     assert (found.skipped, found.notes) == ([], [])
 
 

@@ -174,7 +174,7 @@ def _trust(app: "App", wish: TrustRequest, dry_run: bool) -> RestResponse:
 
     folder = _folder(wish.folder)
     try:
-        reach = _reach(folder)
+        reach = reach_at(folder)
     except ConfigError as error:
         raise RestError(409, "config_unchanged", "; ".join(map(str, error.mistakes))) from None
     found = {part: list(getattr(reach, part)) for part in ("runs", "dials", "reads", "secrets")}
@@ -209,7 +209,7 @@ def _folder(named: str) -> Path:
     return folder
 
 
-def _reach(folder: Path) -> "Reach":
+def reach_at(folder: Path) -> "Reach":
     from onetool.config.file_checks import require_ownership
     from onetool.config.find import NAME, trust_store, user_home
     from onetool.config.reach import reach_of

@@ -3,6 +3,8 @@
 from typing import Any
 
 from onetool.app.code_names import CodeNames
+from onetool.interfaces.rest.checks import CheckReport, TrustState
+from onetool.interfaces.rest.results import ResultLines, ResultList
 from onetool.interfaces.rest.run import RunAnswer, RunRequest
 from onetool.interfaces.rest.servers import LoginPage, ServerEntry, ServerList, ServerLogPage
 from onetool.script.code_places import CodeReport
@@ -22,6 +24,10 @@ SHAPES = (
     ServerEntry,
     ServerLogPage,
     LoginPage,
+    ResultList,
+    ResultLines,
+    CheckReport,
+    TrustState,
 )
 DESCRIPTIONS = {
     "RunRequest.code": "Python, as `run` takes it.",
@@ -56,6 +62,19 @@ DESCRIPTIONS = {
     "ServerEntry.digest": "What `approve` takes, so that nothing is approved that nobody has seen.",
     "ServerLogPage.next": "`after` of the next request.",
     "LoginPage.url": "For a browser on the machine of the server. The server is connected again when that is done.",
+    "ResultEntry.name": "The tool that it came from, where it was one.",
+    "ResultEntry.head": "How it begins.",
+    "ResultEntry.size": "Bytes of UTF-8.",
+    "ResultLines.total": "How many lines the result has.",
+    "ResultLines.from": "The first line; of a search, counted among those that match.",
+    "ResultLines.numbers": "Of a search: which lines of the result these are.",
+    "ResultLines.column": "Where the first line begins, unless that is its beginning.",
+    "ResultLines.next": "Where a page goes on that was too large to be sent.",
+    "CheckFinding.where": "A file with its line, or the tool or key that it is about.",
+    "CheckFinding.fix": "What to do: a command or a text to copy.",
+    "TrustState.trusted": "Whether its config, packs, bundles and servers are used.",
+    "TrustState.reaches": "What it runs, dials and reads, and which secrets it names.",
+    "TrustState.command": "What changes that, on the command line; `POST /tools/trust` does it here.",
     "StatsOverview.enabled": "false: nothing is counted (`stats.enabled` in the config).",
     "StatsOverview.tokensSaved": "By runs and menus, as `onetool stats` has it; null where calls are picked by source, "
     "client or allow-list.",
@@ -92,8 +111,17 @@ _RUN_STREAM = {
     "description": "Server-sent events: started, call, called, progress, chunk, print; result or error.",
 }
 
+_POSITION: Part = {"type": "integer", "minimum": 1, "maximum": 10**15 - 1, "default": 1}
 _TEXT: Part = {"type": "string", "maxLength": 1000}
 PARAMETERS: dict[str, Part] = {
+    "handle": {"in": "path", "required": True, "schema": {"type": "string", "minLength": 1}},
+    "from": {"in": "query", "description": "The first line, counted from 1.", "schema": _POSITION},
+    "limit": {
+        "in": "query",
+        "description": "How many lines at the most.",
+        "schema": {"type": "integer", "minimum": 1, "maximum": 1000, "default": 100},
+    },
+    "column": {"in": "query", "description": "Where to begin in the first line, from 1.", "schema": _POSITION},
     "after": {"in": "query", "description": "`next` of the page before.", "schema": _TEXT},
     "tool": {"in": "query", "description": "Only calls of this tool.", "schema": _TEXT, "example": "time.now"},
     "source": {"in": "query", "description": "Only calls that came through this interface.", "schema": _TEXT},
@@ -191,6 +219,55 @@ OPERATIONS: dict[tuple[str, str], tuple[str, Part]] = {
             "refused": (404, 409),
             "note": "For servers with OAuth. 409: there is nothing to log in to.",
             "takes": _takes("NoOptions", {}),
+        },
+    ),
+    ("/results", "GET"): (
+        "Results",
+        {
+            "id": "listResults",
+            "summary": "List stored results",
+            "gives": {200: ("A page, the newest first.", "ResultList")},
+            "refused": (),
+            "note": "Only those of this client, and only what this server has stored since it was started.",
+        },
+    ),
+    ("/results/{handle}", "GET"): (
+        "Results",
+        {
+            "id": "readResult",
+            "summary": "Read lines of a stored result",
+            "gives": {200: ("Some lines.", "ResultLines")},
+            "refused": (404,),
+            "note": "With `q`, a regular expression, only lines that match.",
+        },
+    ),
+    ("/results/{handle}", "DELETE"): (
+        "Results",
+        {
+            "id": "deleteResult",
+            "summary": "Delete a stored result",
+            "gives": {204: ("Deleted.", None)},
+            "refused": (404,),
+        },
+    ),
+    ("/check", "GET"): (
+        "Server",
+        {
+            "id": "getCheck",
+            "summary": "What is wrong with the config and the tools",
+            "gives": {200: ("What `onetool check` says.", "CheckReport")},
+            "refused": (),
+            "note": "Also what keeps a changed config from being used. Only where something may be changed.",
+        },
+    ),
+    ("/trust", "GET"): (
+        "Server",
+        {
+            "id": "getTrust",
+            "summary": "Whether the project's folder is trusted",
+            "gives": {200: ("The folder, and what it reaches.", "TrustState")},
+            "refused": (),
+            "note": "Only where something may be changed.",
         },
     ),
     ("/stats", "GET"): (

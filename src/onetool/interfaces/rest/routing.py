@@ -9,7 +9,20 @@ from urllib.parse import unquote_to_bytes
 from onetool.core.text import did_you_mean
 from onetool.http.definition import below
 from onetool.interfaces.asgi import Scope
-from onetool.interfaces.rest import admin, drafts, editing, examples, handlers, imports, insight, invoke, run, servers
+from onetool.interfaces.rest import (
+    admin,
+    checks,
+    drafts,
+    editing,
+    examples,
+    handlers,
+    imports,
+    insight,
+    invoke,
+    results,
+    run,
+    servers,
+)
 from onetool.interfaces.rest.light_list import BUNDLE_FIELDS, TOOL_FIELDS, read_fields
 from onetool.interfaces.rest.problem import RestError
 from onetool.interfaces.rest.request import RestRequest, RestResponse
@@ -32,6 +45,7 @@ USUAL_DAYS = 30
 LONGEST_SEARCH = 1000  # characters
 MOST_IN_LIST = 1000
 LONGEST_URL = 4000  # characters
+LONGEST_NUMBER = 15  # digits
 
 _BROKEN = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 _SIZE = re.compile(r"[1-9][0-9]{0,3}")
@@ -138,6 +152,12 @@ def _recommended(text: str) -> int:
     return min(int(text[:9]), MOST_PER_PAGE)
 
 
+def _position(text: str) -> int:
+    if not _NUMBER.fullmatch(text) or len(text) > LONGEST_NUMBER:
+        raise ValueError("must be a whole number from 1 on")
+    return int(text)
+
+
 def _days(text: str) -> int:
     if not _SIZE.fullmatch(text) or int(text) > MOST_DAYS:
         raise ValueError(f"must be a whole number from 1 to {MOST_DAYS}")
@@ -191,6 +211,9 @@ URL = QueryParameter("url", _url)
 TOKEN = QueryParameter("token", _boolean, False)
 DAYS = QueryParameter("days", _days, USUAL_DAYS)
 AFTER = QueryParameter("after", _words, "")
+FROM = QueryParameter("from", _position, 1)
+LIMIT = QueryParameter("limit", _size, PER_PAGE)
+COLUMN = QueryParameter("column", _position, 1)
 TOOL = QueryParameter("tool", _words)
 SOURCE = QueryParameter("source", _words)
 CLIENT = QueryParameter("client", _words)
@@ -213,11 +236,12 @@ class RouteMethod(NamedTuple):
     parameters: Mapping[str, QueryParameter] = {}
     changes: bool = False  # it is for those alone who may change what is stored, whatever its method
     media: tuple[bytes, ...] = ()  # types of bodies beside JSON
+    own: bool = False  # it changes what belongs to the client alone
 
 
 def changes(method: str, way: RouteMethod) -> bool:
     """Whether it is for those alone who may change what is stored."""
-    return method in ("PUT", "PATCH", "DELETE") or way.changes
+    return way.changes or (method in ("PUT", "PATCH", "DELETE") and not way.own)
 
 
 class RestRoute(NamedTuple):
@@ -319,12 +343,29 @@ ROUTES = (
     RestRoute("/servers/{server}/enable", _changing(servers.enable), OUTSIDE),
     RestRoute("/servers/{server}/disable", _changing(servers.disable), OUTSIDE),
     RestRoute("/servers/{server}/login", _changing(servers.login), OUTSIDE),
+    RestRoute("/results", {"GET": _with_query(results.list_results, Q, PAGE_TOKEN)}, OUTSIDE),
+    RestRoute(
+        "/results/{handle}",
+        {
+            "GET": _with_query(results.get_result, FROM, LIMIT, COLUMN, Q),
+            "DELETE": RouteMethod(results.delete_result, own=True),
+        },
+        OUTSIDE,
+    ),
+    RestRoute("/check", {"GET": RouteMethod(checks.check, changes=True)}, OUTSIDE),
+    RestRoute("/trust", {"GET": RouteMethod(checks.get_trust, changes=True)}, OUTSIDE),
     RestRoute("/stats", {"GET": _with_query(insight.stats, DAYS, TOOL, SOURCE, CLIENT)}, OUTSIDE),
 )
 ROOTS = tuple(dict.fromkeys(f"/{route.segments[0]}" for route in ROUTES))
 """The paths that everything is below: what is sent there comes to the same app."""
 
-_CHECKS = {"{server}": str, "{bundleID}": check_id, "{toolSlug}": check_slug, "{version}": check_version}
+_CHECKS = {
+    "{server}": str,
+    "{handle}": str,
+    "{bundleID}": check_id,
+    "{toolSlug}": check_slug,
+    "{version}": check_version,
+}
 _BY_LENGTH: dict[int, list[RestRoute]] = {}
 for _place in ROUTES:
     _BY_LENGTH.setdefault(len(_place.segments), []).append(_place)
