@@ -1,13 +1,12 @@
 /** Stored results, as the API gives them. */
 
-import type { Json } from "./json-text";
-
 export interface StoredResult {
   handle: string;
-  name?: string | null;
+  name?: string;
   createdAt: string;
   expiresAt: string;
   size: number;
+  lines: number;
   type: string;
   head: string;
 }
@@ -17,10 +16,12 @@ export interface ResultPage {
   nextPageToken?: string | null;
 }
 
-/** Some lines, or rows, of one. */
+/** Some lines of one, or of those that match. */
 export interface ResultPart {
-  total: number;
-  lines?: string[];
-  rows?: Json[];
+  lines: string[];
+  total: number; // of all lines, also of a search
+  returned: number;
+  hasMore: boolean;
   numbers?: number[]; // of a search: where the lines stand
+  next?: { offset?: number; column?: number }; // it is cut inside of a long line: where it goes on
 }
