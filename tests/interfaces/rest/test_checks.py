@@ -29,7 +29,8 @@ def test_it_says_what_the_command_says(real, tmp_path):
     checker(real.get("/openapi.json").json(), "CheckReport").validate(found)
     bundle = real.bundle(slug="mine")
     request = {"urlTemplate": "https://api.example.com/${API_KEY}"}
-    real.tool(bundle, "get", type="http", httpImpl={"request": request})
+    tool = {"type": "http", "httpImpl": {"request": request}}
+    assert real.ask("PUT", f"{bundle}/tools/get/version/1", tool).status_code == 201
     fixes = {one.get("fix") for one in real.get("/check").json()["findings"]}
     assert "add it to allowedHosts in the config" in fixes
 

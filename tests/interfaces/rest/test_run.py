@@ -276,3 +276,12 @@ def test_runs_beside_each_other(real):
     for thread in threads:
         thread.join()
     assert found == [True] * 4
+
+
+def test_a_large_value_that_can_not_be_stored_is_an_error(tmp_path, start):
+    (tmp_path / "onetool.yaml").write_text(json.dumps({"results": {"inline_bytes": 1000}}))
+    (tmp_path / "results").write_text("a file, where the folder should be")
+    api = start(real=tmp_path, args=["--config", str(tmp_path / "onetool.yaml")])
+    found = run(api, "['x'] * 2000")
+    assert found["ok"] is False
+    assert "lost" in found["error"]["message"]

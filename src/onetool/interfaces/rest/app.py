@@ -1,4 +1,4 @@
-"""The ASGI app below /tools: finds the route of a request, runs its handler, and sends the response or the problem."""
+"""The ASGI app of all routes: finds the route of a request, runs its handler, and sends the response or the problem."""
 
 from collections.abc import Collection
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ _NO_SNIFFING = (b"x-content-type-options", b"nosniff")
 
 
 class RestApp:
-    """The route /tools and everything below."""
+    """/tools and everything below, /run, /servers and all other roots."""
 
     def __init__(self, app: "App", allowed: Collection[str] | None = None) -> None:
         """`allowed` are the tools that may be called; None allows all."""

@@ -91,9 +91,9 @@ def _trust(app: "App") -> TrustState:
         return TrustState(
             folder=str(untrusted.folder), trusted=False, reaches=reaches, message=str(untrusted), command=command
         )
-    if app.config.whose != "project":
-        return TrustState(folder=None, trusted=False, reaches=[], message=None, command=None)
     folder = app.config.folder
+    if app.config.whose != "project" or folder is None:
+        return TrustState(folder=None, trusted=False, reaches=[], message=None, command=None)
     return TrustState(
         folder=str(folder), trusted=True, reaches=_reaches(folder), message=None, command="onetool trust --revoke"
     )

@@ -9,7 +9,6 @@ from onetool._version import __version__
 from onetool.interfaces.asgi import Asgi, Receive, Scope, Send, respond
 from onetool.interfaces.rest import openapi_console, openapi_imports, openapi_insight, openapi_schemas
 from onetool.interfaces.rest import routing as q
-from onetool.interfaces.rest.openapi_console import console_schemas
 from onetool.interfaces.rest.openapi_schemas import ID, SLUG, VERSION, components
 from onetool.interfaces.rest.routing import ASK_PATH as ASK
 from onetool.interfaces.rest.routing import CALL_PATH, ROOT, ROUTES, QueryParameter
@@ -449,7 +448,7 @@ def _groups() -> list[str]:
 def _schemas() -> Part:
     found = components()
     further = openapi_insight.insight_schemas(found["Tool"])
-    return found | openapi_imports.import_schemas(found["Tool"], found["Bundle"]) | further | console_schemas()
+    return found | openapi_imports.import_schemas(found["Tool"], found["Bundle"]) | further
 
 
 def openapi_document(app: "App", root: str = "") -> Part:

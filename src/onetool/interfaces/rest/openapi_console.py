@@ -6,7 +6,7 @@ from onetool.app.code_names import CodeNames
 from onetool.interfaces.rest.checks import CheckReport, TrustState
 from onetool.interfaces.rest.results import ResultLines, ResultList
 from onetool.interfaces.rest.run import RunAnswer, RunRequest
-from onetool.interfaces.rest.servers import LoginPage, ServerEntry, ServerList, ServerLogPage
+from onetool.interfaces.rest.servers import LoginPage, NoOptions, ServerEntry, ServerList, ServerLogPage
 from onetool.script.code_places import CodeReport
 from onetool.services.stats.overview import StatsOverview
 
@@ -24,6 +24,7 @@ SHAPES = (
     ServerEntry,
     ServerLogPage,
     LoginPage,
+    NoOptions,
     ResultList,
     ResultLines,
     CheckReport,
@@ -99,11 +100,6 @@ def _act(id: str, summary: str, note: str = "") -> tuple[str, Part]:
         "refused": (404, 409),
     }
     return "Servers", {**facts, "note": note, "takes": _takes("NoOptions", {})}
-
-
-def console_schemas() -> dict[str, Part]:
-    """Schemas of these operations that no struct has."""
-    return {"NoOptions": {"type": "object", "description": "Nothing."}}
 
 
 _RUN_STREAM = {

@@ -82,7 +82,7 @@ class RunAnswer(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_
 
     ok: bool
     prints: str | UnsetType = UNSET
-    calls: list[RunCall] | int = 0
+    calls: list[RunCall] | int
     duration_ms: float
     value: Any = UNSET
     type: str | UnsetType = UNSET
@@ -109,7 +109,7 @@ async def run(request: RestRequest) -> RestResponse | None:
             return None
         finally:
             watch.end()
-        answer = await _answer(request.context, result)
+        answer = await asyncio.to_thread(_answer, request.context, result)
     return RestResponse(200, encode(replace(answer, prints=result.printed, calls=calls.listed())))
 
 
@@ -163,15 +163,17 @@ async def _run(
     )
 
 
-async def _answer(context: RestContext, result: RunResult) -> RunAnswer:
-    """Without its calls and prints. A large value is stored, in a thread."""
+def _answer(context: RestContext, result: RunResult) -> RunAnswer:
+    """Without its calls and prints. A large value is stored, which is why this is for a thread."""
     meta = {"ok": result.ok, "calls": result.meta["calls"], "duration_ms": result.meta["duration_ms"]}
     if result.error is not None:
         place, error = result.meta.get("place", {}), result.error
         fault = {"message": error.message, "code": error.code, "reason": error.reason, "hints": error.hints}
         return RunAnswer(**meta, error=msgspec.convert({**fault, "calls": meta["calls"], **place}, RunFault))
     kind, size = _json_type(result.data), len(encode(result.data))
-    reply = await asyncio.to_thread(context.app.reply, replace(result, printed=""))
+    reply = context.app.reply(replace(result, printed=""))
+    if reply.is_error:  # it is too large to send, and could not be stored
+        return RunAnswer(**{**meta, "ok": False}, error=RunFault(message=reply.text, code="execution_error"))
     if reply.stored is None:
         return RunAnswer(**meta, value=reply.structured, type=kind, size=size)
     return RunAnswer(
@@ -265,7 +267,7 @@ async def _stream(request: RestRequest, wish: RunRequest) -> None:
     events = RunEvents(request.context, response)
     try:
         result = await _run(request, wish, events, events)
-        answer = await _answer(request.context, result)
+        answer = await asyncio.to_thread(_answer, request.context, result)
     except asyncio.CancelledError:
         response.drop()
         if not watch.was_disconnected():

@@ -19,6 +19,7 @@ from onetool.interfaces.rest.admin import digest_of, refuse_tools, require_token
 from onetool.interfaces.rest.imports import reloaded
 from onetool.interfaces.rest.problem import RestError
 from onetool.interfaces.rest.request import RestContext, RestRequest, RestResponse, json_body
+from onetool.sources.bundles.validation import converted
 
 if TYPE_CHECKING:
     from onetool.sources.mcp_servers.servers import Servers, ServerStatus
@@ -77,6 +78,10 @@ class LoginPage(msgspec.Struct, frozen=True):
     url: str
 
 
+class NoOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Nothing: the address says it all."""
+
+
 async def list_servers(request: RestRequest) -> RestResponse:
     return await asyncio.to_thread(_list, request.context)
 
@@ -86,14 +91,13 @@ async def get_server(request: RestRequest) -> RestResponse:
 
 
 async def logs(request: RestRequest) -> RestResponse:
-    _, status = _found(request.context, request.path[0])
-    return await asyncio.to_thread(_logs, request.context, status.name, request.query["after"])
+    return await asyncio.to_thread(_logs, request.context, request.path[0], request.query["after"])
 
 
 async def reconnect(request: RestRequest) -> RestResponse:
     refuse_tools(request)
-    await json_body(request.headers, request.receive, empty={})
-    servers, status = _found(request.context, request.path[0])
+    converted(await json_body(request.headers, request.receive, empty={}), NoOptions)
+    servers, status = await asyncio.to_thread(_found, request.context, request.path[0])
     if status.state == "disabled":
         raise RestError(409, "disabled", f"{status.name} is switched off: POST /servers/{status.name}/enable.")
     await servers.reconnect(status.name)
@@ -110,8 +114,8 @@ async def disable(request: RestRequest) -> RestResponse:
 
 async def login(request: RestRequest) -> RestResponse:
     refuse_tools(request)
-    await json_body(request.headers, request.receive, empty={})
-    servers, status = _found(request.context, request.path[0])
+    converted(await json_body(request.headers, request.receive, empty={}), NoOptions)
+    servers, status = await asyncio.to_thread(_found, request.context, request.path[0])
     if status.state == "disabled":
         raise RestError(409, "disabled", f"{status.name} is switched off: POST /servers/{status.name}/enable.")
     try:
@@ -156,7 +160,7 @@ def _found(context: RestContext, name: str) -> "tuple[Servers, ServerStatus]":
 
 
 def _facts(context: RestContext, status: "ServerStatus") -> ServerEntry:
-    reached = {"command" if status.transport == "stdio" else "url": status.target} if context.may_change else {}
+    is_command, target = status.transport == "stdio", status.target if context.may_change else UNSET
     since = None if status.since is None else datetime.fromtimestamp(status.since, UTC).isoformat(timespec="seconds")
     return ServerEntry(
         name=status.name,
@@ -171,7 +175,8 @@ def _facts(context: RestContext, status: "ServerStatus") -> ServerEntry:
         version=status.version or UNSET,
         error=status.error or UNSET,
         hints=_hints(status) or UNSET,
-        **reached,
+        command=target if is_command else UNSET,
+        url=UNSET if is_command else target,
     )
 
 
@@ -193,8 +198,8 @@ def _change(tool: str, lines: list[str]) -> ServerChange:
 
 async def _switch(request: RestRequest, on: bool) -> RestResponse:
     refuse_tools(request)
-    await json_body(request.headers, request.receive, empty={})
-    _, status = _found(request.context, request.path[0])
+    converted(await json_body(request.headers, request.receive, empty={}), NoOptions)
+    _, status = await asyncio.to_thread(_found, request.context, request.path[0])
     if on and status.transport == "stdio":
         require_token(request, f"{status.name} is started by a command")
     return await asyncio.to_thread(_switched, request.context, status, on)
