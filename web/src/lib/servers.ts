@@ -19,8 +19,7 @@ export interface ServerRow {
 
 export interface ServerChange {
   name: string;
-  before: string;
-  after: string;
+  lines: string[]; // as programmers read it: they begin with -, + or a space
 }
 
 export interface Server extends ServerRow {
@@ -40,4 +39,29 @@ export function badgeOf(server: ServerRow): [Key, string] {
     disabled: ["servers.disabled", ""],
   };
   return known[server.state] ?? ["servers.down", "bad"];
+}
+
+export interface SideBySide {
+  before: string | null;
+  now: string | null;
+  isSame: boolean;
+}
+
+/** What has changed, before and now beside each other, with the lines around it. */
+export function sideBySide(lines: readonly string[]): SideBySide[] {
+  const rows: SideBySide[] = [];
+  let open: SideBySide[] = []; // lines that are gone, to which none that came belongs yet
+  for (const line of lines) {
+    const text = line.slice(1);
+    const other = line.startsWith("+") ? open.shift() : undefined;
+    if (other) other.now = text;
+    else if (line.startsWith("+")) rows.push({ before: null, now: text, isSame: false });
+    else if (line.startsWith("-")) open.push(rows[rows.push({ before: text, now: null, isSame: false }) - 1] as SideBySide);
+    else {
+      open = [];
+      if (!line.startsWith("@")) rows.push({ before: text, now: text, isSame: true });
+      else if (rows.length > 0) rows.push({ before: "…", now: "…", isSame: true });
+    }
+  }
+  return rows;
 }

@@ -485,7 +485,6 @@ export const en = {
   "servers.previous": "Previous server",
   "servers.reconnect": "Reconnect",
   "servers.reconnecting": "Connecting to {name} again",
-  "servers.removed": "is gone",
   "servers.section": "Parts of the server",
   "servers.since": "since {time}",
   "stats.client": "Client",

@@ -487,7 +487,6 @@ export const zhCN: Messages = {
   "servers.previous": "上一个服务器",
   "servers.reconnect": "重新连接",
   "servers.reconnecting": "正在重新连接 {name}",
-  "servers.removed": "已移除",
   "servers.section": "服务器的各部分",
   "servers.since": "自 {time}",
   "stats.client": "客户端",
