@@ -6,11 +6,15 @@ import { defineConfig, loadEnv } from "vite";
 const upstream = loadEnv("", ".", "ONETOOL_").ONETOOL_URL ?? "http://127.0.0.1:8765";
 const toServer = { target: upstream, changeOrigin: true, headers: { origin: upstream } };
 
+// What all screens share is one file: many small ones, as they would come of it, are larger together.
+const SHARED =
+  /node_modules\/svelte\/|src\/parts\/(Bars|Dialog|Empty|Keyboard|Skeleton|Switch|Tabs|CopyButton|Prose)\.|src\/lib\/(actions|api|calls|catalog|events|i18n|keys|notices|route|shown|sized|storage|session|theme|tour|paragraphs|locales\/en)\./;
+
 // Relative addresses: the page also works below a path of somebody else's web app. No source maps: assets are committed.
 export default defineConfig({
   base: "./",
   plugins: [svelte()],
-  server: { host: "127.0.0.1", proxy: { "^/(login|tools|call|run|ask|mcp|events|status|docs|openapi.json)(/|$|\\?)": toServer } },
+  server: { host: "127.0.0.1", proxy: { "^/(login|tools|call|run|ask|mcp|events|status|servers|results|stats|check|trust|docs|openapi.json)(/|$|\\?)": toServer } },
   build: {
     outDir: "../src/onetool/interfaces/web/static",
     emptyOutDir: true,

@@ -88,6 +88,7 @@ export async function send(path: string, sent: Sent = {}): Promise<Response> {
       headers,
       body,
       signal: sent.signal,
+      keepalive: method === "DELETE", // also if the page is left meanwhile
       credentials: "omit",
       redirect: "error",
     });
