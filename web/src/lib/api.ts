@@ -32,6 +32,7 @@ export interface Sent {
   query?: Record<string, string | number | boolean | readonly string[] | undefined>;
   ifMatch?: string | null;
   signal?: AbortSignal;
+  keepalive?: boolean; // it is sent even if the page is closed now
 }
 
 export interface Reply<T> {
@@ -79,6 +80,7 @@ export async function send(path: string, sent: Sent = {}): Promise<Response> {
       headers,
       body,
       signal: sent.signal,
+      keepalive: sent.keepalive,
       credentials: "omit",
       redirect: "error",
     });
@@ -93,8 +95,8 @@ export async function send(path: string, sent: Sent = {}): Promise<Response> {
 export async function request<T>(path: string, sent: Sent = {}): Promise<Reply<T>> {
   const response = await send(path, sent);
   const text = await response.text();
+  if (!response.ok) throw refusal(response.status, text);
   const data = text === "" ? null : parsed(text);
-  if (!response.ok) throw refusal(response.status, data, text);
   return { data: data as T, etag: response.headers.get("etag"), status: response.status, headers: response.headers };
 }
 
@@ -110,7 +112,9 @@ function parsed(text: string): unknown {
   }
 }
 
-function refusal(status: number, data: unknown, text: string): ApiError {
+/** What a body says that is no success. */
+export function refusal(status: number, text: string): ApiError {
+  const data = parsed(text);
   const found = (data ?? {}) as Record<string, unknown>;
   const error = (typeof found.error === "object" && found.error !== null ? found.error : found) as Record<string, unknown>;
   const message = [error.detail, error.message, error.title].find((one) => typeof one === "string");

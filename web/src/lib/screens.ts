@@ -15,5 +15,6 @@ export interface Screen {
 
 export const SCREENS: readonly Screen[] = [
   { id: "tools", label: "screen.tools", keys: "g t", icon: "M2 4h12M2 8h12M2 12h12", load: () => ({ default: Tools }) },
+  { id: "chat", label: "screen.chat", keys: "g c", icon: "M2 3h12v8H7l-4 3v-3H2z", load: () => import("../screens/Chat.svelte") },
   { id: "build", label: "screen.build", keys: "g b", icon: "M8 2v12M2 8h12", load: () => import("../screens/Build.svelte") },
 ];

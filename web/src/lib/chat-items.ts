@@ -1,0 +1,113 @@
+/** What stands in a conversation, one below the other: what people ask, what models say, what is called. */
+
+import type { CallFailure, Outcome } from "./invoke";
+import { isObject, writeJson, type Json, type JsonObject } from "./json-text";
+
+export interface Attached {
+  name: string;
+  kind: string; // its media type
+  text?: string;
+  data?: string; // a picture, as base64
+}
+
+export interface Approval {
+  question: string;
+  call: string;
+  warnings: string[];
+  expiresAt: number; // ms
+  decided: "yes" | "no" | null;
+}
+
+export interface CallItem {
+  kind: "call";
+  call: string;
+  name: string;
+  args: JsonObject;
+  isMine: boolean;
+  isCached: boolean;
+  outcome: Outcome | null; // null while it runs
+  approval: Approval | null;
+}
+
+export interface EndItem {
+  kind: "end";
+  input: number;
+  output: number;
+  cached: number;
+  steps: number;
+  model: string;
+  provider: string;
+  durationMs: number | null;
+  hints: string[];
+}
+
+export type Item =
+  | { kind: "user"; text: string; files: Attached[] }
+  | { kind: "text"; text: string }
+  | { kind: "thinking"; text: string }
+  | { kind: "notice"; text: string }
+  | { kind: "failed"; text: string; hints: string[] }
+  | CallItem
+  | EndItem;
+
+const text = (value: unknown): string => (typeof value === "string" ? value : "");
+const number = (value: unknown): number => (typeof value === "number" ? value : 0);
+const object = (value: unknown): JsonObject => (isObject(value) ? value : {});
+const list = (value: unknown): Json[] => (Array.isArray(value) ? value : []);
+export const textsOf = (value: unknown): string[] => list(value).map((one) => (typeof one === "string" ? one : writeJson(one)));
+
+export function callOf(found: unknown, isMine = false): CallItem {
+  const { id, name, args } = object(found);
+  return { kind: "call", call: text(id), name: text(name), args: object(args), isMine, isCached: false, outcome: null, approval: null };
+}
+
+/** The result of a call in the form that a tester of tools shows. */
+export function outcomeOf(found: unknown): Outcome {
+  const result = object(found);
+  const durationMs = number(object(result.meta).duration_ms ?? result.durationMs);
+  if (result.ok !== false) {
+    const value = result.data ?? result.value ?? null;
+    return { ok: true, value, size: new Blob([typeof value === "string" ? value : writeJson(value)]).size, durationMs, at: "" };
+  }
+  return { ok: false, failure: failureOf(object(result.error)), durationMs, at: "" };
+}
+
+function failureOf(error: JsonObject): CallFailure {
+  const { code, message, reason, hints } = error;
+  return { code: text(code), message: text(message), reason: text(reason) || null, hints: textsOf(hints), faults: [], retryAfter: null };
+}
+
+export function approvalOf(found: JsonObject): Approval {
+  const until = Date.parse(text(found.expiresAt));
+  return { question: text(found.question), call: text(found.call), warnings: textsOf(found.warnings), expiresAt: until, decided: null };
+}
+
+/** What a turn cost: of the answer's object. */
+export function endOf(found: unknown, durationMs: number | null): EndItem {
+  const answer = object(found);
+  const { input, output, cached } = object(answer.usage);
+  return {
+    kind: "end",
+    input: number(input),
+    output: number(output),
+    cached: number(cached),
+    steps: number(answer.steps),
+    model: text(answer.model),
+    provider: text(answer.provider),
+    durationMs,
+    hints: textsOf(answer.hints),
+  };
+}
+
+/** A conversation as the server keeps it. */
+export function itemsOf(found: JsonObject): Item[] {
+  const items: Item[] = [];
+  for (const one of list(found.messages).map(object)) {
+    const files = list(one.files).map((file) => ({ name: text(object(file).name ?? file), kind: text(object(file).kind) }));
+    if (one.role === "user") items.push({ kind: "user", text: text(one.text), files });
+    else if (text(one.text)) items.push({ kind: "text", text: text(one.text) });
+    for (const call of list(one.calls).map(object)) items.push({ ...callOf(call, one.role === "user"), outcome: outcomeOf(call.result ?? call) });
+    if (isObject(one.tokens) || isObject(one.usage)) items.push(endOf({ ...one, usage: one.usage ?? one.tokens ?? {} }, null));
+  }
+  return items;
+}
