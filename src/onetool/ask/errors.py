@@ -31,6 +31,7 @@ Reason = Literal[
     "busy",  # somebody else has the session now
     "not_found",  # there is no such session
     "exists",  # there is one already
+    "interrupted",  # by whoever asked
 ]
 
 

@@ -17,7 +17,8 @@ from onetool.interfaces.http.listen import BoundAddress
 from onetool.interfaces.http.login_sessions import LIFETIME_S, LoginSessions
 from onetool.interfaces.http.serve import build_app
 from onetool.interfaces.mcp.http import McpHttpApp
-from onetool.interfaces.rest.routing import ROOT
+from onetool.interfaces.rest.ask_app import ASK_ROUTES
+from onetool.interfaces.rest.routing import ASK_PATH, ROOT
 from onetool.interfaces.rest.routing import ROUTES as REST_ROUTES
 
 TOKEN, OTHER = "sesame-token-0123456789", "another-token-0123456789"
@@ -34,6 +35,8 @@ OPEN |= {("/login", method) for method in (*READ, "POST")}
 # The methods of routes that have their own answer to each, and what lies below.
 OWN_METHODS = {"/mcp": ("GET", "POST", "DELETE", "OPTIONS")}
 SAMPLES_BELOW = {"/call": "/call/nothing.here", "/assets": "/assets/index.js"}
+# The routes that are at and below a path.
+TABLES = {ROOT: REST_ROUTES, ASK_PATH: ASK_ROUTES.routes}
 
 
 @pytest.fixture(scope="module")
@@ -68,9 +71,10 @@ def address(template):
 
 
 def rest_cases():
-    for route in REST_ROUTES:
-        for method in (*route.methods, *(["HEAD"] if "GET" in route.methods else []), "OPTIONS"):
-            yield ROOT + address(route.template), method
+    for root, routes in TABLES.items():
+        for route in routes:
+            for method in (*route.methods, *(["HEAD"] if "GET" in route.methods else []), "OPTIONS"):
+                yield root + address(route.template), method
 
 
 def cases(site):
@@ -78,10 +82,10 @@ def cases(site):
     found = [("/nothing", "GET"), ("/nothing", "POST"), *rest_cases()]
     for path, route in site.routes.items():
         methods = route.methods or OWN_METHODS.get(path, ())
-        if path != ROOT:  # whose routes have methods of their own
+        if path not in TABLES:  # whose routes have methods of their own
             assert methods, f"{path} takes any method: name those that it answers in OWN_METHODS"
         found += [(path, method) for method in methods]
-        if route.below and path != ROOT:
+        if route.below and path not in TABLES:
             found += [(SAMPLES_BELOW[path], method) for method in methods]
     return list(dict.fromkeys(found))
 

@@ -59,7 +59,11 @@ def build_app(
         *_page_routes(url, lambda: site.rules, sessions),
     ]
     rules = AccessRules(http, address, sessions)
-    site = HttpApp(routes, rules, http.max_body_mb * 1024**2, lambda text: mask_sessions(app.runtime.redact(text)))
+
+    def mask(text: str) -> str:
+        return routing.mask_questions(mask_sessions(app.runtime.redact(text)))
+
+    site = HttpApp(routes, rules, http.max_body_mb * 1024**2, mask)
     return site
 
 
@@ -73,7 +77,7 @@ def _api_routes(
     return [
         route("/tools", RestApp(app, allowed), below=True, check=check_route),
         route(routing.CALL_PATH, call, methods=routing.CALL_METHODS, below=True, takes_bare_post=True),
-        route(routing.ASK_PATH, ask, methods=routing.ASK_METHODS),
+        route(routing.ASK_PATH, ask, below=True, check=_check_ask_route),
         route(STATUS_PATH, status, methods=READ),
         route(EVENTS_PATH, EventsApp(app, allowed), methods=("GET",)),
     ]
@@ -149,6 +153,12 @@ def _ask(app: "App", allowed: Collection[str] | None) -> Asgi:
     from onetool.interfaces.rest.ask_app import AskApp
 
     return AskApp(app, allowed)
+
+
+def _check_ask_route(scope: Scope) -> tuple[bytes, ...]:
+    from onetool.interfaces.rest.ask_app import ASK_ROUTES
+
+    return ASK_ROUTES.check(scope)
 
 
 def _openapi(app: "App") -> Asgi:

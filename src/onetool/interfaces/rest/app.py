@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from onetool.interfaces.asgi import HttpError, Receive, Scope, Send, read_headers, respond
 from onetool.interfaces.rest.problem import PROBLEM_TYPE, RestError, error_from_store, problem_body
 from onetool.interfaces.rest.request import ClientInput, RestContext, RestRequest, RestResponse
-from onetool.interfaces.rest.routing import changes, match_route, read_query
+from onetool.interfaces.rest.routing import TOOL_ROUTES, RouteTable, changes, read_query
 from onetool.sources.bundles.errors import BundleError
 
 if TYPE_CHECKING:
@@ -17,7 +17,9 @@ _NO_SNIFFING = (b"x-content-type-options", b"nosniff")
 
 
 class RestApp:
-    """The route /tools and everything below."""
+    """The route /tools and everything below. Those of other paths have a table of their own."""
+
+    routes: RouteTable = TOOL_ROUTES
 
     def __init__(self, app: "App", allowed: Collection[str] | None = None) -> None:
         """`allowed` are the tools that may be called; None allows all."""
@@ -36,11 +38,11 @@ class RestApp:
                 await _send_response(answer, send)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> RestResponse | None:
-        found = match_route(scope["raw_path"], scope["method"])
+        found = self.routes.match(scope["raw_path"], scope["method"])
         if found.method is None:
             takes = found.route.allow_header(self._context.may_change)
             return RestResponse(204, headers=((b"allow", takes.encode()),))
-        if not self._context.may_change and changes(scope["method"], found.method):
+        if changes(scope["method"], found.method) and not self._context.may_change:
             raise RestError(403, "read_only", _read_only_message(self._context.allowed))
         raw, parameters = scope["query_string"], found.method.parameters
         query = read_query(raw, parameters) if raw or parameters else parameters

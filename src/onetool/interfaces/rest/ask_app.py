@@ -1,11 +1,12 @@
-"""The ASGI app at /ask: one question to the model, and its answer as one body or as a stream of events.
+"""The ASGI app at /ask and below. At /ask: one question to the model, its answer as one body or a stream of events.
 
-Each event of ask/events.py is sent under its tag, with its JSON as data. The last one is `answer`, or `error` with
-{reason, message, hints, answer}. What is refused before the model is asked has the same status as without a stream.
+Each event of ask/events.py is sent under its tag, with its JSON as data; `started` tells the question's id, too. With
+`approve: "ask"` there are `approval` events of calls that wait. The last one is `answer`, or `error` with {reason,
+message, hints, answer}. What is refused before the model is asked has the same status as without a stream.
 """
 
 import asyncio
-from collections.abc import Collection, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from contextlib import aclosing, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -14,18 +15,28 @@ import msgspec
 from onetool.ask.errors import AskError
 from onetool.ask.events import Answer, Done, Event, Started
 from onetool.core.text import or_rather
-from onetool.interfaces.asgi import HttpError, Receive, Scope, Send, read_headers, respond
+from onetool.interfaces.asgi import HttpError, Receive, Scope, Send, respond
 from onetool.interfaces.disconnect import DisconnectWatch
 from onetool.interfaces.json_data import encode
 from onetool.interfaces.response_stream import MOST_UNSENT, ResponseStream
-from onetool.interfaces.rest.ask_body import AskFailedError, AskQuestion, ask_problem_body, read_question
+from onetool.interfaces.rest.app import RestApp
+from onetool.interfaces.rest.ask_approvals import AskContext, OpenQuestion, OpenQuestions, cancel, decide
+from onetool.interfaces.rest.ask_body import (
+    AskFailedError,
+    AskQuestion,
+    ask_problem_body,
+    read_question,
+    refuse_shared_sessions,
+)
 from onetool.interfaces.rest.invoke import sse_event, wants_events
 from onetool.interfaces.rest.problem import PROBLEM_TYPE, RestError
-from onetool.interfaces.rest.request import ClientInput, json_body, set_caller
-from onetool.interfaces.rest.routing import ASK_METHODS, read_query
+from onetool.interfaces.rest.request import ClientInput, RestRequest, RestResponse, json_body, set_caller
+from onetool.interfaces.rest.routing import ASK_PATH, RestRoute, RouteMethod, RouteTable
 
 if TYPE_CHECKING:
     from onetool.app import App
+    from onetool.core.call import ToolCall
+    from onetool.core.spec import ToolSpec
 
 
 BEGIN_AFTER = 0.25  # seconds; enough for everything that is refused
@@ -64,13 +75,20 @@ MOST_HINTS = 10  # each looks for the names that could be meant
 
 
 class AskTurn:
-    """One question that is being answered. `log` is the dict of the access log."""
+    """One question that is being answered. `log` is the dict of the access log; `approve` is asked about calls."""
 
-    def __init__(self, app: "App", question: AskQuestion, allowed: Collection[str] | None, log: dict[str, Any]) -> None:
-        self._app = app
+    def __init__(
+        self,
+        context: AskContext,
+        question: AskQuestion,
+        log: dict[str, Any],
+        approve: "Callable[[ToolCall, ToolSpec], Awaitable[bool]] | None" = None,
+    ) -> None:
+        app = self._app = context.app
         self._question = question
         self._log = log
-        self.pending = app.ask(question.prompt, allowed=question.tool_allow, within=allowed, **question.options())
+        options = question.options() | ({} if approve is None else {"approve": approve})
+        self.pending = app.ask(question.prompt, allowed=question.tool_allow, within=context.allowed, **options)
         self.clean = lambda value: app.runtime.redact(value)  # a reload replaces the runtime
 
     def failure(self, error: AskError) -> AskFailedError:
@@ -92,18 +110,16 @@ class AskTurn:
 # As a stream of events
 
 
-async def stream_answer(turn: AskTurn, receive: Receive, send: Send) -> None:
+CANCELLED = "it was cancelled before there was an answer"
+
+
+async def stream_answer(request: RestRequest, context: AskContext, asked: AskQuestion) -> None:
     """Stream the answer. Raises AskFailedError if the stream has not begun."""
-    response, watch = PacedResponseStream(send), DisconnectWatch(receive)
+    response, watch = PacedResponseStream(request.send), DisconnectWatch(request.receive)
     response.begin_when_idle()
     try:
-        await _send_events(turn, response)
-    except AskError as error:
-        failed = turn.failure(error)
-        if not response.is_stream:
-            await response.end()  # so that it does not become one
-            raise failed from None
-        await response.push_paced(sse_event("error", failed.event(turn.clean)))
+        with context.questions.opened(request.scope.get("principal", "")) as question:
+            await _stream_turn(_streamed_turn(request, context, asked, question, response), question, response)
     except asyncio.CancelledError:
         response.drop()
         if not watch.was_disconnected():
@@ -117,80 +133,53 @@ async def stream_answer(turn: AskTurn, receive: Receive, send: Send) -> None:
     await response.end()
 
 
-async def _send_events(turn: AskTurn, response: PacedResponseStream) -> None:
+def _streamed_turn(
+    request: RestRequest,
+    context: AskContext,
+    asked: AskQuestion,
+    question: OpenQuestion,
+    response: PacedResponseStream,
+) -> AskTurn:
+    def approve(call: "ToolCall", spec: "ToolSpec") -> Awaitable[bool]:
+        return question.ask(call, spec, response.push_paced)
+
+    return AskTurn(context, asked, request.scope.get("log", {}), approve if asked.approve == "ask" else None)
+
+
+async def _stream_turn(turn: AskTurn, question: OpenQuestion, response: PacedResponseStream) -> None:
+    try:
+        await _send_events(turn, question.id, response)
+    except AskError as error:
+        failed = turn.failure(error)
+        if not response.is_stream:
+            await response.end()  # so that it does not become one
+            raise failed from None
+        await response.push_paced(sse_event("error", failed.event(turn.clean)))
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if not question.was_cancelled or task is None or task.uncancel():  # not by the client, or it has left as well
+            raise
+        failed = turn.failure(AskError(CANCELLED, "interrupted"))
+        response.push_event(sse_event("error", failed.event(turn.clean)))
+
+
+async def _send_events(turn: AskTurn, question: str, response: PacedResponseStream) -> None:
     async with aclosing(turn.pending.events()) as events:  # nothing goes on where we are cancelled in between
         async for one in events:
             if isinstance(one, Started):
-                response.open_with(_encoded_event(one))
+                response.open_with(_encoded_event(one, question=question))
             elif isinstance(one, Done):
                 await response.push_paced(_encoded_event(Done(answer=turn.answer(one.answer))))
             else:
                 await response.push_paced(_encoded_event(one))
 
 
-def _encoded_event(one: Event) -> bytes:
-    data = msgspec.to_builtins(one)
+def _encoded_event(one: Event, **further: str) -> bytes:
+    data = msgspec.to_builtins(one) | further
     return sse_event(data["type"], encode(data))
 
 
-# The ASGI app
-
-
-MOST_AT_ONCE = 16  # questions; each is long, and costs somebody's money
-RETRY_S = 5  # when it is worth trying again
-_ALLOW = (b"allow", ", ".join(ASK_METHODS).encode())
-
-
-class AskApp:
-    """The route /ask."""
-
-    def __init__(self, app: "App", allowed: Collection[str] | None = None) -> None:
-        """`allowed` are the tools that may be called; None allows all."""
-        self._app = app
-        self._allowed = allowed
-        self._running = 0
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["method"] == "OPTIONS":
-            await send({"type": "http.response.start", "status": 204, "headers": [_ALLOW]})
-            await send({"type": "http.response.body", "body": b""})
-            return
-        sent = ClientInput(scope, receive)
-        try:
-            await self._answer(scope, sent.receive, send)
-        except HttpError as refused:
-            if (log := scope.get("log")) is not None:
-                log["error"] = refused.code
-            body = ask_problem_body(refused, lambda value: self._app.runtime.redact(value, sent.texts()))
-            await respond(send, refused.status, body, PROBLEM_TYPE, refused.headers)
-
-    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        read_query(scope["query_string"], {})
-        headers = read_headers(scope, (b"content-type", b"accept"))
-        question = read_question(await json_body(headers, receive, whole=True))
-        if scope.get("shares_sessions") and question.session is not None:
-            hints = "Sessions belong to nobody, and this web app has several users: none can be continued here."
-            raise RestError(403, "sessions_shared", hints, pointer="/session")
-        set_caller(scope.get("principal", ""))
-        with self._admit():
-            turn = AskTurn(self._app, question, self._allowed, scope.get("log", {}))
-            if wants_events(headers.get(b"accept", b"")):
-                await stream_answer(turn, receive, send)
-                return
-            answer = await _answer_whole(turn, receive)
-        if answer is not None:
-            await respond(send, 200, encode(msgspec.to_builtins(answer)))
-
-    @contextmanager
-    def _admit(self) -> Iterator[None]:
-        if self._running >= MOST_AT_ONCE:
-            message = f"{MOST_AT_ONCE} questions are being answered here: try again when one of them has its answer."
-            raise RestError(503, "too_many", message, headers=[(b"retry-after", b"%d" % RETRY_S)])
-        self._running += 1
-        try:
-            yield
-        finally:
-            self._running -= 1
+# As one body
 
 
 async def _answer_whole(turn: AskTurn, receive: Receive) -> Answer | None:
@@ -206,3 +195,74 @@ async def _answer_whole(turn: AskTurn, receive: Receive) -> Answer | None:
         return None
     finally:
         watch.end()
+
+
+# The ASGI app
+
+
+MOST_AT_ONCE = 16  # questions; each is long, and costs somebody's money
+RETRY_S = 5  # when it is worth trying again
+NEEDS_STREAM = 'approve "ask" needs a stream, in which you are asked: send `Accept: text/event-stream`, or say never.'
+
+
+async def ask(request: RestRequest) -> RestResponse | None:
+    """POST /ask."""
+    context = request.context
+    assert isinstance(context, AskContext)  # noqa: S101 - for the type checker
+    asked = read_question(await json_body(request.headers, request.receive, whole=True))
+    if asked.session is not None:
+        refuse_shared_sessions(request.scope, "/session")
+    has_stream = wants_events(request.headers.get(b"accept", b""))
+    if asked.approve == "ask" and not has_stream:
+        raise RestError(400, "needs_stream", NEEDS_STREAM, part="body", pointer="/approve")
+    set_caller(request.scope.get("principal", ""))
+    with _admit(context):
+        if has_stream:
+            await stream_answer(request, context, asked)
+            return None
+        answer = await _answer_whole(AskTurn(context, asked, request.scope.get("log", {})), request.receive)
+    return None if answer is None else RestResponse(200, encode(msgspec.to_builtins(answer)))
+
+
+@contextmanager
+def _admit(context: AskContext) -> Iterator[None]:
+    if context.running >= MOST_AT_ONCE:
+        message = f"{MOST_AT_ONCE} questions are being answered here: try again when one of them has its answer."
+        raise RestError(503, "too_many", message, headers=[(b"retry-after", b"%d" % RETRY_S)])
+    context.running += 1
+    try:
+        yield
+    finally:
+        context.running -= 1
+
+
+# Names stand before what stands for any name.
+ASK_ROUTES = RouteTable(
+    ASK_PATH,
+    (
+        RestRoute("", {"POST": RouteMethod(ask)}),
+        RestRoute("/{question}", {"DELETE": RouteMethod(cancel, stores=False)}),
+        RestRoute("/{question}/approvals/{call}", {"POST": RouteMethod(decide)}),
+    ),
+)
+
+
+class AskApp(RestApp):
+    """The route /ask and everything below. `questions` has another clock in tests."""
+
+    routes = ASK_ROUTES
+
+    def __init__(
+        self, app: "App", allowed: Collection[str] | None = None, questions: OpenQuestions | None = None
+    ) -> None:
+        """`allowed` are the tools that may be called; None allows all."""
+        super().__init__(app, allowed)
+        self._app = app
+        self._context = AskContext(app, allowed)
+        self._context.questions = questions or OpenQuestions(app)
+
+    async def _refuse(self, scope: Scope, refused: HttpError, send: Send, sent: ClientInput) -> None:
+        if (log := scope.get("log")) is not None:
+            log["error"] = refused.code
+        body = ask_problem_body(refused, lambda value: self._app.runtime.redact(value, sent.texts()))
+        await respond(send, refused.status, body, PROBLEM_TYPE, refused.headers)

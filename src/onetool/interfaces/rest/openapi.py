@@ -7,8 +7,10 @@ import msgspec
 
 from onetool._version import __version__
 from onetool.interfaces.asgi import Asgi, Receive, Scope, Send, respond
-from onetool.interfaces.rest import openapi_imports, openapi_insight, openapi_schemas
+from onetool.interfaces.rest import openapi_ask, openapi_imports, openapi_insight, openapi_schemas
 from onetool.interfaces.rest import routing as q
+from onetool.interfaces.rest.ask_app import ASK_ROUTES
+from onetool.interfaces.rest.openapi_ask import ASK_GROUP
 from onetool.interfaces.rest.openapi_schemas import ID, SLUG, VERSION, components
 from onetool.interfaces.rest.routing import ASK_PATH as ASK
 from onetool.interfaces.rest.routing import CALL_PATH, ROOT, ROUTES, QueryParameter
@@ -128,6 +130,7 @@ PARAMETERS |= {
     "recommendedPageSize": _RECOMMENDED,
     "name": _NAME,
     **openapi_imports.PARAMETERS,
+    **openapi_ask.PARAMETERS,
 }
 
 
@@ -205,40 +208,18 @@ def request_body(schema: str, example: Any) -> Part:
 # POST /ask
 
 
-ASK_GROUP = "Questions"
-_ASK_DESCRIPTION = """\
-A model answers, and may use the tools of this server. It is the one of the server's config, unless `provider` or
-`model` names another; its key is the server's. Whoever may ask sees all sessions. With `Accept: text/event-stream` the
-answer is a stream of events: `started`, `text` and `thinking` as the model writes, `call` and `result` as tools run,
-`notice`, and at the end `answer`, or `error` {reason, message, hints, answer}. A client that leaves ends it; what was
-said and done by then stays in the session."""
-_ASK_STREAM = {
-    "type": "string",
-    "description": "Server-sent events: started, text, thinking, call, result, notice; answer or error.",
-}
-_ASK_REFUSALS = {
-    400: "Something that was sent can't be used; `in` and `pointer` say where.",
-    404: "There is no such session.",
-    409: "Somebody else's question is being answered in this session, or it is there already.",
-    413: "The body is larger than this server takes, or the question than the model.",
-    422: "The model, or its provider, would not answer this.",
-    429: "The provider says: too often.",
-    502: "The provider refused, can't be reached, or gave an answer that can't be read.",
-    503: "No model or no key is configured, its provider has too much to do, or this server has.",
-    504: "The provider took too long.",
-}
-
-
 def ask_operation() -> Part:
     found = operation(
         "ask",
         "Ask a model that has these tools",
         {200: response("It answered.", "Answer")},
-        note=_ASK_DESCRIPTION,
+        note=openapi_ask.ASK_DESCRIPTION,
         takes=request_body("Question", openapi_schemas.EXAMPLE_QUESTION),
     )
-    found["responses"]["200"]["content"]["text/event-stream"] = {"schema": _ASK_STREAM}
-    refusals = {str(status): problem_response(status, words, "AskProblem") for status, words in _ASK_REFUSALS.items()}
+    found["responses"]["200"]["content"]["text/event-stream"] = {"schema": openapi_ask.ASK_STREAM}
+    refusals = {
+        str(status): problem_response(status, words, "AskProblem") for status, words in openapi_ask.ASK_REFUSALS.items()
+    }
     return {**found, "responses": dict(sorted({**found["responses"], **refusals}.items()))}
 
 
@@ -449,6 +430,17 @@ def _schemas() -> Part:
     return found | openapi_imports.import_schemas(found["Tool"], found["Bundle"]) | further
 
 
+def _ask_paths() -> Part:
+    paths: Part = {}
+    for route in ASK_ROUTES.routes:
+        item = paths[ASK + route.template] = {"parameters": path_parameters(route.template)}
+        for method, one in route.methods.items():
+            facts = openapi_ask.OPERATIONS.get((route.template, method))
+            found = ask_operation() if facts is None else with_query(_further_operation(facts), dict(one.parameters))
+            item[method.lower()] = {"tags": [ASK_GROUP], **found}
+    return paths
+
+
 def openapi_document(app: "App", root: str = "") -> Part:
     """The OpenAPI document. Only whether a token is needed depends on the config. `root` is before all addresses."""
     paths: Part = {}
@@ -462,7 +454,7 @@ def openapi_document(app: "App", root: str = "") -> Part:
     for (path, method), (group, facts) in openapi_insight.OUTSIDE.items():
         found = {"tags": [group], **_further_operation(facts)}
         paths.setdefault(path, {"parameters": path_parameters(path)})[method.lower()] = found
-    paths[ASK] = {"parameters": [], "post": {"tags": [ASK_GROUP], **ask_operation()}}
+    paths |= _ask_paths()
     document: Part = {
         "openapi": "3.1.0",
         "info": {

@@ -9,7 +9,7 @@ from onetool.ask.events import Answer
 from onetool.ask.sessions.records import SESSION_ID
 from onetool.core import call
 from onetool.http.definition import HttpImpl, ToolLimits
-from onetool.interfaces.rest import openapi_insight, problem
+from onetool.interfaces.rest import openapi_ask, openapi_insight, problem
 from onetool.interfaces.rest.ask_body import PICTURES, AskProblem, AskQuestion
 from onetool.sources.bundles.model import (
     IMPLS,
@@ -75,7 +75,7 @@ ASK_DESCRIPTIONS = {
     "Question.system": "What the model is told before everything else, in place of the server's own words.",
     "Question.maxSteps": "How often the model may be asked; then it has to answer without tools.",
     "Question.menu": "`direct`: the model sees every tool; `run`: one that runs code over all of them.",
-    "Question.approve": "Whether tools that may change something are let run. Nobody is there to be asked.",
+    "Question.approve": "Whether tools that may change something are let run; `ask` needs a stream, which asks.",
     "Question.files": "Attached to the question.",
     "QuestionFile.name": "What the model is told that it is called.",
     "QuestionFile.kind": "Its media type.",
@@ -180,6 +180,7 @@ _SHAPES = (
     call.ToolError,
     *ASK_SHAPES,
     *openapi_insight.SHAPES,
+    *openapi_ask.SHAPES,
 )
 _READ_ONLY = {  # of what the store adds
     "id": {**ID, "readOnly": True},
@@ -280,6 +281,7 @@ _DESCRIPTIONS = {  # by the key alone where it means one thing wherever it stand
     "WrongArgument.pointer": "JSON pointer (RFC 6901) to it in the arguments: `/options/limit/0`.",
     **ASK_DESCRIPTIONS,
     **openapi_insight.DESCRIPTIONS,
+    **openapi_ask.DESCRIPTIONS,
 }
 _PATTERNS = {
     "urlTemplate": "^[hH][tT][tT][pP][sS]?://",

@@ -17,9 +17,14 @@ from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.names import check_id, check_slug, check_version
 
 ASK_PATH = "/ask"
-ASK_METHODS = ("POST", "OPTIONS")
+_QUESTION = re.compile(r"(?<=/ask/)[0-9a-f]{32}")
 CALL_PATH = "/call"
 CALL_METHODS = ("POST", "OPTIONS")
+
+
+def mask_questions(text: str) -> str:
+    """The text without the ids of questions under way, for logs: who knows one may approve calls."""
+    return _QUESTION.sub("***", text) if ASK_PATH in text else text
 
 
 # Query parameters
@@ -207,12 +212,13 @@ class RouteMethod(NamedTuple):
     answer: Handler
     parameters: Mapping[str, QueryParameter] = {}
     changes: bool = False  # it is a POST for those alone who may change what is stored
+    stores: bool = True  # False: a DELETE that takes nothing away that is stored
     media: tuple[bytes, ...] = ()  # types of bodies beside JSON
 
 
 def changes(method: str, way: RouteMethod) -> bool:
     """Whether it is for those alone who may change what is stored."""
-    return method in ("PUT", "PATCH", "DELETE") or way.changes
+    return (method in ("PUT", "PATCH", "DELETE") and way.stores) or way.changes
 
 
 class RestRoute(NamedTuple):
@@ -301,43 +307,56 @@ ROUTES = (
     RestRoute("/trust", _changing(admin.trust, DRY_RUN)),
 )
 
-_CHECKS = {"{server}": str, "{bundleID}": check_id, "{toolSlug}": check_slug, "{version}": check_version}
-_BY_LENGTH: dict[int, list[RestRoute]] = {}
-for _place in ROUTES:
-    _BY_LENGTH.setdefault(len(_place.segments), []).append(_place)
+_CHECKS = {
+    "{server}": str,
+    "{bundleID}": check_id,
+    "{toolSlug}": check_slug,
+    "{version}": check_version,
+    **dict.fromkeys(("{session}", "{question}", "{call}"), str),
+}
 
 
-def match_route(raw: bytes, method: str) -> RouteMatch:
-    """Find the route of a raw path. Raises RestError (404, 405)."""
-    return _cached_match(raw, method) if len(raw) <= LONGEST_CACHED else _match(raw, method)
+class RouteTable:
+    """The routes at and below one path, and which of them a raw path means."""
+
+    def __init__(self, root: str, routes: tuple[RestRoute, ...]) -> None:
+        self.root = root
+        self.routes = routes
+        self._by_length: dict[int, list[RestRoute]] = {}
+        for one in routes:
+            self._by_length.setdefault(len(one.segments), []).append(one)
+        self._cached_match = lru_cache(1024)(self._match)
+
+    def match(self, raw: bytes, method: str) -> RouteMatch:
+        """Find the route of a raw path. Raises RestError (404, 405)."""
+        return self._cached_match(raw, method) if len(raw) <= LONGEST_CACHED else self._match(raw, method)
+
+    def check(self, scope: Scope) -> tuple[bytes, ...]:
+        """The media types that a route takes beside JSON; called before a body is refused. Raises RestError if there is
+        no such route.
+        """
+        way = self.match(scope["raw_path"], scope["method"]).method
+        return () if way is None else way.media
+
+    def _match(self, raw: bytes, method: str) -> RouteMatch:
+        try:
+            segments = [percent_decoded(piece) for piece in raw.split(b"/")[2:]]  # of /tools/…
+        except ValueError as error:
+            raise RestError(400, "bad_path", f"The path can't be read: {error}.", part="path", pointer="") from None
+        route = next((one for one in self._by_length.get(len(segments), ()) if _fits(one, segments)), None)
+        if route is None:
+            there = ", ".join(self.root + one.template for one in self.routes)
+            shown = raw[:100].decode("latin-1")
+            raise RestError(404, "not_found", f"There is nothing at {shown!r}; there are {there}")
+        found = route.methods.get("GET" if method == "HEAD" else method)
+        if found is None and method != "OPTIONS":
+            message = f"{self.root}{route.template} takes {route.allow_header()}, not {method[:20]}."
+            raise RestError(405, "method_not_allowed", message, headers=[(b"allow", route.allow_header().encode())])
+        return RouteMatch(route, _path_values(route, segments), found)
 
 
-def check_route(scope: Scope) -> tuple[bytes, ...]:
-    """The media types that a route takes beside JSON; called before a body is refused. Raises RestError if there is no
-    such route.
-    """
-    way = match_route(scope["raw_path"], scope["method"]).method
-    return () if way is None else way.media
-
-
-def _match(raw: bytes, method: str) -> RouteMatch:
-    try:
-        segments = [percent_decoded(piece) for piece in raw.split(b"/")[2:]]  # of /tools/…
-    except ValueError as error:
-        raise RestError(400, "bad_path", f"The path can't be read: {error}.", part="path", pointer="") from None
-    route = next((one for one in _BY_LENGTH.get(len(segments), ()) if _fits(one, segments)), None)
-    if route is None:
-        there = ", ".join(ROOT + one.template for one in ROUTES)
-        shown = raw[:100].decode("latin-1")
-        raise RestError(404, "not_found", f"There is nothing at {shown!r}; there are {there}")
-    found = route.methods.get("GET" if method == "HEAD" else method)
-    if found is None and method != "OPTIONS":
-        message = f"{ROOT}{route.template} takes {route.allow_header()}, not {method[:20]}."
-        raise RestError(405, "method_not_allowed", message, headers=[(b"allow", route.allow_header().encode())])
-    return RouteMatch(route, _path_values(route, segments), found)
-
-
-_cached_match = lru_cache(1024)(_match)
+TOOL_ROUTES = RouteTable(ROOT, ROUTES)
+check_route = TOOL_ROUTES.check
 
 
 def _fits(route: RestRoute, segments: list[str]) -> bool:

@@ -176,7 +176,7 @@ def test_stored_results_belong_to_who_asks():
         ({"prompt": "x", "temperature": 2.5}, "/temperature", "<= 2"),
         ({"prompt": "x", "maxSteps": 0}, "/maxSteps", ">= 1"),
         ({"prompt": "x", "menu": "search"}, "/menu", "none of direct, run"),
-        ({"prompt": "x", "approve": "ask"}, "/approve", "none of always, never"),
+        ({"prompt": "x", "approve": "maybe"}, "/approve", "none of always, ask, never"),
         ({"prompt": "x", "files": [{"name": "a"}]}, "/files/0", "neither is there"),
         ({"prompt": "x", "files": [{**PICTURE, "text": "a"}]}, "/files/0", "both are there"),
         ({"prompt": "x", "files": [PICTURE, {"text": "a"}]}, "/files/1", "`name`"),
@@ -276,6 +276,7 @@ def test_events_have_their_tags_as_names_and_end_with_the_answer():
     assert (client.status, client.headers["content-type"]) == (200, EVENTS)
     assert [event.name for event in client.events] == ["started", "text", "call", "result", "notice", "answer"]
     assert client.events[0].data == {
+        "question": client.events[0].data["question"],
         "type": "started",
         "sessionId": "s1",
         "isNew": True,
@@ -385,11 +386,22 @@ def test_a_bug_leaves_nothing_behind():
 # The docs
 
 
+MORE = ("error", "too_many", "too_large", "approval", "needs_stream", "decided", "question", "warnings", "expiresAt")
+
+
 def test_the_docs_know_every_key_event_and_reason():
     docs = (Path(__file__).parents[4] / "docs" / "serve.md").read_text()
     section = docs.partition("\n## Asking a model\n")[2].partition("\n## ")[0]
     events = [kind.__struct_config__.tag for kind in get_args(Event)]
-    for word in (*AskQuestion.__struct_encode_fields__, *events, *Reason.__args__, "error", "too_many", "too_large"):
+    for word in (
+        *AskQuestion.__struct_encode_fields__,
+        *events,
+        *Reason.__args__,
+        "error",
+        "too_many",
+        "too_large",
+        *MORE,
+    ):
         assert f"`{word}`" in section, word
     for reason, status in STATUS_OF_REASON.items():
         assert re.search(rf"^\|[^|]*\b{status}\b[^|]*\|.*`{reason}`", section, re.MULTILINE), reason

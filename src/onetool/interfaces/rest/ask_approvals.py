@@ -1,0 +1,199 @@
+"""Questions under way, and the calls that wait for the person who asked: `approve: "ask"` of POST /ask.
+
+The id of a question is random, has 128 bits, and is told in its own stream alone. Whoever approves must know it, and
+be the client that asked (the same principal); all others get the same 404. A call that nobody approves does not run:
+silence is no, and a question that has ended, was cancelled or was left approves nothing.
+"""
+
+import asyncio
+import json
+import re
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from functools import partial
+from itertools import islice
+from os import urandom
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from onetool.core.text import escape_invisible, mixed_script_words, skeleton
+from onetool.interfaces.json_data import encode
+from onetool.interfaces.rest.admin import refuse_tools
+from onetool.interfaces.rest.invoke import sse_event
+from onetool.interfaces.rest.problem import RestError, error_from_store
+from onetool.interfaces.rest.request import NO_CONTENT, RestContext, RestRequest, RestResponse, json_body
+from onetool.sources.bundles.errors import InvalidError
+from onetool.sources.bundles.validation import converted
+
+if TYPE_CHECKING:
+    from onetool.app import App
+    from onetool.core.call import ToolCall
+    from onetool.core.spec import ToolSpec
+
+APPROVAL_S = 300.0  # seconds without an answer, which are a no
+MOST_WARNINGS = 5  # of one kind
+_CALL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+Later = Callable[[float, Callable[[], None]], asyncio.TimerHandle]
+"""Calls a function after so many seconds, as `loop.call_later` does."""
+
+
+class ApprovalAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Whether the call may run."""
+
+    approve: bool
+
+
+class OpenQuestion:
+    """One question that is being answered in a stream."""
+
+    def __init__(self, principal: str, app: "App", now: Callable[[], float], later: Later) -> None:
+        self.id = urandom(16).hex()
+        self.principal = principal
+        self.was_cancelled = False
+        self._app = app
+        self._now = now
+        self._later = later
+        self._task = asyncio.current_task()
+        self._is_over = False
+        self._waiting: dict[str, asyncio.Future[bool]] = {}  # by the ids under which the stream tells calls
+        self._told: set[str] = set()
+
+    async def ask(self, call: "ToolCall", spec: "ToolSpec", tell: Callable[[bytes], Awaitable[None]]) -> bool:
+        """Tell the client of a call, and wait for its answer. What is told is the call that runs if it is yes."""
+        id = self._unused_id(call.id)
+        answer = self._waiting[id] = asyncio.get_running_loop().create_future()
+        timer = self._later(APPROVAL_S, partial(self._expire, answer))
+        until = _iso(self._now() + APPROVAL_S)
+        try:
+            await tell(await asyncio.to_thread(self._event, id, call, spec.name, until))
+            return await answer and not self._is_over
+        finally:
+            timer.cancel()
+            del self._waiting[id]
+
+    def decide(self, call: str, approve: bool) -> None:
+        """Raises RestError where no such call waits."""
+        answer = self._waiting.get(call)
+        if answer is not None and not answer.done():
+            answer.set_result(approve)
+        elif call in self._told:
+            raise RestError(409, "decided", "This call waits no more: it was decided, or nobody answered in time.")
+        else:
+            raise RestError(404, "not_found", "No such call waits for an answer.")
+
+    def cancel(self) -> None:
+        """End it, as if its client had left. The stream tells that, and ends."""
+        self.close()
+        self.was_cancelled = True
+        if self._task is not None:
+            self._task.cancel()
+
+    def close(self) -> None:
+        """From now on nothing is approved."""
+        self._is_over = True
+        for answer in self._waiting.values():
+            self._expire(answer)
+
+    @staticmethod
+    def _expire(answer: "asyncio.Future[bool]") -> None:
+        if not answer.done():
+            answer.set_result(False)
+
+    def _unused_id(self, id: str) -> str:
+        """The call's own id, unless one was told before under it, or it can't stand in a path: those of code can't."""
+        if id in self._told or not _CALL_ID.fullmatch(id):
+            id = urandom(16).hex()
+        self._told.add(id)
+        return id
+
+    def _event(self, id: str, call: "ToolCall", name: str, until: str) -> bytes:
+        """All of it, as the terminal's prompt has it: only known secrets are masked, whatever an argument is called."""
+        args = self._app.runtime.redact(dict(call.args))
+        said = {"type": "approval", "question": self.id, "call": id, "name": name, "args": args}
+        warnings = approval_warnings(name, args, self._app.catalog.registry.names())
+        return sse_event("approval", encode({**said, "warnings": warnings, "expiresAt": until}))
+
+
+def approval_warnings(name: str, args: Any, names: Iterable[str]) -> list[str]:
+    """What eyes would not see: tools whose names look the same, words of several alphabets, hidden characters."""
+    text = f"{name} {json.dumps(args, ensure_ascii=False, default=str)}"
+    looks = skeleton(name)
+    twins = (one for one in names if one != name and skeleton(one) == looks)
+    words = dict.fromkeys(islice(mixed_script_words(text), 100))
+    found = [
+        f"this is not {escape_invisible(one)}, which looks like it: {name!a}" for one in islice(twins, MOST_WARNINGS)
+    ]
+    found += [f"letters of several alphabets in {word}" for word in islice(words, MOST_WARNINGS)]
+    if escape_invisible(text) != text:
+        found.append("there are characters in it that can't be seen, or that turn text around")
+    return found
+
+
+class OpenQuestions:
+    """All questions whose answers are being streamed. `now` and `later` are the clock, for tests."""
+
+    def __init__(self, app: "App", now: Callable[[], float] = time.time, later: Later | None = None) -> None:
+        self._app = app
+        self._now = now
+        self._later = later
+        self._open: dict[str, OpenQuestion] = {}
+
+    @contextmanager
+    def opened(self, principal: str) -> Iterator[OpenQuestion]:
+        """A question of this client, for as long as this lasts."""
+        question = OpenQuestion(principal, self._app, self._now, self._later or asyncio.get_running_loop().call_later)
+        self._open[question.id] = question
+        try:
+            yield question
+        finally:
+            del self._open[question.id]
+            question.close()
+
+    def get(self, id: str, principal: str) -> OpenQuestion:
+        """Raises RestError: the same for one that is not there and for somebody else's."""
+        question = self._open.get(id)
+        if question is None or question.principal != principal:
+            raise RestError(404, "not_found", "No such question is being answered.")
+        return question
+
+
+def _iso(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+# The handlers
+
+
+class AskContext(RestContext):
+    """What handlers of /ask use. `running` is how many questions are under way."""
+
+    questions: OpenQuestions
+    running: int = 0
+
+
+def open_question(request: RestRequest) -> OpenQuestion:
+    assert isinstance(request.context, AskContext)  # noqa: S101 - for the type checker: routes of /ask have no other
+    refuse_tools(request)
+    return request.context.questions.get(request.path[0], request.scope.get("principal", ""))
+
+
+async def decide(request: RestRequest) -> RestResponse:
+    """POST /ask/{question}/approvals/{call}."""
+    question = open_question(request)  # first: who may not decide learns nothing of what a body should be
+    body = await json_body(request.headers, request.receive)
+    try:
+        answer = converted(body, ApprovalAnswer)
+    except InvalidError as error:
+        raise error_from_store(error) from None
+    question.decide(request.path[1], answer.approve)
+    return NO_CONTENT
+
+
+async def cancel(request: RestRequest) -> RestResponse:
+    """DELETE /ask/{question}."""
+    open_question(request).cancel()
+    return NO_CONTENT
