@@ -38,7 +38,6 @@ export interface EndItem {
   model: string;
   provider: string;
   durationMs: number | null;
-  hints: string[];
 }
 
 export type Item =
@@ -95,7 +94,6 @@ export function endOf(found: unknown, durationMs: number | null): EndItem {
     model: text(answer.model),
     provider: text(answer.provider),
     durationMs,
-    hints: textsOf(answer.hints),
   };
 }
 

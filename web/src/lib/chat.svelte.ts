@@ -59,7 +59,6 @@ export class Conversation {
     const asked = { text: this.draft.trim(), files: this.files };
     if (this.running || asked.text === "") return;
     [this.draft, this.files, this.#last] = ["", [], asked];
-    this.#put({ kind: "user", ...asked });
     await this.#answer(choice, withTools);
   }
 
@@ -114,7 +113,7 @@ export class Conversation {
   async #answer(choice: ModelChoice, withTools: boolean): Promise<void> {
     const [stop, since] = [new AbortController(), performance.now()];
     this.running = stop;
-    this.items = this.items.filter((one) => one.kind !== "failed");
+    if (this.#last) this.#put({ kind: "user", ...this.#last }); // also where it is asked again: that is another turn
     try {
       if (!(await this.#listen(choice, withTools, stop.signal, since))) this.#fail(t("chat.broken"));
     } catch (error) {
