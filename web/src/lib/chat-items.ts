@@ -1,7 +1,8 @@
 /** What stands in a conversation, one below the other: what people ask, what models say, what is called. */
 
+import { t } from "./i18n.svelte";
 import type { CallFailure, Outcome } from "./invoke";
-import { isObject, writeJson, type Json, type JsonObject } from "./json-text";
+import { isObject, parseJson, writeJson, type Json, type JsonObject } from "./json-text";
 
 export interface Attached {
   name: string;
@@ -25,6 +26,7 @@ export interface CallItem {
   args: JsonObject;
   isMine: boolean;
   isCached: boolean;
+  isCut: boolean;
   outcome: Outcome | null; // null while it runs
   approval: Approval | null;
 }
@@ -45,7 +47,7 @@ export type Item =
   | { kind: "text"; text: string }
   | { kind: "thinking"; text: string }
   | { kind: "notice"; text: string }
-  | { kind: "failed"; text: string; hints: string[] }
+  | { kind: "failed"; text: string; hints: string[]; isCalm: boolean }
   | CallItem
   | EndItem;
 
@@ -57,7 +59,7 @@ export const textsOf = (value: unknown): string[] => list(value).map((one) => (t
 
 export function callOf(found: unknown, isMine = false): CallItem {
   const { id, name, args } = object(found);
-  return { kind: "call", call: text(id), name: text(name), args: object(args), isMine, isCached: false, outcome: null, approval: null };
+  return { kind: "call", call: text(id), name: text(name), args: object(args), isMine, isCached: false, isCut: false, outcome: null, approval: null };
 }
 
 /** The result of a call in the form that a tester of tools shows. */
@@ -101,11 +103,29 @@ export function endOf(found: unknown, durationMs: number | null): EndItem {
 export function itemsOf(found: JsonObject): Item[] {
   const items: Item[] = [];
   for (const one of list(found.messages).map(object)) {
-    const files = list(one.files).map((file) => ({ name: text(object(file).name ?? file), kind: text(object(file).kind) }));
-    if (one.role === "user") items.push({ kind: "user", text: text(one.text), files });
-    else if (text(one.text)) items.push({ kind: "text", text: text(one.text) });
-    for (const call of list(one.calls).map(object)) items.push({ ...callOf(call, one.role === "user"), outcome: outcomeOf(call.result ?? call) });
-    if (isObject(one.tokens) || isObject(one.usage)) items.push(endOf({ ...one, usage: one.usage ?? one.tokens ?? {} }, null));
+    const isMine = one.role === "user";
+    const files = list(one.files).map((file) => ({ name: text(object(file).name), kind: text(object(file).kind) }));
+    const said = text(one.text);
+    if (said) items.push(isMine ? { kind: "user", text: said, files } : { kind: "text", text: said });
+    items.push(...list(one.calls).map((call) => keptCall(object(call), isMine)));
+    if (one.brokenOff === true) items.push({ kind: "notice", text: t("chat.broken") });
+    if (isObject(one.usage)) items.push(endOf(one, null));
   }
   return items;
+}
+
+/** Of a result, the server keeps what the model read. */
+function keptCall(call: JsonObject, isMine: boolean): CallItem {
+  const args = isObject(call.args) ? call.args : { "…": call.argsText ?? call.args ?? "" };
+  const result = text(call.result);
+  const outcome = call.state === "ok" ? { value: call.isCut ? result : valueOf(result) } : { ok: false, error: { message: call.state === "failed" ? result : t("chat.call.unknown") } };
+  return { ...callOf({ id: call.id ?? "", name: call.name ?? "", args }, isMine), outcome: outcomeOf(outcome), isCut: call.isCut === true };
+}
+
+function valueOf(written: string): Json {
+  try {
+    return parseJson(written);
+  } catch {
+    return written;
+  }
 }

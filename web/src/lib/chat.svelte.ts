@@ -89,8 +89,9 @@ export class Conversation {
   /** A call of one's own, whose result the model reads with the next question. */
   async call(name: string, args: JsonObject): Promise<void> {
     if (this.running) return;
-    const stop = (this.running = new AbortController());
-    const item = { ...callOf({ id: `own-${this.items.length}`, name, args }, true) };
+    const [stop, since] = [new AbortController(), performance.now()];
+    this.running = stop;
+    const item = callOf({ id: `own-${this.items.length}`, name, args }, true);
     this.#put(item);
     try {
       const path = this.id === null ? "ask/calls" : `ask/sessions/${encodeURIComponent(this.id)}/calls`;
@@ -98,8 +99,8 @@ export class Conversation {
       const text = await response.text();
       if (!response.ok) throw refusal(response.status, text);
       const body = parseJson(text) as JsonObject;
-      this.#take(body.session ?? body.sessionId);
-      this.#change(item.call, (one) => ({ ...one, outcome: outcomeOf(isObject(body.result) ? body.result : body) }));
+      this.#take(body.sessionId);
+      this.#change(item.call, (one) => ({ ...one, outcome: outcomeOf({ ...body, durationMs: performance.now() - since }) }));
       notices.announce(t("try.done"));
     } catch (error) {
       const outcome = outcomeOf({ ok: false, error: { code: error instanceof ApiError ? error.code : "", message: stop.signal.aborted ? t("try.stopped") : messageOf(error) } });
@@ -117,7 +118,7 @@ export class Conversation {
     try {
       if (!(await this.#listen(choice, withTools, stop.signal, since))) this.#fail(t("chat.broken"));
     } catch (error) {
-      if (stop.signal.aborted) this.#fail(t("chat.stopped"));
+      if (stop.signal.aborted) this.#fail(t("chat.stopped"), [], true);
       else if (error instanceof ApiError) this.#fail(messageOf(error), hintsOf(error.body));
       else this.#fail(t("chat.broken"));
     } finally {
@@ -213,9 +214,9 @@ export class Conversation {
     return Math.max(0, this.items.findLastIndex((one) => one.kind === "user"));
   }
 
-  #fail(text: string, hints: string[] = []): void {
+  #fail(text: string, hints: string[] = [], isCalm = false): void {
     this.#draw();
-    this.#put({ kind: "failed", text, hints });
+    this.#put({ kind: "failed", text, hints, isCalm });
     notices.announce(line(text));
   }
 

@@ -442,6 +442,7 @@ export const en = {
   "chat.call.unknown": "The connection ended before the result came. The call may have run.",
   "chat.code": "Code",
   "chat.conversation": "Conversation",
+  "chat.cut": "Only the beginning is kept for this page. The export has all of it.",
   "chat.delete": "Delete {name}",
   "chat.deleted": "Deleted: {name}",
   "chat.denied": "not approved",

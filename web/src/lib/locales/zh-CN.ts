@@ -444,6 +444,7 @@ export const zhCN: Messages = {
   "chat.call.unknown": "结果到达前连接已断开。该调用可能已经执行。",
   "chat.code": "代码",
   "chat.conversation": "对话",
+  "chat.cut": "此页面只保留开头部分，导出文件包含全部内容。",
   "chat.delete": "删除 {name}",
   "chat.deleted": "已删除：{name}",
   "chat.denied": "未批准",
