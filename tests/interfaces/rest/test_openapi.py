@@ -22,6 +22,7 @@ from onetool.interfaces.rest.routing import ASK_PATH as ASK
 from onetool.interfaces.rest.routing import ROOT, ROUTES
 from onetool.sources.bundles.validation import KEPT, SHOWN
 
+CAN_MISS = (ASK, f"{ASK}/calls")  # their bodies name something that may not be there
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
@@ -83,7 +84,7 @@ def test_every_route_says_which_refusals_it_knows(document):
                 continue
             told = set(one["responses"])
             assert always <= told
-            assert ("404" in told) == (("{" in path and one["operationId"] != "putBundle") or path == ASK)
+            assert ("404" in told) == (("{" in path and one["operationId"] != "putBundle") or path in CAN_MISS)
             for status, response in one["responses"].items():
                 kinds = list(response.get("content", {}))
                 if status >= "400":
@@ -172,7 +173,8 @@ def test_it_can_be_taken_in_as_tools_by_ourselves(document):
     from onetool.sources.bundles.openapi import from_openapi
 
     found = from_openapi(msgspec.json.encode(document), base_url="https://tools.example")
-    assert len(found.tools) == 35
+    operations = [one for item in document["paths"].values() for one in item if one != "parameters"]
+    assert len(found.tools) == len(operations) >= 35
     assert (found.skipped, found.notes) == ([], [])
 
 

@@ -22,7 +22,9 @@ The types of lines, and their members:
     assistant   text, calls (id, name, args, malformed, kept), provider, kept, broken_off
     result      call, name, content, ok, value
     called      name, args, content, ok: a tool that the person called
-    ended       at, provider, model, usage, steps; turns and total are of the whole session, for the list of sessions
+    titled      title: that somebody has given the session
+    ended       at, provider, model, usage, steps; turns, total and title (if one was given) are of the whole session,
+                for the list of sessions
 
 A message has the time as `at` beside its own members. Members with their default value are left out. Unknown types are
 skipped: a later version may have more of them.

@@ -13,7 +13,7 @@ from os import urandom
 from typing import NamedTuple
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from onetool.ask.errors import SessionError
 from onetool.ask.messages import Assistant, Call, Result, SessionMessage, Usage, User, UserCall
@@ -77,6 +77,14 @@ class TurnEnded(msgspec.Struct, frozen=True, kw_only=True, tag="ended"):
     steps: int = 0
     turns: int = 0
     total: Usage = Usage()
+    title: str | UnsetType = UNSET  # that somebody has given it
+
+
+class Titled(msgspec.Struct, frozen=True, kw_only=True, tag="titled"):
+    """From here on the session has this title."""
+
+    title: str = ""
+    at: float = 0.0
 
 
 class Allowed(msgspec.Struct, frozen=True, kw_only=True, tag="allowed"):
@@ -94,8 +102,8 @@ class _TimedRecord(msgspec.Struct):
     at: float = 0.0
 
 
-Record = SessionHeader | TurnEnded | Allowed | SessionMessage
-KNOWN_TYPES = ("session", "ended", "allowed", "user", "assistant", "result", "called")
+Record = SessionHeader | TurnEnded | Titled | Allowed | SessionMessage
+KNOWN_TYPES = ("session", "ended", "titled", "allowed", "user", "assistant", "result", "called")
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 _record_decoder = msgspec.json.Decoder(Record)
@@ -104,7 +112,7 @@ _time_decoder = msgspec.json.Decoder(_TimedRecord)
 _message_decoder = msgspec.json.Decoder(SessionMessage)
 
 
-def record_line(record: SessionHeader | TurnEnded | Allowed) -> bytes:
+def record_line(record: SessionHeader | TurnEnded | Titled | Allowed) -> bytes:
     return msgspec.json.encode(record) + b"\n"
 
 
@@ -134,7 +142,11 @@ def title_of(message: SessionMessage) -> str:
         return f"+{message.name}"[:LONGEST_TITLE]
     if not isinstance(message, User):
         return ""
-    words = message.text[: 8 * LONGEST_TITLE] or ", ".join(file.name for file in message.files)
+    return short_title(message.text[: 8 * LONGEST_TITLE] or ", ".join(file.name for file in message.files))
+
+
+def short_title(words: str) -> str:
+    """One line of a title's length, without signs that can't be seen."""
     title = " ".join("".join(sign if sign.isprintable() else " " for sign in words).split())
     return title if len(title) <= LONGEST_TITLE else f"{title[: LONGEST_TITLE - 1].rstrip()}…"
 
@@ -213,6 +225,7 @@ class SessionContent(msgspec.Struct, frozen=True, kw_only=True):
     ended: list[TurnEnded]
     damaged: int  # lines that can't be read
     allowed: tuple[str, ...] | None = None  # the tools that it was last given
+    title: str | None = None  # that somebody has given it last
 
     @property
     def usage(self) -> Usage:
@@ -226,6 +239,7 @@ def read_session(id: str, data: bytes, goes_on: bool = False) -> SessionContent:
     ended: list[TurnEnded] = []
     damaged = 0
     allowed: tuple[str, ...] | None = None
+    title: str | None = None
     for place, line in enumerate(BytesIO(data)):  # one by one: to split all at once would hold up all other threads
         if place == MOST_LINES:
             raise _too_many_lines(id)
@@ -244,9 +258,12 @@ def read_session(id: str, data: bytes, goes_on: bool = False) -> SessionContent:
                 ended.append(end)
             case (Allowed() as given, _):
                 allowed = given.tools
+            case (Titled() as named, _):
+                title = named.title
             case (message, at):
                 said.append(TimedMessage(message, at))
-    return SessionContent(begun=begun, said=repair(said, goes_on), ended=ended, damaged=damaged, allowed=allowed)
+    whole = repair(said, goes_on)
+    return SessionContent(begun=begun, said=whole, ended=ended, damaged=damaged, allowed=allowed, title=title)
 
 
 def _too_many_lines(id: str) -> SessionError:

@@ -32,6 +32,7 @@ class ChatSession:
         self.usage = content.usage  # of the turns that came to their end
         self.damaged = content.damaged
         self.allowed = content.allowed  # the tools that it was last given; None: nobody has said any
+        self._title = UNSET if content.title is None else content.title
         self._path = path
         self._file = file
         self._now = now
@@ -72,6 +73,7 @@ class ChatSession:
             steps=steps,
             turns=turns,
             total=total,
+            title=self._title,
         )
         files.append_lines(self._path, self._file, record_line(ended))
         self.usage = total

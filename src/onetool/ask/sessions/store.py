@@ -8,7 +8,7 @@ import builtins
 import os
 import stat
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
@@ -24,12 +24,15 @@ from onetool.ask.sessions.records import (
     UNDER_WAY,
     UNREADABLE,
     SessionHeader,
+    Titled,
     TurnEnded,
     check_id,
     is_generated,
     new_id,
     read_line,
     read_session,
+    record_line,
+    short_title,
 )
 from onetool.ask.sessions.session import ChatSession
 from onetool.core import flock
@@ -40,6 +43,7 @@ TAIL_BYTES = 4096  # where an `ended` is found, as a rule; else more is read
 MOST_TAIL_BYTES = 8 * 1024 * 1024  # … but not more than that
 ENDED_PREFIX = b'{"type":"ended"'
 USER_PREFIX = b'{"type":"user"'
+TITLED_PREFIX = b'{"type":"titled"'
 
 
 class SessionInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,14 +67,14 @@ def read_info(id: str, file: int) -> SessionInfo | None:
     if not status.st_size:
         return None
     begun = _read_header(file)
-    ended, turns = _read_end(file, status.st_size)
+    ended, turns, title = _read_end(file, status.st_size)
     answered = ended.steps > 0 and turns == ended.turns
     return SessionInfo(
         id=id,
         created=begun.created or status.st_mtime,
         modified=status.st_mtime,
         turns=turns,
-        title=begun.title,
+        title=begun.title if title is None else title,
         provider=ended.provider,
         model=ended.model,
         usage=ended.total,
@@ -104,20 +108,22 @@ def _read_header(file: int) -> SessionHeader:
     return record if isinstance(record, SessionHeader) else SessionHeader()
 
 
-def _read_end(file: int, size: int) -> tuple[TurnEnded, int]:
-    """The last `ended` record, and the number of turns including unfinished ones after it."""
+def _read_end(file: int, size: int) -> tuple[TurnEnded, int, str | None]:
+    """The last `ended` record, the number of turns including unfinished ones after it, and a title that was given."""
     length = TAIL_BYTES
     while True:
         start = max(0, size - length)
         lines = read_at(file, size - start, start).split(b"\n")[1 if start else 0 :]
-        questions = 0
+        questions, title = 0, None
         for line in reversed(lines):
             if line.startswith(USER_PREFIX):
                 questions += 1
+            elif title is None and line.startswith(TITLED_PREFIX) and isinstance(given := _record(line), Titled):
+                title = given.title
             elif line.startswith(ENDED_PREFIX) and isinstance(ended := _record(line), TurnEnded):
-                return ended, ended.turns + questions
+                return ended, ended.turns + questions, (ended.title or None) if title is None else title
         if not start or length >= MOST_TAIL_BYTES:
-            return TurnEnded(), questions
+            return TurnEnded(), questions, title
         length *= 8
 
 
@@ -152,6 +158,8 @@ class Transcript(msgspec.Struct, frozen=True, kw_only=True):
     damaged: int  # lines of the file that can't be read
     provider: str = ""  # of the last turn that came to its end
     model: str = ""
+    title: str = ""
+    ended: tuple[TurnEnded, ...] = ()  # the turns that came to their end
 
     def lacks_answer(self, index: int) -> bool:
         """Whether a question's part ends with this message, and there is no answer to it."""
@@ -208,6 +216,27 @@ class SessionStore:
 
     def delete(self, id: str) -> None:
         """Raises SessionError: not_found, or busy while a turn is under way."""
+        path, file = self._lock(id, "then delete it")
+        try:
+            flock.remove(path, file)
+        except OSError as error:
+            raise SessionError(f"the session {path.stem} can't be deleted: {error.strerror}", "session") from None
+
+    def rename(self, id: str, title: str) -> None:
+        """Give it a title. That is no use of it: it stays where it was in the list. Raises SessionError like delete."""
+        path, file = self._lock(id, "then rename it")
+        try:
+            before = os.fstat(file)
+            if not before.st_size:
+                raise self._not_found(path.stem)
+            line = record_line(Titled(title=short_title(title), at=round(self._now(), 3)))
+            files.append_lines(path, file, line)
+            os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+            files.make_safe(path, file, is_new=False)
+        finally:
+            files.release_file(path, file)
+
+    def _lock(self, id: str, then: str) -> tuple[Path, int]:
         id = self._resolve(id)
         path = self._path(id)
         try:
@@ -215,11 +244,8 @@ class SessionStore:
         except FileNotFoundError:
             raise self._not_found(id) from None
         if file is None:
-            raise _busy_error(id, path, "then delete it")
-        try:
-            flock.remove(path, file)
-        except OSError as error:
-            raise SessionError(f"the session {id} can't be deleted: {error.strerror}", "session") from None
+            raise _busy_error(id, path, then)
+        return path, file
 
     def has(self, id: str) -> bool:
         """Whether its file is there, with something in it."""
@@ -237,8 +263,26 @@ class SessionStore:
     def list(self) -> builtins.list[SessionInfo]:
         """The newest first. What can't be opened is not in it."""
         files.refuse_link(self.folder)
+        return self._read_infos(id for _, id in find_sessions(self.folder))
+
+    def info(self, id: str) -> SessionInfo:
+        """What a list says of one. Raises SessionError."""
+        id = self._resolve(id)
+        for found in self._read_infos([id]):
+            return found
+        raise self._not_found(id)
+
+    def page(
+        self, before: tuple[int, str] | None, most: int
+    ) -> tuple[builtins.list[SessionInfo], tuple[int, str] | None]:
+        """So many of the list that follow a place in it, and the place that the next ones follow: None at its end."""
+        files.refuse_link(self.folder)
+        there = [one for one in find_sessions(self.folder) if before is None or one < before]
+        return self._read_infos(id for _, id in there[:most]), there[most - 1] if len(there) > most else None
+
+    def _read_infos(self, ids: Iterable[str]) -> builtins.list[SessionInfo]:
         listed = []
-        for _, id in find_sessions(self.folder):
+        for id in ids:
             try:
                 file = files.open_file(self._path(id), files.READ_FLAGS)
             except (OSError, SessionError):
@@ -341,6 +385,8 @@ def _transcript(id: str, data: bytes, modified: float, goes_on: bool) -> Transcr
         damaged=read.damaged,
         provider=read.ended[-1].provider if read.ended else "",
         model=read.ended[-1].model if read.ended else "",
+        title=(read.begun.title if read.begun else "") if read.title is None else read.title,
+        ended=tuple(read.ended),
     )
 
 

@@ -255,6 +255,7 @@ def _shown(transcript: "Transcript") -> dict[str, Any]:
 
     facts = msgspec.to_builtins(transcript)
     times = facts.pop("times")
+    del facts["ended"]  # its sum is in it
     messages = [{**message, "at": _iso(at)} for message, at in zip(facts.pop("messages"), times, strict=True)]
     moments = {"created": _iso(transcript.created), "modified": _iso(transcript.modified)}
     return {**facts, **moments, "messages": messages}

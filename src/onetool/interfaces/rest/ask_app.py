@@ -28,6 +28,7 @@ from onetool.interfaces.rest.ask_body import (
     read_question,
     refuse_shared_sessions,
 )
+from onetool.interfaces.rest.ask_sessions import SESSION_ROUTES
 from onetool.interfaces.rest.invoke import sse_event, wants_events
 from onetool.interfaces.rest.problem import PROBLEM_TYPE, RestError
 from onetool.interfaces.rest.request import ClientInput, RestRequest, RestResponse, json_body, set_caller
@@ -241,6 +242,7 @@ ASK_ROUTES = RouteTable(
     ASK_PATH,
     (
         RestRoute("", {"POST": RouteMethod(ask)}),
+        *SESSION_ROUTES,
         RestRoute("/{question}", {"DELETE": RouteMethod(cancel, stores=False)}),
         RestRoute("/{question}/approvals/{call}", {"POST": RouteMethod(decide)}),
     ),

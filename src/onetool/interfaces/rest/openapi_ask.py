@@ -2,13 +2,30 @@
 
 from typing import Any
 
+from onetool.ask.sessions.records import LAST, SESSION_ID
 from onetool.interfaces.rest.ask_approvals import ApprovalAnswer
+from onetool.interfaces.rest.ask_documents import SessionDocument, SessionPage, UserCallResult
+from onetool.interfaces.rest.ask_sessions import JSON, MARKDOWN, SessionTitle, UserCallRequest
 
 Part = dict[str, Any]
 
 ASK_GROUP = "Questions"
-SHAPES = (ApprovalAnswer,)
+SHAPES = (ApprovalAnswer, SessionPage, SessionDocument, SessionTitle, UserCallRequest, UserCallResult)
 DESCRIPTIONS = {
+    "SessionSummary.title": "The first words of the first question, or what it was renamed to.",
+    "SessionSummary.turns": "Questions.",
+    "SessionSummary.model": "Of the last turn that came to its end, as `provider`.",
+    "SessionDocument.usage": "Tokens of all turns that came to their end.",
+    "SessionDocument.damaged": "Lines of its file that can't be read, and are not here.",
+    "SessionEntry.calls": "Of the model; in a message of the user the one call that the person made.",
+    "SessionEntry.usage": "Tokens of the turn, in its last message, as `provider` and `model`.",
+    "SessionEntry.brokenOff": "It was not let finish.",
+    "SessionCall.args": "null where they are too large, or no object: then `argsText` has their beginning.",
+    "SessionCall.result": "As the model read it; its beginning, where `isCut`.",
+    "SessionFile.text": "In an export, of a text.",
+    "SessionFile.data": "In an export, of a picture: base64.",
+    "UserCallRequest.name": "As code says it: `time.now`, or an alias.",
+    "UserCallResult.sessionId": "For the next call or question.",
     "ApprovalAnswer.approve": "true: this one call runs, as the event told it. false: it does not.",
 }
 _ID = {"type": "string", "minLength": 1, "maxLength": 200}
@@ -44,6 +61,18 @@ ASK_REFUSALS = {
 
 
 PARAMETERS: dict[str, Part] = {
+    "session": {
+        "in": "path",
+        "required": True,
+        "description": "Its id; `last` is the one used last.",
+        "schema": {"type": "string", "pattern": f"^{SESSION_ID.pattern}$"},
+        "example": LAST,
+    },
+    "format": {
+        "in": "query",
+        "description": "Instead of what `Accept` prefers; without both it is Markdown.",
+        "schema": {"enum": [MARKDOWN, JSON]},
+    },
     "question": {
         "in": "path",
         "required": True,
@@ -67,7 +96,62 @@ def _takes(schema: str, example: Any) -> Part:
 
 
 # As in openapi_insight: what `operation` of openapi.py takes. By the templates of `ASK_ROUTES`.
+_CALL_EXAMPLE = {"name": "time.now", "args": {}}
 OPERATIONS: dict[tuple[str, str], Part] = {
+    ("/sessions", "GET"): {
+        "id": "listSessions",
+        "summary": "List conversations",
+        "gives": {200: ("A page, the newest first.", "SessionPage")},
+        "refused": (),
+        "note": "Whoever may ask sees all sessions. In a web app with several users nobody does.",
+    },
+    ("/sessions/{session}", "GET"): {
+        "id": "getSession",
+        "summary": "Read a conversation",
+        "gives": {200: ("It, with long results cut.", "SessionDocument")},
+        "refused": (404,),
+    },
+    ("/sessions/{session}", "PATCH"): {
+        "id": "renameSession",
+        "summary": "Rename a conversation",
+        "gives": {200: ("It, as a list shows it.", "SessionSummary")},
+        "refused": (404, 409),
+        "note": "That is no use of it: `modifiedAt` stays. A title is one line of at most 80 characters.",
+        "takes": _takes("SessionTitle", {"title": "Tea"}),
+    },
+    ("/sessions/{session}", "DELETE"): {
+        "id": "deleteSession",
+        "summary": "Delete a conversation",
+        "gives": {204: ("Deleted.", None)},
+        "refused": (404, 409),
+        "note": "For good.",
+    },
+    ("/sessions/{session}/export", "GET"): {
+        "id": "exportSession",
+        "summary": "Export a conversation",
+        "gives": {200: ("All of it.", "SessionDocument")},
+        "content": {
+            "text/markdown": {"schema": {"type": "string"}},
+            "application/json": {"schema": {"$ref": "#/components/schemas/SessionDocument"}},
+        },
+        "refused": (404,),
+    },
+    ("/sessions/{session}/calls", "POST"): {
+        "id": "callInSession",
+        "summary": "Call a tool in a conversation",
+        "gives": {200: ("It ran.", "UserCallResult")},
+        "refused": (404, 409, 429),
+        "note": "Your own call, which nobody has to approve. The model reads it and its result with the next question.",
+        "takes": _takes("UserCallRequest", _CALL_EXAMPLE),
+    },
+    ("/calls", "POST"): {
+        "id": "callInNewSession",
+        "summary": "Begin a conversation with a call of a tool",
+        "gives": {200: ("It ran.", "UserCallResult")},
+        "refused": (404, 429),
+        "note": "As `callInSession`.",
+        "takes": _takes("UserCallRequest", _CALL_EXAMPLE),
+    },
     ("/{question}", "DELETE"): {
         "id": "cancelQuestion",
         "summary": "Cancel a question that is being answered",

@@ -1,0 +1,272 @@
+"""Sessions over REST: list, read, rename, delete, export, and tools that the person calls in them."""
+
+import asyncio
+import json
+import os
+
+import jsonschema_rs
+import pytest
+from ask.stage import KEY, Stage
+from ask.stand_in import Says, Wants
+from interfaces.rest.ask.door import person, users
+
+from onetool.interfaces.rest.ask_documents import MOST_RESULT
+from onetool.interfaces.rest.openapi import openapi_document
+
+PACK = f'''
+def price(item: str, card_token: str = "") -> str:
+    """What it costs."""
+    return f"{{item}} costs 3. {KEY}"
+
+def long() -> str:
+    """Say much."""
+    return "word " * 2000
+
+def fails() -> str:
+    """It never works."""
+    raise ValueError("the scales are broken")
+'''
+DRAWING = {"name": "a.png", "kind": "image/png", "data": "iVBORw0KGgo="}
+
+
+@pytest.fixture
+def stage(tmp_path):
+    with Stage(tmp_path, packs={"shop": PACK}) as running:
+        yield running
+
+
+def send(stage, method, path, body=None, door=person, options=None, **kwargs):
+    return asyncio.run(door(stage.app, **(options or {})).send(method, path, body, **kwargs))
+
+
+SHAPES = {"sessions": "SessionPage", "export": "SessionDocument"}
+
+
+def got(stage, path, **options):
+    reply = send(stage, "GET", path, **options)
+    assert reply.status == 200, reply.body
+    checker(stage, SHAPES.get(path.partition("?")[0].rpartition("/")[2], "SessionDocument")).validate(reply.json)
+    return reply.json
+
+
+def checker(stage, shape):
+    document = openapi_document(stage.app)
+    schema = {"$ref": f"#/components/schemas/{shape}", "components": document["components"]}
+    return jsonschema_rs.Draft202012Validator(schema, offline=True)
+
+
+def ask(stage, script, prompt="What is it?", **body):
+    stage.model.will(*script)
+    reply = send(stage, "POST", "/ask", {"prompt": prompt, "approve": "always", **body})
+    assert reply.status == 200, reply.body
+    return reply.json["sessionId"]
+
+
+# The list
+
+
+def test_the_newest_comes_first_page_by_page(stage):
+    assert got(stage, "/ask/sessions") == {"sessions": [], "nextPageToken": None}
+    for place in range(5):
+        ask(stage, ["Yes."], f"Question {place}?", session=f"s{place}", newSession=True)
+        os.utime(stage.app.sessions.folder / f"s{place}.jsonl", (1_700_000_000 + place,) * 2)
+    page = got(stage, "/ask/sessions?pageSize=2")
+    assert page["sessions"][0] == {
+        "id": "s4",
+        "title": "Question 4?",
+        "createdAt": page["sessions"][0]["createdAt"],
+        "modifiedAt": "2023-11-14T22:13:24.000Z",
+        "turns": 1,
+        "model": "stand-in",
+        "provider": "openai",
+    }
+    listed = [one["id"] for one in page["sessions"]]
+    while token := page["nextPageToken"]:
+        page = got(stage, f"/ask/sessions?pageSize=2&pageToken={token}")
+        listed += [one["id"] for one in page["sessions"]]
+    assert listed == ["s4", "s3", "s2", "s1", "s0"]
+    forged = send(stage, "GET", "/ask/sessions?pageToken=abc")
+    assert (forged.status, forged.json["code"]) == (400, "bad_page_token")
+
+
+# One session
+
+
+def test_a_conversation_is_all_messages_with_their_calls(stage):
+    calls = [Wants("shop__price", {"item": "tea", "card_token": "4242"}), Wants("shop__fails", {})]
+    id = ask(stage, [Says("I look.", calls=calls), "Tea is 3."], "What is tea?", files=[DRAWING])
+    ask(stage, [Says("Yes.", usage=(20, 2))], "Sure?", session=id)
+    read = got(stage, f"/ask/sessions/{id}")
+    assert (read["id"], read["title"], read["turns"], read["damaged"]) == (id, "What is tea?", 2, 0)
+    assert read["usage"] == {"input": 42, "output": 16, "cached": 0}
+    first, looks, says, second, yes = read["messages"]
+    assert (first["role"], first["text"], first["files"]) == (
+        "user",
+        "What is tea?",
+        [{"name": "a.png", "kind": "image/png"}],
+    )
+    assert (looks["role"], looks["text"], [one["state"] for one in looks["calls"]]) == (
+        "assistant",
+        "I look.",
+        ["ok", "failed"],
+    )
+    price = looks["calls"][0]
+    assert (price["name"], price["args"], price["isCut"]) == (
+        "shop.price",
+        {"item": "tea", "card_token": "***"},
+        False,
+    )
+    assert "tea costs 3." in price["result"]
+    assert "<result" not in price["result"]
+    assert ("usage" in looks, says["usage"]) == (False, {"input": 22, "output": 14, "cached": 0})
+    assert (second["text"], yes["usage"]["input"], yes["model"]) == ("Sure?", 20, "stand-in")
+    assert KEY not in json.dumps(read)
+    assert got(stage, "/ask/sessions/last")["id"] == id
+
+
+def test_what_is_long_is_cut_and_an_export_has_it_all(stage):
+    long = {"item": "x" * 20_000}
+    id = ask(stage, [Says(calls=[Wants("shop__long", {}), Wants("shop__price", long)]), "Much."], files=[DRAWING])
+    cut, price = got(stage, f"/ask/sessions/{id}")["messages"][1]["calls"]
+    assert (len(cut["result"]), cut["isCut"]) == (MOST_RESULT, True)
+    assert (price["args"], len(price["argsText"]), price["isCut"]) == (None, MOST_RESULT, True)
+    whole = got(stage, f"/ask/sessions/{id}/export?format=json")
+    much, price = whole["messages"][1]["calls"]
+    assert (len(much["result"]) > 9_000, price["args"], price["isCut"]) == (True, long, False)
+    assert whole["messages"][0]["files"] == [DRAWING]
+
+
+def test_an_export_is_markdown_unless_json_is_wanted(stage):
+    id = ask(stage, ["It is tea."])
+    path = f"/ask/sessions/{id}/export"
+    for options in ({}, {"accept": "text/markdown"}, {"accept": "text/markdown, application/json;q=0.5"}):
+        reply = send(stage, "GET", path, **options)
+        assert reply.headers["content-type"] == "text/markdown; charset=utf-8"
+        assert "> It is tea." in reply.body.decode()
+        assert reply.headers["content-disposition"] == f'attachment; filename="session-{id}.md"'
+    assert send(stage, "GET", path, accept="application/json").json["id"] == id
+    assert send(stage, "GET", f"{path}?format=markdown", accept="application/json").json is None
+    refused = send(stage, "GET", f"{path}?format=pdf")
+    assert (refused.status, refused.json["code"]) == (400, "bad_parameter")
+
+
+def test_a_title_stays_and_renaming_is_no_use(stage):
+    first, second = ask(stage, ["One."], "First?"), ask(stage, ["Two."], "Second?")
+    os.utime(stage.app.sessions.folder / f"{first}.jsonl", (1_700_000_000,) * 2)
+    os.utime(stage.app.sessions.folder / f"{second}.jsonl", (1_700_000_001,) * 2)
+    renamed = send(stage, "PATCH", f"/ask/sessions/{first}", {"title": f" Tea \n time {KEY} "})
+    assert (renamed.status, renamed.json["title"]) == (200, "Tea time ***")
+    assert [one["title"] for one in got(stage, "/ask/sessions")["sessions"]] == ["Second?", "Tea time ***"]
+    assert got(stage, "/ask/sessions/last")["id"] == second
+    ask(stage, [Says("word " * 3000)], "More?", session=first)  # the title is far before the end of the file
+    ask(stage, ["Yes."], "And?", session=first)
+    newest = got(stage, "/ask/sessions")["sessions"][0]
+    assert (newest["id"], newest["title"], newest["turns"]) == (first, "Tea time ***", 3)
+    send(stage, "PATCH", f"/ask/sessions/{first}", {"title": "Coffee"})
+    assert got(stage, f"/ask/sessions/{first}")["title"] == "Coffee"
+    assert stage.app.sessions.list()[0].title == "Coffee"
+
+
+@pytest.mark.parametrize("body", [{}, {"title": ""}, {"title": " \u200b "}, {"title": "x" * 201}, {"name": "x"}, []])
+def test_a_title_that_is_none(stage, body):
+    id = ask(stage, ["One."], "First?")
+    assert send(stage, "PATCH", f"/ask/sessions/{id}", body).status == 400
+    assert got(stage, f"/ask/sessions/{id}")["title"] == "First?"
+
+
+def test_what_is_deleted_is_gone(stage):
+    id = ask(stage, ["One."])
+    assert send(stage, "DELETE", f"/ask/sessions/{id}").status == 204
+    for method, path in (("GET", ""), ("DELETE", ""), ("PATCH", ""), ("GET", "/export"), ("POST", "/calls")):
+        body = {"PATCH": {"title": "x"}, "POST": {"name": "time.now"}}.get(method)
+        reply = send(stage, method, f"/ask/sessions/{id}{path}", body)
+        assert (reply.status, reply.json["code"]) == (404, "not_found"), method
+    assert not stage.app.sessions.has(id)
+    for bad in ("..%2Fx", "a%00", "-x", "x" * 65):
+        assert send(stage, "GET", f"/ask/sessions/{bad}").json["code"] == "bad_path"
+
+
+def test_a_session_with_a_turn_under_way_is_not_changed(stage):
+    stage.model.will(Says("One word after another.", pieces=20, delay=0.1))
+
+    async def work():
+        door = person(stage.app)
+        async with door.asking(session="s", newSession=True) as stream:
+            await stream.next("text")
+            read = await door.send("GET", "/ask/sessions/s")
+            changed = [
+                await door.send("PATCH", "/ask/sessions/s", {"title": "x"}),
+                await door.send("DELETE", "/ask/sessions/s"),
+                await door.send("POST", "/ask/sessions/s/calls", {"name": "time.now"}),
+            ]
+            return read, changed
+
+    read, changed = asyncio.run(work())
+    assert (read.status, len(read.json["messages"])) == (200, 1)
+    assert [(one.status, one.json["code"]) for one in changed] == [(409, "busy")] * 3
+
+
+# Who may
+
+
+def test_with_several_users_sessions_are_nobodys(stage):
+    id = ask(stage, ["One."])
+    for method, path in (
+        ("GET", ""),
+        ("GET", f"/{id}"),
+        ("PATCH", f"/{id}"),
+        ("DELETE", f"/{id}"),
+        ("GET", f"/{id}/export"),
+        ("POST", f"/{id}/calls"),
+    ):
+        body = {"PATCH": {"title": "x"}, "POST": {"name": "time.now"}}.get(method)
+        reply = send(stage, method, f"/ask/sessions{path}", body, door=users)
+        assert (reply.status, reply.json["code"]) == (403, "sessions_shared"), (method, path)
+    assert got(stage, f"/ask/sessions/{id}")["title"] == "What is it?"
+
+
+def test_where_nothing_may_be_changed_sessions_are_only_read(stage):
+    id = ask(stage, ["One."])
+    closed = {"options": {"allowed": ["time.now"]}}
+    for method, body in (("PATCH", {"title": "x"}), ("DELETE", None)):
+        reply = send(stage, method, f"/ask/sessions/{id}", body, **closed)
+        assert (reply.status, reply.json["code"]) == (403, "read_only")
+    assert got(stage, f"/ask/sessions/{id}", **closed)["title"] == "What is it?"
+
+
+# Calls of the person
+
+
+def test_a_call_of_the_person_is_part_of_the_conversation(stage):
+    reply = send(stage, "POST", "/ask/calls", {"name": "shop.price", "args": {"item": "tea", "card_token": "4242"}})
+    assert (reply.status, reply.json["ok"]) == (200, True)
+    id = reply.json["sessionId"]
+    checker(stage, "UserCallResult").validate(reply.json)
+    assert reply.json["value"].startswith("tea costs 3.")
+    assert KEY not in reply.body.decode()
+    failed = send(stage, "POST", f"/ask/sessions/{id}/calls", {"name": "shop.fails"})
+    assert (failed.status, failed.json["ok"], failed.json["sessionId"]) == (200, False, id)
+    checker(stage, "UserCallResult").validate(failed.json)
+    assert "the scales are broken" in failed.json["error"]["message"]
+    ask(stage, ["Tea is 3."], "What is tea?", session=id)
+    assert "tea costs 3." in stage.said_to_model()
+    one, two, *_ = got(stage, f"/ask/sessions/{id}")["messages"]
+    assert (one["role"], one["text"], one["calls"][0]["args"]) == ("user", "", {"item": "tea", "card_token": "***"})
+    assert two["calls"][0]["state"] == "failed"
+
+
+def test_a_call_that_can_not_be_made_begins_no_session(stage):
+    for body, status, options in (
+        ({"name": "shop.prize"}, 404, {}),
+        ({"name": "shop.price"}, 403, {"options": {"allowed": ["time.now"]}}),
+        ({"args": {}}, 400, {}),
+        ({"name": "shop.price", "args": []}, 400, {}),
+    ):
+        assert send(stage, "POST", "/ask/calls", body, **options).status == status, body
+    assert got(stage, "/ask/sessions")["sessions"] == []
+    wrong = send(stage, "POST", "/ask/calls", {"name": "shop.price", "args": {"itm": 1}})
+    assert (wrong.status, wrong.json["code"], wrong.json["pointer"]) == (400, "invalid_args", "/args/itm")
+
+
+def test_every_user_of_a_web_app_can_call_in_a_new_session(stage):
+    assert send(stage, "POST", "/ask/calls", {"name": "time.now"}, door=users).json["ok"]
