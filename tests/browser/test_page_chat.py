@@ -127,7 +127,7 @@ def test_a_conversation_from_the_first_question_to_its_end(chat, model, served):
 
 
 def test_denied_broken_off_and_stopped(chat, model):
-    model.will(Says(calls=[Wants("numbers__fail", {"reason": "x" * 5000 + "END"})]), Says("Then not."))
+    model.will(Says(calls=[Wants("numbers__fail", {"reason": "x" * 90_000 + "END"})]), Says("Then not."))
     ask(chat, "Fail, please.")
     chat.see("The model wants to call numbers.fail", "xEND")
     chat.click("Deny", role="button")
@@ -178,6 +178,13 @@ def test_files_go_with_a_question(chat, model, tmp_path):
     chat.see("Tea it is.")
     sent = json.dumps(model.seen[-1].body)
     assert "buy tea" in sent
+    model.will(Says("Jam, too."))
+    (tmp_path / "more.txt").write_text("and jam")
+    chat.drop("Conversation", tmp_path / "more.txt")
+    chat.see("more.txt")
+    ask(chat, "And now?")
+    chat.see("Jam, too.")
+    assert "and jam" in json.dumps(model.seen[-1].body)
     assert "data:image/png;base64,iVBORw0KGgo=" in sent
 
 

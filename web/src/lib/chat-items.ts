@@ -51,6 +51,8 @@ export type Item =
   | CallItem
   | EndItem;
 
+const WAIT_MS = 300_000; // as long as the server waits for an approval
+
 const text = (value: unknown): string => (typeof value === "string" ? value : "");
 const number = (value: unknown): number => (typeof value === "number" ? value : 0);
 const object = (value: unknown): JsonObject => (isObject(value) ? value : {});
@@ -78,9 +80,11 @@ function failureOf(error: JsonObject): CallFailure {
   return { code: text(code), message: text(message), reason: text(reason) || null, hints: textsOf(hints), faults: [], retryAfter: null };
 }
 
+/** The clock of this machine may not be the server's: what can't be right counts as a wait that begins now. */
 export function approvalOf(found: JsonObject): Approval {
-  const until = Date.parse(text(found.expiresAt));
-  return { question: text(found.question), call: text(found.call), warnings: textsOf(found.warnings), expiresAt: until, decided: null };
+  const left = Date.parse(text(found.expiresAt)) - Date.now();
+  const expiresAt = Date.now() + (left > 0 && left < WAIT_MS ? left : WAIT_MS);
+  return { question: text(found.question), call: text(found.call), warnings: textsOf(found.warnings), expiresAt, decided: null };
 }
 
 /** What a turn cost: of the answer's object. */

@@ -1,9 +1,9 @@
 /** All conversations, and the models that can answer. */
 
-import { get, request, send } from "./api";
+import { get, refusal, request, send } from "./api";
 import { Conversation, type ModelChoice } from "./chat.svelte";
 import { t } from "./i18n.svelte";
-import { messageOf, notices } from "./notices.svelte";
+import { notices } from "./notices.svelte";
 import { route } from "./route.svelte";
 import { line } from "./shown";
 import { store, stored } from "./storage";
@@ -87,6 +87,9 @@ class Chats {
 
   async loadModels(): Promise<void> {
     this.models = await get<Models>("ask/models").catch(() => this.models);
+    const { provider } = this.choice;
+    const isThere = this.models?.providers.some((one) => one.id === provider && one.isConfigured) ?? true;
+    if (provider && !isThere) this.choose({ provider: "", model: "" }); // its key is gone
   }
 
   async rename(row: SessionRow, title: string, quiet = false): Promise<void> {
@@ -105,6 +108,7 @@ class Chats {
   remove(row: SessionRow): void {
     const at = this.list.indexOf(row);
     this.list = this.list.filter((one) => one.id !== row.id);
+    this.#open.get(row.id)?.stop();
     if (route.params.session === row.id) route.go("chat");
     this.#leaving.set(row.id, setTimeout(() => void this.#forget(row.id), UNDO_MS));
     notices.done(t("chat.deleted", { name: line(row.title) || row.id }), () => {
@@ -128,7 +132,7 @@ class Chats {
   async exported(id: string, format: "markdown" | "json"): Promise<void> {
     try {
       const response = await send(`${path(id)}/export`, { query: { format }, accept: "*/*" });
-      if (!response.ok) throw new Error(messageOf(await response.text()));
+      if (!response.ok) throw refusal(response.status, await response.text());
       const url = URL.createObjectURL(await response.blob());
       const link = document.createElement("a");
       [link.href, link.download] = [url, `${id}.${format === "json" ? "json" : "md"}`];
