@@ -28,6 +28,7 @@ from onetool.sources.packs import Registry
 
 if TYPE_CHECKING:
     from onetool.app.ask import AskService, PendingAnswer
+    from onetool.app.ask_models import ModelOverview
     from onetool.ask.sessions import SessionStore
     from onetool.config.trust import Untrusted
     from onetool.core.call import ToolCall, ToolResult
@@ -184,6 +185,12 @@ class App:
         from onetool.app.ask import AskOptions
 
         return await self._ask_service.user_call(name, args, on_session, AskOptions(**options))
+
+    async def ask_models(self, within: Collection[str] | None = None) -> "ModelOverview":
+        """Which models can be asked, and about how many tokens these tools cost with each question."""
+        from onetool.app.ask_models import model_overview
+
+        return await model_overview(self._ask_service, within)
 
     @property
     def sessions(self) -> "SessionStore":

@@ -28,7 +28,7 @@ from onetool.app.tool_backends import (
 from onetool.ask.errors import AskError
 from onetool.ask.events import Answer, Done, Event
 from onetool.ask.loop import AskLoop
-from onetool.ask.messages import File, Toolset, User
+from onetool.ask.messages import NO_TOOLS, File, Toolset, User
 from onetool.ask.model_choice import ModelChoice, choose_model
 from onetool.ask.prompts import MUCH_TEXT, AskTask
 from onetool.ask.sessions import ChatSession, SessionStore
@@ -150,6 +150,21 @@ class AskService:
         if key not in self._toolsets:
             self._toolsets[key] = Toolset(self._catalog.tools(allowed), others=snapshot.list())
         return self._toolsets[key]
+
+    def toolset(self, within: Collection[str] | None) -> Toolset:
+        """The tools that a model would see that is asked now, as far as they are known. Nothing is waited for."""
+        config = self.runtime.config
+        allowed = allowed_by_both(within, config.ask.tools)
+        if not config.ask.with_tools:
+            return NO_TOOLS
+        if config.ask.menu == "run":
+            listing = run_tool(self._catalog, config, allowed)
+            return RunBackend(self._caller, self._catalog, listing, allowed, Approval("never")).toolset
+        return self._tools(allowed)
+
+    def choice(self, provider: str | None) -> ModelChoice:
+        """What the config says of this provider, or of the one that is used where nobody names any."""
+        return self.model_choice(AskOptions(provider=provider))
 
     def model_choice(self, options: AskOptions) -> ModelChoice:
         """What the config says of a model and its address counts for the provider that it says it of."""

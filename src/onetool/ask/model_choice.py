@@ -51,16 +51,11 @@ async def choose_model(
 
     Where a server has to be asked for its models, a ModelError says why it did not answer.
     """
-    name = _provider(choice, secret)
+    name = chosen_provider(choice, secret)
     if name is None:
         return await _local_model(choice, secret, client, env)
     chosen = adapter(name)
-    key, base_url, setting = _key(chosen, secret), choice.base_url, SETTING
-    if base_url is not None and name in VERSIONS:
-        base_url = base_url.strip().rstrip("/").removesuffix(VERSIONS[name])
-    if base_url is None and name == "ollama":
-        base_url, setting = ollama_url(env), OLLAMA_SETTING
-        key = key if _host(env) else None
+    base_url, key, setting = _place(chosen, choice, secret, env)
     is_own = base_url is None or Endpoint(base_url, setting=setting).text == chosen.base_url
     if is_own and name in BY_KEY and not key:
         raise _no_key_error(chosen)
@@ -68,6 +63,28 @@ async def choose_model(
     if named := choice.model or (chosen.model if is_own else None):
         return make(named)
     return await _first_listed(make)
+
+
+def model_lister(
+    choice: ModelChoice, secret: Secret, client: HttpClient, env: Mapping[str, str] = os.environ
+) -> ModelClient:
+    """What can list the models of a provider that `choice` names. Raises ModelError for an address that is none."""
+    chosen = adapter(_known_provider(choice.provider or "openai"))
+    base_url, key, setting = _place(chosen, choice, secret, env)
+    return _maker(chosen, base_url or chosen.base_url, key, client, choice.timeout, setting)("")
+
+
+def _place(
+    chosen: Adapter, choice: ModelChoice, secret: Secret, env: Mapping[str, str]
+) -> tuple[str | None, str | None, str]:
+    """Where it is (None: the provider's own address), the key that goes there, and the setting that says where."""
+    key, base_url, setting = _key(chosen, secret), choice.base_url, SETTING
+    if base_url is not None and chosen.name in VERSIONS:
+        base_url = base_url.strip().rstrip("/").removesuffix(VERSIONS[chosen.name])
+    if base_url is None and chosen.name == "ollama":
+        base_url, setting = ollama_url(env), OLLAMA_SETTING
+        key = key if _host(env) else None
+    return base_url, key, setting
 
 
 def _maker(
@@ -80,7 +97,7 @@ def _maker(
 # Which provider
 
 
-def _provider(choice: ModelChoice, secret: Secret) -> str | None:
+def chosen_provider(choice: ModelChoice, secret: Secret) -> str | None:
     """The provider to use; None if only a local Ollama is left."""
     if choice.provider is not None:
         return _known_provider(choice.provider)

@@ -225,6 +225,11 @@ async def ask(request: RestRequest) -> RestResponse | None:
     return None if answer is None else RestResponse(200, encode(msgspec.to_builtins(answer)))
 
 
+async def list_models(request: RestRequest) -> RestResponse:
+    """GET /ask/models."""
+    return RestResponse(200, encode(await request.context.app.ask_models(request.context.allowed)))
+
+
 @contextmanager
 def _admit(context: AskContext) -> Iterator[None]:
     if context.running >= MOST_AT_ONCE:
@@ -242,6 +247,7 @@ ASK_ROUTES = RouteTable(
     ASK_PATH,
     (
         RestRoute("", {"POST": RouteMethod(ask)}),
+        RestRoute("/models", {"GET": RouteMethod(list_models)}),
         *SESSION_ROUTES,
         RestRoute("/{question}", {"DELETE": RouteMethod(cancel, stores=False)}),
         RestRoute("/{question}/approvals/{call}", {"POST": RouteMethod(decide)}),

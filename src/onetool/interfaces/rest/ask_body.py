@@ -23,6 +23,7 @@ from onetool.sources.bundles.validation import converted
 
 MOST_STEPS = 1000
 MOST_NAMES = 1000  # in an allow-list
+MOST_FILES = 5 * 1024**2  # bytes, of all of a question
 PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 
@@ -73,6 +74,9 @@ def read_question(body: Any) -> AskQuestion:
         _check_session(question)
         for pointer, one in enumerate(question.files):
             _check_file(one, f"/files/{pointer}")
+        if sum(map(_size, question.files)) > MOST_FILES:
+            most = f"{MOST_FILES // 1024**2} MiB"
+            raise InvalidError(f"/files: all together have at most {most}; a tool can read larger ones", "/files")
     except InvalidError as error:
         raise _body_error(error, body) from None
     return question
@@ -103,6 +107,10 @@ def _check_file(file: QuestionFile, pointer: str) -> None:
         raise InvalidError(f"{pointer}/kind: {said}; there are {', '.join(PICTURES)}", f"{pointer}/kind")
     if len(file.data) % 4 or not _BASE64.fullmatch(file.data):
         raise InvalidError(f"{pointer}/data: expected base64, in one line and with its padding", f"{pointer}/data")
+
+
+def _size(file: QuestionFile) -> int:
+    return len(file.data) * 3 // 4 if file.data is not UNSET else len((_or_none(file.text) or "").encode())
 
 
 def _file(file: QuestionFile) -> File:

@@ -433,7 +433,8 @@ def _schemas() -> Part:
 def _ask_paths() -> Part:
     paths: Part = {}
     for route in ASK_ROUTES.routes:
-        item = paths[ASK + route.template] = {"parameters": path_parameters(route.template)}
+        item: Part = {"parameters": path_parameters(route.template)}
+        paths[ASK + route.template] = item
         for method, one in route.methods.items():
             facts = openapi_ask.OPERATIONS.get((route.template, method))
             found = ask_operation() if facts is None else with_query(_further_operation(facts), dict(one.parameters))

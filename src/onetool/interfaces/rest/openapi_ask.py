@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from onetool.app.ask_models import ModelOverview
 from onetool.ask.sessions.records import LAST, SESSION_ID
 from onetool.interfaces.rest.ask_approvals import ApprovalAnswer
 from onetool.interfaces.rest.ask_documents import SessionDocument, SessionPage, UserCallResult
@@ -10,8 +11,13 @@ from onetool.interfaces.rest.ask_sessions import JSON, MARKDOWN, SessionTitle, U
 Part = dict[str, Any]
 
 ASK_GROUP = "Questions"
-SHAPES = (ApprovalAnswer, SessionPage, SessionDocument, SessionTitle, UserCallRequest, UserCallResult)
+SHAPES = (ApprovalAnswer, SessionPage, SessionDocument, SessionTitle, UserCallRequest, UserCallResult, ModelOverview)
 DESCRIPTIONS = {
+    "ModelOverview.provider": "The one that answers where a question names none, as `model`; null: there is none.",
+    "ModelOverview.toolTokens": "About how many tokens the list of tools costs each time that a model is asked.",
+    "KnownProvider.models": "Those that are known: the config's, the usual one, and those of a server of one's own.",
+    "KnownProvider.isConfigured": "Whether it can be asked: its key is there, or its server.",
+    "KnownProvider.missing": "What has to be set first.",
     "SessionSummary.title": "The first words of the first question, or what it was renamed to.",
     "SessionSummary.turns": "Questions.",
     "SessionSummary.model": "Of the last turn that came to its end, as `provider`.",
@@ -98,6 +104,13 @@ def _takes(schema: str, example: Any) -> Part:
 # As in openapi_insight: what `operation` of openapi.py takes. By the templates of `ASK_ROUTES`.
 _CALL_EXAMPLE = {"name": "time.now", "args": {}}
 OPERATIONS: dict[tuple[str, str], Part] = {
+    ("/models", "GET"): {
+        "id": "listModels",
+        "summary": "Which models can be asked",
+        "gives": {200: ("The providers, and the models of each that are known.", "ModelOverview")},
+        "refused": (),
+        "note": "No hosted provider is asked for its list, so that others of its models can be named as well.",
+    },
     ("/sessions", "GET"): {
         "id": "listSessions",
         "summary": "List conversations",

@@ -1,0 +1,123 @@
+"""GET /ask/models, and files in a question for each provider."""
+
+import asyncio
+import json
+from base64 import b64encode
+
+import jsonschema_rs
+import pytest
+from ask.stage import KEY, KEYS, Stage
+from interfaces.rest.ask.door import person
+
+from onetool.interfaces.rest.ask_body import MOST_FILES
+from onetool.interfaces.rest.openapi import openapi_document
+
+PICTURE = b64encode(b"\x89PNG\r\n\x1a\n" + bytes(range(100))).decode()
+
+
+@pytest.fixture(autouse=True)
+def no_keys(monkeypatch, tmp_path):
+    for name in (*KEYS.values(), "OLLAMA_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("OLLAMA_HOST", "127.0.0.1:9")  # nobody listens there
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+
+def send(stage, method, path, body=None, **options):
+    return asyncio.run(person(stage.app, **options).send(method, path, body))
+
+
+def models(stage, **options):
+    reply = send(stage, "GET", "/ask/models", **options)
+    assert reply.status == 200, reply.body
+    assert KEY not in reply.body.decode()
+    schema = {"$ref": "#/components/schemas/ModelOverview", "components": openapi_document(stage.app)["components"]}
+    jsonschema_rs.Draft202012Validator(schema, offline=True).validate(reply.json)
+    return reply.json
+
+
+def test_which_providers_can_be_asked(tmp_path):
+    with Stage(tmp_path) as stage:
+        told = models(stage)
+        assert (told["provider"], told["model"]) == ("openai", "stand-in")
+        by_name = {one["id"]: one for one in told["providers"]}
+        assert list(by_name) == ["openai", "ollama", "gemini", "anthropic"]
+        assert by_name["openai"]["models"][0] == "stand-in"
+        assert [by_name[one]["isConfigured"] for one in by_name] == [True, False, True, True]
+        assert by_name["ollama"]["missing"] == "OLLAMA_HOST"
+        assert len(by_name["gemini"]["models"]) == 1
+        assert "missing" not in by_name["gemini"]
+        asked = [one.path for one in stage.model.seen]
+        assert all(path.endswith("/models") for path in asked), asked  # nobody was asked a question
+
+
+def test_what_is_missing_is_named(tmp_path):
+    with Stage(
+        tmp_path, ask={"provider": "anthropic", "base_url": None, "model": None}, secrets={"OTHER": "x" * 20}
+    ) as stage:
+        reply = send(stage, "GET", "/ask/models")
+        told = reply.json
+    assert (told["provider"], told["model"]) == (None, None)
+    missing = {one["id"]: one.get("missing") for one in told["providers"]}
+    assert missing == {**KEYS, "ollama": "OLLAMA_HOST"}
+
+
+def test_an_ollama_lists_its_models(tmp_path, monkeypatch):
+    with Stage(tmp_path, "ollama") as stage:
+        monkeypatch.setenv("OLLAMA_HOST", stage.model.urls["ollama"])
+        told = models(stage)
+        found = next(one for one in told["providers"] if one["id"] == "ollama")
+    assert (told["provider"], told["model"], found["isConfigured"]) == ("ollama", "stand-in", True)
+    assert found["models"]
+
+
+def test_what_the_tools_cost_depends_on_which_there_are(tmp_path):
+    with Stage(tmp_path) as stage:
+        every, one, none = models(stage), models(stage, allowed=["time.now"]), models(stage, allowed=[])
+    assert every["toolTokens"] > one["toolTokens"] > none["toolTokens"] == 0
+    (tmp_path / "run").mkdir()
+    with Stage(tmp_path / "run", ask={"menu": "run"}) as stage:
+        assert 0 < models(stage)["toolTokens"] < every["toolTokens"]
+
+
+# Files
+
+
+@pytest.mark.parametrize("provider", ["openai", "ollama", "gemini", "anthropic"])
+def test_each_provider_gets_pictures_and_texts(tmp_path, provider):
+    files = [
+        {"name": "plan.png", "kind": "image/png", "data": PICTURE},
+        {"name": "notes.md", "text": "Tea is at five."},
+    ]
+    with Stage(tmp_path, provider) as stage:
+        stage.model.will("A plan.")
+        reply = send(stage, "POST", "/ask", {"prompt": "What is it?", "files": files})
+        assert reply.status == 200, reply.body
+        assert not stage.model.refused
+        sent = json.dumps(stage.model.seen[-1].body)
+        assert PICTURE in sent
+        assert "Tea is at five." in sent
+        read = send(stage, "GET", f"/ask/sessions/{reply.json['sessionId']}").json
+    assert [one["name"] for one in read["messages"][0]["files"]] == ["plan.png", "notes.md"]
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        {"name": "a.md", "text": "x" * (MOST_FILES + 1)},
+        {"name": "a.png", "kind": "image/png", "data": "aaaa" * (MOST_FILES // 3 + 2)},
+    ],
+)
+def test_files_are_bounded_together(tmp_path, file):
+    with Stage(tmp_path, http={"max_body_mb": 64}) as stage:
+        reply = send(stage, "POST", "/ask", {"prompt": "x", "files": [file]})
+    assert (reply.status, reply.json["pointer"]) == (400, "/files")
+    assert "5 MiB" in reply.json["detail"]
+
+
+def test_what_is_neither_a_picture_nor_a_text_is_refused_in_words(tmp_path):
+    with Stage(tmp_path) as stage:
+        file = {"name": "a.pdf", "kind": "application/pdf", "data": "aaaa"}
+        reply = send(stage, "POST", "/ask", {"prompt": "x", "files": [file]})
+    assert (reply.status, reply.json["pointer"]) == (400, "/files/0/kind")
+    assert "image/png" in reply.json["detail"]
