@@ -65,7 +65,6 @@ def served(tmp_path_factory, model):
 @pytest.fixture
 def chat(person):
     person.open("#/chat").see("Ask anything")
-    person.forgive("ask/models")  # TEMP
     return person
 
 

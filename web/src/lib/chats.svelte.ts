@@ -68,6 +68,16 @@ class Chats {
     return this.models?.providers.some((one) => one.isConfigured) ?? true;
   }
 
+  /** Who answers: the one that was chosen, the server's own, or any that can. */
+  get provider(): string {
+    return this.choice.provider || this.models?.provider || (this.models?.providers.find((one) => one.isConfigured)?.id ?? "");
+  }
+
+  /** What a question has to name: nothing where the server would choose the same. */
+  get asked(): ModelChoice {
+    return { provider: this.provider === this.models?.provider ? "" : this.provider, model: this.choice.model };
+  }
+
   choose(choice: ModelChoice): void {
     this.choice = choice;
     store("chat.model", choice);
