@@ -77,6 +77,14 @@ def sessions(served):
     return {one["title"]: one["id"] for one in served.api.get("/ask/sessions").json()["sessions"]}
 
 
+def sideways(person):
+    """What can only be seen by scrolling to the side: on a phone nobody does."""
+    wide = (
+        "[...document.querySelectorAll('main, .main, .log, .write')].filter((one) => one.scrollWidth > one.clientWidth)"
+    )
+    return person.overflow() + person.value(f"{wide}.map((one) => one.className || one.tagName)")
+
+
 def test_a_conversation_from_the_first_question_to_its_end(chat, model, served):
     wanted = {"a": 1, "b": 2}
     model.will(
@@ -194,17 +202,18 @@ def test_nothing_stands_in_the_way_of_anybody(browser, served, model, axe):
             person.open("#/chat").see("Ask anything")
             assert person.axe() == []
             model.will(Says("", calls=[Wants("numbers__add", {"a": 1})]), Says(MARKDOWN))
-            ask(person, f"Add in {scheme}.")
+            ask(person, f"What is one and two and three, in {scheme}?")
             person.see("The model wants to call")
             assert person.axe() == []
+            assert sideways(person) == []
             person.click("Approve", role="button")
             person.see("Found", "2 steps")
             assert person.axe() == []
-            assert person.overflow() == []
+            assert sideways(person) == []
             person.click("Conversations", role="button")
-            person.see(f"Add in {scheme}.", "New conversation")
+            person.see(f"What is one and two and three, in {scheme}?", "New conversation")
             assert person.axe() == []
-            assert person.overflow() == []
+            assert sideways(person) == []
             assert person.faults() == []
 
 
