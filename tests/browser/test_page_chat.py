@@ -64,7 +64,7 @@ def served(tmp_path_factory, model):
 
 @pytest.fixture
 def chat(person):
-    person.open("#/chat").see("Ask anything")
+    person.open("#/chat").see("Ask anything", "With tools")
     return person
 
 
@@ -150,6 +150,9 @@ def test_denied_broken_off_and_stopped(chat, model):
     chat.see("word word")
     chat.click("Stop", role="button")
     chat.see("You stopped it", "word word", "Ask again")
+    model.will(Says("Enough said."))
+    ask(chat, "And now?")
+    chat.see("Enough said.")
 
 
 def test_hostile_markdown_is_text(chat, model):
@@ -199,7 +202,7 @@ def test_nothing_stands_in_the_way_of_anybody(browser, served, model, axe):
     for scheme in ("light", "dark"):
         with browser.page(width=375, height=700, scheme=scheme) as page:
             person = Person(page, served.url)
-            person.open("#/chat").see("Ask anything")
+            person.open("#/chat").see("Ask anything", "With tools")
             assert person.axe() == []
             model.will(Says("", calls=[Wants("numbers__add", {"a": 1})]), Says(MARKDOWN))
             ask(person, f"What is one and two and three, in {scheme}?")

@@ -13,6 +13,7 @@ import { messageOf, notices } from "./notices.svelte";
 import { line } from "./shown";
 
 const DRAW_EVERY_MS = 40;
+const STOP_WITHIN_MS = 3000;
 
 export interface ModelChoice {
   provider: string;
@@ -33,6 +34,8 @@ export class Conversation {
   #timer: ReturnType<typeof setTimeout> | undefined;
   #step = 0;
   #isRead = false;
+  #stream: Promise<void> = Promise.resolve();
+  #question = ""; // the id of the one that is being answered
 
   constructor(id: string | null, readonly changed: (one: Conversation) => void) {
     this.id = id;
@@ -66,8 +69,13 @@ export class Conversation {
     if (this.mayAskAgain) await this.#answer(choice, withTools);
   }
 
+  /** The server is told, so that the conversation is free again when the stream ends. One that does not answer is left. */
   stop(): void {
-    this.running?.abort();
+    const running = this.running;
+    if (this.#question === "") return running?.abort();
+    setTimeout(() => running?.abort(), STOP_WITHIN_MS);
+    request(`ask/${encodeURIComponent(this.#question)}`, { method: "DELETE" }).catch(() => running?.abort());
+    this.#question = "";
   }
 
   /** Say whether a call may run. It is shown as decided at once, and as open again where the server did not hear it. */
@@ -111,10 +119,17 @@ export class Conversation {
     }
   }
 
-  async #answer(choice: ModelChoice, withTools: boolean): Promise<void> {
+  #answer(choice: ModelChoice, withTools: boolean): Promise<void> {
+    this.#stream = this.#run(choice, withTools, this.#stream);
+    return this.#stream;
+  }
+
+  /** `before` is the stream of the last answer: until it ends, the conversation is not free. */
+  async #run(choice: ModelChoice, withTools: boolean, before: Promise<void>): Promise<void> {
     const [stop, since] = [new AbortController(), performance.now()];
     this.running = stop;
     if (this.#last) this.#put({ kind: "user", ...this.#last }); // also where it is asked again: that is another turn
+    await before;
     try {
       if (!(await this.#listen(choice, withTools, stop.signal, since))) this.#fail(t("chat.broken"));
     } catch (error) {
@@ -123,7 +138,8 @@ export class Conversation {
       else this.#fail(t("chat.broken"));
     } finally {
       this.#draw();
-      this.running = null;
+      this.#question = "";
+      if (this.running === stop) this.running = null; // else the next question waits for this end
       this.#endCalls();
       this.changed(this);
     }
@@ -141,18 +157,24 @@ export class Conversation {
     const isStream = response.headers.get("content-type")?.startsWith("text/event-stream") ?? false;
     if (!isStream || !response.body) throw refusal(response.status, await response.text());
     this.#step = 0;
-    for await (const [name, data] of texts(response.body)) {
-      if (this.#hear(name, parseJson(data) as JsonObject, since)) return true;
+    let isComplete = false;
+    try {
+      // To the end, also after the answer: only then is the conversation free for the next question.
+      for await (const [name, data] of texts(response.body)) isComplete = this.#hear(name, parseJson(data) as JsonObject, since) || isComplete;
+    } catch (error) {
+      if (!isComplete) throw error;
     }
-    return false;
+    return isComplete;
   }
 
   /** One event. Whether it was the last. */
   #hear(name: string, found: JsonObject, since: number): boolean {
     if (name === "text" || name === "thinking") this.#say(name, String(found.text ?? ""), Number(found.step));
     else this.#draw();
-    if (name === "started") this.#take(found.sessionId);
-    else if (name === "call") this.#put(callOf(found.call));
+    if (name === "started") {
+      this.#question = String(found.question ?? "");
+      this.#take(found.sessionId);
+    } else if (name === "call") this.#put(callOf(found.call));
     else if (name === "result") this.#ended(found);
     else if (name === "approval") this.#asked(found);
     else if (name === "notice") this.#put({ kind: "notice", text: String(found.text ?? "") });
@@ -160,7 +182,8 @@ export class Conversation {
       this.#finish(found.answer as JsonObject, since);
       return true;
     } else if (name === "error") {
-      this.#fail(String(found.message ?? ""), textsOf(found.hints));
+      if (found.reason === "interrupted") this.#fail(t("chat.stopped"), [], true);
+      else this.#fail(String(found.message ?? ""), textsOf(found.hints));
       return true;
     }
     return false;
@@ -206,7 +229,7 @@ export class Conversation {
     const said = typeof answer.answer === "string" ? answer.answer : "";
     if (said && !this.items.slice(this.#lastQuestion()).some((one) => one.kind === "text")) this.#put({ kind: "text", text: said });
     this.#put(endOf(answer, performance.now() - since));
-    this.#last = null;
+    [this.#last, this.running] = [null, null];
     notices.announce(t("chat.answered"));
   }
 
