@@ -131,6 +131,9 @@ def test_a_conversation_from_the_first_question_to_its_end(chat, model, served):
     chat.click("Sums", role="link")
     chat.see("It has three rows.")
     assert "Sums" in sessions(served)
+    chat.choose("Export", "Markdown")
+    done = "performance.getEntriesByType('resource').filter((one) => one.name.includes('/export?format=markdown'))"
+    chat.until(f"{done}.some((one) => one.responseStatus === 200)", "export it")
 
 
 def test_denied_broken_off_and_stopped(chat, model):

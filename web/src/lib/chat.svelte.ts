@@ -41,6 +41,11 @@ export class Conversation {
     this.id = id;
   }
 
+  /** Until no answer is being written into it: the server changes nothing else in it meanwhile. */
+  get free(): Promise<void> {
+    return this.#stream;
+  }
+
   /** Read what was said before, once. */
   async open(): Promise<void> {
     if (this.#isRead || this.id === null) return;
@@ -101,6 +106,7 @@ export class Conversation {
     this.running = stop;
     const item = callOf({ id: `own-${this.items.length}`, name, args }, true);
     this.#put(item);
+    await this.#stream;
     try {
       const path = this.id === null ? "ask/calls" : `ask/sessions/${encodeURIComponent(this.id)}/calls`;
       const response = await send(path, { body: `{"name":${JSON.stringify(name)},"args":${writeJson(args)}}`, signal: stop.signal });

@@ -106,6 +106,7 @@ class Chats {
     const put = (now: string): void => void (this.list = this.list.map((one) => (one.id === row.id ? { ...one, title: now } : one)));
     put(title);
     try {
+      await this.#open.get(row.id)?.free;
       await request(path(row.id), { method: "PATCH", json: { title } });
       if (!quiet) notices.done(t("chat.renamed"), () => this.rename({ ...row, title }, row.title, true));
     } catch (error) {
