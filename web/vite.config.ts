@@ -6,10 +6,6 @@ import { defineConfig, loadEnv } from "vite";
 const upstream = loadEnv("", ".", "ONETOOL_").ONETOOL_URL ?? "http://127.0.0.1:8765";
 const toServer = { target: upstream, changeOrigin: true, headers: { origin: upstream } };
 
-// What all screens share is one file: many small ones, as they would come of it, are larger together.
-const SHARED =
-  /node_modules\/svelte\/|src\/parts\/(Bars|Dialog|Empty|Keyboard|Skeleton|Switch|Tabs|CopyButton|Prose)\.|src\/lib\/(actions|api|calls|catalog|events|i18n|keys|notices|route|shown|sized|storage|session|theme|tour|paragraphs|locales\/en)\./;
-
 // Relative addresses: the page also works below a path of somebody else's web app. No source maps: assets are committed.
 export default defineConfig({
   base: "./",
@@ -29,7 +25,7 @@ export default defineConfig({
         // What several screens share comes in few pieces: many small ones compress badly.
         codeSplitting: {
           groups: [
-            { name: "base", priority: 2, test: /node_modules\/svelte|src\/(lib\/(actions|api|catalog|events|filter|i18n|json-text|keys|locales\/en|notices|paragraphs|recent|route|schema-rows|secrets|session|shown|sized|storage|theme|tool)\.|parts\/(CopyButton|Dialog|Empty|Keyboard|Palette|Skeleton|Switch|Tabs)\.)/ },
+            { name: "base", priority: 2, test: /node_modules\/svelte|src\/(lib\/(actions|api|catalog|calls|events|filter|i18n|json-text|keys|locales\/en|notices|paragraphs|recent|route|schema-rows|secrets|session|shown|sized|storage|theme|tool|tour)\.|parts\/(CopyButton|Dialog|Empty|Keyboard|Palette|Skeleton|Switch|Tabs)\.)/ },
             { name: "form", test: /src\/(parts\/(form|result)|lib\/(form-|invoke|trial|result-views|recipe-text|copy-as|examples))/ },
             { name: "make", test: /src\/(screens\/build\/|lib\/(build|recipe|run|play|code-names))/ },
           ],

@@ -32,6 +32,7 @@ export interface Sent {
   query?: Record<string, string | number | boolean | readonly string[] | undefined>;
   ifMatch?: string | null;
   signal?: AbortSignal;
+  keepalive?: boolean; // it is sent even if the page is closed now
 }
 
 export interface Reply<T> {
@@ -88,7 +89,7 @@ export async function send(path: string, sent: Sent = {}): Promise<Response> {
       headers,
       body,
       signal: sent.signal,
-      keepalive: method === "DELETE", // also if the page is left meanwhile
+      keepalive: sent.keepalive ?? method === "DELETE", // a deletion goes on if the page is left meanwhile
       credentials: "omit",
       redirect: "error",
     });
@@ -103,8 +104,8 @@ export async function send(path: string, sent: Sent = {}): Promise<Response> {
 export async function request<T>(path: string, sent: Sent = {}): Promise<Reply<T>> {
   const response = await send(path, sent);
   const text = await response.text();
-  const data = text === "" ? null : parsed(text);
   if (!response.ok) throw refusal(response.status, text);
+  const data = text === "" ? null : parsed(text);
   return { data: data as T, etag: response.headers.get("etag"), status: response.status, headers: response.headers };
 }
 

@@ -17,6 +17,7 @@ const ops = async (name: "Servers" | "Results" | "Stats" | "Health"): Promise<{ 
 
 export const SCREENS: readonly Screen[] = [
   { id: "tools", label: "screen.tools", keys: "g t", icon: "M2 4h12M2 8h12M2 12h12", load: () => ({ default: Tools }) },
+  { id: "chat", label: "screen.chat", keys: "g c", icon: "M2 3h12v8H7l-4 3v-3H2z", load: () => import("../screens/Chat.svelte") },
   { id: "build", label: "screen.build", keys: "g b", icon: "M8 2v12M2 8h12", load: () => import("../screens/Build.svelte") },
   { id: "play", label: "screen.play", keys: "g p", icon: "M4 3l9 5-9 5z", load: () => import("../screens/Play.svelte") },
   { id: "recipe", label: "screen.recipe", keys: "g r", icon: "M3 3h10v4H3zM3 10h10v3H3zM8 7v3", load: () => import("../screens/Recipe.svelte") },

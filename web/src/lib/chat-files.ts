@@ -1,0 +1,31 @@
+/** Files that go with a question: pictures, and texts in UTF-8. */
+
+import type { Attached } from "./chat-items";
+import { t } from "./i18n.svelte";
+import { line } from "./shown";
+
+const PICTURES = ["image/png", "image/jpeg", "image/gif", "image/webp"];
+const LARGEST = 5 * 1024 * 1024;
+
+/** Raises Error, in words, for what can't be sent. */
+export async function attached(file: File): Promise<Attached> {
+  const name = file.name || "file";
+  if (file.size > LARGEST) throw new Error(t("chat.file.large", { name: line(name) }));
+  const bytes = new Uint8Array(await file.arrayBuffer());
+  if (PICTURES.includes(file.type)) return { name, kind: file.type, data: base64(bytes) };
+  try {
+    const text = new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+    if (text.includes("\0")) throw new TypeError();
+    return { name, kind: "text/plain", text };
+  } catch {
+    throw new Error(t("chat.file.kind", { name: line(name) }));
+  }
+}
+
+export const pictureOf = (file: Attached): string | null => (file.data && PICTURES.includes(file.kind) ? `data:${file.kind};base64,${file.data}` : null);
+
+function base64(bytes: Uint8Array): string {
+  const pieces: string[] = [];
+  for (let at = 0; at < bytes.length; at += 0x8000) pieces.push(String.fromCharCode(...bytes.subarray(at, at + 0x8000)));
+  return btoa(pieces.join(""));
+}

@@ -1,0 +1,274 @@
+/**
+ * One conversation: what stands in it, and the question that is being answered.
+ *
+ * It outlives the screen: who looks at something else meanwhile finds the answer when they come back.
+ */
+
+import { ApiError, get, refusal, request, send } from "./api";
+import { approvalOf, callOf, endOf, itemsOf, outcomeOf, textsOf, type Attached, type CallItem, type Item } from "./chat-items";
+import { texts } from "./events";
+import { t } from "./i18n.svelte";
+import { isObject, parseJson, writeJson, type JsonObject } from "./json-text";
+import { messageOf, notices } from "./notices.svelte";
+import { line } from "./shown";
+
+const DRAW_EVERY_MS = 40;
+const STOP_WITHIN_MS = 3000;
+
+export interface ModelChoice {
+  provider: string;
+  model: string;
+}
+
+export class Conversation {
+  id: string | null = $state(null);
+  items: Item[] = $state.raw([]);
+  /** Whether a question is being answered, or a call of one's own runs. */
+  running: AbortController | null = $state.raw(null);
+  state: "ready" | "loading" | "failed" = $state("ready");
+  error: unknown = $state.raw(null);
+  draft = $state("");
+  files: Attached[] = $state.raw([]);
+  #last: { text: string; files: Attached[] } | null = null;
+  #pending: { kind: "text" | "thinking"; text: string } | null = null;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+  #step = 0;
+  #isRead = false;
+  #stream: Promise<void> = Promise.resolve();
+  #question = ""; // the id of the one that is being answered
+
+  constructor(id: string | null, readonly changed: (one: Conversation) => void) {
+    this.id = id;
+  }
+
+  /** Until no answer is being written into it: the server changes nothing else in it meanwhile. */
+  get free(): Promise<void> {
+    return this.#stream;
+  }
+
+  /** Read what was said before, once. */
+  async open(): Promise<void> {
+    if (this.#isRead || this.id === null) return;
+    [this.state, this.#isRead] = ["loading", true];
+    try {
+      const found = await get<JsonObject>(`ask/sessions/${encodeURIComponent(this.id)}`);
+      [this.items, this.state] = [itemsOf(found), "ready"];
+    } catch (error) {
+      [this.error, this.state, this.#isRead] = [error, "failed", false];
+    }
+  }
+
+  /** Whether the last question can be asked again: it has no answer. */
+  get mayAskAgain(): boolean {
+    return this.running === null && this.#last !== null && this.items.at(-1)?.kind === "failed";
+  }
+
+  async ask(choice: ModelChoice, withTools: boolean): Promise<void> {
+    const asked = { text: this.draft.trim(), files: this.files };
+    if (this.running || asked.text === "") return;
+    [this.draft, this.files, this.#last] = ["", [], asked];
+    await this.#answer(choice, withTools);
+  }
+
+  async askAgain(choice: ModelChoice, withTools: boolean): Promise<void> {
+    if (this.mayAskAgain) await this.#answer(choice, withTools);
+  }
+
+  /** The server is told, so that the conversation is free again when the stream ends. One that does not answer is left. */
+  stop(): void {
+    const running = this.running;
+    if (this.#question === "") return running?.abort();
+    setTimeout(() => running?.abort(), STOP_WITHIN_MS);
+    request(`ask/${encodeURIComponent(this.#question)}`, { method: "DELETE" }).catch(() => running?.abort());
+    this.#question = "";
+  }
+
+  /** Say whether a call may run. It is shown as decided at once, and as open again where the server did not hear it. */
+  async decide(item: CallItem, approve: boolean): Promise<void> {
+    const { approval } = item;
+    if (!approval) return;
+    const set = (decided: "yes" | "no" | null): void => this.#change(item.call, (one) => ({ ...one, approval: { ...approval, decided } }));
+    set(approve ? "yes" : "no");
+    try {
+      const path = `ask/${encodeURIComponent(approval.question)}/approvals/${encodeURIComponent(approval.call)}`;
+      await request(path, { json: { approve } });
+    } catch (error) {
+      notices.error(error);
+      if (!(error instanceof ApiError) || error.status < 400) set(null);
+      else set("no"); // nobody waits for it any more
+    }
+  }
+
+  /** A call of one's own, whose result the model reads with the next question. */
+  async call(name: string, args: JsonObject): Promise<void> {
+    if (this.running) return;
+    const [stop, since] = [new AbortController(), performance.now()];
+    this.running = stop;
+    const item = callOf({ id: `own-${this.items.length}`, name, args }, true);
+    this.#put(item);
+    await this.#stream;
+    try {
+      const path = this.id === null ? "ask/calls" : `ask/sessions/${encodeURIComponent(this.id)}/calls`;
+      const response = await send(path, { body: `{"name":${JSON.stringify(name)},"args":${writeJson(args)}}`, signal: stop.signal });
+      const text = await response.text();
+      if (!response.ok) throw refusal(response.status, text);
+      const body = parseJson(text) as JsonObject;
+      this.#take(body.sessionId);
+      this.#change(item.call, (one) => ({ ...one, outcome: outcomeOf({ ...body, durationMs: performance.now() - since }) }));
+      notices.announce(t("try.done"));
+    } catch (error) {
+      const outcome = outcomeOf({ ok: false, error: { code: error instanceof ApiError ? error.code : "", message: stop.signal.aborted ? t("try.stopped") : messageOf(error) } });
+      this.#change(item.call, (one) => ({ ...one, outcome }));
+    } finally {
+      this.running = null;
+      this.changed(this);
+    }
+  }
+
+  #answer(choice: ModelChoice, withTools: boolean): Promise<void> {
+    this.#stream = this.#run(choice, withTools, this.#stream);
+    return this.#stream;
+  }
+
+  /** `before` is the stream of the last answer: until it ends, the conversation is not free. */
+  async #run(choice: ModelChoice, withTools: boolean, before: Promise<void>): Promise<void> {
+    const [stop, since] = [new AbortController(), performance.now()];
+    this.running = stop;
+    if (this.#last) this.#put({ kind: "user", ...this.#last }); // also where it is asked again: that is another turn
+    await before;
+    try {
+      if (!(await this.#listen(choice, withTools, stop.signal, since))) this.#fail(t("chat.broken"));
+    } catch (error) {
+      if (stop.signal.aborted) this.#fail(t("chat.stopped"), [], true);
+      else if (error instanceof ApiError) this.#fail(messageOf(error), hintsOf(error.body));
+      else this.#fail(t("chat.broken"));
+    } finally {
+      this.#draw();
+      this.#question = "";
+      if (this.running === stop) this.running = null; // else the next question waits for this end
+      this.#endCalls();
+      this.changed(this);
+    }
+  }
+
+  /** Whether the answer came to its end. */
+  async #listen(choice: ModelChoice, withTools: boolean, signal: AbortSignal, since: number): Promise<boolean> {
+    const { text, files } = this.#last ?? { text: "", files: [] };
+    const json = {
+      prompt: text, approve: "ask", withTools, session: this.id ?? undefined,
+      provider: choice.provider || undefined, model: choice.model || undefined,
+      files: files.length > 0 ? files : undefined,
+    };
+    const response = await send("ask", { json, signal, accept: "text/event-stream" });
+    const isStream = response.headers.get("content-type")?.startsWith("text/event-stream") ?? false;
+    if (!isStream || !response.body) throw refusal(response.status, await response.text());
+    this.#step = 0;
+    let isComplete = false;
+    try {
+      // To the end, also after the answer: only then is the conversation free for the next question.
+      for await (const [name, data] of texts(response.body)) isComplete = this.#hear(name, parseJson(data) as JsonObject, since) || isComplete;
+    } catch (error) {
+      if (!isComplete) throw error;
+    }
+    return isComplete;
+  }
+
+  /** One event. Whether it was the last. */
+  #hear(name: string, found: JsonObject, since: number): boolean {
+    if (name === "text" || name === "thinking") this.#say(name, String(found.text ?? ""), Number(found.step));
+    else this.#draw();
+    if (name === "started") {
+      this.#question = String(found.question ?? "");
+      this.#take(found.sessionId);
+    } else if (name === "call") this.#put(callOf(found.call));
+    else if (name === "result") this.#ended(found);
+    else if (name === "approval") this.#asked(found);
+    else if (name === "notice") this.#put({ kind: "notice", text: String(found.text ?? "") });
+    else if (name === "answer") {
+      this.#finish(found.answer as JsonObject, since);
+      return true;
+    } else if (name === "error") {
+      if (found.reason === "interrupted") this.#fail(t("chat.stopped"), [], true);
+      else this.#fail(String(found.message ?? ""), textsOf(found.hints));
+      return true;
+    }
+    return false;
+  }
+
+  /** Pieces come quicker than anybody reads: they are drawn together. */
+  #say(kind: "text" | "thinking", text: string, step: number): void {
+    if (this.#pending && this.#pending.kind !== kind) this.#draw();
+    const last = this.items.at(-1);
+    if (step !== this.#step && last?.kind === kind) this.#draw();
+    this.#step = step;
+    this.#pending = { kind, text: (this.#pending?.text ?? "") + text };
+    this.#timer ??= setTimeout(() => this.#draw(), DRAW_EVERY_MS);
+  }
+
+  #draw(): void {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    const pending = this.#pending;
+    this.#pending = null;
+    if (!pending) return;
+    const last = this.items.at(-1);
+    if (last?.kind === pending.kind) this.items = [...this.items.slice(0, -1), { kind: pending.kind, text: last.text + pending.text }];
+    else this.#put(pending);
+  }
+
+  #ended(found: JsonObject): void {
+    const { call: id } = callOf(found.call);
+    if (!this.items.some((one) => one.kind === "call" && one.call === id)) this.#put(callOf(found.call));
+    this.#change(id, (one) => ({ ...one, outcome: outcomeOf(found.result), isCached: found.isCached === true }));
+  }
+
+  /** A call that waits: the one that is shown, or one that code wants to make. Its arguments are shown as they are told now. */
+  #asked(found: JsonObject): void {
+    const approval = approvalOf(found);
+    const told = callOf({ id: approval.call, name: found.name ?? "", args: found.args ?? {} });
+    if (!this.items.some((one) => one.kind === "call" && one.call === approval.call)) this.#put(told);
+    this.#change(approval.call, (one) => ({ ...one, name: told.name, args: told.args, approval }));
+    notices.announce(t("chat.approve.wanted", { name: line(told.name) }));
+  }
+
+  #finish(answer: JsonObject, since: number): void {
+    const said = typeof answer.answer === "string" ? answer.answer : "";
+    if (said && !this.items.slice(this.#lastQuestion()).some((one) => one.kind === "text")) this.#put({ kind: "text", text: said });
+    this.#put(endOf(answer, performance.now() - since));
+    [this.#last, this.running] = [null, null];
+    notices.announce(t("chat.answered"));
+  }
+
+  #lastQuestion(): number {
+    return Math.max(0, this.items.findLastIndex((one) => one.kind === "user"));
+  }
+
+  #fail(text: string, hints: string[] = [], isCalm = false): void {
+    this.#draw();
+    this.#put({ kind: "failed", text, hints, isCalm });
+    notices.announce(line(text));
+  }
+
+  /** Calls that still ran when the stream ended: nobody tells any more what came of them. */
+  #endCalls(): void {
+    const outcome = outcomeOf({ ok: false, error: { code: "", message: t("chat.call.unknown") } });
+    this.items = this.items.map((one) => (one.kind === "call" && one.outcome === null ? { ...one, outcome } : one));
+  }
+
+  #take(id: unknown): void {
+    if (typeof id !== "string" || id === this.id) return;
+    [this.id, this.#isRead] = [id, true];
+    this.changed(this);
+  }
+
+  #put(item: Item): void {
+    this.items = [...this.items, item];
+  }
+
+  #change(call: string, change: (one: CallItem) => CallItem): void {
+    const at = this.items.findLastIndex((one) => one.kind === "call" && one.call === call);
+    this.items = this.items.map((one, index) => (index === at && one.kind === "call" ? change(one) : one));
+  }
+}
+
+const hintsOf = (body: unknown): string[] => textsOf(isObject(body) ? body.hints : []);
