@@ -9,11 +9,10 @@ import { SvelteMap } from "svelte/reactivity";
 
 import { request, toolPath } from "./api";
 import { Draft, type Start } from "./build-draft.svelte";
-import { isObject } from "./build";
 import { catalog, type ToolRow } from "./catalog.svelte";
 import { t } from "./i18n.svelte";
 import { invoke, type CallFailure, type Outcome } from "./invoke";
-import { parseJson, writeJson, type Json, type JsonObject } from "./json-text";
+import { isObject, parseJson, writeJson, type Json, type JsonObject } from "./json-text";
 import { messageOf, notices } from "./notices.svelte";
 import { play } from "./play.svelte";
 import { ITEM, codeOf, freeName, namesAt, type Recipe, type Step } from "./recipe";
