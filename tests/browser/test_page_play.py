@@ -13,6 +13,7 @@ CODE = "Python code"
 
 def test_code_is_completed_checked_run_and_saved_as_a_tool(person, served, axe):
     person.open("#/tools")
+    person.see("numbers.add")
     person.press("g p")
     person.see("Nothing has run yet")
     person.click(CODE)

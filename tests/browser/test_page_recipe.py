@@ -64,6 +64,7 @@ def add(person, name):
 
 def test_the_weather_of_three_cities_is_mailed_as_a_table(person, served, post, axe):
     person.open("#/tools")
+    person.see("numbers.add")
     person.press("g r")
     person.see("A recipe is a list of steps")
     add(person, "meteo.now")
