@@ -18,7 +18,7 @@ WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 help:  ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-setup: $(VENV)/.dev $(NODE)/installed.json $(MODELS)/installed.json  ## make .venv with everything that development needs
+setup: $(VENV)/.dev $(NODE)/installed.json $(MODELS)/installed.json $(WEB)/installed.json  ## make .venv with everything that development needs
 
 serve: $(VENV)/.run  ## set up and run the product
 	@$(BIN)/onetool serve $(ARGS)
@@ -109,6 +109,10 @@ $(NODE)/installed.json: tests/sources/mcp_servers/npm/package-lock.json | $(VENV
 # Best effort, like the servers: without it, the second opinion on the APIs of models is skipped.
 $(MODELS)/installed.json: tests/ask/npm/package-lock.json | $(VENV)/.dev
 	@$(BIN)/python -m tests.npm $(<D) $(MODELS)
+
+# Best effort: without it, nothing is said about accessibility.
+$(WEB)/installed.json: web/package-lock.json | $(VENV)/.dev
+	@$(BIN)/python -m tests.npm $(<D) $(WEB)
 
 # Large, so only where it is asked for; without it, the test that needs it is skipped.
 $(OPENAPI)/installed.json: tests/sources/bundles/openapi/npm/package-lock.json | $(VENV)/.dev

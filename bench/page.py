@@ -18,7 +18,6 @@ from bench.table import show
 TOOLS = 10_000
 VISITS = 5
 KEYS = 11
-TESTS = Path(__file__).parent.parent / "tests"
 # The time from the first byte asked for until the first row is drawn, and until all of them are known.
 FIRST_ROW = """new Promise((done) => (function look() {
   if (document.querySelector('[data-row]')) requestAnimationFrame(() => done(performance.now()));
@@ -52,8 +51,7 @@ with App.open() as app:
 
 def run() -> None:
     _unvisited()
-    sys.path.insert(0, str(TESTS))
-    from browser.chromium import chromium, found
+    from tests.browser.chromium import chromium, found
 
     if found() is None:
         print("\nThe page in a browser: not measured, there is no Chromium on this machine (`make browser`)")
@@ -81,11 +79,14 @@ def _unvisited() -> None:
 @contextmanager
 def _served() -> Iterator[str]:
     """A server with 10,000 tools in bundles."""
-    from interfaces.http.conftest import Served
+    from tests.interfaces.http.conftest import Served
 
     with TemporaryDirectory() as folder:
         config = write_home(Path(folder) / "made", TOOLS)
-        server = Served(Path(folder), "--port", "0", "--config", str(config), command=("-m", "onetool"))
+        environment = {"ONETOOL_HOME": str(config.parent)}  # where the bundles are
+        server = Served(
+            Path(folder), "--port", "0", "--config", str(config), command=("-m", "onetool"), env=environment
+        )
         try:
             yield f"http://127.0.0.1:{server.port}/"
         finally:
@@ -98,6 +99,8 @@ def _visit(browser: Any, url: str) -> dict[str, float]:
         page.open(f"{url}#/tools")
         first = page.value(FIRST_ROW)
         count = page.value(f"fetch('{url}status').then((answer) => answer.json()).then((said) => said.tools)")
+        if count < TOOLS:
+            raise SystemExit(f"The server has {count:,} tools, not {TOOLS:,}: nothing was measured.")
         every = page.value(ALL_ROWS % _listed(page, url, count))
         took = [page.value(FILTERED % json.dumps("invoice"[: 1 + at % 7])) for at in range(KEYS)]
         sent = {name: size for name, size in page.value(SENT) if "/tools/" not in name}
@@ -127,7 +130,7 @@ def _show(visits: list[dict[str, float]]) -> None:
     rows = [
         ["first rows, ms", f"{each['first']:.0f}", "under 1,000"],
         ["all rows known, ms", f"{each['all']:.0f}", ""],
-        ["a key of the filter, ms (two frames are 33)", f"{each['key']:.0f}", "under 100"],
+        ["a key of the filter, ms (two frames are 33)", f"{each['key']:.0f}", "under 50"],
         ["the slowest key, ms", f"{each['worst']:.0f}", ""],
         ["sent for the first screen, without data, KB", f"{each['bytes'] / 1024:.1f}", "under 60"],
         ["all assets, compressed, KB", f"{whole / 1024:.1f}", "under 250"],

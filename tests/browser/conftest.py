@@ -29,10 +29,3 @@ def person(browser, served):
         one = people.Person(page, served.url)
         yield one
         assert one.faults() == [], "the browser complained"
-
-
-@pytest.fixture
-def axe():
-    """Skips what needs axe-core, where npm could not install it."""
-    if not people.AXE.exists():
-        pytest.skip("ACCESSIBILITY IS NOT TESTED: axe-core is not installed (`make web` does)")

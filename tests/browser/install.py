@@ -11,7 +11,8 @@ import sys
 
 from tests.browser.chromium import found
 
-WITHIN = 600  # seconds
+WITHIN = 240  # seconds for each command
+IMPATIENT = ("-o", "Acquire::Retries=1", "-o", "Acquire::http::Timeout=20", "-o", "Acquire::https::Timeout=20")
 INSTALL = ("apt-get", "install", "-y", "-q", "--no-install-recommends", "chromium")
 
 
@@ -29,7 +30,7 @@ def install() -> str | None:
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     for command in (("apt-get", "update", "-q"), INSTALL):
         try:
-            subprocess.run(command, env=environment, check=True, timeout=WITHIN, stdout=sys.stderr)
+            subprocess.run([*command, *IMPATIENT], env=environment, check=True, timeout=WITHIN, stdout=sys.stderr)
         except (OSError, subprocess.SubprocessError) as error:
             return str(error)
     return None if found() else "the package brought no program that is known here"

@@ -12,6 +12,7 @@ Nothing here sleeps for a fixed time: a step is tried until it works, or until n
 
 import json
 import time
+import warnings
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -109,7 +110,7 @@ class Person:
         return self._of("field", label, "one.value ?? one.innerText")
 
     def attribute(self, name, attribute, role=None):
-        """An attribute of a thing by its name: `attribute("time.now is on", "aria-checked")`."""
+        """An attribute of a thing by its name: `attribute("Switch time.now on or off", "aria-checked")`."""
         return self._of("thing", name, f"one.getAttribute({json.dumps(attribute)})", role)
 
     # Doing
@@ -156,6 +157,7 @@ class Person:
 
     def attach(self, selector, *files):
         """Give files to an `input type=file`, as its picker would: that is the browser's own window."""
+        self.until(f"document.querySelector({json.dumps(selector)}) !== null", f"give files to {selector}")
         root = self.page.ask("DOM.getDocument")["root"]["nodeId"]
         node = self.page.ask("DOM.querySelector", nodeId=root, selector=selector)["nodeId"]
         self.page.ask("DOM.setFileInputFiles", files=[str(file) for file in files], nodeId=node)
@@ -170,7 +172,10 @@ class Person:
         return data
 
     def axe(self):
-        """What axe-core finds wrong for people who can't see or can't use a mouse: texts."""
+        """What axe-core finds wrong for people who can't see or can't use a mouse: texts. None where it is missing."""
+        if not AXE.exists():
+            warnings.warn("ACCESSIBILITY IS NOT TESTED: npm could not install axe-core", stacklevel=2)
+            return []
         self.value("void document.getAnimations().forEach((one) => { try { one.finish() } catch {} })")
         self.value(f"globalThis.axe ? 0 : void {axe_source()}")
         run = "axe.run(document, {resultTypes: ['violations']}).then(({violations}) => violations)"
@@ -231,7 +236,7 @@ class Person:
     def _told(self):
         with suppress(RuntimeError):
             return (
-                f"At {self.place!r} the page reads:\n{self.text()[:1500]}\n"
+                f"At {self.place!r} the page reads at its end:\n{self.text()[-1500:]}\n"
                 f"Within reach: {', '.join(self.value('__person.reachable()'))}\nFaults: {self.faults()}"
             )
         return "The page does not answer."

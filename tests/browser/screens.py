@@ -42,7 +42,7 @@ SCREENS = {
     "keys": _open("#/tools", "press ?", DIALOG),
     "settings": _open("#/tools", "click nav .bottom button", DIALOG),
     "build": _open("#/build"),
-    "build-http": _open(f"#/build?tool={FORECAST}", "document.querySelectorAll('main input').length > 3"),
+    "build-http": _open(f"#/build?tool={FORECAST}", "document.querySelector('main').innerText.includes('/v1/city')"),
     "build-script": _open(f"#/build?tool={REPORT}", "document.querySelectorAll('main input').length > 1"),
     "build-new": _open(f"#/build?new=http&bundle={METEO}", "document.querySelectorAll('main input').length > 3"),
     "build-bundle": _open(f"#/build?bundle={METEO}", "document.querySelectorAll('main input').length > 1"),

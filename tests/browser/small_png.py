@@ -4,6 +4,8 @@ import struct
 import zlib
 from collections import Counter
 
+FREQUENT = 150  # colours that are taken as they are
+UNLIKE = 700  # squares of differences: a colour that the palette must not lose, such as that of one red star
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
 
@@ -23,8 +25,12 @@ def small_png(data: bytes) -> bytes:
 
 
 def _palette(counted):
-    """The most frequent colours, and for each colour the number of the nearest of them."""
-    palette = [colour for colour, _ in counted.most_common(256)]
+    """The most frequent colours and the most unlike ones, and for each colour the number of the nearest of them."""
+    ranked = [colour for colour, _ in counted.most_common()]
+    palette = ranked[:FREQUENT]
+    for colour in ranked[FREQUENT:]:
+        if len(palette) < 256 and all(_distance(colour, other) > UNLIKE for other in palette):
+            palette.append(colour)
     index = {colour: number for number, colour in enumerate(palette)}
     near = {}
     for colour in counted.keys() - index.keys():

@@ -10,6 +10,8 @@ TURNED = "\u202eexe\u200b\u2066"
 HOSTILE = f"{MARKUP}{TURNED}"
 SHOWN = f"{MARKUP}⟨U+202E⟩exe⟨U+200B⟩⟨U+2066⟩"
 UNSEEN = ("\u202e", "\u200b", "\u2066")
+HIDING = r"""__person.all('*').filter((one) => [...one.childNodes].some((node) =>
+  node.nodeType === 3 && /[\u202e\u200b\u2066]/.test(node.data))).map((one) => one.outerHTML.slice(0, 200))"""
 ENEMY = "01890a5d-ac96-774b-bcce-b302099a8058"
 SCHEMA = {
     "type": "object",
@@ -25,7 +27,7 @@ TOOL = {
     "description": f"{HOSTILE}\n\n{HOSTILE}",
     "tags": [HOSTILE],
     "argSchema": SCHEMA,
-    "outputSchema": {"type": "object", "description": HOSTILE, "properties": {HOSTILE: {"description": HOSTILE}}},
+    "outputSchema": {"description": HOSTILE, "properties": {HOSTILE: {"description": HOSTILE}}},
 }
 PLAIN = {"type": "object", "properties": {"kind": SCHEMA["properties"]["kind"]}}  # arguments of code are variables
 FAILS = {**TOOL, "argSchema": PLAIN, "scriptImpl": {"code": f"raise ValueError({HOSTILE!r})"}}
@@ -56,7 +58,7 @@ def nothing_ran(person):
     assert person.value("__person.all('img[src=x], b[onclick]').length") == 0
     assert person.value("document.scripts.length") == 1
     read = person.text() + person.value("document.title")
-    assert [sign for sign in UNSEEN if sign in read] == []
+    assert [sign for sign in UNSEEN if sign in read] == [], person.value(HIDING)
     return read
 
 
@@ -97,4 +99,43 @@ def test_an_address_that_somebody_sends(person, served):
     person.forgive("status of 4")
     person.open(f"#/tools?q={MARKUP}&tag={MARKUP}&source={MARKUP}&tool={MARKUP}/x/y&tab={MARKUP}")
     person.see("No tool fits")
+    nothing_ran(person)
+
+
+def test_a_form_its_examples_and_a_result(person, hostile):
+    person.open(f"{PLACE}&tab=try").see("Save as example")
+    assert nothing_ran(person).count(SHOWN) >= 3  # the name of a field, its meaning, an example
+    person.click("Run", role="button")
+    person.see("Result", "second")
+    assert nothing_ran(person).count(SHOWN) >= 6
+    person.click("Tree", role="tab")
+    person.see("the whole result")
+    nothing_ran(person)
+    person.click("Text", role="tab")
+    nothing_ran(person)
+    person.click("Request", role="button")
+    nothing_ran(person)
+
+
+def test_an_error_of_a_call(person, hostile):
+    person.open(f"#/tools?tool={ENEMY}/fails/1&tab=try")
+    person.click("Run", role="button")
+    person.see("Failed", SHOWN)
+    nothing_ran(person)
+
+
+def test_bundles_and_tools_that_are_built(person, hostile):
+    person.open(f"#/build?bundle={ENEMY}").see("enemy", "gives")
+    nothing_ran(person)
+    person.open(f"#/build?tool={ENEMY}/gives/1").see("enemy.gives")
+    nothing_ran(person)
+
+
+def test_a_file_with_such_a_name(person, hostile, tmp_path):
+    name = HOSTILE.replace("/", "")  # no file has it in its name
+    file = tmp_path / f"{name}.json"
+    file.write_text('{"openapi": "3.0.0", "info": {"title": "x"}, "paths": {}}', encoding="utf-8")
+    person.open("#/build?import=1").see("Import")
+    person.attach("input[type=file]", file)
+    person.see(SHOWN.replace("/", ""))
     nothing_ran(person)

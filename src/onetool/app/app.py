@@ -29,11 +29,14 @@ from onetool.sources.packs import Registry
 if TYPE_CHECKING:
     from onetool.app.ask import AskService, PendingAnswer
     from onetool.app.ask_models import ModelOverview
+    from onetool.app.code_names import CodeNames
     from onetool.ask.sessions import SessionStore
     from onetool.config.trust import Untrusted
     from onetool.core.call import ToolCall, ToolResult
-    from onetool.core.context import CallEvent, Gate, Progress, Recorder
+    from onetool.core.context import CallEvent, CallWatch, Gate, Progress, Recorder
+    from onetool.core.errors import ConfigError
     from onetool.core.threads import LoopThread
+    from onetool.script.code_places import CodeReport
     from onetool.script.reply import ReadOn, RunReply
     from onetool.script.run_result import RunResult
     from onetool.sources.bundles.service import BundleService
@@ -148,10 +151,12 @@ class App:
         live: Callable[[str], None] | None = None,
         variables: Mapping[str, Any] | None = None,
         gate: "Gate | None" = None,
+        watch: "CallWatch | None" = None,
     ) -> "RunResult":
         """Run code over all tools, in the sandbox, with these variables.
 
-        `live` is called with what the code prints, as it prints it. Its calls have to pass the `gate`.
+        `live` is called with what the code prints, as it prints it. Its calls have to pass the `gate`, and the
+        `watch` is told of them.
         """
         await self.catalog.refresh()
         if words := self.catalog.names_in_code(code):
@@ -166,8 +171,21 @@ class App:
             live=live,
             variables=variables,
             gate=gate,
+            watch=watch,
         )
         return self.catalog.explain_run(result, words)
+
+    def check_code(
+        self, code: str, allowed: Collection[str] | None = None, variables: Mapping[str, Any] | None = None
+    ) -> "CodeReport":
+        """All that is wrong with code before it runs, and the tools that it calls. Nothing runs."""
+        return self.runtime.engine.report(code, self.catalog.current_snapshot(), allowed, variables or {})
+
+    def code_names(self, allowed: Collection[str] | None = None) -> "CodeNames":
+        """What code can say: packs with their tools, functions, modules, snippets, aliases."""
+        from onetool.app.code_names import code_names
+
+        return code_names(self.catalog.current_snapshot(), self.config, allowed)
 
     def ask(self, prompt: str, **options: Any) -> "PendingAnswer":
         """Put a question to a model that has these tools: await the answer, or iterate over events. See AskOptions."""
@@ -310,6 +328,11 @@ class App:
     @property
     def mistakes(self) -> tuple[Mistake, ...]:
         return self.catalog.mistakes
+
+    @property
+    def reload_error(self) -> "ConfigError | None":
+        """Why the last reload changed nothing."""
+        return self._reloader.error
 
     @property
     def untrusted(self) -> "Untrusted | None":

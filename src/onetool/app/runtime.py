@@ -15,6 +15,7 @@ from onetool.config import Config
 from onetool.config.files import roots_within
 from onetool.config.load import PROVIDER_KEYS
 from onetool.core.caller import owner
+from onetool.core.context import current_call
 from onetool.core.json_data import freeze
 from onetool.core.registry import Snapshot
 from onetool.sources.packs import Registry
@@ -107,6 +108,8 @@ class Runtime:
             mine, theirs = self.config, to.config
             if (mine.home, mine.stats, mine.results) == (theirs.home, theirs.stats, theirs.results):
                 to._made |= {"stats": self._made["stats"]} if "stats" in self._made else {}
+            if (mine.home, mine.results) == (theirs.home, theirs.results) and "results" in self._made:
+                to._made["results"] = self._made["results"]
             to._made |= {"client": self._made["client"]} if "client" in self._made else {}
             if mine.run == theirs.run and "room" in self._made:
                 to._made["room"] = self._made["room"]
@@ -184,7 +187,8 @@ class Runtime:
 
     def store_result(self, text: str) -> "StoredResult":
         """Store a result for the caller of the running call."""
-        return self.results.put(self.redact(text), owner())
+        context = current_call.get()
+        return self.results.put(self.redact(text), owner(), None if context is None else context.call.name)
 
     def read_result(self, handle: str) -> str:
         """Read a stored result of the caller of the running call."""

@@ -26,6 +26,14 @@ Gate = Callable[[ToolCall, ToolSpec], Awaitable[ToolFailure | None]]
 """Asked before a call is carried out that could be, where somebody wants to be: None lets it pass."""
 
 
+class CallWatch(Protocol):
+    """Told of each call that the code of a run makes, in any thread: it must be quick and must not raise."""
+
+    def began(self, call: ToolCall) -> None: ...
+
+    def ended(self, call: ToolCall, result: ToolResult) -> None: ...
+
+
 class CallExecutor(Protocol):
     """A way to call other tools: the executor."""
 
@@ -64,6 +72,7 @@ class CallContext(msgspec.Struct, frozen=True, kw_only=True):
     progress: Progress | None = None
     run: str | None = None  # the id of the run that this is, if it is one: what its code calls is counted to it
     gate: Gate | None = None  # of a run: what its code calls has to pass; not what tools call in their turn
+    watch: CallWatch | None = None  # of a run: told of the same calls
     prepares: bool = False  # its handler makes the arguments of the call, which comes after it
     loop: Any = None  # the event loop that async tools of this chain of calls run on
     retries: int = 0  # further tries, if its handler fails
@@ -133,16 +142,21 @@ class CallEvent(msgspec.Struct, frozen=True, kw_only=True):
         return self.error is None
 
     def shown_args(self) -> Mapping[str, Any]:
-        """The arguments as a record may show them. Computed when asked for: most calls are only counted.
+        """The arguments as a record may show them. Computed when asked for: most calls are only counted."""
+        return shown_args(self.call, self.spec)
 
-        Of an unknown tool or argument nobody knows whether it is secret, so it is not shown.
-        """
-        args: Any = self.call.args
-        if self.spec is None or not isinstance(args, Mapping):
-            return {}
-        properties: Mapping[str, Any] = self.spec.input_schema.get("properties") or {}
-        known = {name: value if name in properties else MASK for name, value in self.call.args.items()}
-        return mask_arguments(known, self.spec.secrets)
+
+def shown_args(call: ToolCall, spec: ToolSpec | None) -> Mapping[str, Any]:
+    """The arguments of a call as others may see them.
+
+    Of an unknown tool or argument nobody knows whether it is secret, so it is not shown.
+    """
+    args: Any = call.args
+    if spec is None or not isinstance(args, Mapping):
+        return {}
+    properties: Mapping[str, Any] = spec.input_schema.get("properties") or {}
+    known = {name: value if name in properties else MASK for name, value in call.args.items()}
+    return mask_arguments(known, spec.secrets)
 
 
 class RunEvent(msgspec.Struct, frozen=True, kw_only=True):

@@ -143,11 +143,15 @@ LONGEST, LONGEST_MESSAGE = 460, 290  # characters: of all that is told, and of w
 
 
 class CodeFinding(NamedTuple):
-    """One thing that is wrong, the line it is on, and the tool that it is about, whose signature helps."""
+    """One thing that is wrong, the line it is on, and the tool that it is about, whose signature helps.
+
+    `node` is what is wrong, where the tree of the code has it.
+    """
 
     line: int
     message: str
     spec: ToolSpec | None = None
+    node: ast.expr | ast.stmt | None = None
 
     @property
     def place(self) -> str:
@@ -159,6 +163,11 @@ def check(
 ) -> list[CodeFinding]:
     """What is wrong with the calls of tools. `modules` are the names that an import could give."""
     return list(islice(_Check(scan, names, modules, allowed).findings(), MOST_FOUND))
+
+
+def called_tools(scan: CodeScan, names: ScriptNames, modules: Collection[str]) -> list[str]:
+    """The tools that the code calls, each once, in order of their first call."""
+    return list(dict.fromkeys(_Check(scan, names, modules).called()))
 
 
 def findings_text(findings: list[CodeFinding], names: ScriptNames) -> tuple[str, tuple[str, ...]]:
@@ -238,6 +247,22 @@ class _Check:
                 case _:
                     pass
 
+    def called(self) -> Iterator[str]:
+        """The names of the tools that the code calls, as far as can be told without running it."""
+        for node in self._scan.calls:
+            match node:
+                case ast.Call(func=ast.Name(id=name)):
+                    spec = self._aliases.get(name) or (self._names.functions.get(name) if self._is_ours(name) else None)
+                case ast.Call(func=ast.Attribute(value=ast.Name(id=word), attr=attr)) if self._is_ours(word):
+                    pack = self._names.pack(word)
+                    spec = None if pack is None else pack.tools.get(attr)
+                case _:
+                    continue
+            if spec is CALL and node.args and isinstance(said := literal_value(node.args[0]), str):
+                spec = self._names.catalogue.get(said) or self._names.tool(said)
+            if spec is not None and spec is not CALL:
+                yield spec.name
+
     def _imports(self) -> Iterator[CodeFinding]:
         """Imports of missing modules that certainly run: the whole code would fail with them."""
         for node in self._scan.tree.body if self._scan.tree else []:
@@ -250,16 +275,17 @@ class _Check:
             for module in wanted:
                 if module not in self._modules and module != "__future__" and self._names.pack(module) is None:
                     way = sandbox_gaps.module(module, (*self._modules, *self._names.words()))
-                    yield CodeFinding(node.lineno, f"there is no module {module}; {way}")
+                    yield CodeFinding(node.lineno, f"there is no module {module}; {way}", node=node)
 
     def _asyncio(self, node: ast.Call, attr: str) -> Iterator[CodeFinding]:
         """What the sandbox's asyncio lacks: its calls would run the tools in them, and only then fail."""
         if id(node) in self._tried:
             return
         if attr not in ASYNCIO:
-            yield CodeFinding(node.lineno, f"there is no asyncio.{attr}; {sandbox_gaps.SIDE_BY_SIDE}")
+            yield CodeFinding(node.lineno, f"there is no asyncio.{attr}; {sandbox_gaps.SIDE_BY_SIDE}", node=node)
         elif attr == "gather" and any(keyword.arg == "return_exceptions" for keyword in node.keywords):
-            yield CodeFinding(node.lineno, f"gather takes no return_exceptions; {sandbox_gaps.EACH_IN_TRY}")
+            message = f"gather takes no return_exceptions; {sandbox_gaps.EACH_IN_TRY}"
+            yield CodeFinding(node.lineno, message, node=node)
 
     def _simple_aliases(self) -> Iterator[tuple[str, ToolSpec]]:
         """`f = pack.tool`, where nothing else is ever called f."""
@@ -283,9 +309,8 @@ class _Check:
         if spec is not None:
             yield from self._call(node, spec)
         elif self._is_nothing(name) and id(node) in self._certain:
-            yield CodeFinding(
-                node.lineno, f"{name} is not defined{self._near(name, (*self._names.functions, *BUILTINS))}"
-            )
+            near = self._near(name, (*self._names.functions, *BUILTINS))
+            yield CodeFinding(node.lineno, f"{name} is not defined{near}", node=node.func)
 
     def _is_nothing(self, name: str) -> bool:
         known = name in self._scan.bound or name in self._scan.imported or name in BUILTINS or self._scan.makes_names
@@ -300,13 +325,14 @@ class _Check:
         pack = self._names.pack(word)
         if pack is None:
             if self._is_nothing(word) and word not in self._modules:
-                yield CodeFinding(node.lineno, f"there is no pack {word}{self._near(word, self._names.words())}")
+                near = self._near(word, self._names.words())
+                yield CodeFinding(node.lineno, f"there is no pack {word}{near}", node=node.func)
         elif (spec := pack.tools.get(attr)) is not None:
             yield from self._call(node, spec)
         elif word not in self._modules and not attr.startswith("__"):
             known = [f"{word}.{tool}" for tool in pack.tools]
             near = self._near(f"{word}.{attr}", known) or f"; it has {', '.join(known[:8])}"
-            yield CodeFinding(node.lineno, f"{word}.{attr}: there is no such tool{near}")
+            yield CodeFinding(node.lineno, f"{word}.{attr}: there is no such tool{near}", node=node.func)
 
     def _near(self, name: str, known: Iterable[str]) -> str:
         """Similar names. Computed only for findings that are shown, since it takes a while."""
@@ -317,7 +343,7 @@ class _Check:
         if spec is CALL:
             yield from self._call_by_name(node)
             return
-        yield from self._checked(node.lineno, spec, LiteralArguments.of(node, spec))
+        yield from self._checked(node, spec, LiteralArguments.of(node, spec))
 
     def _call_by_name(self, node: ast.Call) -> Iterator[CodeFinding]:
         """`ot.call("name", {…})`: what it names is checked like a call of its own."""
@@ -332,16 +358,17 @@ class _Check:
         if spec is None:
             every = self._names.catalogue.names()
             known = every if self._allowed is None else [one for one in every if one in self._allowed]
-            yield CodeFinding(node.lineno, f"there is no tool {name!r}{self._near(name, known)}")
+            yield CodeFinding(node.lineno, f"there is no tool {name!r}{self._near(name, known)}", node=node)
         elif given is not UNKNOWN:
-            yield from self._checked(node.lineno, spec, LiteralArguments(given, frozenset(given)))
+            yield from self._checked(node, spec, LiteralArguments(given, frozenset(given)))
 
-    def _checked(self, line: int, spec: ToolSpec, arguments: LiteralArguments) -> Iterator[CodeFinding]:
+    def _checked(self, node: ast.Call, spec: ToolSpec, arguments: LiteralArguments) -> Iterator[CodeFinding]:
+        line = node.lineno
         if self._allowed is not None and spec.name not in self._allowed:
-            yield CodeFinding(line, f"{spec.name} is not allowed here")
+            yield CodeFinding(line, f"{spec.name} is not allowed here", node=node.func)
             return
         if arguments.wrong:
-            yield CodeFinding(line, arguments.wrong, spec)
+            yield CodeFinding(line, arguments.wrong, spec, node)
             return
         if spec.prepare is not None:
             return  # its arguments are changed before they are validated
@@ -350,4 +377,4 @@ class _Check:
         except SchemaError:
             return  # told when the call is made
         for problem in problems:
-            yield CodeFinding(line, _problem_text(problem), spec)
+            yield CodeFinding(line, _problem_text(problem), spec, node)

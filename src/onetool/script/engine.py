@@ -14,6 +14,7 @@ from onetool.core.call import ToolCall, ToolError, new_id
 from onetool.core.caller import Pauses
 from onetool.core.context import (
     CallContext,
+    CallWatch,
     Environment,
     Gate,
     Progress,
@@ -29,6 +30,7 @@ from onetool.core.spec import ToolSpec
 from onetool.core.threads import Threads
 from onetool.sandbox.messages import WorkerLimits
 from onetool.sandbox.pool import WorkerPool, WorkerSession
+from onetool.script.code_places import CodeReport
 from onetool.script.names import ScriptNames
 from onetool.script.pipeline import Pipeline, PipelineSettings
 from onetool.script.rewrite import PreparedCode
@@ -223,11 +225,13 @@ class Engine:
         live: OnPrinted | None = None,
         variables: Mapping[str, Any] | None = None,
         gate: Gate | None = None,
+        watch: CallWatch | None = None,
     ) -> RunResult:
         """Run the code in a text. Never raises for what the code does; being cancelled is the only way out.
 
         Code that a tool has run is a part of that tool's call: it has no id, and nobody is told of it. `variables` are
-        names that the code finds bound. What it calls has to pass the `gate`, where there is one.
+        names that the code finds bound. What it calls has to pass the `gate`, where there is one, and is told to
+        the `watch`.
         """
         outer = current_call.get()
         allowed = allowed_by_both(allowed, outer.allowed if outer else None)
@@ -236,7 +240,7 @@ class Engine:
         error: ToolError | None = CANCELLED
         try:
             result = await self._run_pipeline(
-                pipeline, tools, lambda: self._context(allowed, source, progress, pipeline.run, gate), live
+                pipeline, tools, lambda: self._context(allowed, source, progress, pipeline.run, gate, watch), live
             )
             error = result.error
         finally:
@@ -269,6 +273,12 @@ class Engine:
     def check(self, text: str, catalogue: Snapshot, known: Collection[str]) -> ToolError | None:
         """What is wrong with code that is to be stored, if anything. `known` are its variables."""
         return Pipeline(self._settings, self._tools_of(catalogue), text, None, known).check()
+
+    def report(
+        self, text: str, catalogue: Snapshot, allowed: Collection[str] | None, variables: Mapping[str, Any]
+    ) -> CodeReport:
+        """All that is wrong with code, and the tools that it calls. Nothing runs."""
+        return Pipeline(self._settings, self._tools_of(catalogue), text, allowed, variables=variables).report()
 
     def session(self, catalogue: Snapshot, allowed: Collection[str] | None = None, source: str = "run") -> CodeSession:
         """A session that keeps its names from one run to the next. Other runs start empty."""
@@ -323,6 +333,7 @@ class Engine:
         progress: Progress | None,
         run: str | None = None,
         gate: Gate | None = None,
+        watch: CallWatch | None = None,
     ) -> CallContext:
         """What the tools of this run inherit: its deadline, its allow-list, its progress. A run is a call, too."""
         outer = current_call.get()
@@ -340,4 +351,5 @@ class Engine:
             progress=progress or (outer.progress if outer else None),
             loop=asyncio.get_running_loop(),
             gate=gate,
+            watch=watch,
         )

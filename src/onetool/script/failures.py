@@ -147,12 +147,21 @@ def _way_around(kind: str, text: str, names: ScriptNames) -> str | None:
 
 def _place(error: CodeError, scene: RunScene) -> tuple[str, ...]:
     """The line of the code where it happened: the innermost one that is the writer's own."""
-    lines = scene.code.split("\n")
+    if (line := failed_line(error, scene)) is None:
+        return ()
+    return (f"line {line}: {cut(scene.code.split(chr(10))[line - 1].strip(), LONGEST_LINE)}",)
+
+
+def failed_line(error: BaseException, scene: RunScene) -> int | None:
+    """The number of that line; None where it is not known."""
+    if not isinstance(error, CodeError):
+        return None
+    lines = scene.code.count("\n") + 1
     for frame in reversed(error.trace):
         line = scene.origin or frame.line
-        if frame.filename == scene.feed and 0 < line <= len(lines):
-            return (f"line {line}: {cut(lines[line - 1].strip(), LONGEST_LINE)}",)
-    return ()
+        if frame.filename == scene.feed and 0 < line <= lines:
+            return line
+    return None
 
 
 def _short(text: str) -> str:

@@ -96,6 +96,19 @@ def parse(code: str) -> ast.Module | None:
         return None
 
 
+def syntax_error(code: str) -> SyntaxError | None:
+    """Why this Python's parser does not take the code, if it was asked."""
+    if _is_too_much(code):
+        return None
+    try:
+        _parsed(code)
+    except SyntaxError as error:
+        return error
+    except (ValueError, RecursionError, MemoryError, SystemError):
+        pass
+    return None
+
+
 def why_not(code: str) -> str:
     """What this Python's parser says of code that it does not take."""
     try:

@@ -17,10 +17,19 @@ from onetool.core.running import within_deadline
 from onetool.core.threads import Threads
 from onetool.sandbox import CodeError, CodeSyntaxError, WorkerError
 from onetool.sandbox.pool import WorkerSession
-from onetool.script.check import CodeFinding, check, findings_text
-from onetool.script.failures import RunScene, failure, is_limit
+from onetool.script.check import CodeFinding, called_tools, check, findings_text
+from onetool.script.code_places import (
+    CodeFault,
+    CodePlace,
+    CodeReport,
+    in_sent_text,
+    place_of_line,
+    place_of_node,
+    place_of_syntax_error,
+)
+from onetool.script.failures import RunScene, failed_line, failure, is_limit
 from onetool.script.names import rename_advice
-from onetool.script.parse import CodeScan, ScriptError, read, why_not
+from onetool.script.parse import CodeScan, ScriptError, read, syntax_error, why_not
 from onetool.script.rewrite import MODULES, PreparedCode, prepare
 from onetool.script.run_result import LimitError, OnPrinted, PrintedOutput, RunLimits, RunResult, cancelled, too_slow
 from onetool.script.sandbox_tools import SandboxTools
@@ -72,6 +81,7 @@ class Pipeline:
         self._started = perf_counter()
         self._calls = 0  # made by the code, once it has ended
         self._warnings: list[str] = []  # of these calls
+        self._place: CodePlace | None = None  # of what is wrong
         self.run = run
         self.code = text
         self.scan: CodeScan | None = None
@@ -103,6 +113,37 @@ class Pipeline:
         if self.scan is not None and self.scan.tree is None:
             return ToolError(code="invalid_args", message=why_not(self.code), reason="syntax")
         return None
+
+    def report(self) -> CodeReport:
+        """All that is wrong with it, each with its place, and the tools that it calls. Nothing runs."""
+        try:
+            self.code = self._read(self.code)
+        except ScriptError as error:
+            return CodeReport(errors=[CodeFault(message=str(error), line=1)])
+        self.scan = scan = CodeScan(self.code)
+        if scan.tree is None:
+            return CodeReport(errors=self._syntax_faults())
+        scan.bound.update((*(self._known or ()), *self._variables))
+        names = self._tools.names
+        found = check(scan, names, MODULES, self._allowed)
+        return CodeReport(errors=[self._fault(one) for one in found], calls=called_tools(scan, names, MODULES))
+
+    def _fault(self, found: CodeFinding) -> CodeFault:
+        about = f"{found.spec.name}: " if found.spec else ""
+        return CodeFault.at(f"{about}{found.message}", self._sent_place(self._place_of(found)), found.line)
+
+    def _syntax_faults(self) -> list[CodeFault]:
+        """None where the code is too long for this Python's parser: then the sandbox tries it."""
+        if (error := syntax_error(self.code)) is None:
+            return []
+        place = self._sent_place(place_of_syntax_error(self.code, error))
+        return [CodeFault.at(f"SyntaxError: {error.msg}", place, error.lineno or 1)]
+
+    def _place_of(self, found: CodeFinding) -> CodePlace:
+        return place_of_line(self.code, found.line) if found.node is None else place_of_node(self.code, found.node)
+
+    def _sent_place(self, place: CodePlace | None) -> CodePlace | None:
+        return None if place is None else in_sent_text(self._sent, self.code, place)
 
     @property
     def _is_plain(self) -> bool:
@@ -197,6 +238,7 @@ class Pipeline:
         return expand_call_line(code, self._tools.names, self._allowed, {*(self._known or ()), *self._variables})
 
     def _refusal(self, found: list[CodeFinding]) -> ToolError:
+        self._place = self._place_of(found[0])
         message, hints = findings_text(found, self._tools.names)
         if not hints:  # what is not there may have been written as Python can't say it
             hints = rename_advice(self.code.split("\n")[found[0].line - 1], self._tools.names)
@@ -206,12 +248,11 @@ class Pipeline:
         names = self._tools.names
         if isinstance(error, WrongTypesError):
             return self._refusal(error.findings)
-        return failure(
-            error,
-            RunScene(
-                self.code, worker_loop.feed, names, self._settings.limits, worker_loop.failures, worker_loop.origin
-            ),
-        )
+        limits, loop = self._settings.limits, worker_loop
+        scene = RunScene(self.code, loop.feed, names, limits, loop.failures, loop.origin)
+        if (line := failed_line(error, scene)) is not None:
+            self._place = place_of_line(self.code, line)
+        return failure(error, scene)
 
     def _result(
         self,
@@ -227,6 +268,8 @@ class Pipeline:
         meta: dict[str, Any] = {"run": self.run, "calls": self._calls, "duration_ms": self._elapsed_ms()}
         if self._warnings:
             meta["warnings"] = self._warnings
+        if error is not None and (place := self._sent_place(self._place)) is not None:
+            meta["place"] = msgspec.to_builtins(place)
         return RunResult(ok=error is None, data=value, error=error, meta=meta, printed=printed.text if printed else "")
 
     def _elapsed_ms(self) -> float:

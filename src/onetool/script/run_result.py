@@ -76,7 +76,8 @@ def cancelled() -> LimitError:
 
 
 class RunResult(ToolResult, frozen=True, kw_only=True):
-    """`data` is the value of the last expression; `meta` has run (its id), calls (made by the code) and duration_ms."""
+    """`data` is the value of the last expression; `meta` has run (its id), calls (made by the code), duration_ms,
+    and of a failure `place`: where in the text, if that is known."""
 
     printed: str = ""
 

@@ -340,6 +340,8 @@ class WorkerLoop:
             is_type = isinstance(error, TypeError | NeverAwaitedError)
             return Raised("TypeError" if is_type else "ValueError", str(error))
         position, gate = question.position, self._context.gate
+        if (watch := self._context.watch) is not None:
+            watch.began(call)
         work = self._execute(call) if gate is None else self._pass_gate(gate, call)
         if (position.start, position.end) in self._futures.get(position.filename, ()):
             return self._call_later(question, work)
@@ -373,7 +375,7 @@ class WorkerLoop:
         catalogue = self._tools.names.catalogue
         spec = catalogue.get(call.name)
         if (spec is None or not spec.is_async) and not self._may_interrupt:  # nothing that has to run on the loop
-            return self._answer(self._executor.execute_blocking(call, tools=catalogue))
+            return self._answer(call, self._executor.execute_blocking(call, tools=catalogue))
         return self._wait_for(question, self._execute(call))
 
     def _wait_for(self, question: FunctionCall, work: Work) -> Answer:
@@ -385,13 +387,15 @@ class WorkerLoop:
         catalogue = self._tools.names.catalogue
 
         async def execute(answered: Callable[[Answer], None]) -> None:
-            answered(self._answer(await self._executor.execute(call, tools=catalogue, gate=gate)))
+            answered(self._answer(call, await self._executor.execute(call, tools=catalogue, gate=gate)))
 
         return lambda answered: self._context.loop.create_task(execute(answered)).cancel
 
     def _execute(self, call: ToolCall) -> Work:
         catalogue = self._tools.names.catalogue
-        return lambda answered: self._executor.begin(call, lambda result: answered(self._answer(result)), catalogue)
+        return lambda answered: self._executor.begin(
+            call, lambda result: answered(self._answer(call, result)), catalogue
+        )
 
     def _sleep(self, seconds: float) -> Work:
         loop = self._context.loop
@@ -407,7 +411,9 @@ class WorkerLoop:
         self._raise_if_stopped()
         return found
 
-    def _answer(self, result: ToolResult) -> Answer:
+    def _answer(self, call: ToolCall, result: ToolResult) -> Answer:
+        if (watch := self._context.watch) is not None:
+            watch.ended(call, result)
         self.warnings += [one for one in result.meta.get("warnings", ()) if len(self.warnings) < MOST_WARNINGS]
         if result.error is None:
             return Returned(result.data)

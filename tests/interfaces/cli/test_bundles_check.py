@@ -6,7 +6,7 @@ import pytest
 from helpers import cli
 
 from onetool import App
-from onetool.interfaces.cli.bundles.requirements import bundle_mistakes
+from onetool.app.findings import bundle_mistakes
 
 MESSAGE = {"type": "object", "properties": {"message": {"type": "string"}}, "required": ["message"]}
 

@@ -18,7 +18,7 @@ from onetool.interfaces.http.login_sessions import LIFETIME_S, LoginSessions
 from onetool.interfaces.http.serve import build_app
 from onetool.interfaces.mcp.http import McpHttpApp
 from onetool.interfaces.rest.ask_app import ASK_ROUTES
-from onetool.interfaces.rest.routing import ASK_PATH, ROOT
+from onetool.interfaces.rest.routing import ASK_PATH, ROOTS
 from onetool.interfaces.rest.routing import ROUTES as REST_ROUTES
 
 TOKEN, OTHER = "sesame-token-0123456789", "another-token-0123456789"
@@ -36,7 +36,7 @@ OPEN |= {("/login", method) for method in (*READ, "POST")}
 OWN_METHODS = {"/mcp": ("GET", "POST", "DELETE", "OPTIONS")}
 SAMPLES_BELOW = {"/call": "/call/nothing.here", "/assets": "/assets/index.js"}
 # The routes that are at and below a path.
-TABLES = {ROOT: REST_ROUTES, ASK_PATH: ASK_ROUTES.routes}
+TABLES = (*ROOTS, ASK_PATH)
 
 
 @pytest.fixture(scope="module")
@@ -71,10 +71,9 @@ def address(template):
 
 
 def rest_cases():
-    for root, routes in TABLES.items():
-        for route in routes:
-            for method in (*route.methods, *(["HEAD"] if "GET" in route.methods else []), "OPTIONS"):
-                yield root + address(route.template), method
+    for route in (*REST_ROUTES, *ASK_ROUTES.routes):
+        for method in (*route.methods, *(["HEAD"] if "GET" in route.methods else []), "OPTIONS"):
+            yield address(route.path), method
 
 
 def cases(site):

@@ -5,7 +5,7 @@ import pytest
 from onetool.interfaces.rest.routing import ROOT, ROUTES
 
 ID = "01890a5d-0000-7000-8000-000000000001"
-PLAIN = [place.template.format(bundleID=ID, toolSlug="now", version="1", server="s") for place in ROUTES]
+PLAIN = [place.path.format(bundleID=ID, toolSlug="now", version="1", server="s", handle="h") for place in ROUTES]
 ROUTES = [
     "/mcp",
     "/ask",
@@ -17,7 +17,7 @@ ROUTES = [
     "/assets/index.js",
     "/",
     "/nothing",
-    *(ROOT + path for path in PLAIN),
+    *PLAIN,
 ]
 READING, CHANGING = ("GET", "OPTIONS"), ("POST", "PUT", "PATCH", "DELETE")
 JSON = ("Content-Type", "application/json")
@@ -130,7 +130,7 @@ WRONG = ["", "text/plain", "text/plain;charset=UTF-8", "multipart/form-data; bou
          "text/plain; application/json", "application/json, text/plain", "text/plain, application/json"]  # fmt: skip
 
 
-@pytest.mark.parametrize("path", ["/mcp", "/ask", f"{ROOT}{PLAIN[3]}"])
+@pytest.mark.parametrize("path", ["/mcp", "/ask", PLAIN[3]])
 @pytest.mark.parametrize("body", [b"", b"{}"])
 def test_a_post_says_that_it_is_json_or_is_not_taken(server, path, body):
     for kind in (None, *WRONG):

@@ -5,7 +5,8 @@ from schemathesis.core.failures import AcceptedNegativeData, ServerError
 from schemathesis.openapi.checks import RejectedPositiveData
 
 # Only we can make these; a condition may fail; and a schema can't say which `Accept` is needed.
-OURS = ("bad_page_token", "bad_header", "stale", "not_acceptable", "needs_stream")
+# What a tool takes is in its own schema.
+OURS = ("bad_page_token", "bad_header", "stale", "not_acceptable", "needs_stream", "invalid_args")
 # Schemas, code, expressions, templates and names of functions: each has a language of its own.
 LANGUAGES = (
     *("/argSchema", "/outputSchema", "/pythonImpl/func", "/goImpl/func", "/scriptImpl/code", "/httpImpl"),

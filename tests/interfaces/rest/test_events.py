@@ -262,3 +262,16 @@ def test_nothing_asks_the_index_on_the_event_loop_and_nobody_is_left(app, monkey
     assert not any(asked)
     assert door._watch is None
     assert app._on_call == []
+
+
+def test_a_stream_ends_with_the_session_that_it_was_opened_with(start, tmp_path):
+    tmp_path.joinpath("onetool.yaml").write_text(json.dumps({"http": {"token": TOKEN}}))
+    api = start(real=tmp_path, args=["--config", str(tmp_path / "onetool.yaml")])
+    session = api.ask("POST", "/login", {"token": TOKEN}).json()["session"]
+    bearer = {"Authorization": f"Bearer {session}"}
+    with reading(api, **bearer) as wait_for:
+        assert wait_for("hello")
+        assert api.ask("DELETE", "/login", headers=bearer).status_code == 204
+        called = api.ask("POST", "/call/time.now", {}, headers={"Authorization": f"Bearer {TOKEN}"})
+        assert called.status_code == 200
+        assert wait_for("call") is None, "nothing more is told"

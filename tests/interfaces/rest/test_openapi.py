@@ -19,7 +19,7 @@ from onetool.interfaces.rest.openapi import CALL
 from onetool.interfaces.rest.openapi_insight import OUTSIDE
 from onetool.interfaces.rest.problem import STATUS_OF_ERROR
 from onetool.interfaces.rest.routing import ASK_PATH as ASK
-from onetool.interfaces.rest.routing import ROOT, ROUTES
+from onetool.interfaces.rest.routing import ROUTES
 from onetool.sources.bundles.validation import KEPT, SHOWN
 
 CAN_MISS = (ASK, f"{ASK}/calls")  # their bodies name something that may not be there
@@ -49,8 +49,8 @@ def references(part):
 
 
 def test_every_route_and_method_is_described_and_no_other(document):
-    served = {(ROOT + place.template, method.lower()) for place in ROUTES for method in place.methods}
-    served |= {(ASK + place.template, method.lower()) for place in ASK_ROUTES.routes for method in place.methods}
+    routes = (*ROUTES, *ASK_ROUTES.routes)
+    served = {(place.path, method.lower()) for place in routes for method in place.methods}
     served |= {(CALL, "post")}
     served |= {(path, method.lower()) for path, method in OUTSIDE}
     told = {(path, method) for path, item in document["paths"].items() for method in item if method != "parameters"}
@@ -59,8 +59,8 @@ def test_every_route_and_method_is_described_and_no_other(document):
 
 
 def test_every_parameter_is_described(document):
-    for root, place in [(ROOT, one) for one in ROUTES] + [(ASK, one) for one in ASK_ROUTES.routes]:
-        item = document["paths"][root + place.template]
+    for place in (*ROUTES, *ASK_ROUTES.routes):
+        item = document["paths"][place.path]
         assert [one["name"] for one in item["parameters"]] == re.findall(r"{(\w+)}", place.template)
         for method, way in place.methods.items():
             told = [one["name"] for one in item[method.lower()]["parameters"] if one["in"] == "query"]

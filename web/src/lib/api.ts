@@ -52,6 +52,15 @@ export function setSession(value: string | null): void {
   store("session", value);
 }
 
+/** Call `told` when another tab of this browser has signed in or out. */
+export function whenSessionChanged(told: (has: boolean) => void): void {
+  addEventListener("storage", (event) => {
+    if (event.key !== null && event.key !== "onetool.session") return;
+    session = stored<string | null>("session", null);
+    told(session !== null);
+  });
+}
+
 /** Call `told` whenever the server says that nobody is signed in (any more). */
 export function whenSignedOut(told: () => void): void {
   onSignedOut = told;
@@ -112,7 +121,7 @@ function parsed(text: string): unknown {
   }
 }
 
-/** What a body says that is no success. */
+/** What a refusal says, whoever wrote it: the API, or a proxy before it, whose page is markup that nobody wants to read. */
 export function refusal(status: number, text: string): ApiError {
   const data = parsed(text);
   const found = (data ?? {}) as Record<string, unknown>;
@@ -120,9 +129,10 @@ export function refusal(status: number, text: string): ApiError {
   const message = [error.detail, error.message, error.title].find((one) => typeof one === "string");
   const pointer = [error.pointer, error.at].find((one) => typeof one === "string");
   const code = typeof error.code === "string" ? error.code : String(status);
-  return new ApiError(status, code, (message as string) ?? (text.slice(0, 300) || `HTTP ${status}`), (pointer as string) ?? null, data);
+  const plain = /^\s*</.test(text) ? "" : text.slice(0, 300);
+  return new ApiError(status, code, (message as string) ?? (plain || `HTTP ${status}`), (pointer as string) ?? null, data);
 }
 
 export function toolPath(tool: { bundleID: string; slug: string; version: string }): string {
-  return `tools/bundles/${tool.bundleID}/tools/${encodeURIComponent(tool.slug)}/version/${encodeURIComponent(tool.version)}`;
+  return `tools/bundles/${encodeURIComponent(tool.bundleID)}/tools/${encodeURIComponent(tool.slug)}/version/${encodeURIComponent(tool.version)}`;
 }

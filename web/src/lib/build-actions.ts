@@ -1,31 +1,37 @@
 /** What one does to bundles and tools that are kept: save, copy, rename, delete, export. Deleting can be undone. */
 
-import { request, send, toolPath } from "./api";
+import { ApiError, refusal, request, send, toolPath } from "./api";
 import { contentOf, type Content, type ToolPlace } from "./build";
-import { catalog, type BundleRow } from "./catalog.svelte";
+import { moveDraft } from "./build-draft.svelte";
+import { catalog, keyOf, type BundleRow } from "./catalog.svelte";
 import { t } from "./i18n.svelte";
+import { parseJson, writeJson } from "./json-text";
 import { notices } from "./notices.svelte";
+import { route } from "./route.svelte";
 import { line } from "./shown";
 import type { Tool, VersionRow } from "./tool";
 
-export interface Found {
+export interface LoadedTool {
   tool: Tool;
   etag: string | null;
 }
 
 const bundlePath = (id: string): string => `tools/bundles/${encodeURIComponent(id)}`;
 
-export async function readTool(place: ToolPlace, signal?: AbortSignal): Promise<Found> {
-  const { data, etag } = await request<Tool>(toolPath(place), { signal });
-  return { tool: data, etag };
+export async function readTool(place: ToolPlace, signal?: AbortSignal): Promise<LoadedTool> {
+  const response = await send(toolPath(place), { signal });
+  const text = await response.text();
+  if (!response.ok) throw refusal(response.status, text);
+  const tool = parseJson(text) as unknown as Tool; // not JSON.parse: large integers stay what they are
+  return { tool, etag: response.headers.get("etag") };
 }
 
 export async function putTool(place: ToolPlace, content: Content): Promise<void> {
-  await request<Tool>(toolPath(place), { method: "PUT", json: content });
+  await request<Tool>(toolPath(place), { method: "PUT", body: writeJson(content) });
   await catalog.load();
 }
 
-/** Copy a tool as it is. A bundle that is not there yet is made first. */
+/** Copy a tool as it is. */
 export async function copyTool(from: ToolPlace, to: ToolPlace): Promise<void> {
   await request(`${toolPath(from)}/copy`, { json: to });
   await catalog.load();
@@ -36,7 +42,10 @@ export async function renameTool(place: ToolPlace, to: { slug: string; version: 
   await catalog.load();
   notices.done(t("build.renamed", { name: line(`${to.slug} ${to.version}`) }), async () => {
     try {
-      await request(`${toolPath({ ...place, ...to })}/rename`, { json: { slug: place.slug, version: place.version } });
+      const renamed = { ...place, ...to };
+      await request(`${toolPath(renamed)}/rename`, { json: { slug: place.slug, version: place.version } });
+      moveDraft(`tool/${keyOf(renamed)}`, `tool/${keyOf(place)}`, { slug: place.slug });
+      if (route.params.tool === keyOf(renamed)) route.set({ tool: keyOf(place) }, true);
       await catalog.load();
     } catch (error) {
       notices.error(error);
@@ -45,7 +54,7 @@ export async function renameTool(place: ToolPlace, to: { slug: string; version: 
 }
 
 /** Delete a tool. Undo puts it again; if its name stands for it then, which it did not before, that is said. */
-export async function deleteTool({ tool, etag }: Found): Promise<void> {
+export async function deleteTool({ tool, etag }: LoadedTool): Promise<void> {
   const path = toolPath(tool);
   const { data } = await request<{ versions: VersionRow[] }>(path.replace(/\/version\/[^/]+$/, "/versions"));
   const isDefault = data.versions.find((one) => one.version === tool.version)?.isDefault ?? false;
@@ -83,23 +92,49 @@ export async function switchBundle(id: string, isEnabled: boolean): Promise<void
 async function archiveOf(id: string): Promise<Blob> {
   const response = await send(`${bundlePath(id)}/export`);
   if (response.ok) return response.blob();
-  throw new Error(((await response.json()) as { detail?: string }).detail ?? `HTTP ${response.status}`);
+  throw refusal(response.status, await response.text());
 }
 
-/** Delete a bundle with its tools. Its archive is fetched before; undo takes that in. */
+/** Delete what is at a path. If somebody has done that already, it is done. */
+async function deleteAt(path: string): Promise<void> {
+  try {
+    await request(path, { method: "DELETE" });
+  } catch (error) {
+    if (!(error instanceof ApiError) || error.status !== 404) throw error;
+  }
+}
+
+/** Whether a deletion that failed may have been done all the same: the answer was lost, or is a proxy's. */
+const isUnsure = (error: unknown): boolean => !(error instanceof ApiError) || error.status === 0 || error.status >= 500;
+
+/** Delete a bundle with its tools. Its archive is fetched before; undo imports that, also if only some tools are gone. */
 export async function deleteBundle(bundle: BundleRow): Promise<void> {
   const archive = await archiveOf(bundle.id);
-  for (const row of catalog.rows.filter((one) => one.bundleID === bundle.id)) await request(toolPath(row), { method: "DELETE" });
-  await request(bundlePath(bundle.id), { method: "DELETE" });
-  await catalog.load();
-  notices.done(t("build.deleted", { name: line(bundle.slug) }), async () => {
-    try {
-      await request("tools/imports/zip", { body: archive, type: "application/zip" });
-      await catalog.load();
-    } catch (error) {
-      notices.error(error);
+  const paths = catalog.rows.filter((row) => row.bundleID === bundle.id).map(toolPath);
+  let deleted = 0;
+  try {
+    for (const path of [...paths, bundlePath(bundle.id)]) {
+      await deleteAt(path);
+      deleted += 1;
     }
-  });
+  } catch (error) {
+    if (deleted > 0 || isUnsure(error)) {
+      await catalog.load();
+      notices.done(t("build.deleted.some", { name: line(bundle.slug) }), () => restoreBundle(archive));
+    }
+    throw error;
+  }
+  await catalog.load();
+  notices.done(t("build.deleted", { name: line(bundle.slug) }), () => restoreBundle(archive));
+}
+
+async function restoreBundle(archive: Blob): Promise<void> {
+  try {
+    await request("tools/imports/zip", { body: archive, type: "application/zip" });
+    await catalog.load();
+  } catch (error) {
+    notices.error(error);
+  }
 }
 
 /** Give the archive of a bundle to the browser, as a file. */

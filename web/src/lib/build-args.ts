@@ -1,6 +1,7 @@
 /** The arguments of a tool as rows, on its JSON Schema: a row changes one property, the rest of the schema stays. */
 
-import { isObject, withKey } from "./build";
+import { renameKey } from "./build";
+import { isObject, parseJson, writeJson } from "./json-text";
 import type { JsonSchema } from "./tool";
 
 export const TYPES = ["string", "integer", "number", "boolean", "array", "object"] as const;
@@ -41,7 +42,7 @@ function typeOfRow(one: JsonSchema): string {
 }
 
 function written(value: unknown, type: string): string {
-  return type === "string" && typeof value === "string" ? value : JSON.stringify(value);
+  return type === "string" && typeof value === "string" ? value : writeJson(value);
 }
 
 function choicesOf(one: JsonSchema, type: string): string | null {
@@ -55,7 +56,7 @@ function choicesOf(one: JsonSchema, type: string): string | null {
 export function valueOf(text: string, type: string): unknown {
   if (type === "string") return text;
   try {
-    return JSON.parse(text) as unknown;
+    return parseJson(text);
   } catch {
     return type === "" ? text : undefined;
   }
@@ -72,7 +73,7 @@ export function withoutRow(schema: JsonSchema, name: string): JsonSchema {
 
 export function renamed(schema: JsonSchema, from: string, to: string): JsonSchema {
   const names = required(schema).map((one) => (one === from ? to : one));
-  return { ...schema, properties: withKey(properties(schema), from, to), ...(schema.required === undefined ? {} : { required: names }) };
+  return { ...schema, properties: renameKey(properties(schema), from, to), ...(schema.required === undefined ? {} : { required: names }) };
 }
 
 export function withRequired(schema: JsonSchema, name: string, isRequired: boolean): JsonSchema {

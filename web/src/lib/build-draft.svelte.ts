@@ -6,10 +6,12 @@
  */
 
 import { request } from "./api";
-import { isSame, partAt, withPart, type Content, type Problem } from "./build";
+import { isSame, type Content, type Problem } from "./build";
+import { parseJson, writeJson } from "./json-text";
+import { valueAt, withValueAt } from "./pointer";
 import { store, stored } from "./storage";
 
-interface Kept {
+interface StoredDraft {
   content: Content;
   place: Record<string, string>;
   texts: Record<string, string>;
@@ -31,18 +33,50 @@ const KEEP_AFTER_MS = 200;
 const CHECK_AFTER_MS = 350;
 const INDEX = "drafts";
 
+/** The addresses that have a draft. Other tabs of this browser write it, too: it is read again before each change. */
 class DraftIndex {
-  /** The addresses that have a draft. */
   keys: readonly string[] = $state.raw(stored<string[]>(INDEX, []));
 
+  constructor() {
+    addEventListener("storage", () => this.#show(stored<string[]>(INDEX, []))); // another tab has written
+  }
+
   mark(key: string, isThere: boolean): void {
-    if (this.keys.includes(key) === isThere) return;
-    this.keys = isThere ? [...this.keys, key] : this.keys.filter((one) => one !== key);
-    store(INDEX, this.keys.length > 0 ? this.keys : null);
+    const now = stored<string[]>(INDEX, []);
+    const keys = now.includes(key) === isThere ? now : isThere ? [...now, key] : now.filter((one) => one !== key);
+    if (keys !== now) store(INDEX, keys.length > 0 ? keys : null);
+    this.#show(keys);
+  }
+
+  #show(keys: string[]): void {
+    if (keys.join("\n") !== this.keys.join("\n")) this.keys = keys;
   }
 }
 
 export const drafts = new DraftIndex();
+
+const isWithin = (pointer: string, whole: string): boolean => pointer === whole || pointer.startsWith(`${whole}/`);
+
+/** A draft is kept as text: so large integers stay what they are. */
+function read(key: string): StoredDraft | null {
+  const text = stored<string | null>(`draft.${key}`, null);
+  return text === null ? null : (parseJson(text) as unknown as StoredDraft);
+}
+
+function write(key: string, kept: StoredDraft | null): void {
+  store(`draft.${key}`, kept === null ? null : writeJson(kept));
+  drafts.mark(key, kept !== null);
+}
+
+/** The draft of a tool that is called otherwise now. */
+export function moveDraft(from: string, to: string, place: Record<string, string>): void {
+  const kept = read(from);
+  if (kept === null) return;
+  write(to, { ...kept, place: { ...kept.place, ...place } });
+  write(from, null);
+}
+
+export const hasDraft = (key: string): boolean => read(key) !== null;
 
 export class Draft {
   content: Content = $state.raw({});
@@ -70,12 +104,12 @@ export class Draft {
   ) {
     this.#start = start;
     this.isNew = start.isNew;
-    const kept = stored<Kept | null>(`draft.${key}`, null);
+    const kept = read(key);
     this.isFound = kept !== null;
-    this.#take(kept ?? { ...start, texts: {}, args: null, base: start.content, at: "" });
+    this.#restore(kept ?? { ...start, texts: {}, args: null, base: start.content, at: "" });
   }
 
-  #take(kept: Omit<Kept, "at">): void {
+  #restore(kept: Omit<StoredDraft, "at">): void {
     [this.content, this.place, this.texts] = [kept.content, kept.place, kept.texts];
     [this.args, this.base, this.etag] = [kept.args, kept.base, kept.etag];
   }
@@ -86,25 +120,25 @@ export class Draft {
   }
 
   part(pointer: string): unknown {
-    return partAt(this.content, pointer);
+    return valueAt<unknown>(this.content, pointer);
   }
 
   text(pointer: string): string {
     const found = this.part(pointer);
-    return found === undefined || found === null ? "" : typeof found === "string" ? found : JSON.stringify(found);
+    return found === undefined || found === null ? "" : typeof found === "string" ? found : writeJson(found);
   }
 
-  /** Change a part. undefined takes it away. */
-  set(pointer: string, part: unknown): void {
-    this.content = withPart(this.content, pointer, part) as Content;
-    this.touched = new Set([...this.touched, pointer]);
+  /** Change a part. undefined takes it away. `isTyped`: a person has written it, and is told what is wrong with it. */
+  set(pointer: string, part: unknown, isTyped = true): void {
+    this.content = withValueAt(this.content, pointer, part) as Content;
+    if (isTyped) this.touched = new Set([...this.touched, pointer]);
     this.keepSoon();
   }
 
   /** A text that should be JSON: what it says, or, as long as it says nothing, the text itself. */
   setJson(pointer: string, text: string): void {
     try {
-      const part: unknown = text.trim() === "" && pointer !== "" ? undefined : JSON.parse(text);
+      const part: unknown = text.trim() === "" && pointer !== "" ? undefined : parseJson(text);
       if (pointer === "" && (typeof part !== "object" || part === null || Array.isArray(part))) throw new SyntaxError();
       const { [pointer]: _, ...others } = this.texts;
       this.texts = pointer === "" ? {} : others;
@@ -128,8 +162,8 @@ export class Draft {
 
   /** What is wrong with a part, or below it, if it is time to say so. */
   wrong(pointer: string): string {
-    if (this.isNew && !this.isTried && !this.touched.has(pointer)) return "";
-    return this.problems.find((one) => one.pointer === pointer || one.pointer.startsWith(`${pointer}/`))?.message ?? "";
+    if (this.isNew && !this.isTried && ![...this.touched].some((one) => isWithin(pointer, one))) return "";
+    return this.problems.find((one) => isWithin(one.pointer, pointer))?.message ?? "";
   }
 
   /** Put it where it survives a reload; take it away if nothing is changed. */
@@ -137,9 +171,8 @@ export class Draft {
     clearTimeout(this.#timer);
     this.#timer = undefined;
     const { content, place, texts, args, base, etag } = this;
-    const kept: Kept | null = this.isChanged ? { content, place, texts, args, base, etag, at: new Date().toISOString() } : null;
-    store(`draft.${this.key}`, kept);
-    drafts.mark(this.key, kept !== null);
+    const kept: StoredDraft | null = this.isChanged ? { content, place, texts, args, base, etag, at: new Date().toISOString() } : null;
+    write(this.key, kept);
   }
 
   /** What was to be kept soon is kept now. */
@@ -155,11 +188,11 @@ export class Draft {
   /** Forget all changes. Returns what brings them back. */
   discard(): () => void {
     const { content, place, texts, args, base, etag } = this;
-    this.#take({ ...this.#start, texts: {}, args: null, base: this.#start.content });
+    this.#restore({ ...this.#start, texts: {}, args: null, base: this.#start.content });
     [this.touched, this.isTried, this.problems] = [new Set(), false, []];
     this.keep();
     return () => {
-      this.#take({ content, place, texts, args, base, etag });
+      this.#restore({ content, place, texts, args, base, etag });
       this.keep();
     };
   }
@@ -174,7 +207,7 @@ export class Draft {
   check(body: Record<string, unknown>): () => void {
     const stop = new AbortController();
     const timer = setTimeout(() => {
-      request<{ errors: Problem[]; warnings: Problem[] }>("tools/validate", { json: body, signal: stop.signal })
+      request<{ errors: Problem[]; warnings: Problem[] }>("tools/validate", { body: writeJson(body), signal: stop.signal })
         .then(({ data }) => ([this.problems, this.warnings] = [data.errors, data.warnings]))
         .catch(() => {
           // It is asked again with the next change, and saving tells what is wrong in any case.

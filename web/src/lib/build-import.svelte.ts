@@ -1,8 +1,9 @@
-/** What can be taken in, recognised by its content; a dry run says what would come. */
+/** What can be imported, recognised by its content; a dry run says what would come. */
 
 import { request } from "./api";
-import { isObject, slugOf } from "./build";
+import { slugOf } from "./build";
 import { catalog } from "./catalog.svelte";
+import { isObject } from "./json-text";
 
 export type ImportKind = "zip" | "openapi" | "curl" | "servers";
 
@@ -14,7 +15,7 @@ export interface Incoming {
   isYaml: boolean;
 }
 
-export interface ImportWishes {
+export interface ImportOptions {
   as: string;
   baseUrl: string;
   replace: boolean;
@@ -33,14 +34,14 @@ export interface ImportReport {
   needs: { secrets: { name: string; source: string | null }[]; hosts: { host: string; allowed: boolean | null; entry: string | null }[] };
 }
 
-class Arrival {
+class DroppedFile {
   /** A file that was dropped before the import was open. */
   file: File | null = $state.raw(null);
 }
 
-export const arrival = new Arrival();
+export const dropped = new DroppedFile();
 
-/** What a file or a text is; null if it is nothing that can be taken in. */
+/** What a file or a text is; null if it can't be imported. */
 export async function recognise(given: Blob | string, name: string): Promise<Incoming | null> {
   if (typeof given !== "string") {
     const start = new Uint8Array(await given.slice(0, 2).arrayBuffer());
@@ -66,8 +67,8 @@ function parsed(text: string): unknown {
   }
 }
 
-/** What one may wish for it, to begin with. */
-export function wishesFor(incoming: Incoming): ImportWishes {
+/** The options of an import, to begin with. */
+export function optionsFor(incoming: Incoming): ImportOptions {
   const url = incoming.kind === "curl" ? /https?:\/\/[^\s"']+/.exec(String(incoming.body))?.[0] : undefined;
   const [path = "", ...labels] = url ? [urlPart(url).pathname, ...urlPart(url).hostname.split(".")] : [];
   const last = path.split("/").filter((one) => one !== "" && !/[{}$%]/.test(one)).pop() ?? "";
@@ -83,16 +84,16 @@ function urlPart(text: string): { pathname: string; hostname: string } {
   }
 }
 
-export async function takeIn(incoming: Incoming, wishes: ImportWishes, dryRun: boolean, signal?: AbortSignal): Promise<ImportReport> {
+export async function runImport(incoming: Incoming, options: ImportOptions, dryRun: boolean, signal?: AbortSignal): Promise<ImportReport> {
   const { kind, body, isYaml } = incoming;
   const query: Record<string, string | boolean | undefined> = { dryRun: dryRun || undefined };
   if (kind === "curl") {
-    const json = { command: body, bundle: wishes.bundle, tool: wishes.tool, version: wishes.version };
+    const json = { command: body, bundle: options.bundle, tool: options.tool, version: options.version };
     return (await request<ImportReport>("tools/imports/curl", { json, query, signal })).data;
   }
-  if (kind === "zip" || kind === "openapi") query.as = wishes.as;
-  if (kind === "openapi") query.baseUrl = wishes.baseUrl;
-  if (kind === "servers") query.replace = wishes.replace || undefined;
+  if (kind === "zip" || kind === "openapi") query.as = options.as;
+  if (kind === "openapi") query.baseUrl = options.baseUrl;
+  if (kind === "servers") query.replace = options.replace || undefined;
   const type = kind === "zip" ? "application/zip" : isYaml ? "application/yaml" : "application/json";
   return (await request<ImportReport>(`tools/imports/${kind}`, { method: "POST", body, type, query, signal })).data;
 }

@@ -1,8 +1,9 @@
-/** Tools and bundles as one edits them: their content, their places, and parts of them by JSON pointer. */
+/** Tools and bundles as one edits them: their content, their places, and what differs between two of them. */
 
+import { isObject, writeJson } from "./json-text";
+import { below } from "./pointer";
 import type { JsonSchema, Tool } from "./tool";
 
-export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
 export type Content = Record<string, unknown>;
 
 /** Where a tool is, or will be. */
@@ -75,48 +76,13 @@ export function placeOf(address: string): ToolPlace {
   return { bundleID, slug, version };
 }
 
-// Parts by JSON pointer (RFC 6901)
-
-const steps = (pointer: string): string[] =>
-  pointer === "" ? [] : pointer.slice(1).split("/").map((step) => step.replaceAll("~1", "/").replaceAll("~0", "~"));
-
-export const escaped = (step: string): string => step.replaceAll("~", "~0").replaceAll("/", "~1");
-
-export function partAt(whole: unknown, pointer: string): unknown {
-  let now = whole;
-  for (const step of steps(pointer)) {
-    if (typeof now !== "object" || now === null || !Object.hasOwn(now, step)) return undefined;
-    now = (now as Record<string, unknown>)[step];
-  }
-  return now;
-}
-
-/** The same with another part. undefined takes the part away; objects on the way that are not there are made. */
-export function withPart(whole: unknown, pointer: string, part: unknown): unknown {
-  const [step, ...rest] = steps(pointer);
-  if (step === undefined) return part;
-  const deeper = rest.map((one) => `/${escaped(one)}`).join("");
-  if (Array.isArray(whole)) {
-    const list = [...(whole as unknown[])];
-    if (rest.length === 0 && part === undefined) list.splice(Number(step), 1);
-    else list[Number(step)] = withPart(list[Number(step)], deeper, part);
-    return list;
-  }
-  const object = typeof whole === "object" && whole !== null ? (whole as Record<string, unknown>) : {};
-  const next = withPart(Object.hasOwn(object, step) ? object[step] : undefined, deeper, part);
-  const entries = Object.entries(object);
-  if (next === undefined) return Object.fromEntries(entries.filter(([key]) => key !== step));
-  if (!Object.hasOwn(object, step)) return Object.fromEntries([...entries, [step, next]]);
-  return Object.fromEntries(entries.map(([key, value]) => [key, key === step ? next : value]));
-}
-
 /** An object with one of its keys called otherwise, in the same order. */
-export function withKey(object: Record<string, unknown>, from: string, to: string): Record<string, unknown> {
+export function renameKey(object: Record<string, unknown>, from: string, to: string): Record<string, unknown> {
   return Object.fromEntries(Object.entries(object).map(([key, value]) => [key === from ? to : key, value]));
 }
 
 export function isSame(one: unknown, other: unknown): boolean {
-  return JSON.stringify(sorted(one)) === JSON.stringify(sorted(other));
+  return writeJson(sorted(one)) === writeJson(sorted(other));
 }
 
 function sorted(value: unknown): unknown {
@@ -136,11 +102,7 @@ export function differences(theirs: unknown, mine: unknown, pointer = ""): Diffe
   if (isSame(theirs, mine)) return [];
   if (!isObject(theirs) || !isObject(mine)) return [{ pointer, theirs, mine }];
   const keys = [...new Set([...Object.keys(theirs), ...Object.keys(mine)])];
-  return keys.flatMap((key) => differences(theirs[key], mine[key], `${pointer}/${escaped(key)}`));
-}
-
-export function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
+  return keys.flatMap((key) => differences(theirs[key], mine[key], below(pointer, key)));
 }
 
 export type { Tool };

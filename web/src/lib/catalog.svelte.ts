@@ -5,52 +5,27 @@
  * stay until the new ones are complete. A switch acts at once, and goes back if the server refuses it.
  */
 
-import { get, request, toolPath } from "./api";
+import { get, request, toolPath, type Schemas } from "./api";
 import { listen } from "./events";
 import { t } from "./i18n.svelte";
 import { notices } from "./notices.svelte";
+import { session } from "./session.svelte";
 import { line } from "./shown";
+import type { Tool } from "./tool";
 
-export type Health = "ok" | "off" | "down" | "changed";
-export type Origin = "bundle" | "built-in" | "pack" | "config" | "server";
-
-/** A row of the list: what the filter and the row need, nothing more. */
-export interface ToolRow {
-  id: string;
-  bundleID: string;
-  bundleSlug: string;
-  slug: string;
-  version: string;
-  name: string | null;
-  displayName: string;
-  description: string;
-  tags: string[];
-  type: string;
-  origin: Origin;
-  health: Health;
-  isEnabled: boolean;
-  isBuiltIn: boolean;
-  callCount: number;
-  lastCalledAt: string | null;
-}
-
-export interface BundleRow {
-  id: string;
-  slug: string;
-  displayName: string;
-  description: string;
-  isEnabled: boolean;
-  isBuiltIn: boolean;
-  createdAt: string;
-  modifiedAt: string;
-  source?: { kind: string; name: string } | null;
-}
-
-const FIELDS = [
+/** What the filter and the rows need, nothing more. */
+const ROW = [
   "id", "bundleID", "bundleSlug", "slug", "version", "name", "displayName", "description", "tags", "type", "origin",
   "health", "isEnabled", "isBuiltIn", "callCount", "lastCalledAt",
-].join(",");
+] as const satisfies readonly (keyof Tool)[];
+const FIELDS = ROW.join(",");
+
+export type ToolRow = Pick<Tool, (typeof ROW)[number]>;
+export type BundleRow = Schemas["Bundle"];
+
 const PER_PAGE = 1000;
+const FIRST_PAGE = 100; // rows that are there at once
+const AT_MOST_EVERY_MS = 1000; // the list is read again
 const FLASH_MS = 2500;
 
 export const keyOf = (tool: { bundleID: string; slug: string; version: string }): string =>
@@ -67,6 +42,11 @@ function byName(a: ToolRow, b: ToolRow): number {
 
 const sortKey = (row: ToolRow): string => (row.bundleSlug === "ot" ? "\uffff" : "") + nameOf(row).toLowerCase();
 
+interface Switched {
+  isEnabled: boolean;
+  done: number; // when the server had it
+}
+
 class Catalog {
   rows: ToolRow[] = $state.raw([]);
   bundles: BundleRow[] = $state.raw([]);
@@ -79,12 +59,37 @@ class Catalog {
   revision = $state(0);
   #reading: Promise<void> | null = null;
   #again = false;
-  #own = new Map<string, boolean>(); // switches of ours that the server may not have told us of yet
+  /** How many calls of each tool have ended since the page is open, by key: for what is shown beside the list. */
+  calls: ReadonlyMap<string, number> = $state.raw(new Map());
+  #began = 0; // when the list that is shown began to be read
+  #own = new Map<string, Switched>(); // switches of ours, until a list that began after them has come
 
   /** Read everything, and follow what changes. Returns what ends it. */
-  start(onCall: (call: Record<string, unknown>) => void = () => {}): () => void {
+  start(): () => void {
     void this.load();
-    return listen({ changed: () => void this.load(), call: onCall, live: (isLive) => (this.isLive = isLive) });
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const soon = (): void => {
+      timer ??= setTimeout(() => {
+        timer = undefined;
+        void this.load();
+      }, Math.max(0, this.#began + AT_MOST_EVERY_MS - performance.now()));
+    };
+    const end = listen({ changed: soon, call: (call) => this.#count(call), live: (isLive) => (this.isLive = isLive) });
+    return () => {
+      clearTimeout(timer);
+      end();
+    };
+  }
+
+  /** Somebody else may sit here now. */
+  forget(): void {
+    [this.rows, this.bundles, this.calls, this.state] = [[], [], new Map(), "empty"];
+    this.#own.clear();
+  }
+
+  #count(call: Record<string, unknown>): void {
+    const key = keyOf({ bundleID: String(call.bundleID), slug: String(call.toolSlug), version: String(call.version) });
+    this.calls = new Map(this.calls).set(key, (this.calls.get(key) ?? 0) + 1);
   }
 
   /** Read everything again. One reading at a time; a change meanwhile asks for one more. */
@@ -104,17 +109,20 @@ class Catalog {
 
   async #read(): Promise<void> {
     const isFirst = this.rows.length === 0;
+    const began = (this.#began = performance.now());
     if (isFirst) this.state = "loading";
     try {
-      const bundles = this.#pages<BundleRow>("tools/bundles", "bundles", { includeDisabled: true, pageSize: PER_PAGE });
+      const bundles = this.#pages<BundleRow>("tools/bundles", "bundles", () => ({ includeDisabled: true, pageSize: PER_PAGE }));
       const found: ToolRow[] = [];
-      const query = { includeDisabled: true, recommendedPageSize: PER_PAGE, fields: FIELDS };
+      const query = (isNext: boolean) => ({
+        includeDisabled: true, recommendedPageSize: isFirst && !isNext ? FIRST_PAGE : PER_PAGE, fields: FIELDS,
+      });
       await this.#pages<ToolRow>("tools/tools", "tools", query, (page) => {
         found.push(...page);
         if (isFirst) this.rows = found.toSorted(byName);
       });
-      this.bundles = await bundles;
-      this.#show(found, isFirst);
+      this.bundles = (await bundles).filter((one) => !one.softDeletedAt);
+      this.#show(found, isFirst, began);
       this.state = "ready";
       this.error = null;
       this.revision += 1;
@@ -127,13 +135,13 @@ class Catalog {
   async #pages<T>(
     path: string,
     key: string,
-    query: Record<string, string | number | boolean>,
+    query: (isNext: boolean) => Record<string, string | number | boolean>,
     each: (page: T[]) => void = () => {},
   ): Promise<T[]> {
     const all: T[] = [];
     let pageToken: string | undefined;
     do {
-      const page: Record<string, unknown> = await get(path, { query: { ...query, pageToken } });
+      const page: Record<string, unknown> = await get(path, { query: { ...query(pageToken !== undefined), pageToken } });
       const rows = page[key] as T[];
       all.push(...rows);
       each(rows);
@@ -143,15 +151,16 @@ class Catalog {
   }
 
   /** Take the new rows. What somebody else has switched is pointed at, and said. */
-  #show(found: ToolRow[], isFirst: boolean): void {
+  #show(read: ToolRow[], isFirst: boolean, began: number): void {
+    const found = read.map((row) => this.#withOwn(row, began));
     const before = new Map(this.rows.map((row) => [keyOf(row), row]));
     const others = isFirst
       ? []
       : found.filter((row) => {
           const known = before.get(keyOf(row));
-          return known !== undefined && known.isEnabled !== row.isEnabled && this.#own.get(keyOf(row)) !== row.isEnabled;
+          return known !== undefined && known.isEnabled !== row.isEnabled && this.#own.get(keyOf(row))?.isEnabled !== row.isEnabled;
         });
-    this.#own.clear();
+    for (const [key, own] of this.#own) if (own.done < began) this.#own.delete(key);
     this.rows = found.sort(byName);
     if (others.length === 0) return;
     this.flashed = new Set(others.map(keyOf));
@@ -163,12 +172,21 @@ class Catalog {
     } else notices.done(t("tools.elsewhere.many", { n: others.length }));
   }
 
+  /** A list that began before a switch of ours was done does not know it yet. */
+  #withOwn(row: ToolRow, began: number): ToolRow {
+    const own = this.#own.get(keyOf(row));
+    if (own === undefined || own.done < began || own.isEnabled === row.isEnabled) return row;
+    return { ...row, isEnabled: own.isEnabled, health: own.isEnabled ? "ok" : "off" };
+  }
+
   /** Switch a tool: at once here, then on the server. */
   async switchTool(row: ToolRow, isEnabled: boolean, quiet = false): Promise<void> {
     this.#change(row, isEnabled);
-    this.#own.set(keyOf(row), isEnabled);
+    const own = { isEnabled, done: Infinity };
+    this.#own.set(keyOf(row), own);
     try {
       await request(toolPath(row), { method: "PATCH", json: { isEnabled } });
+      own.done = performance.now();
       if (!quiet) {
         const text = t(isEnabled ? "tools.switched.on" : "tools.switched.off", { name: line(nameOf(row)) });
         notices.done(text, () => this.switchTool({ ...row, isEnabled }, !isEnabled, true));
@@ -193,3 +211,4 @@ class Catalog {
 }
 
 export const catalog = new Catalog();
+session.onLeave(() => catalog.forget());

@@ -6,6 +6,7 @@
  */
 
 import { isObject, writeJson, type Json, type JsonObject } from "./json-text";
+import { UNSEEN } from "./shown";
 
 export interface CopiedCall {
   name: string | null; // in code; null if it has none
@@ -77,9 +78,11 @@ function isPlain(name: string): boolean {
 
 // How others write texts
 
-// What JSON leaves as it is, and nobody can see: controls, directions, zero width. Terminals act on some of them.
-const UNSEEN = /[\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff0-\ufffb]/g;
-const numbered = (text: string): string => text.replace(UNSEEN, (sign) => `\\u${sign.charCodeAt(0).toString(16).padStart(4, "0")}`);
+// What JSON leaves as it is, and nobody can see. Terminals act on some of them. Line ends between the parts stay.
+const hex = (code: number, digits: number): string => code.toString(16).padStart(digits, "0");
+const escaped = (sign: string): string =>
+  sign.split("").map((unit) => `\\u${hex(unit.charCodeAt(0), 4)}`).join("");
+const numbered = (text: string): string => text.replace(UNSEEN, escaped);
 const json = (value: unknown, indent = 0): string => numbered(writeJson(value, indent));
 
 /** One word for a POSIX shell. */
@@ -95,7 +98,8 @@ function literal(value: Json): string {
   if (typeof value === "boolean") return value ? "True" : "False";
   if (Array.isArray(value)) return `[${value.map(literal).join(", ")}]`;
   if (isObject(value)) return `{${Object.entries(value).map(([key, one]) => `${literal(key)}: ${literal(one)}`).join(", ")}}`;
-  return json(value); // of numbers and texts, Python reads what JSON writes
+  // Of numbers and texts, Python reads what JSON writes, but for pairs of surrogates.
+  return writeJson(value).replace(UNSEEN, (sign) => (sign.length === 1 ? escaped(sign) : `\\U${hex(sign.codePointAt(0) ?? 0, 8)}`));
 }
 
 const KEYWORDS = new Set(

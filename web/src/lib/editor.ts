@@ -10,13 +10,13 @@ import { defaultKeymap, history, historyKeymap, indentWithTab } from "@codemirro
 import { HighlightStyle, bracketMatching, indentOnInput, indentUnit, syntaxHighlighting } from "@codemirror/language";
 import { lintGutter, lintKeymap, linter, setDiagnostics, type Diagnostic } from "@codemirror/lint";
 import { Annotation, Compartment, EditorState, type Extension } from "@codemirror/state";
-import { EditorView, drawSelection, highlightActiveLine, highlightActiveLineGutter, keymap, lineNumbers } from "@codemirror/view";
+import { EditorView, drawSelection, highlightActiveLine, highlightActiveLineGutter, highlightSpecialChars, keymap, lineNumbers } from "@codemirror/view";
 import { tags } from "@lezer/highlight";
 
 import { json, python } from "./highlight";
 import { t } from "./i18n.svelte";
 import { JsonTextError, parseJson } from "./json-text";
-import { shown } from "./shown";
+import { UNSEEN, shown } from "./shown";
 
 export type CodeLanguage = "json" | "python" | "text";
 
@@ -50,6 +50,12 @@ const FromOutside = Annotation.define<boolean>();
 // Ctrl-Enter belongs to the page: it sends.
 const KEYS = defaultKeymap.filter((one) => one.key !== "Mod-Enter");
 
+// What can't be seen is shown by its number, as everywhere; the text itself keeps it.
+const SPECIAL = highlightSpecialChars({
+  specialChars: new RegExp(UNSEEN, UNSEEN.flags), // of its own: it keeps where it is
+  render: (code) => Object.assign(document.createElement("span"), { className: "cm-specialChar", textContent: shown(String.fromCodePoint(code)) }),
+});
+
 const COLOURS = HighlightStyle.define([
   { tag: [tags.keyword, tags.operatorKeyword, tags.controlKeyword, tags.definitionKeyword, tags.moduleKeyword], color: "var(--accent)" },
   { tag: [tags.string, tags.special(tags.string)], color: "var(--good)" },
@@ -63,6 +69,7 @@ const LOOK = EditorView.theme({
   "&.cm-focused": { outline: "2px solid var(--accent)", outlineOffset: "1px" },
   ".cm-scroller": { fontFamily: "var(--mono)", lineHeight: "1.5", maxHeight: "60vh", overflow: "auto" },
   ".cm-content": { caretColor: "var(--ink)", padding: "8px 0" },
+  ".cm-specialChar": { color: "var(--bad)" },
   ".cm-cursor, .cm-dropCursor": { borderLeftColor: "var(--ink)" },
   ".cm-gutters": { backgroundColor: "var(--raised)", color: "var(--soft)", border: "0", borderRadius: "6px 0 0 6px" },
   ".cm-activeLine, .cm-activeLineGutter": { backgroundColor: "transparent" },
@@ -100,6 +107,7 @@ function extensions(settings: EditorSettings): Extension[] {
     lineNumbers(),
     history(),
     drawSelection(),
+    SPECIAL,
     highlightActiveLine(),
     highlightActiveLineGutter(),
     indentOnInput(),

@@ -1,6 +1,6 @@
 /** The saved examples of a tool. A change that somebody else made meanwhile is read first, then ours is made again. */
 
-import { ApiError, send, toolPath } from "./api";
+import { refusal, send, toolPath } from "./api";
 import { isObject, parseJson, writeJson, type JsonObject } from "./json-text";
 import type { Tool } from "./tool";
 
@@ -13,7 +13,11 @@ export interface Example {
 export class Examples {
   list: Example[] = $state.raw([]);
   #etag: string | null = null;
-  constructor(readonly tool: Tool) {}
+  readonly #path: string;
+
+  constructor(tool: Tool) {
+    this.#path = `${toolPath(tool)}/examples`;
+  }
 
   async load(signal?: AbortSignal): Promise<void> {
     this.#take(await this.#ask({ signal }));
@@ -31,7 +35,8 @@ export class Examples {
   async #change(edit: (list: Example[]) => Example[], isAgain = false): Promise<void> {
     const examples = edit(this.list);
     const response = await this.#ask({ method: "PUT", body: `{"examples": ${writeJson(examples)}}`, ifMatch: this.#etag });
-    if (response.status === 412 && !isAgain) {
+    if (response.status === 412) {
+      if (isAgain) throw refusal(response.status, response.text);
       await this.load();
       return this.#change(edit, true);
     }
@@ -39,9 +44,9 @@ export class Examples {
   }
 
   async #ask(sent: Parameters<typeof send>[1]): Promise<{ status: number; text: string; etag: string | null }> {
-    const response = await send(`${toolPath(this.tool)}/examples`, sent);
+    const response = await send(this.#path, sent);
     const text = await response.text();
-    if (!response.ok && response.status !== 412) throw refused(response.status, text);
+    if (!response.ok && response.status !== 412) throw refusal(response.status, text);
     return { status: response.status, text, etag: response.headers.get("etag") };
   }
 
@@ -50,14 +55,5 @@ export class Examples {
     const list = isObject(found) && Array.isArray(found.examples) ? found.examples : [];
     this.list = list.filter(isObject).map((one) => ({ ...one, name: String(one.name), args: isObject(one.args) ? one.args : {} }) as Example);
     this.#etag = etag;
-  }
-}
-
-function refused(status: number, text: string): ApiError {
-  try {
-    const found = parseJson(text) as JsonObject;
-    return new ApiError(status, String(found.code ?? status), String(found.detail ?? found.title ?? text));
-  } catch {
-    return new ApiError(status, String(status), text.slice(0, 300) || `HTTP ${status}`);
   }
 }

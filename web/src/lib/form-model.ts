@@ -29,7 +29,8 @@ const HARD = [
 ];
 const DRAWN = ["type", "properties", "items", "enum", "const", "oneOf", "anyOf", "allOf", "$ref", "additionalProperties"];
 const KINDS: readonly string[] = ["string", "number", "integer", "boolean", "null", "object", "array"];
-const DEEPEST = 6; // required objects inside of required objects that are made at once
+const DEEPEST = 6; // how far a schema is followed that may contain itself
+const MOST_INITIAL = 500; // values that are looked at for defaults
 
 export function shapeOf(given: unknown, root: JsonSchema, depth = 0): Shape {
   const schema = merged(given, root);
@@ -87,12 +88,12 @@ function branchesOf(schema: JsonSchema, root: JsonSchema): JsonSchema[] | null {
 }
 
 /** With `$ref` followed and `allOf` put together; null if that can't be drawn. */
-function merged(given: unknown, root: JsonSchema): JsonSchema | null {
-  if (!isSchema(given)) return null;
+function merged(given: unknown, root: JsonSchema, depth = 0): JsonSchema | null {
+  if (!isSchema(given) || depth > DEEPEST) return null;
   const schema = resolved(given, root);
   if (!Array.isArray(schema.allOf)) return schema;
   const { allOf, ...base } = schema;
-  const parts = (allOf as unknown[]).map((one) => merged(one, root));
+  const parts = (allOf as unknown[]).map((one) => merged(one, root, depth + 1));
   const good = parts.filter((one): one is JsonSchema => one !== null && !HARD.some((key) => key in one));
   const unions = [base, ...good].filter((one) => "oneOf" in one || "anyOf" in one || "enum" in one || "const" in one);
   return good.length === parts.length && unions.length < 2 ? joined([...good, base]) : null;
@@ -145,24 +146,32 @@ export function extraOf(schema: JsonSchema): JsonSchema | null {
   return isSchema(extra) ? extra : null;
 }
 
+const SAYS_NOTHING = ["type", "properties", "additionalProperties", "required", "title", "description", "$schema", "$defs"];
+
+/** Whether these arguments are always the empty object. */
+export function takesNothing(schema: JsonSchema): boolean {
+  return propertiesOf(schema).length === 0 && extraOf(schema) === null && Object.keys(schema).every((key) => SAYS_NOTHING.includes(key));
+}
+
 /** What a thing is that is there from the beginning: its const or default, and what it must have. */
-export function initial(given: unknown, root: JsonSchema, depth = 0): Json | undefined {
+export function initial(given: unknown, root: JsonSchema, depth = 0, budget = { left: MOST_INITIAL }): Json | undefined {
+  if (budget.left-- <= 0) return undefined;
   const { kind, schema, choices, isNullable } = shapeOf(given, root);
   if (schema.default !== undefined) return schema.default as Json;
   if (kind === "choice" && choices.length === 1 && !isNullable) return choices[0]?.value;
   if (kind !== "object" || depth > DEEPEST) return undefined;
   const pairs = propertiesOf(schema)
     .filter(([name]) => isRequired(schema, name))
-    .map(([name, one]) => [name, initial(one, root, depth + 1)] as const);
+    .map(([name, one]) => [name, initial(one, root, depth + 1, budget)] as const);
   return Object.fromEntries(pairs.filter((pair): pair is [string, Json] => pair[1] !== undefined));
 }
 
 /** The same for what has to be something: an item of a list, the branch that was picked. */
-export function blank(given: unknown, root: JsonSchema): Json {
+export function blank(given: unknown, root: JsonSchema, depth = 0): Json {
   const found = initial(given, root);
   if (found !== undefined) return found;
   const { kind, schema, choices, branches } = shapeOf(given, root);
-  if (kind === "union") return blank(branches[0], root);
+  if (kind === "union") return depth > DEEPEST ? null : blank(branches[0], root, depth + 1);
   if (kind === "choice") return choices[0]?.value ?? null;
   if (kind === "number" || kind === "integer") return typeof schema.minimum === "number" ? schema.minimum : 0;
   const blanks: Partial<Record<Kind, Json>> = { string: "", boolean: false, array: [], object: {} };
@@ -170,11 +179,11 @@ export function blank(given: unknown, root: JsonSchema): Json {
 }
 
 /** Whether a control of this shape can show the value as it is. */
-export function fits(value: Json | undefined, { kind, choices, branches, isNullable }: Shape, root: JsonSchema): boolean {
+export function fits(value: Json | undefined, { kind, choices, branches, isNullable }: Shape, root: JsonSchema, depth = 0): boolean {
   if (value === undefined || kind === "json") return true;
   if (value === null) return isNullable || kind === "null" || choices.some((one) => one.value === null);
   if (kind === "choice") return choices.some((one) => same(one.value, value));
-  if (kind === "union") return branchOf(value, branches, root) >= 0;
+  if (kind === "union") return depth <= DEEPEST && branchOf(value, branches, root, depth + 1) >= 0;
   if (kind === "number" || kind === "integer") return ["number", "bigint", "string"].includes(typeof value); // a text that is not a number yet
   if (kind === "object") return isObject(value);
   if (kind === "array") return Array.isArray(value);
@@ -182,18 +191,18 @@ export function fits(value: Json | undefined, { kind, choices, branches, isNulla
 }
 
 /** Which branch a value is of: one that it fits as it is, else one that it may become. -1 is none. */
-export function branchOf(value: Json | undefined, branches: JsonSchema[], root: JsonSchema): number {
-  const whole = branches.findIndex((one) => matches(value, one, root, true));
-  return whole >= 0 ? whole : branches.findIndex((one) => matches(value, one, root, false));
+export function branchOf(value: Json | undefined, branches: JsonSchema[], root: JsonSchema, depth = 0): number {
+  const whole = branches.findIndex((one) => matches(value, one, root, true, depth));
+  return whole >= 0 ? whole : branches.findIndex((one) => matches(value, one, root, false, depth));
 }
 
 /** Whether a value looks like one of this branch. Not a validator: keys and constants decide. */
-function matches(value: Json | undefined, given: unknown, root: JsonSchema, isWhole: boolean): boolean {
+function matches(value: Json | undefined, given: unknown, root: JsonSchema, isWhole: boolean, depth: number): boolean {
   if (value === undefined) return false;
   const found = shapeOf(given, root);
   const { kind, schema } = found;
   if (value !== null && (kind === "number" || kind === "integer")) return isNumber(value, kind);
-  if (!fits(value, found, root)) return false;
+  if (!fits(value, found, root, depth)) return false;
   if (kind !== "object" || !isObject(value)) return true;
   const known = propertiesOf(schema);
   const fixed = known.map(([name, one]) => [name, resolved(one, root)] as const).filter(([, one]) => "const" in one);
@@ -226,24 +235,4 @@ export function numberOf(text: string): Json {
   return isFraction && Number.isFinite(Number(trimmed)) ? Number(trimmed) : text;
 }
 
-// Pointers (RFC 6901) into the arguments
-
-export function below(pointer: string, key: string | number): string {
-  return `${pointer}/${String(key).replaceAll("~", "~0").replaceAll("/", "~1")}`;
-}
-
-export function valueAt(value: Json | undefined, pointer: string): Json | undefined {
-  const steps = pointer.split("/").slice(1).map((step) => step.replaceAll("~1", "/").replaceAll("~0", "~"));
-  return steps.reduce<Json | undefined>(
-    (at, step) => (typeof at === "object" && at !== null && Object.hasOwn(at, step) ? (at as JsonObject)[step] : undefined),
-    value,
-  );
-}
-
-/** A copy of the object with one key changed, or without it. */
-export function withKey(object: JsonObject, key: string, value: Json | undefined): JsonObject {
-  const pairs = Object.entries(object).filter(([name, one]) => name !== key || one === undefined);
-  if (value === undefined) return Object.fromEntries(pairs);
-  if (!Object.hasOwn(object, key)) return Object.fromEntries([...pairs, [key, value]]);
-  return Object.fromEntries(Object.entries(object).map(([name, one]) => [name, name === key ? value : one]));
-}
+export { below, valueAt, withKey } from "./pointer"; // fields of the form need both the shape and the place

@@ -64,8 +64,9 @@ class I18n {
     return new Intl.DateTimeFormat(this.language, { dateStyle: "medium", timeStyle: "short" }).format(new Date(iso));
   }
 
+  /** A day of UTC. */
   day(iso: string): string {
-    return new Intl.DateTimeFormat(this.language, { dateStyle: "medium" }).format(new Date(iso));
+    return new Intl.DateTimeFormat(this.language, { dateStyle: "medium", timeZone: "UTC" }).format(new Date(iso));
   }
 
   /** How long ago, in the unit that fits. */

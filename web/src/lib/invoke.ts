@@ -93,7 +93,7 @@ function failureOf(error: JsonObject, otherwise: string): CallFailure {
 }
 
 function faultOf(found: JsonObject): Fault {
-  const words = [found.expected && `expected ${String(found.expected)}, got`, found.got, found.hint && `(${String(found.hint)})`];
+  const words = [found.expected && `≠ ${String(found.expected)}:`, found.got, found.hint && `(${String(found.hint)})`];
   const message = found.message ?? words.filter(Boolean).join(" ");
   return { pointer: String(found.pointer ?? "").replace(/^\/args(?=\/|$)/, ""), message: String(message) };
 }

@@ -3,6 +3,7 @@
 import { ApiError } from "./api";
 import { t } from "./i18n.svelte";
 import type { Key } from "./locales/en";
+import { shown } from "./shown";
 
 export interface Notice {
   id: number;
@@ -12,6 +13,7 @@ export interface Notice {
 }
 
 const STAYS_MS = 8000;
+const UNDO_STAYS_MS = 30_000;
 const MOST = 4;
 
 class Notices {
@@ -19,6 +21,7 @@ class Notices {
   /** What a screen reader is told; the same text twice is told twice. */
   announced = $state("");
   #next = 0;
+  #timers = new Map<number, ReturnType<typeof setTimeout>>();
 
   done(text: string, undo?: Notice["undo"]): void {
     this.#add({ id: this.#next++, text, kind: "done", undo });
@@ -32,6 +35,18 @@ class Notices {
     this.announced = this.announced === text ? `${text}\u00a0` : text;
   }
 
+  /** Close it after a while, unless somebody is at it: `stay` keeps it. */
+  leave(notice: Notice): void {
+    if (notice.kind !== "done") return;
+    this.stay(notice);
+    this.#timers.set(notice.id, setTimeout(() => this.close(notice.id), notice.undo ? UNDO_STAYS_MS : STAYS_MS));
+  }
+
+  stay(notice: Notice): void {
+    clearTimeout(this.#timers.get(notice.id));
+    this.#timers.delete(notice.id);
+  }
+
   close(id: number): void {
     this.list = this.list.filter((one) => one.id !== id);
   }
@@ -40,7 +55,7 @@ class Notices {
     this.list = [...this.list.slice(1 - MOST), notice];
     this.announce(notice.text);
     // An error stays until it is closed: it may have to be read twice.
-    if (notice.kind === "done") setTimeout(() => this.close(notice.id), STAYS_MS);
+    if (notice.kind === "done") this.leave(notice);
   }
 }
 
@@ -50,9 +65,9 @@ const OURS: Record<string, Key> = { unreachable: "error.unreachable" };
 export function messageOf(error: unknown): string {
   if (error instanceof ApiError) {
     const key = OURS[error.code];
-    return key ? t(key) : error.message;
+    return key ? t(key) : shown(error.message);
   }
-  return error instanceof Error ? error.message : String(error);
+  return shown(error instanceof Error ? error.message : error);
 }
 
 export const notices = new Notices();

@@ -2,6 +2,7 @@
 
 import { parseJson, writeJson, type JsonObject } from "./json-text";
 import { withoutSecrets } from "./secrets";
+import { session } from "./session.svelte";
 import { store, stored } from "./storage";
 
 export interface RecentCall {
@@ -37,3 +38,4 @@ class Recent {
 }
 
 export const recent = new Recent();
+session.onLeave(() => recent.clear());

@@ -14,8 +14,11 @@ const DATA_URI = /^data:(image\/[a-z+]+);base64,[A-Za-z0-9+/]+=*$/;
 export function viewsOf(value: Json): View[] {
   const views: View[] = [];
   if (picturesOf(value).length > 0) views.push("picture");
-  if (rowsOf(value) !== null) views.push("table");
+  const rows = rowsOf(value);
+  const isAll = rows?.key === null || (isObject(value) && Object.keys(value).length === 1); // a table would hide the rest
+  if (rows !== null && isAll) views.push("table");
   if (typeof value === "object" && value !== null) views.push("tree");
+  if (rows !== null && !isAll) views.push("table");
   return [...views, "text"];
 }
 

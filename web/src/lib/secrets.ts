@@ -17,7 +17,7 @@ function strip(value: Json, schemas: JsonSchema[], root: JsonSchema, depth: numb
   if (all.some(isSecret)) return undefined;
   if (depth > DEEPEST) return undefined; // nobody has looked so far down
   if (Array.isArray(value)) {
-    const inner = all.map((one) => one.items).filter(isObject) as JsonSchema[];
+    const inner = all.flatMap((one) => [one.items, ...(Array.isArray(one.prefixItems) ? one.prefixItems : [])]).filter(isObject) as JsonSchema[];
     return value.map((one) => strip(one, inner, root, depth + 1)).filter((one) => one !== undefined);
   }
   if (!isObject(value)) return value;
@@ -27,12 +27,12 @@ function strip(value: Json, schemas: JsonSchema[], root: JsonSchema, depth: numb
 
 /** Every schema that may be meant: of a choice, all of them. Each is looked at once. */
 function parts(schema: JsonSchema, root: JsonSchema, seen: Set<unknown>): JsonSchema[] {
-  const mark = schema.$ref ?? schema;
-  if (seen.has(mark)) return [];
-  seen.add(mark);
+  if (seen.has(schema)) return [];
+  seen.add(schema);
   const found = resolved(schema, root);
   const others = ["oneOf", "anyOf", "allOf"].flatMap((key) => (Array.isArray(found[key]) ? (found[key] as JsonSchema[]) : []));
-  const more = [...others, ...["then", "else"].map((key) => found[key])].filter(isObject) as JsonSchema[];
+  const dependent = isObject(found.dependentSchemas) ? Object.values(found.dependentSchemas) : [];
+  const more = [...others, ...dependent, ...["then", "else"].map((key) => found[key])].filter(isObject) as JsonSchema[];
   return [found, ...more.flatMap((one) => parts(one, root, seen))];
 }
 

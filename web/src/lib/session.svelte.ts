@@ -1,6 +1,6 @@
 /** Whether one has to sign in, and has. */
 
-import { get, request, setSession, whenSignedOut } from "./api";
+import { ApiError, get, request, setSession, whenSessionChanged, whenSignedOut } from "./api";
 
 interface LoginState {
   needed: boolean;
@@ -12,11 +12,22 @@ class Session {
   state: "asking" | "in" | "out" | "away" = $state("asking");
   /** Whether a token is configured: only then can one sign out. */
   needed = $state(false);
+  #forgets: (() => void)[] = [];
 
   constructor() {
     whenSignedOut(() => {
-      if (this.state === "in") this.state = "out";
+      this.needed = true; // the token may be newer than the page
+      if (this.state === "in") this.#leave();
     });
+    whenSessionChanged((has) => {
+      if (has && this.state === "out") this.state = "in";
+      else if (!has && this.needed && this.state === "in") this.#leave();
+    });
+  }
+
+  /** Have something forgotten when somebody signs out. */
+  onLeave(forget: () => void): void {
+    this.#forgets.push(forget);
   }
 
   async start(): Promise<void> {
@@ -33,13 +44,23 @@ class Session {
   async signIn(token: string): Promise<void> {
     const { data } = await request<{ session: string | null }>("login", { json: { token } });
     setSession(data.session);
+    this.needed = data.session !== null;
     this.state = "in";
   }
 
+  /** End the session, here and on the server. Raises if the server does not answer: then the session lives on. */
   async signOut(): Promise<void> {
-    await request("login", { method: "DELETE" }).catch(() => null);
+    await request("login", { method: "DELETE" }).catch((error: unknown) => {
+      if (!(error instanceof ApiError) || error.status !== 401) throw error;
+    });
     setSession(null);
+    this.#leave();
+  }
+
+  /** What was read for one person is not shown to the next. */
+  #leave(): void {
     this.state = "out";
+    for (const forget of this.#forgets) forget();
   }
 }
 

@@ -1,62 +1,27 @@
-/** One tool, as the API gives it. */
+/** Tools, their usage and their versions, as the API describes them: types that differ from its document don't compile. */
 
-import type { Health, Origin } from "./catalog.svelte";
+import type { Schemas } from "./api";
 
 export type JsonSchema = Record<string, unknown>;
+export type SavedExample = Omit<Schemas["ToolExample"], "args"> & { args: Record<string, unknown> };
 
-export interface Tool {
-  id: string;
-  bundleID: string;
-  bundleSlug: string;
-  slug: string;
-  version: string;
-  name: string | null;
-  displayName: string;
-  description: string;
-  tags: string[];
-  type: string;
-  origin: Origin;
-  health: Health;
-  isEnabled: boolean;
-  isBuiltIn: boolean;
-  signature?: string | null;
-  argSchema: JsonSchema;
-  outputSchema: JsonSchema;
-  httpImpl?: Record<string, unknown>;
-  scriptImpl?: { code: string };
-  pythonImpl?: { func: string };
-  limits: Record<string, unknown>;
-  examples?: SavedExample[];
-  createdAt: string;
-  modifiedAt: string;
-  callCount: number;
-  lastCalledAt: string | null;
-}
+type ApiTool = Schemas["Tool"];
+/** What GET adds to what PUT takes. */
+type Added = "name" | "origin" | "health" | "callCount" | "lastCalledAt";
+/** What the document can only say to be an object. */
+type Loose = "argSchema" | "outputSchema" | "limits" | "httpImpl" | "examples" | "bundleSlug";
 
-export interface SavedExample {
-  name: string;
-  args: Record<string, unknown>;
-  description?: string;
-}
+export type Tool = Omit<ApiTool, Added | Loose> &
+  Required<Pick<ApiTool, Added>> & {
+    bundleSlug: string;
+    argSchema: JsonSchema;
+    outputSchema: JsonSchema;
+    httpImpl?: Record<string, unknown>;
+    limits: Record<string, unknown>;
+    examples?: SavedExample[];
+  };
 
-export interface Usage {
-  enabled?: boolean;
-  calls: number;
-  errors: number;
-  lastCalledAt: string | null;
-  latency: { p50: number | null; p95: number | null; p99: number | null };
-  series: { at: string; calls: number; errors: number; p50: number | null; p95: number | null }[];
-  lastErrors: { at: string; code: string; message: string; client?: string | null }[];
-  recent: { at: string; ok: boolean; durationMs: number; source: string; client?: string | null }[];
-}
-
-export interface VersionRow {
-  version: string;
-  displayName: string;
-  isEnabled: boolean;
-  isDefault: boolean;
-  createdAt: string;
-  modifiedAt: string;
-  callCount: number;
-  lastCalledAt: string | null;
-}
+export type Health = Tool["health"];
+export type Origin = Tool["origin"];
+export type Usage = Required<Omit<Schemas["ToolUsage"], "latency">> & { latency: Required<Schemas["UsageLatency"]> };
+export type VersionRow = Schemas["VersionList"]["versions"][number];

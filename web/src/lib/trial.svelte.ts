@@ -16,6 +16,7 @@ import { JsonTextError, isObject, parseJson, writeJson, type JsonObject } from "
 import { notices } from "./notices.svelte";
 import { recent } from "./recent.svelte";
 import { line } from "./shown";
+import { session } from "./session.svelte";
 import { store, stored } from "./storage";
 import { withoutSecrets } from "./secrets";
 import type { Tool } from "./tool";
@@ -40,7 +41,10 @@ export class Trial {
   running: Running | null = $state.raw(null);
   progress: Progress | null = $state.raw(null);
   streamed = $state("");
+  isStopped = $state(false);
   outcome: Outcome | null = $state.raw(null);
+  /** The arguments of the last call, until they are changed. */
+  sent: JsonObject | null = $state.raw(null);
   /** Counts up when the arguments come from elsewhere, so that fields forget what was typed. */
   filled = $state(0);
   /** Where fields have a text that is no JSON. */
@@ -52,27 +56,36 @@ export class Trial {
 
   constructor(tool: Tool) {
     this.#key = keyOf(tool);
-    const draft = stored<Record<string, string>>("drafts", {})[this.#key];
+    const draft = stored<Record<string, string>>("try.drafts", {})[this.#key];
     const first = initial(tool.argSchema, tool.argSchema ?? {});
     this.#show(draft === undefined ? (isObject(first) ? first : {}) : objectOf(draft));
   }
 
   /** From the form. */
   change(args: JsonObject, tool: Tool): void {
+    this.sent = null;
     this.#show(args);
     this.#keep(tool);
   }
 
-  /** From an example, a recent call or the address. */
+  /** From an example or a recent call. */
   fill(args: JsonObject, tool: Tool): void {
+    this.show(args);
+    this.#keep(tool);
+  }
+
+  /** From the address, which anybody may have made: the draft that is kept stays until something is typed. */
+  show(args: JsonObject): void {
     this.filled += 1;
     this.isTried = false;
-    this.change(args, tool);
+    this.sent = null;
+    this.#show(args);
   }
 
   /** From the JSON tab. What is not an object leaves the form as it is. */
   type(text: string, tool: Tool): void {
     this.text = text;
+    this.sent = null;
     try {
       const found = parseJson(text.trim() === "" ? "{}" : text);
       this.textError = isObject(found) ? null : { message: t("try.json.object") };
@@ -117,12 +130,13 @@ export class Trial {
     }
     const [args, stop] = [writeJson(this.args), new AbortController()];
     this.running = { stop, since: performance.now() };
-    [this.progress, this.streamed] = [null, ""];
+    [this.progress, this.streamed, this.isStopped] = [null, "", false];
     try {
       const told = { progress: (now: Progress) => (this.progress = now), piece: (text: string) => this.#hear(text) };
       this.#take(await invoke(tool, args, told, stop.signal), args, tool);
     } catch (error) {
-      if (stop.signal.aborted) notices.announce(t("try.stopped"));
+      this.isStopped = stop.signal.aborted;
+      if (this.isStopped) notices.announce(t("try.stopped"));
       else notices.error(error);
     } finally {
       this.running = null;
@@ -136,6 +150,7 @@ export class Trial {
 
   #take(outcome: Outcome, args: string, tool: Tool): void {
     this.outcome = outcome;
+    this.sent = objectOf(args);
     this.isTried = true;
     this.faults = outcome.ok ? [] : outcome.failure.faults;
     [this.#checked, this.#judged] = [args, objectOf(args)];
@@ -155,21 +170,26 @@ export class Trial {
   }
 
   #keep(tool: Tool): void {
-    const { [this.#key]: _, ...others } = stored<Record<string, string>>("drafts", {});
+    const { [this.#key]: _, ...others } = stored<Record<string, string>>("try.drafts", {});
     const text = writeJson(withoutSecrets(this.args, tool.argSchema));
     const kept = Object.entries(others).slice(1 - MOST_DRAFTS);
-    store("drafts", Object.fromEntries(text.length > LARGEST_DRAFT ? kept : [...kept, [this.#key, text]]));
+    store("try.drafts", Object.fromEntries(text.length > LARGEST_DRAFT ? kept : [...kept, [this.#key, text]]));
+  }
+}
+
+/** The arguments in a text; null if it has none. */
+export function argumentsIn(text: string): JsonObject | null {
+  try {
+    const found = parseJson(text);
+    return isObject(found) ? found : null;
+  } catch {
+    return null;
   }
 }
 
 /** The object that a JSON text is; an empty one where it is none. */
 export function objectOf(text: string): JsonObject {
-  try {
-    const found = parseJson(text);
-    return isObject(found) ? found : {};
-  } catch {
-    return {};
-  }
+  return argumentsIn(text) ?? {};
 }
 
 export function textErrorOf(error: unknown): { line?: number; message: string } {
@@ -180,6 +200,11 @@ export function textErrorOf(error: unknown): { line?: number; message: string } 
 }
 
 const trials = new Map<string, Trial>();
+session.onLeave(() => {
+  for (const trial of trials.values()) trial.stop();
+  trials.clear();
+  store("try.drafts", null);
+});
 
 export function trialOf(tool: Tool): Trial {
   const key = keyOf(tool);

@@ -2,8 +2,9 @@
 
     access log -> Host -> Origin -> Content-Length -> token, unless the route is open -> Content-Type -> route
 
-A route is an ASGI app. Its scope has `principal` (a hash of the token, or "" when no token is configured) and `log`,
-a dict whose entries go into the line of the access log.
+A route is an ASGI app. Its scope has `principal` (a hash of the token, or "" when no token is configured), `log` (a
+dict whose entries go into the line of the access log) and `is_admitted` (a function for long streams: whether this
+client would still be let in).
 
 A body over the limit is answered with 413 while it still arrives. A declared length is checked before anything is read;
 only a body whose length is not declared is counted: it is chunked, or comes over HTTP/2 from the server of a web app.
@@ -226,13 +227,22 @@ class HttpApp:
             answer.add = cors_headers(reader)
         check_length(head.get(b"content-length"), self.max_body)
         is_open = route is not None and not route.protected
-        scope["principal"] = "" if is_open else rules.check_token(head.get(b"authorization"), scope)
+        authorization = head.get(b"authorization")
+        scope["principal"] = "" if is_open else rules.check_token(authorization, scope)
+        scope["is_admitted"] = lambda: is_open or self._admits(authorization, scope)
         route = self._can_take(scope, route, head)
         if has_unknown_length(scope["method"], head):
             counted = BodyLimit(receive, answer.send, self.max_body, route.write_error, route.error_type)
             await route.app(scope, counted.receive, counted.send)
         else:
             await route.app(scope, receive, answer.send)
+
+    def _admits(self, authorization: bytes | None, scope: Scope) -> bool:
+        """Whether the client of a long stream would still be let in: its token or session may have ended."""
+        try:
+            return self.rules.check_token(authorization, scope) == scope["principal"]
+        except HttpError:
+            return False
 
     def _route(self, path: str) -> Route | None:
         found = self.routes.get(path) or self.routes.get(path.rstrip("/"))

@@ -73,9 +73,9 @@ def _api_routes(
     """The REST API. Its refusals are problem documents."""
     route = partial(Route, write_error=problem_body, error_type=PROBLEM_TYPE)
     call, ask = CallApp(app, allowed), _lazy_route(lambda: _ask(app, allowed))
-    status = StatusApp(app, url, needs_token, allowed)
+    status, rest = StatusApp(app, url, needs_token, allowed), RestApp(app, allowed)
     return [
-        route("/tools", RestApp(app, allowed), below=True, check=check_route),
+        *(route(root, rest, below=True, check=check_route) for root in routing.ROOTS),
         route(routing.CALL_PATH, call, methods=routing.CALL_METHODS, below=True, takes_bare_post=True),
         route(routing.ASK_PATH, ask, below=True, check=_check_ask_route),
         route(STATUS_PATH, status, methods=READ),

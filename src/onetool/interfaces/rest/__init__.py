@@ -1,8 +1,8 @@
-"""The REST API: bundles and their tools below /tools, any tool below /call, and a model at /ask.
+"""The REST API: bundles and their tools below /tools, any tool below /call, a model at /ask, and code at /run.
 
 Who may use it is decided in interfaces/http.
 
-app        the ASGI app below /tools            routing    addresses, methods, query parameters
+app        the ASGI app of all routes           routing    addresses, methods, query parameters
 handlers   bundles and tools; lists in pages    invoke     calling a tool, also as a stream of events
 request    bodies, ETags, the caller            problem    errors as application/problem+json
 call       the ASGI app below /call: tools by their names
@@ -10,8 +10,11 @@ ask_app    the ASGI app at /ask                 ask_body   what it takes, and it
 openapi    /openapi.json                        docs       /docs, the same for people
 
 status     the ASGI app at /status             events     the ASGI app at /events
-drafts     checks and previews                  insight    the usage of a tool
+drafts     checks and previews                  insight    the usage of a tool, and of all
 examples   the examples of a tool
+
+run        code: running and checking it       servers    how MCP servers are doing
+results    large results that were stored       checks     what is wrong, and whether a project is trusted
 
 light_list fields, ETag and gzip of lists       editing    copying and renaming a tool
 imports    ZIP, curl and OpenAPI in, ZIP out    admin      what starts code: servers, approving, trust

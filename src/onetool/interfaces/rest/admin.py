@@ -144,7 +144,7 @@ async def approve_server(request: RestRequest) -> RestResponse:
     if status.state not in ("connected", "disabled") and not status.changed:
         raise RestError(409, "source_unavailable", f"{name} can't be reached: {status.error}")
     differences = await asyncio.to_thread(servers.differences, name)
-    digest = _digest(differences)
+    digest = digest_of(differences)
     if wish.digest not in (None, digest):
         raise _changed(name)
     dry_run = request.query["dryRun"]
@@ -174,11 +174,11 @@ def _trust(app: "App", wish: TrustRequest, dry_run: bool) -> RestResponse:
 
     folder = _folder(wish.folder)
     try:
-        reach = _reach(folder)
+        reach = reach_at(folder)
     except ConfigError as error:
         raise RestError(409, "config_unchanged", "; ".join(map(str, error.mistakes))) from None
     found = {part: list(getattr(reach, part)) for part in ("runs", "dials", "reads", "secrets")}
-    digest = _digest(reach.pinned())
+    digest = digest_of(reach.pinned())
     if wish.digest not in (None, digest):
         raise _changed(folder)
     warnings: list[dict[str, str]] = []
@@ -209,7 +209,7 @@ def _folder(named: str) -> Path:
     return folder
 
 
-def _reach(folder: Path) -> "Reach":
+def reach_at(folder: Path) -> "Reach":
     from onetool.config.file_checks import require_ownership
     from onetool.config.find import NAME, trust_store, user_home
     from onetool.config.reach import reach_of
@@ -223,5 +223,5 @@ def _changed(what: str | Path) -> RestError:
     return RestError(409, "changed", f"{what} has changed since you looked: look again, with dryRun=true.")
 
 
-def _digest(data: Any) -> str:
+def digest_of(data: Any) -> str:
     return sha256(msgspec.json.encode(data, order="deterministic")).hexdigest()[:32]

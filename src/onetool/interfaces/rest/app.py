@@ -1,4 +1,4 @@
-"""The ASGI app below /tools: finds the route of a request, runs its handler, and sends the response or the problem."""
+"""The ASGI app of all routes: finds the route of a request, runs its handler, and sends the response or the problem."""
 
 from collections.abc import Collection
 from typing import TYPE_CHECKING
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from onetool.interfaces.asgi import HttpError, Receive, Scope, Send, read_headers, respond
 from onetool.interfaces.rest.problem import PROBLEM_TYPE, RestError, error_from_store, problem_body
 from onetool.interfaces.rest.request import ClientInput, RestContext, RestRequest, RestResponse
-from onetool.interfaces.rest.routing import TOOL_ROUTES, RouteTable, changes, read_query
+from onetool.interfaces.rest.routing import API_ROUTES, RouteTable, changes, read_query
 from onetool.sources.bundles.errors import BundleError
 
 if TYPE_CHECKING:
@@ -17,9 +17,9 @@ _NO_SNIFFING = (b"x-content-type-options", b"nosniff")
 
 
 class RestApp:
-    """The route /tools and everything below. Those of other paths have a table of their own."""
+    """All routes of one table: /tools and everything below, /run, /servers and all other roots."""
 
-    routes: RouteTable = TOOL_ROUTES
+    routes: RouteTable = API_ROUTES
 
     def __init__(self, app: "App", allowed: Collection[str] | None = None) -> None:
         """`allowed` are the tools that may be called; None allows all."""

@@ -244,13 +244,12 @@ def _admit(context: AskContext) -> Iterator[None]:
 
 # Names stand before what stands for any name.
 ASK_ROUTES = RouteTable(
-    ASK_PATH,
     (
-        RestRoute("", {"POST": RouteMethod(ask)}),
-        RestRoute("/models", {"GET": RouteMethod(list_models)}),
+        RestRoute("", {"POST": RouteMethod(ask)}, ASK_PATH),
+        RestRoute("/models", {"GET": RouteMethod(list_models)}, ASK_PATH),
         *SESSION_ROUTES,
-        RestRoute("/{question}", {"DELETE": RouteMethod(cancel, stores=False)}),
-        RestRoute("/{question}/approvals/{call}", {"POST": RouteMethod(decide)}),
+        RestRoute("/{question}", {"DELETE": RouteMethod(cancel, own=True)}, ASK_PATH),
+        RestRoute("/{question}/approvals/{call}", {"POST": RouteMethod(decide)}, ASK_PATH),
     ),
 )
 

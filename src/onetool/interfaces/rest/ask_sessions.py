@@ -29,7 +29,7 @@ from onetool.interfaces.rest.request import (
     read_weights,
     set_caller,
 )
-from onetool.interfaces.rest.routing import PAGE_SIZE, PAGE_TOKEN, QueryParameter, RestRoute, RouteMethod
+from onetool.interfaces.rest.routing import ASK_PATH, PAGE_SIZE, PAGE_TOKEN, QueryParameter, RestRoute, RouteMethod
 from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.rate_limits import NOTE
 from onetool.sources.bundles.validation import converted
@@ -231,7 +231,7 @@ def _read_format(text: str) -> str:
 FORMAT = QueryParameter("format", _read_format)
 _PAGE = {one.name: one for one in (PAGE_SIZE, PAGE_TOKEN)}
 SESSION_ROUTES = (
-    RestRoute("/sessions", {"GET": RouteMethod(list_sessions, _PAGE)}),
+    RestRoute("/sessions", {"GET": RouteMethod(list_sessions, _PAGE)}, ASK_PATH),
     RestRoute(
         "/sessions/{session}",
         {
@@ -239,8 +239,9 @@ SESSION_ROUTES = (
             "PATCH": RouteMethod(rename_session),
             "DELETE": RouteMethod(delete_session),
         },
+        ASK_PATH,
     ),
-    RestRoute("/sessions/{session}/export", {"GET": RouteMethod(export_session, {FORMAT.name: FORMAT})}),
-    RestRoute("/sessions/{session}/calls", {"POST": RouteMethod(call_in_session)}),
-    RestRoute("/calls", {"POST": RouteMethod(call_in_new_session)}),
+    RestRoute("/sessions/{session}/export", {"GET": RouteMethod(export_session, {FORMAT.name: FORMAT})}, ASK_PATH),
+    RestRoute("/sessions/{session}/calls", {"POST": RouteMethod(call_in_session)}, ASK_PATH),
+    RestRoute("/calls", {"POST": RouteMethod(call_in_new_session)}, ASK_PATH),
 )

@@ -93,7 +93,7 @@ class Reader:
         events = list(self._unread)
         self._unread.clear()
         if self._dropped:
-            events.append(sse_event("call", encode({"dropped": self._dropped})))
+            events += [sse_event("call", encode({"dropped": self._dropped})), _CHANGED]  # which may be among them
             self._dropped = 0
         return b"".join(events)
 
@@ -123,17 +123,20 @@ class EventsApp(RestApp):
         if len(self._readers) >= MOST_READERS:
             message = f"{MOST_READERS} clients read events already, and no more can: close a page, or try again later."
             raise RestError(503, "too_many_readers", message, headers=[(b"retry-after", b"%d" % RETRY_SECONDS)])
-        await self._stream(receive, send)
+        await self._stream(receive, send, scope.get("is_admitted", lambda: True))
         return None
 
-    async def _stream(self, receive: Receive, send: Send) -> None:
+    async def _stream(self, receive: Receive, send: Send, is_admitted: Callable[[], bool]) -> None:
         reader, watch = Reader(), DisconnectWatch(receive)
         reader.push(sse_event("hello", encode({"version": __version__, "instance": self._instance})))
         self._add(reader)
         try:
             await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
             while not self._is_stopping:
-                await send({"type": "http.response.body", "body": await reader.next(), "more_body": True})
+                events = await reader.next()
+                if not is_admitted():  # signed out, or the token was changed
+                    break
+                await send({"type": "http.response.body", "body": events, "more_body": True})
             await send({"type": "http.response.body", "body": b""})
         except asyncio.CancelledError:
             if not watch.was_disconnected():

@@ -1,4 +1,4 @@
-"""The handler of what pages show of one tool beside its definition: its usage."""
+"""The handlers of what was counted: the usage of one tool, and that of all."""
 
 import asyncio
 
@@ -8,6 +8,7 @@ from onetool.core.errors import ToolFailure
 from onetool.interfaces.json_data import encode
 from onetool.interfaces.rest.problem import RestError
 from onetool.interfaces.rest.request import RestRequest, RestResponse
+from onetool.services.stats.overview import StatsFilter, StatsOverview
 from onetool.services.stats.tool_usage import NOT_COUNTED, ToolUsage
 
 
@@ -19,6 +20,27 @@ async def usage(request: RestRequest) -> RestResponse:
         names = context.bundles.counted_names(*request.path, visibility=visibility)
         stats = context.app.runtime.stats
         return NOT_COUNTED if stats is None else stats.usage(names, request.query["days"])
+
+    try:
+        found = await asyncio.to_thread(read)
+    except ToolFailure as error:
+        raise RestError(503, "unavailable", str(error)) from None
+    return RestResponse(200, encode(context.clean(msgspec.to_builtins(found), None)))
+
+
+async def stats(request: RestRequest) -> RestResponse:
+    """What was counted of all tools; under an allow-list, of those that lists show."""
+    context, query = request.context, request.query
+    await context.app.catalog.refresh(at_once=True)
+
+    def read() -> StatsOverview:
+        if (counted := context.app.runtime.stats) is None:
+            return StatsOverview(enabled=False)
+        tool = None if query["tool"] is None else context.app.catalog.real_name(query["tool"])
+        allowed = None if context.may_change else context.allowed
+        return counted.overview(
+            StatsFilter(days=query["days"], tool=tool, source=query["source"], client=query["client"], allowed=allowed)
+        )
 
     try:
         found = await asyncio.to_thread(read)

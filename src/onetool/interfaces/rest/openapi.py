@@ -7,12 +7,11 @@ import msgspec
 
 from onetool._version import __version__
 from onetool.interfaces.asgi import Asgi, Receive, Scope, Send, respond
-from onetool.interfaces.rest import openapi_ask, openapi_imports, openapi_insight, openapi_schemas
+from onetool.interfaces.rest import openapi_ask, openapi_console, openapi_imports, openapi_insight, openapi_schemas
 from onetool.interfaces.rest import routing as q
 from onetool.interfaces.rest.ask_app import ASK_ROUTES
 from onetool.interfaces.rest.openapi_ask import ASK_GROUP
 from onetool.interfaces.rest.openapi_schemas import ID, SLUG, VERSION, components
-from onetool.interfaces.rest.routing import ASK_PATH as ASK
 from onetool.interfaces.rest.routing import CALL_PATH, ROOT, ROUTES, QueryParameter
 
 if TYPE_CHECKING:
@@ -131,6 +130,7 @@ PARAMETERS |= {
     "name": _NAME,
     **openapi_imports.PARAMETERS,
     **openapi_ask.PARAMETERS,
+    **openapi_console.PARAMETERS,
 }
 
 
@@ -416,12 +416,13 @@ def _further_operation(facts: Part) -> Part:
 
 _FURTHER = openapi_imports.OPERATIONS | openapi_insight.OPERATIONS
 OPERATIONS |= {place: (group, _further_operation(one)) for place, (group, one) in _FURTHER.items()}
+_CONSOLE = {place: (group, _further_operation(one)) for place, (group, one) in openapi_console.OPERATIONS.items()}
 _STREAM = {"schema": {"type": "string", "description": "Server-sent events: progress, chunk, result."}}
 OPERATIONS[f"{_TOOL_PLACE}/invoke", "POST"][1]["responses"]["200"]["content"]["text/event-stream"] = _STREAM
 
 
 def _groups() -> list[str]:
-    return [group for group, _ in (*OPERATIONS.values(), *openapi_insight.OUTSIDE.values())]
+    return [group for group, _ in (*OPERATIONS.values(), *_CONSOLE.values(), *openapi_insight.OUTSIDE.values())]
 
 
 def _schemas() -> Part:
@@ -434,7 +435,7 @@ def _ask_paths() -> Part:
     paths: Part = {}
     for route in ASK_ROUTES.routes:
         item: Part = {"parameters": path_parameters(route.template)}
-        paths[ASK + route.template] = item
+        paths[route.path] = item
         for method, one in route.methods.items():
             facts = openapi_ask.OPERATIONS.get((route.template, method))
             found = ask_operation() if facts is None else with_query(_further_operation(facts), dict(one.parameters))
@@ -447,9 +448,10 @@ def openapi_document(app: "App", root: str = "") -> Part:
     paths: Part = {}
     for route in ROUTES:
         item: Part = {"parameters": path_parameters(route.template)}
-        paths[ROOT + route.template] = item
+        paths[route.path] = item
+        described = OPERATIONS if route.root == ROOT else _CONSOLE
         for method, one in route.methods.items():
-            group, found = OPERATIONS[route.template, method]
+            group, found = described[route.template, method]
             item[method.lower()] = {"tags": [group], **with_query(found, dict(one.parameters))}
     paths[CALL] = {"parameters": path_parameters(CALL), "post": {"tags": ["Calls"], **call_operation()}}
     for (path, method), (group, facts) in openapi_insight.OUTSIDE.items():

@@ -9,7 +9,7 @@ from onetool.ask.events import Answer
 from onetool.ask.sessions.records import SESSION_ID
 from onetool.core import call
 from onetool.http.definition import HttpImpl, ToolLimits
-from onetool.interfaces.rest import openapi_ask, openapi_insight, problem
+from onetool.interfaces.rest import openapi_ask, openapi_console, openapi_insight, problem
 from onetool.interfaces.rest.ask_body import PICTURES, AskProblem, AskQuestion
 from onetool.sources.bundles.model import (
     IMPLS,
@@ -181,6 +181,7 @@ _SHAPES = (
     *ASK_SHAPES,
     *openapi_insight.SHAPES,
     *openapi_ask.SHAPES,
+    *openapi_console.SHAPES,
 )
 _READ_ONLY = {  # of what the store adds
     "id": {**ID, "readOnly": True},
@@ -282,6 +283,7 @@ _DESCRIPTIONS = {  # by the key alone where it means one thing wherever it stand
     **ASK_DESCRIPTIONS,
     **openapi_insight.DESCRIPTIONS,
     **openapi_ask.DESCRIPTIONS,
+    **openapi_console.DESCRIPTIONS,
 }
 _PATTERNS = {
     "urlTemplate": "^[hH][tT][tT][pP][sS]?://",

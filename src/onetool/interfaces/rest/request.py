@@ -192,6 +192,7 @@ class RestContext:
     def __init__(self, app: "App", allowed: Collection[str] | None) -> None:
         self._app = app
         self.allowed = allowed
+        self.runs = 0  # that are under way; see run.py
 
     @property
     def app(self) -> "App":

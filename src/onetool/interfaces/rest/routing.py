@@ -9,7 +9,20 @@ from urllib.parse import unquote_to_bytes
 from onetool.core.text import did_you_mean
 from onetool.http.definition import below
 from onetool.interfaces.asgi import Scope
-from onetool.interfaces.rest import admin, drafts, editing, examples, handlers, imports, insight, invoke
+from onetool.interfaces.rest import (
+    admin,
+    checks,
+    drafts,
+    editing,
+    examples,
+    handlers,
+    imports,
+    insight,
+    invoke,
+    results,
+    run,
+    servers,
+)
 from onetool.interfaces.rest.light_list import BUNDLE_FIELDS, TOOL_FIELDS, read_fields
 from onetool.interfaces.rest.problem import RestError
 from onetool.interfaces.rest.request import RestRequest, RestResponse
@@ -37,6 +50,7 @@ USUAL_DAYS = 30
 LONGEST_SEARCH = 1000  # characters
 MOST_IN_LIST = 1000
 LONGEST_URL = 4000  # characters
+LONGEST_NUMBER = 15  # digits
 
 _BROKEN = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 _SIZE = re.compile(r"[1-9][0-9]{0,3}")
@@ -143,6 +157,12 @@ def _recommended(text: str) -> int:
     return min(int(text[:9]), MOST_PER_PAGE)
 
 
+def _position(text: str) -> int:
+    if not _NUMBER.fullmatch(text) or len(text) > LONGEST_NUMBER:
+        raise ValueError("must be a whole number from 1 on")
+    return int(text)
+
+
 def _days(text: str) -> int:
     if not _SIZE.fullmatch(text) or int(text) > MOST_DAYS:
         raise ValueError(f"must be a whole number from 1 to {MOST_DAYS}")
@@ -195,12 +215,20 @@ BASE_URL = QueryParameter("baseUrl", _url)
 URL = QueryParameter("url", _url)
 TOKEN = QueryParameter("token", _boolean, False)
 DAYS = QueryParameter("days", _days, USUAL_DAYS)
+AFTER = QueryParameter("after", _words, "")
+FROM = QueryParameter("from", _position, 1)
+LIMIT = QueryParameter("limit", _size, PER_PAGE)
+COLUMN = QueryParameter("column", _position, 1)
+TOOL = QueryParameter("tool", _words)
+SOURCE = QueryParameter("source", _words)
+CLIENT = QueryParameter("client", _words)
 
 
 # Routes
 
 
 ROOT = "/tools"
+OUTSIDE = ""  # the root of what is not about bundles and their tools
 LONGEST_CACHED = 512  # bytes of an address that is worth remembering
 
 Handler = Callable[[RestRequest], Awaitable[RestResponse | None]]
@@ -211,25 +239,30 @@ class RouteMethod(NamedTuple):
 
     answer: Handler
     parameters: Mapping[str, QueryParameter] = {}
-    changes: bool = False  # it is a POST for those alone who may change what is stored
-    stores: bool = True  # False: a DELETE that takes nothing away that is stored
+    changes: bool = False  # it is for those alone who may change what is stored, whatever its method
     media: tuple[bytes, ...] = ()  # types of bodies beside JSON
+    own: bool = False  # it changes what belongs to the client alone
 
 
 def changes(method: str, way: RouteMethod) -> bool:
     """Whether it is for those alone who may change what is stored."""
-    return (method in ("PUT", "PATCH", "DELETE") and way.stores) or way.changes
+    return way.changes or (method in ("PUT", "PATCH", "DELETE") and not way.own)
 
 
 class RestRoute(NamedTuple):
-    """A path template with {names}, and its methods."""
+    """A path template with {names}, below its root, and its methods."""
 
     template: str
     methods: Mapping[str, RouteMethod]
+    root: str = ROOT
+
+    @property
+    def path(self) -> str:
+        return self.root + self.template
 
     @property
     def segments(self) -> list[str]:
-        return self.template.split("/")[1:]
+        return self.path.split("/")[1:]
 
     def allow_header(self, may_change: bool = True) -> str:
         """The value of the header Allow."""
@@ -305,10 +338,35 @@ ROUTES = (
     RestRoute("/imports/servers", _changing(admin.import_servers, REPLACE, DRY_RUN)),
     RestRoute("/servers/{server}/approve", _changing(admin.approve_server, DRY_RUN)),
     RestRoute("/trust", _changing(admin.trust, DRY_RUN)),
+    RestRoute("/run", {"POST": RouteMethod(run.run)}, OUTSIDE),
+    RestRoute("/run/check", {"POST": RouteMethod(run.check)}, OUTSIDE),
+    RestRoute("/run/names", {"GET": RouteMethod(run.names)}, OUTSIDE),
+    RestRoute("/servers", {"GET": RouteMethod(servers.list_servers)}, OUTSIDE),
+    RestRoute("/servers/{server}", {"GET": RouteMethod(servers.get_server)}, OUTSIDE),
+    RestRoute("/servers/{server}/logs", {"GET": RouteMethod(servers.logs, {AFTER.name: AFTER}, changes=True)}, OUTSIDE),
+    RestRoute("/servers/{server}/reconnect", _changing(servers.reconnect), OUTSIDE),
+    RestRoute("/servers/{server}/enable", _changing(servers.enable), OUTSIDE),
+    RestRoute("/servers/{server}/disable", _changing(servers.disable), OUTSIDE),
+    RestRoute("/servers/{server}/login", _changing(servers.login), OUTSIDE),
+    RestRoute("/results", {"GET": _with_query(results.list_results, Q, PAGE_TOKEN)}, OUTSIDE),
+    RestRoute(
+        "/results/{handle}",
+        {
+            "GET": _with_query(results.get_result, FROM, LIMIT, COLUMN, Q),
+            "DELETE": RouteMethod(results.delete_result, own=True),
+        },
+        OUTSIDE,
+    ),
+    RestRoute("/check", {"GET": RouteMethod(checks.check, changes=True)}, OUTSIDE),
+    RestRoute("/trust", {"GET": RouteMethod(checks.get_trust, changes=True)}, OUTSIDE),
+    RestRoute("/stats", {"GET": _with_query(insight.stats, DAYS, TOOL, SOURCE, CLIENT)}, OUTSIDE),
 )
+ROOTS = tuple(dict.fromkeys(f"/{route.segments[0]}" for route in ROUTES))
+"""The paths that everything is below: what is sent there comes to the same app."""
 
 _CHECKS = {
     "{server}": str,
+    "{handle}": str,
     "{bundleID}": check_id,
     "{toolSlug}": check_slug,
     "{version}": check_version,
@@ -317,10 +375,9 @@ _CHECKS = {
 
 
 class RouteTable:
-    """The routes at and below one path, and which of them a raw path means."""
+    """Routes, and which of them a raw path means."""
 
-    def __init__(self, root: str, routes: tuple[RestRoute, ...]) -> None:
-        self.root = root
+    def __init__(self, routes: tuple[RestRoute, ...]) -> None:
         self.routes = routes
         self._by_length: dict[int, list[RestRoute]] = {}
         for one in routes:
@@ -340,23 +397,23 @@ class RouteTable:
 
     def _match(self, raw: bytes, method: str) -> RouteMatch:
         try:
-            segments = [percent_decoded(piece) for piece in raw.split(b"/")[2:]]  # of /tools/…
+            segments = [percent_decoded(piece) for piece in raw.split(b"/")[1:]]
         except ValueError as error:
             raise RestError(400, "bad_path", f"The path can't be read: {error}.", part="path", pointer="") from None
         route = next((one for one in self._by_length.get(len(segments), ()) if _fits(one, segments)), None)
         if route is None:
-            there = ", ".join(self.root + one.template for one in self.routes)
+            there = ", ".join(one.path for one in self.routes if one.segments[0] == segments[0])
             shown = raw[:100].decode("latin-1")
             raise RestError(404, "not_found", f"There is nothing at {shown!r}; there are {there}")
         found = route.methods.get("GET" if method == "HEAD" else method)
         if found is None and method != "OPTIONS":
-            message = f"{self.root}{route.template} takes {route.allow_header()}, not {method[:20]}."
+            message = f"{route.path} takes {route.allow_header()}, not {method[:20]}."
             raise RestError(405, "method_not_allowed", message, headers=[(b"allow", route.allow_header().encode())])
         return RouteMatch(route, _path_values(route, segments), found)
 
 
-TOOL_ROUTES = RouteTable(ROOT, ROUTES)
-check_route = TOOL_ROUTES.check
+API_ROUTES = RouteTable(ROUTES)
+check_route = API_ROUTES.check
 
 
 def _fits(route: RestRoute, segments: list[str]) -> bool:

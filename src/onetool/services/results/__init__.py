@@ -29,6 +29,7 @@ from onetool.services.results.errors import (
     ResultTooLargeError,
     is_handle,
 )
+from onetool.services.results.kept import LONGEST_HEAD, KeptResult, KeptResults
 from onetool.services.results.paging import (
     MOST_BYTES,
     Page,
@@ -158,9 +159,10 @@ class ResultStore:
         self._now = now
         self._bytes_to_sweep = 0  # bytes to write before the folder is looked through again …
         self._next_sweep = 0.0  # … and until when at the latest
+        self._kept = KeptResults()
 
-    def put(self, text: str, owner: str = "") -> StoredResult:
-        """Keep a text. NotStoredError says why it could not be."""
+    def put(self, text: str, owner: str = "", name: str | None = None) -> StoredResult:
+        """Keep a text. NotStoredError says why it could not be. `name` is the tool that it came from."""
         size = self._allowed(bytes_of(text))
         handle = os.urandom(16).hex()
         try:
@@ -170,7 +172,29 @@ class ResultStore:
         self._bytes_to_sweep -= written
         if self._bytes_to_sweep < 0 or self._now() >= self._next_sweep:
             self.sweep()
+        head = text[:LONGEST_HEAD]
+        kept = KeptResult(handle=handle, name=name, at=self._now(), size=size, lines=lines, head=head)
+        self._kept.add(owner, kept)
         return StoredResult(handle, size, lines)
+
+    def kept(self, owner: str = "") -> list[KeptResult]:
+        """What this process has stored for an owner and is still there, the newest first."""
+        now = self._now()
+        return [
+            one for one in self._kept.of(owner) if one.at + self._ttl > now and self._file(one.handle, owner).exists()
+        ]
+
+    def expires_at(self, kept: KeptResult) -> float:
+        return kept.at + self._ttl
+
+    def remove(self, handle: str, owner: str = "") -> None:
+        """Forget a result. HandleNotFoundError or ResultExpiredError, where there is none."""
+        with self._opened(handle, owner):
+            pass
+        try:
+            self._file(handle, owner).unlink(missing_ok=True)
+        except OSError as error:
+            raise _unreadable(error) from error
 
     def page(
         self,

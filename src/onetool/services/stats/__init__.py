@@ -30,6 +30,7 @@ from onetool.services.stats.database import (
     empty,
     opened_to_read,
 )
+from onetool.services.stats.overview import StatsFilter, StatsOverview, stats_overview
 from onetool.services.stats.summary import (
     PERIODS,
     Bucket,
@@ -213,6 +214,11 @@ class UsageStats:
         """The last days of one tool, whose calls are counted under these names. UnreadableError for the file."""
         counted = [_name(name, _LONGEST_NAME) for name in names]
         return self._read(lambda database: tool_usage(database, counted, days, self._now()), strict=True)
+
+    def overview(self, wanted: StatsFilter) -> StatsOverview:
+        """The last days of all tools, or of the calls that are wanted. UnreadableError for the file."""
+        wanted = msgspec.structs.replace(wanted, tool=self._filter(wanted.tool))
+        return self._read(lambda database: stats_overview(database, wanted, self._now(), self._inline), strict=True)
 
     def _filter(self, tool: str | None) -> str | None:
         return None if tool is None else _name(tool, _LONGEST_NAME)

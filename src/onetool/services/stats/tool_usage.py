@@ -88,7 +88,7 @@ def tool_usage(database: sqlite3.Connection, names: Collection[str], days: int, 
         errors=errors,
         last_called_at=None if last is None else iso(last),
         latency=UsageLatency(p50=latency.p50, p95=latency.p95, p99=latency.p99),
-        series=tuple(_series(database, asked, days, now)),
+        series=tuple(usage_series(database, _SERIES, asked, days, now)),
         last_errors=tuple(
             UsageFailure(at=iso(at), code=code or "", message=reason or code or "", client=client or None)
             for at, code, reason, client in database.execute(_ERRORS, asked)
@@ -100,11 +100,13 @@ def tool_usage(database: sqlite3.Connection, names: Collection[str], days: int, 
     )
 
 
-def _series(database: sqlite3.Connection, asked: Mapping[str, Any], days: int, now: float) -> list[UsageBucket]:
+def usage_series(
+    database: sqlite3.Connection, query: str, asked: Mapping[str, Any], days: int, now: float
+) -> list[UsageBucket]:
     """Every bucket, also those without a call. The first one begins before the time does, and has only its calls."""
     size = HOUR if days <= MOST_HOURLY_DAYS else DAY
     found: dict[int, Sequence[Any]] = {
-        number * size: rest for number, *rest in database.execute(_SERIES, {**asked, "bucket": size})
+        number * size: rest for number, *rest in database.execute(query, {**asked, "bucket": size})
     }
     starts = range(floor(asked["since"] / size) * size, floor(now) + 1, size)
     return [_bucket(start, *found.get(start, (0, 0, None))) for start in starts]

@@ -6,7 +6,7 @@ over to this loop, and their results back.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -19,6 +19,8 @@ from onetool.sources.mcp_servers.upstream import ServerListing, Upstream, Work
 from onetool.sources.mcp_servers.upstream_calls import UpstreamCall
 
 T = TypeVar("T")
+LogIn = Callable[[Callable[[str], None]], Awaitable[object]]
+"""Has a person log in, and says which page that is at."""
 
 log = logging.getLogger("onetool.servers")
 
@@ -53,6 +55,7 @@ class ServerLoop:
         self._reaper = ChildReaper()
         self._poller: asyncio.Task[None] | None = None
         self._closing: dict[Upstream, asyncio.Task[None]] = {}  # replaced, but with calls under way
+        self._logins: dict[str, asyncio.Task[None]] = {}  # that wait for a person
         self.stays_connected = False  # whether all servers stay connected, not only those in use
 
     async def start(self, names: Iterable[str]) -> None:
@@ -69,6 +72,40 @@ class ServerLoop:
             upstream, proxy = self.upstreams.get(name), self._servers.proxy(name)
             if upstream is not None and upstream.state != "connected" and proxy is not None:
                 proxy.failed()
+
+    async def reconnect(self, name: str) -> None:
+        """End the connection, if there is one, and wait until it is connected again or has failed."""
+        if (upstream := self.upstreams.pop(name, None)) is not None:
+            await upstream.close()
+        await self.wait_connected([name], True, None)
+
+    async def begin_login(self, name: str, log_in: LogIn) -> str:
+        """The page where a person logs in. When that is done, the server is connected again.
+
+        Another login to the same server that nobody has finished ends.
+        """
+        page: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+        async def wait_for_person() -> None:
+            await log_in(lambda url: None if page.done() else page.set_result(url))
+            await self.reconnect(name)
+
+        if (before := self._logins.get(name)) is not None:
+            before.cancel()
+        task = self._logins[name] = asyncio.create_task(wait_for_person())
+        task.add_done_callback(lambda ended: self._login_ended(name, ended))
+        await asyncio.wait({task, page}, return_when=asyncio.FIRST_COMPLETED)
+        if not page.done():
+            await task
+            raise ToolFailure(f"the server {name} wants no login")
+        return page.result()
+
+    def _login_ended(self, name: str, task: "asyncio.Task[None]") -> None:
+        if self._logins.get(name) is task:
+            del self._logins[name]
+        proxy = self._servers.proxy(name)
+        if not task.cancelled() and (error := task.exception()) is not None and proxy is not None:
+            proxy.server_log.note(f"not logged in: {error}")
 
     async def do(self, server: str, what: str, work: Work[T], may_repeat: bool, call: UpstreamCall) -> T:
         return await self._upstream(server).do(what, work, may_repeat, call)
@@ -142,7 +179,7 @@ class ServerLoop:
     async def _closed(self) -> None:
         if self._poller is not None:
             self._poller.cancel()
-        for waiting in self._closing.values():
+        for waiting in (*self._closing.values(), *self._logins.values()):
             waiting.cancel()
         upstreams, self.upstreams = [*self.upstreams.values(), *self._closing], {}
         await asyncio.gather(*(upstream.close() for upstream in upstreams))

@@ -83,6 +83,26 @@ class ServerLog:
                 kept += file.read_text(encoding="utf-8", errors="replace").splitlines()
         return kept[-most:]
 
+    def lines_after(self, position: str, most: int) -> tuple[list[str], str]:
+        """The lines that came after a position of before, at most so many, and the position now.
+
+        A position is a file and how far it was read. Where that file is gone, all that is kept counts as new.
+        """
+        named, _, said = position.partition("-")
+        start, kept = int(said) if said.isdecimal() else 0, b""
+        with suppress(OSError):
+            old, old_id = _read(self._old)
+            if named == old_id:
+                kept = old[start:]
+            elif named != _file_id(self._file):
+                kept = old
+        now, now_id = b"", ""
+        with suppress(OSError):
+            now, now_id = _read(self._file)
+            kept += now[start if named == now_id else 0 :]
+        lines = kept.decode(errors="replace").splitlines()
+        return lines[-most:], f"{now_id}-{len(now)}"
+
     @property
     def _old(self) -> Path:
         return self._file.with_suffix(".log.1")
@@ -110,3 +130,16 @@ class ServerLog:
             with open(self._file, "ab", opener=private) as stream:
                 stream.write(data[-MOST_BYTES:])
             self._size += len(data)
+
+
+def _read(file: Path) -> tuple[bytes, str]:
+    """Whole lines, and what the file is called by where it is renamed."""
+    with open(file, "rb") as stream:
+        data = stream.read(2 * MOST_BYTES)
+        return data[: data.rfind(b"\n") + 1], f"{os.fstat(stream.fileno()).st_ino:x}"
+
+
+def _file_id(file: Path) -> str:
+    with suppress(OSError):
+        return f"{file.stat().st_ino:x}"
+    return ""

@@ -45,6 +45,8 @@ class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None = None  # why it is not connected
     changed: tuple[str, ...] = ()  # tools that are not as they were approved, and in what
     refused: bool = False  # because of that
+    since: float | None = None  # it is connected, or is not: seconds since the epoch
+    needs_login: bool = False  # a person has to log in
 
 
 class Servers(Source):
@@ -128,6 +130,8 @@ class Servers(Source):
             error=None if upstream is None or state == "connected" else upstream.error,
             changed=tuple(proxy.changed()),
             refused=proxy.is_refused,
+            since=None if upstream is None else upstream.since,
+            needs_login=upstream is not None and upstream.needs_login,
         )
 
     def health(self, allowed: Iterable[str] | None = None) -> dict[str, Any]:
@@ -184,6 +188,10 @@ class Servers(Source):
     def log_lines(self, name: str, lines: int) -> list[str]:
         return self._proxies[name].server_log.lines(lines)
 
+    def log_after(self, name: str, position: str, lines: int) -> tuple[list[str], str]:
+        """What came after a position in its log, and the position now."""
+        return self._proxies[name].server_log.lines_after(position, lines)
+
     def differences(self, name: str) -> dict[str, list[str]]:
         """The differences of each of its tools from the approved one, line by line."""
         return self._proxies[name].differences()
@@ -202,6 +210,18 @@ class Servers(Source):
         if settings.url is None:
             raise ToolFailure(f"the server {name} is started by a command: there is nothing to log in to")
         return await login(name, str(settings.url), settings.auth, self.folder, say)
+
+    async def begin_login(self, name: str) -> str:
+        """The page where a person logs in to it. What comes of that is kept, and the server connected again."""
+        from onetool.sources.mcp_servers.oauth import login
+
+        settings, loop = self._proxies[name].settings, self._started_loop()
+        if settings.url is None:
+            raise ToolFailure(f"the server {name} is started by a command: there is nothing to log in to")
+        url, auth = str(settings.url), settings.auth
+        return await loop.background.run(
+            loop.begin_login(name, lambda show: login(name, url, auth, self.folder, lambda _: None, show))
+        )
 
     def logout(self, name: str) -> bool:
         """Forget the login; whether there was one. It is not withdrawn at the server."""
@@ -227,6 +247,11 @@ class Servers(Source):
         if wanted := self._enabled(names):
             loop = self._started_loop()
             await loop.background.run(loop.wait_connected(wanted, retry, seconds))
+
+    async def reconnect(self, name: str) -> None:
+        """End the connection to a server, and wait until it is connected again or has failed."""
+        loop = self._started_loop()
+        await loop.background.run(loop.reconnect(name))
 
     def wait_connected_sync(self, names: Iterable[str] | None = None, seconds: float | None = None) -> None:
         """`wait_connected` for synchronous callers."""

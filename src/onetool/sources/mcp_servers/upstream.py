@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from importlib import import_module
 from pathlib import Path
-from time import monotonic
+from time import monotonic, time
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 import msgspec
@@ -22,7 +22,7 @@ from onetool.sources.mcp_servers.process import ServerProcess, spawned
 from onetool.sources.mcp_servers.server_cache import Definition, Offers
 from onetool.sources.mcp_servers.server_log import ServerLog
 from onetool.sources.mcp_servers.settings import ServerSettings, missing_secret
-from onetool.sources.mcp_servers.upstream_calls import UpstreamCall, UpstreamCalls
+from onetool.sources.mcp_servers.upstream_calls import LoginRequiredError, UpstreamCall, UpstreamCalls, auth_error_in
 
 if TYPE_CHECKING:
     from onetool.sources.mcp_servers.connection import UpstreamConnection
@@ -78,6 +78,8 @@ class Upstream:
         self.calls = 0  # under way, also those that wait for the connection
         self.state: State = "connecting"
         self.error: str | None = None
+        self.since = time()  # it is connected, or is not
+        self.needs_login = False  # which is why it is not
         self.way = way
         self.mask_also = mask_also
         self._on_listing = on_listing
@@ -229,6 +231,7 @@ class Upstream:
         async with connected(self) as connection:
             await self._report_listing(connection)  # first: who sees that it is connected may look for its tools
             self._connection, self.state, self.error = connection, "connected", None
+            self.since, self.needs_login = time(), False
             self._settle()
             stopped, ended, listing = map(
                 asyncio.create_task, (self._stop.wait(), connection.wait_ended(), self._relist_on_change(connection))
@@ -272,6 +275,8 @@ class Upstream:
     def _failed(self, why: str | None, was_connected: bool) -> None:
         if self._logs_errors and (was_connected or self.error is None):  # once, not with every attempt
             log.warning("the MCP server %s is not connected: %s", self.name, why)
+        if was_connected:
+            self.since = time()
         self.error = why
         self.server_log.note(f"{'lost' if was_connected else 'not connected'}: {why}")
         if not was_connected:
@@ -288,6 +293,7 @@ class Upstream:
 
     def _reason_text(self, error: BaseException) -> str:
         """Why it could not be connected, or was lost: the first cause in a group, in words."""
+        self.needs_login = isinstance(auth_error_in(error), LoginRequiredError)
         if isinstance(error, ToolFailure):
             words = str(error)
         else:

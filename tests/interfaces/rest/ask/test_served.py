@@ -144,6 +144,28 @@ def test_what_may_change_something_runs_only_where_the_client_says_so(ask):
     assert (answer["denied"], answer["toolResults"][0]["result"]["data"]) == ([], "on")
 
 
+def test_the_client_of_a_stream_decides_about_calls(server, model):
+    model.will(Says(calls=[Wants("lamp__switch", {})]), "Done.")
+    body = {"prompt": "Switch it on.", "approve": "ask"}
+    told, last = None, None
+    with httpx.stream(
+        "POST", f"{server.url}/ask", json=body, headers={**HEADERS, "Accept": "text/event-stream"}, timeout=20
+    ) as reply:
+        name = None
+        for line in reply.iter_lines():
+            if line.startswith("event: "):
+                name = line.removeprefix("event: ")
+            elif line.startswith("data: "):
+                last = json.loads(line.removeprefix("data: "))
+            if name == "approval" and told is None and line.startswith("data: "):
+                told = last
+                place = f"/ask/{told['question']}/approvals/{told['call']}"
+                problem(httpx.post(f"{server.url}{place}", json={"approve": True}), 401, "unauthorized")
+                assert server.ask("POST", place, {"approve": True}).status_code == 204
+    assert (told["name"], last["answer"]["answer"]) == ("lamp.switch", "Done.")
+    assert last["answer"]["toolResults"][0]["result"]["data"] == "on"
+
+
 def test_a_client_that_leaves_ends_the_turn_and_the_session_stays(server, ask, model):
     model.will(Says("One word after another.", pieces=20, delay=0.1))
     del model.seen[:]

@@ -1,18 +1,16 @@
 """Prints what tools of bundles need before they can be called (secrets, hosts, functions)."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from onetool.core.errors import Mistake
 from onetool.interfaces.cli.output import echo, print_json, printable, wants_json
 
 if TYPE_CHECKING:
     from onetool.app import App
     from onetool.app.tool_requirements import Requirements
-    from onetool.sources.bundles.model import Bundle, Tool
 
 
 # Hints on standard error
@@ -87,53 +85,3 @@ def _config_file(app: "App") -> str:
     from onetool.config.find import FOLDER, NAME, user_home
 
     return f"{user_home(os.environ) / FOLDER / NAME} (a new file)"
-
-
-# For `onetool check`: tools of bundles that can't run as they are, and what they lack.
-
-
-CREDENTIALS = ("value", "password", "secret", "clientSecret", "refreshToken")  # of `auth`
-
-
-def bundle_mistakes(app: "App") -> list[Mistake]:
-    bundles, tools = app.bundles.store.everything()
-    names = {bundle.id: bundle for bundle in bundles if bundle.soft_deleted_at is None}
-    of: dict[str, list[Tool]] = {}
-    for tool in tools:
-        of.setdefault(tool.bundle_id, []).append(tool)
-    return [one for id, bundle in names.items() if id in of for one in _of_bundle(app, bundle, of[id])]
-
-
-def _of_bundle(app: "App", bundle: "Bundle", tools: "list[Tool]") -> Iterator[Mistake]:
-    from onetool.app.tool_requirements import requirements_of
-    from onetool.sources.bundles.errors import InvalidError
-    from onetool.sources.bundles.model import shown
-
-    for tool in tools:
-        key = f"bundles.{bundle.slug}/{tool.slug}@{tool.version}"
-        try:
-            app.bundles.check(tool)
-        except InvalidError as wrong:
-            gone = tool.type in ("python", "go")  # it comes back with its function
-            place = app.bundles.store.file_of(tool.id)
-            yield Mistake(message=str(wrong), file=place, key=key, severity="warning" if gone else "error")
-        if written := _literal_credential(tool.http_impl):
-            message = f"auth.{written} is written into the tool, where everybody reads it who gets its file"
-            yield Mistake(message=message, key=key, hint="name a secret: ${NAME}", severity="warning")
-    needs = requirements_of(app, [shown(tool) for tool in tools if tool.is_enabled] if bundle.is_enabled else [])
-    yield from _missing(bundle, "needs the secret {}, which is not set", "onetool auth set {}", needs.unset())
-    entry = "add it to allowedHosts in the config"
-    yield from _missing(bundle, "calls {}, which is not allowed", entry, needs.closed())
-
-
-def _missing(bundle: "Bundle", message: str, hint: str, names: Iterable[str]) -> Iterator[Mistake]:
-    for name in names:
-        key = f"bundles.{bundle.slug}"
-        yield Mistake(message=message.format(name), key=key, hint=hint.format(name), severity="warning")
-
-
-def _literal_credential(impl: dict[str, Any] | None) -> str | None:
-    """Which credential is no placeholder."""
-    impl = impl or {}
-    auths = [(one.get("request") or {}).get("auth") or {} for one in (impl, *(impl.get("requests") or ()))]
-    return next((key for auth in auths for key in CREDENTIALS if auth.get(key) and "${" not in auth[key]), None)

@@ -1,0 +1,132 @@
+"""What code of `run` can say, for editors that complete it: packs with their tools, functions, modules, snippets.
+
+Names are as code writes them, which is not always what a tool is called.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import UNSET
+
+from onetool.core.signature import as_identifier, signature, type_name
+from onetool.packs.ot.listings import gist
+from onetool.script import sandbox_gaps
+from onetool.script.names import BUILTINS, CALL, ScriptNames
+from onetool.script.rewrite import MODULES
+from onetool.script.snippets import parameters, usage
+
+if TYPE_CHECKING:
+    from onetool.config import Config
+    from onetool.core.registry import Snapshot
+    from onetool.core.spec import ToolSpec
+
+
+class CodeParameter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A parameter of a tool or of a snippet."""
+
+    name: str
+    type: str
+    required: bool
+    description: str
+    default: Any = UNSET
+
+
+class CodeTool(msgspec.Struct, frozen=True, kw_only=True):
+    """A tool. `name` is what code writes behind the dot; `tool` is what the tool is called."""
+
+    name: str
+    tool: str
+    signature: str
+    summary: str
+    parameters: list[CodeParameter]
+
+
+class CodePack(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    description: str
+    tools: list[CodeTool]
+
+
+class CodeSnippet(msgspec.Struct, frozen=True, kw_only=True):
+    """A snippet; `usage` is how it is called."""
+
+    name: str
+    description: str
+    usage: str
+    parameters: list[CodeParameter]
+
+
+class CodeNames(msgspec.Struct, frozen=True, kw_only=True):
+    """All names. `functions` are tools that have no pack; `aliases` are names for tools."""
+
+    packs: list[CodePack]
+    functions: list[CodeTool]
+    builtins: list[str]
+    modules: list[str]
+    snippets: list[CodeSnippet]
+    aliases: dict[str, str]
+
+
+def code_names(catalogue: "Snapshot", config: "Config", allowed: Collection[str] | None) -> CodeNames:
+    """Only what may be called, under an allow-list."""
+    names = ScriptNames(catalogue, config.aliases)
+
+    def shown(spec: "ToolSpec") -> bool:
+        return spec.enabled and not spec.hidden and (allowed is None or spec.name in allowed)
+
+    functions = {word: spec for word, spec in names.functions.items() if shown(spec)}
+    return CodeNames(
+        packs=sorted(_packs(names, config, shown), key=lambda pack: pack.name),
+        functions=[_tool(word, word, spec) for word, spec in functions.items() if word not in config.aliases],
+        builtins=sorted(word for word in BUILTINS if word[0] != "_" and word not in sandbox_gaps.BUILTINS),
+        modules=sorted(MODULES),
+        snippets=[_snippet(name, snippet) for name, snippet in config.snippets.items()],
+        aliases={word: spec.name for word, spec in functions.items() if word in config.aliases},
+    )
+
+
+def _packs(names: ScriptNames, config: "Config", shown: Any) -> Iterator[CodePack]:
+    for word in names.words():
+        if (pack := names.pack(word)) is None:
+            continue
+        tools = {own: spec for own, spec in pack.tools.items() if spec is not CALL and shown(spec)}
+        if tools:
+            own_name = next(iter(tools.values())).pack
+            texts = config.texts.packs.get(own_name)
+            yield CodePack(
+                name=word,
+                description=gist(texts.instructions) if texts else "",
+                tools=[_tool(own, f"{word}.{own}", spec) for own, spec in sorted(tools.items())],
+            )
+
+
+def _tool(name: str, whole: str, spec: "ToolSpec") -> CodeTool:
+    return CodeTool(
+        name=name,
+        tool=spec.name,
+        signature=signature(spec, whole),
+        summary=gist(spec.description),
+        parameters=[_parameter(one, spec.input_schema) for one in spec.order],
+    )
+
+
+def _parameter(name: str, schema: Mapping[str, Any]) -> CodeParameter:
+    part: Any = schema["properties"][name]
+    facts: Mapping[str, Any] = part if isinstance(part, Mapping) else {}
+    return CodeParameter(
+        name=as_identifier(name),
+        type=type_name(part, schema),
+        required=name in (schema.get("required") or ()),
+        description=gist(str(facts.get("description") or "")),
+        default=facts.get("default", UNSET),
+    )
+
+
+def _snippet(name: str, snippet: Any) -> CodeSnippet:
+    return CodeSnippet(
+        name=name,
+        description=snippet.description,
+        usage=usage(name, snippet),
+        parameters=[CodeParameter(**one) for one in parameters(snippet)],
+    )

@@ -1,0 +1,108 @@
+"""The handlers of /check and /trust: what is wrong with the config and the tools, and the folder of the project.
+
+Both name files, tools and hosts of the server, so that they are for those who may change something here.
+"""
+
+import asyncio
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from onetool.core.errors import ConfigError, Mistake
+from onetool.interfaces.json_data import encode
+from onetool.interfaces.rest.admin import reach_at
+from onetool.interfaces.rest.request import RestRequest, RestResponse
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from onetool.app import App
+
+LEVELS: dict[str, Literal["error", "warning", "hint"]] = {"error": "error", "warning": "warning"}
+REACHES = ("runs", "dials", "reads", "secrets")
+
+
+class CheckFinding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One thing that is wrong. `where` is a file with its line, or what it is about."""
+
+    level: Literal["error", "warning", "hint"]
+    where: str
+    message: str
+    fix: str | UnsetType = UNSET
+
+
+class CheckReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What is wrong with the config and the tools. `ok`: nothing is that has to be repaired."""
+
+    ok: bool
+    findings: list[CheckFinding]
+
+
+class TrustState(msgspec.Struct, frozen=True, kw_only=True):
+    """The folder of the project that was found where the server runs; null where there is none."""
+
+    folder: str | None
+    trusted: bool
+    reaches: list[str]
+    message: str | None
+    command: str | None
+
+
+async def check(request: RestRequest) -> RestResponse:
+    """What is wrong. The config is read again if its last change could not be used."""
+    context = request.context
+    await context.app.catalog.refresh(at_once=True)
+    found = await asyncio.to_thread(_check, context.app)
+    return RestResponse(200, encode(context.clean(msgspec.to_builtins(found), None)))
+
+
+async def get_trust(request: RestRequest) -> RestResponse:
+    context = request.context
+    found = await asyncio.to_thread(_trust, context.app)
+    return RestResponse(200, encode(context.clean(msgspec.to_builtins(found), None)))
+
+
+def _check(app: "App") -> CheckReport:
+    from onetool.app.findings import findings
+
+    wrong, _ = findings(app)
+    if (error := app.reload_error) is not None:  # the file as it is now, which is not in force
+        wrong = (*error.mistakes, *wrong)
+    shown = [_finding(one) for one in dict.fromkeys(wrong)]
+    return CheckReport(ok=all(one.level != "error" for one in shown), findings=shown)
+
+
+def _finding(mistake: Mistake) -> CheckFinding:
+    place = ":".join(str(part) for part in (mistake.file, mistake.line) if part is not None)
+    about = f"{mistake.key}: " if place and mistake.key else ""
+    return CheckFinding(
+        level=LEVELS.get(mistake.severity, "hint"),
+        where=place or mistake.key or "",
+        message=f"{about}{mistake.message}",
+        fix=mistake.hint or UNSET,
+    )
+
+
+def _trust(app: "App") -> TrustState:
+    if (untrusted := app.untrusted) is not None:
+        command = "onetool trust" if untrusted.mistake is None else "onetool check"
+        reaches = [] if untrusted.mistake is not None else _reaches(untrusted.folder)
+        return TrustState(
+            folder=str(untrusted.folder), trusted=False, reaches=reaches, message=str(untrusted), command=command
+        )
+    folder = app.config.folder
+    if app.config.whose != "project" or folder is None:
+        return TrustState(folder=None, trusted=False, reaches=[], message=None, command=None)
+    return TrustState(
+        folder=str(folder), trusted=True, reaches=_reaches(folder), message=None, command="onetool trust --revoke"
+    )
+
+
+def _reaches(folder: "Path") -> list[str]:
+    """What it runs, dials and reads, and which secrets it names; each with that word before it."""
+    try:
+        reach = reach_at(folder)
+    except ConfigError as error:
+        return [str(one) for one in error.mistakes]
+    return [f"{part}: {line}" for part in REACHES for line in getattr(reach, part)]

@@ -1,0 +1,280 @@
+"""What the OpenAPI document says of what is not below /tools: code that runs, servers, results, statistics."""
+
+from typing import Any
+
+from onetool.app.code_names import CodeNames
+from onetool.interfaces.rest.checks import CheckReport, TrustState
+from onetool.interfaces.rest.results import ResultLines, ResultList
+from onetool.interfaces.rest.run import RunAnswer, RunRequest
+from onetool.interfaces.rest.servers import LoginPage, NoOptions, ServerEntry, ServerList, ServerLogPage
+from onetool.script.code_places import CodeReport
+from onetool.services.stats.overview import StatsOverview
+
+Part = dict[str, Any]
+
+EXAMPLE_RUN = {"code": "tools.echo(message=word)", "variables": {"word": "hello"}}
+
+SHAPES = (
+    RunRequest,
+    RunAnswer,
+    CodeReport,
+    CodeNames,
+    StatsOverview,
+    ServerList,
+    ServerEntry,
+    ServerLogPage,
+    LoginPage,
+    NoOptions,
+    ResultList,
+    ResultLines,
+    CheckReport,
+    TrustState,
+)
+DESCRIPTIONS = {
+    "RunRequest.code": "Python, as `run` takes it.",
+    "RunRequest.variables": "Names that the code finds bound, and their values.",
+    "RunAnswer.prints": "What the code has printed.",
+    "RunAnswer.calls": "The calls that the code has made, in order, at most 1,000; in a stream, how many.",
+    "RunAnswer.value": "The value of the last expression; of one that is stored, its beginning as text.",
+    "RunAnswer.type": "The type of the value in JSON.",
+    "RunAnswer.size": "Bytes of the value.",
+    "RunAnswer.stored": "The handle of a value that is too large to send: see `/results`.",
+    "RunCall.args": "Without secrets; what is long is cut.",
+    "RunCall.preview": "The beginning of what it gave, as text.",
+    "RunFault.code": "One of three. The finer cause is in `reason`.",
+    "RunFault.calls": "How many calls had been made.",
+    "RunFault.line": "Where in the text that was sent; lines and columns begin at 1.",
+    "RunFault.reason": "check, syntax, timeout, memory …",
+    "CodeReport.errors": "All that is wrong, as far as can be told without running it.",
+    "CodeReport.calls": "The tools that the code calls, as far as can be told.",
+    "CodeFault.line": "Where in the text that was sent; lines and columns begin at 1.",
+    "CodeTool.name": "What code writes behind the dot.",
+    "CodeTool.tool": "What the tool is called.",
+    "CodeNames.functions": "Tools without a pack.",
+    "ServerEntry.state": "connected, connecting, disconnected, idle (nobody has needed it yet) or disabled.",
+    "ServerEntry.changed": "How many of its tools are not as they were approved.",
+    "ServerEntry.refused": "Because of that, its tools can't be called.",
+    "ServerEntry.needsLogin": "A person has to log in: POST `login`.",
+    "ServerEntry.since": "It is connected, or is not.",
+    "ServerEntry.command": "Only for those who may change something here. Secrets are masked.",
+    "ServerEntry.url": "Only for those who may change something here. Secrets are masked.",
+    "ServerEntry.hints": "Commands that help.",
+    "ServerEntry.changes": "Only of a single server.",
+    "ServerEntry.digest": "What `approve` takes, so that nothing is approved that nobody has seen.",
+    "ServerLogPage.next": "`after` of the next request.",
+    "LoginPage.url": "For a browser on the machine of the server. The server is connected again when that is done.",
+    "ResultEntry.name": "The tool that it came from, where it was one.",
+    "ResultEntry.head": "How it begins.",
+    "ResultEntry.size": "Bytes of UTF-8.",
+    "ResultLines.total": "How many lines the result has.",
+    "ResultLines.from": "The first line; of a search, counted among those that match.",
+    "ResultLines.numbers": "Of a search: which lines of the result these are.",
+    "ResultLines.column": "Where the first line begins, unless that is its beginning.",
+    "ResultLines.next": "Where a page goes on that was too large to be sent.",
+    "CheckFinding.where": "A file with its line, or the tool or key that it is about.",
+    "CheckFinding.fix": "What to do: a command or a text to copy.",
+    "TrustState.trusted": "Whether its config, packs, bundles and servers are used.",
+    "TrustState.reaches": "What it runs, dials and reads, and which secrets it names.",
+    "TrustState.command": "What changes that, on the command line; `POST /tools/trust` does it here.",
+    "StatsOverview.enabled": "false: nothing is counted (`stats.enabled` in the config).",
+    "StatsOverview.tokensSaved": "By runs and menus, as `onetool stats` has it; null where calls are picked by source, "
+    "client or allow-list.",
+    "StatsOverview.sources": "How tools were called: rest, mcp, run, cli …",
+    "StatsOverview.failures": "How often each tool has failed, and in what way.",
+    "CountedFailure.message": "The finer cause in a word, or the code. What callers were told is not kept.",
+    "CodeNames.aliases": "Names for tools.",
+}
+
+
+def _takes(schema: str, example: Any) -> Part:
+    content = {"schema": {"$ref": f"#/components/schemas/{schema}"}, "example": example}
+    return {"required": True, "content": {"application/json": content}}
+
+
+def _act(id: str, summary: str, note: str = "") -> tuple[str, Part]:
+    """Something that is done with a server."""
+    facts = {
+        "id": id,
+        "summary": summary,
+        "gives": {200: ("How it is doing now.", "ServerEntry")},
+        "refused": (404, 409),
+    }
+    return "Servers", {**facts, "note": note, "takes": _takes("NoOptions", {})}
+
+
+_RUN_STREAM = {
+    "type": "string",
+    "description": "Server-sent events: started, call, called, progress, chunk, print; result or error.",
+}
+
+_POSITION: Part = {"type": "integer", "minimum": 1, "maximum": 10**15 - 1, "default": 1}
+_TEXT: Part = {"type": "string", "maxLength": 1000}
+PARAMETERS: dict[str, Part] = {
+    "handle": {"in": "path", "required": True, "schema": {"type": "string", "minLength": 1}},
+    "from": {"in": "query", "description": "The first line, counted from 1.", "schema": _POSITION},
+    "limit": {
+        "in": "query",
+        "description": "How many lines at the most.",
+        "schema": {"type": "integer", "minimum": 1, "maximum": 1000, "default": 100},
+    },
+    "column": {"in": "query", "description": "Where to begin in the first line, from 1.", "schema": _POSITION},
+    "after": {"in": "query", "description": "`next` of the page before.", "schema": _TEXT},
+    "tool": {"in": "query", "description": "Only calls of this tool.", "schema": _TEXT, "example": "time.now"},
+    "source": {"in": "query", "description": "Only calls that came through this interface.", "schema": _TEXT},
+    "client": {"in": "query", "description": "Only calls of this client.", "schema": _TEXT},
+}
+
+# As OPERATIONS of openapi_insight, with whole paths.
+OPERATIONS: dict[tuple[str, str], tuple[str, Part]] = {
+    ("/run", "POST"): (
+        "Code",
+        {
+            "id": "runCode",
+            "summary": "Run code over all tools",
+            "gives": {200: ("It ran, and ended or failed.", "RunAnswer")},
+            "content": {
+                "application/json": {"schema": {"$ref": "#/components/schemas/RunAnswer"}},
+                "text/event-stream": {"schema": _RUN_STREAM},
+            },
+            "refused": (),
+            "note": "In the sandbox. A value that is too large to send is stored, and its beginning sent. With "
+            "`Accept: text/event-stream` the answer is a stream of events: `started` {id}, `call` {id, name, args, at} "
+            "and `called` {id, ok, durationMs, preview, error} for each call, `progress` {progress, total, message}, "
+            "`chunk` {data}, `print` {text}, and at the end `result` {value, type, size, stored, calls, durationMs} or "
+            "`error` {message, code, reason, hints, calls, line, column, endLine, endColumn}. A client that leaves "
+            "stops the run. At most 16 run at once; others get 503.",
+            "takes": _takes("RunRequest", EXAMPLE_RUN),
+        },
+    ),
+    ("/run/check", "POST"): (
+        "Code",
+        {
+            "id": "checkCode",
+            "summary": "Check code before it runs",
+            "gives": {200: ("What is wrong with it, if anything is.", "CodeReport")},
+            "refused": (),
+            "note": "Nothing runs. Calls are checked against the tools that there are and their schemas, as before "
+            "every run.",
+            "takes": _takes("RunRequest", EXAMPLE_RUN),
+        },
+    ),
+    ("/run/names", "GET"): (
+        "Code",
+        {
+            "id": "listNames",
+            "summary": "What code can say",
+            "gives": {200: ("All names.", "CodeNames", "ETag"), 304: ("They have this ETag still.", None, "ETag")},
+            "refused": (),
+            "note": "For editors that complete code: packs and their tools with parameters, functions, builtins, "
+            "modules, snippets and aliases. Under an allow-list only what may be called.",
+            "conditions": ("If-None-Match",),
+        },
+    ),
+    ("/servers", "GET"): (
+        "Servers",
+        {
+            "id": "listServers",
+            "summary": "List the MCP servers",
+            "gives": {200: ("How each is doing.", "ServerList")},
+            "refused": (),
+        },
+    ),
+    ("/servers/{server}", "GET"): (
+        "Servers",
+        {
+            "id": "getServer",
+            "summary": "Get a server, and what has changed about its tools",
+            "gives": {200: ("How it is doing.", "ServerEntry")},
+            "refused": (404,),
+        },
+    ),
+    ("/servers/{server}/logs", "GET"): (
+        "Servers",
+        {
+            "id": "readServerLog",
+            "summary": "Read the log of a server",
+            "gives": {200: ("At most the last 1,000 lines.", "ServerLogPage")},
+            "refused": (404,),
+            "note": "What it writes to standard error, and when it was started and lost. With `after`, what came after "
+            "that. Only where something may be changed.",
+        },
+    ),
+    ("/servers/{server}/reconnect", "POST"): _act("reconnectServer", "Connect a server again"),
+    ("/servers/{server}/enable", "POST"): _act(
+        "enableServer",
+        "Switch a server on",
+        "In the config file. Of one that is started by a command it needs `http.token`.",
+    ),
+    ("/servers/{server}/disable", "POST"): _act("disableServer", "Switch a server off", "In the config file."),
+    ("/servers/{server}/login", "POST"): (
+        "Servers",
+        {
+            "id": "loginToServer",
+            "summary": "Begin a login to a server",
+            "gives": {200: ("Where a person logs in.", "LoginPage")},
+            "refused": (404, 409),
+            "note": "For servers with OAuth. 409: there is nothing to log in to.",
+            "takes": _takes("NoOptions", {}),
+        },
+    ),
+    ("/results", "GET"): (
+        "Results",
+        {
+            "id": "listResults",
+            "summary": "List stored results",
+            "gives": {200: ("A page, the newest first.", "ResultList")},
+            "refused": (),
+            "note": "Only those of this client, and only what this server has stored since it was started.",
+        },
+    ),
+    ("/results/{handle}", "GET"): (
+        "Results",
+        {
+            "id": "readResult",
+            "summary": "Read lines of a stored result",
+            "gives": {200: ("Some lines.", "ResultLines")},
+            "refused": (404,),
+            "note": "With `q`, a regular expression, only lines that match.",
+        },
+    ),
+    ("/results/{handle}", "DELETE"): (
+        "Results",
+        {
+            "id": "deleteResult",
+            "summary": "Delete a stored result",
+            "gives": {204: ("Deleted.", None)},
+            "refused": (404,),
+        },
+    ),
+    ("/check", "GET"): (
+        "Server",
+        {
+            "id": "getCheck",
+            "summary": "What is wrong with the config and the tools",
+            "gives": {200: ("What `onetool check` says.", "CheckReport")},
+            "refused": (),
+            "note": "Also what keeps a changed config from being used. Only where something may be changed.",
+        },
+    ),
+    ("/trust", "GET"): (
+        "Server",
+        {
+            "id": "getTrust",
+            "summary": "Whether the project's folder is trusted",
+            "gives": {200: ("The folder, and what it reaches.", "TrustState")},
+            "refused": (),
+            "note": "Only where something may be changed.",
+        },
+    ),
+    ("/stats", "GET"): (
+        "Server",
+        {
+            "id": "getStats",
+            "summary": "How often tools were called, and how that went",
+            "gives": {200: ("What was counted.", "StatsOverview")},
+            "refused": (),
+            "note": "As far as calls are kept (`stats` in the config). Nothing of arguments and values is. Of two days "
+            "or less the series has hours, else days, also those without a call.",
+        },
+    ),
+}

@@ -1,0 +1,289 @@
+"""The handlers below /run: they run code, check it, and tell what it can say.
+
+`POST /run` answers with one body, or with a stream of events (`Accept: text/event-stream`):
+
+    started   {id}
+    call      {id, name, args, at}                          the code calls a tool
+    called    {id, ok, durationMs, preview | error}         that call has ended
+    progress  {progress, total, message}                    how far a tool is
+    chunk     {data}                                        a piece of a response that comes in pieces
+    print     {text}                                        as the code prints it
+    result    {value, type, size, calls, durationMs, …}     the last one; a large value is stored, and has `stored`
+    error     {message, code, line, column, …}              or this
+"""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
+
+from onetool.core.call import ToolCall, ToolResult, new_id
+from onetool.core.context import shown_args
+from onetool.core.errors import cut
+from onetool.interfaces.disconnect import DisconnectWatch
+from onetool.interfaces.json_data import encode
+from onetool.interfaces.response_stream import ResponseStream
+from onetool.interfaces.rest.invoke import ProgressEvents, sse_event, wants_events
+from onetool.interfaces.rest.light_list import list_response
+from onetool.interfaces.rest.problem import RestError
+from onetool.interfaces.rest.request import SOURCE, RestContext, RestRequest, RestResponse, json_body, set_caller
+from onetool.script.run_result import RunResult
+from onetool.sources.bundles.errors import InvalidError
+from onetool.sources.bundles.validation import converted
+
+MOST_RUNS = 16  # at once, over REST
+RETRY_SECONDS = 2
+LONGEST_ARGS = 4096  # bytes of the arguments of a call that are shown
+LONGEST_PREVIEW = 500  # characters of what a call gave
+MOST_CALLS = 1000  # that the answer lists
+
+
+class RunRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Code, and the names that it finds bound."""
+
+    code: str
+    variables: dict[str, Any] = {}
+
+
+class RunCall(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=True):
+    """A call that the code has made. Without `ok`: it had not ended."""
+
+    id: str
+    name: str
+    args: dict[str, Any]
+    at: str
+    ok: bool | UnsetType = UNSET
+    duration_ms: float | UnsetType = UNSET
+    preview: str | UnsetType = UNSET
+    error: str | UnsetType = UNSET
+
+
+class RunFault(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """Why a run has failed, and where in its code, if that is known."""
+
+    message: str
+    code: str
+    reason: str | None = None
+    hints: tuple[str, ...] = ()
+    calls: int | UnsetType = UNSET
+    line: int | UnsetType = UNSET
+    column: int | UnsetType = UNSET
+    end_line: int | UnsetType = UNSET
+    end_column: int | UnsetType = UNSET
+
+
+class RunAnswer(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """How a run went. Of a value that is stored, `value` is its beginning as text."""
+
+    ok: bool
+    prints: str | UnsetType = UNSET
+    calls: list[RunCall] | int
+    duration_ms: float
+    value: Any = UNSET
+    type: str | UnsetType = UNSET
+    size: int | UnsetType = UNSET
+    stored: str | UnsetType = UNSET
+    error: RunFault | UnsetType = UNSET
+
+
+async def run(request: RestRequest) -> RestResponse | None:
+    """Run code. Returns None if the client has disconnected, or the result was streamed."""
+    wish = _checked(converted(await json_body(request.headers, request.receive), RunRequest))
+    set_caller(request.scope.get("principal", ""))
+    with _admitted(request.context):
+        await request.context.app.catalog.refresh(at_once=True)  # what somebody has switched off is not called
+        if wants_events(request.headers.get(b"accept", b"")):
+            await _stream(request, wish)
+            return None
+        calls, watch = RunCalls(request.context), DisconnectWatch(request.receive)
+        try:
+            result = await _run(request, wish, calls)
+        except asyncio.CancelledError:
+            if not watch.was_disconnected():
+                raise
+            return None
+        finally:
+            watch.end()
+        answer = await asyncio.to_thread(_answer, request.context, result)
+    return RestResponse(200, encode(replace(answer, prints=result.printed, calls=calls.listed())))
+
+
+async def check(request: RestRequest) -> RestResponse:
+    wish = _checked(converted(await json_body(request.headers, request.receive), RunRequest))
+    context = request.context
+    found = await asyncio.to_thread(context.app.check_code, wish.code, context.allowed, wish.variables)
+    return RestResponse(200, encode(found))
+
+
+async def names(request: RestRequest) -> RestResponse:
+    """What code can say. Its ETag is that of a list: pages ask again after every change."""
+    context = request.context
+    await context.app.catalog.refresh(at_once=True)
+    return await asyncio.to_thread(
+        lambda: list_response(request.headers, encode(context.app.code_names(context.allowed)))
+    )
+
+
+def _checked(wish: RunRequest) -> RunRequest:
+    for name in wish.variables:
+        if not name.isidentifier():
+            raise InvalidError(f"/variables: {name[:100]!r} is no name that code can say", "/variables")
+    return wish
+
+
+@contextmanager
+def _admitted(context: RestContext) -> Iterator[None]:
+    if context.runs >= MOST_RUNS:
+        message = f"{MOST_RUNS} runs are under way here: try again when one of them has ended."
+        raise RestError(503, "too_many", message, headers=[(b"retry-after", b"%d" % RETRY_SECONDS)])
+    context.runs += 1
+    try:
+        yield
+    finally:
+        context.runs -= 1
+
+
+async def _run(
+    request: RestRequest, wish: RunRequest, calls: "RunCalls", events: "RunEvents | None" = None
+) -> RunResult:
+    context = request.context
+    return await context.app.run(
+        wish.code,
+        context.allowed,
+        source=SOURCE,
+        variables=wish.variables,
+        watch=calls,
+        progress=None if events is None else events.progress,
+        live=None if events is None else events.printed,
+    )
+
+
+def _answer(context: RestContext, result: RunResult) -> RunAnswer:
+    """Without its calls and prints. A large value is stored, which is why this is for a thread."""
+    meta = {"ok": result.ok, "calls": result.meta["calls"], "duration_ms": result.meta["duration_ms"]}
+    if result.error is not None:
+        place, error = result.meta.get("place", {}), result.error
+        fault = {"message": error.message, "code": error.code, "reason": error.reason, "hints": error.hints}
+        return RunAnswer(**meta, error=msgspec.convert({**fault, "calls": meta["calls"], **place}, RunFault))
+    kind, size = _json_type(result.data), len(encode(result.data))
+    reply = context.app.reply(replace(result, printed=""))
+    if reply.is_error:  # it is too large to send, and could not be stored
+        return RunAnswer(**{**meta, "ok": False}, error=RunFault(message=reply.text, code="execution_error"))
+    if reply.stored is None:
+        return RunAnswer(**meta, value=reply.structured, type=kind, size=size)
+    return RunAnswer(
+        **meta, value=reply.structured["preview"], type=kind, size=reply.stored.size, stored=reply.stored.handle
+    )
+
+
+def _json_type(value: Any) -> str:
+    kinds = {bool: "boolean", int: "number", float: "number", str: "string", list: "array", dict: "object"}
+    return "null" if value is None else kinds.get(type(value), "string")
+
+
+# The calls of a run
+
+
+class RunCalls:
+    """Notes the calls of a run; told of them in any thread."""
+
+    def __init__(self, context: RestContext) -> None:
+        self._registry = context.app.catalog.registry
+        self._calls: dict[str, RunCall] = {}
+
+    def listed(self) -> list[RunCall]:
+        return list(self._calls.values())
+
+    def began(self, call: ToolCall) -> None:
+        if len(self._calls) < MOST_CALLS:
+            self._calls[call.id] = self._noted(call)
+
+    def ended(self, call: ToolCall, result: ToolResult) -> None:
+        if (noted := self._calls.get(call.id)) is not None:
+            for key, value in _outcome(result).items():
+                setattr(noted, key, value)
+
+    def _noted(self, call: ToolCall) -> RunCall:
+        at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        args = _bounded(dict(shown_args(call, self._registry.get(call.name))))
+        return RunCall(id=call.id, name=call.name, args=args, at=at)
+
+
+def _outcome(result: ToolResult) -> dict[str, Any]:
+    found = {"ok": result.ok, "duration_ms": result.meta.get("duration_ms", 0.0)}
+    if result.error is not None:
+        return {**found, "error": cut(result.error.message, LONGEST_PREVIEW)}
+    return {**found, "preview": _preview(result.data)}
+
+
+def _bounded(args: dict[str, Any]) -> dict[str, Any]:
+    """The arguments; where they are long, each that is long as the beginning of its text."""
+    if len(encode(args)) <= LONGEST_ARGS:
+        return args
+    most = max(LONGEST_ARGS // max(len(args), 1), 20)
+    return {name: value if len(encode(value)) <= most else _preview(value, most) for name, value in args.items()}
+
+
+def _preview(value: Any, most: int = LONGEST_PREVIEW) -> str:
+    if isinstance(value, str):
+        return cut(value, most)
+    return cut(encode(value)[: 4 * most].decode(errors="ignore"), most)
+
+
+# As a stream of events
+
+
+class RunEvents(RunCalls):
+    """Turns what happens in a run into events. All of them go through the loop, so that their order stays."""
+
+    def __init__(self, context: RestContext, response: ResponseStream) -> None:
+        super().__init__(context)
+        self._loop = asyncio.get_running_loop()
+        self._response = response
+        self.progress = ProgressEvents(response)
+
+    def printed(self, text: str) -> None:
+        self._push("print", {"text": text})
+
+    def began(self, call: ToolCall) -> None:
+        self._push("call", self._noted(call))
+
+    def ended(self, call: ToolCall, result: ToolResult) -> None:
+        found = _outcome(result)
+        self._push("called", {"id": call.id, "durationMs": found.pop("duration_ms"), **found})
+
+    def _push(self, name: str, data: Any) -> None:
+        self._loop.call_soon_threadsafe(self._response.push_event, sse_event(name, encode(data)))
+
+
+async def _stream(request: RestRequest, wish: RunRequest) -> None:
+    response, watch = ResponseStream(request.send), DisconnectWatch(request.receive)
+    response.push_event(sse_event("started", encode({"id": new_id()})))
+    events = RunEvents(request.context, response)
+    try:
+        result = await _run(request, wish, events, events)
+        answer = await asyncio.to_thread(_answer, request.context, result)
+    except asyncio.CancelledError:
+        response.drop()
+        if not watch.was_disconnected():
+            raise
+        return
+    except BaseException:
+        response.drop()
+        raise
+    finally:
+        watch.end()
+    response.push_event(_last_event(answer))
+    await response.end()
+
+
+def _last_event(answer: RunAnswer) -> bytes:
+    if not isinstance(answer.error, UnsetType):
+        return sse_event("error", encode(answer.error))
+    shown = msgspec.to_builtins(answer)
+    return sse_event("result", encode({key: value for key, value in shown.items() if key != "ok"}))

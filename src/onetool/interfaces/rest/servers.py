@@ -1,0 +1,225 @@
+"""The handlers below /servers: how MCP servers are doing, and what a person does about it.
+
+How a server is reached, and its log, are for those who may change something here: there may be a password in that.
+"""
+
+import asyncio
+import logging
+from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from onetool.core.errors import ConfigError, OneToolError
+from onetool.core.text import or_rather
+from onetool.interfaces.json_data import encode
+from onetool.interfaces.rest.admin import digest_of, refuse_tools, require_token
+from onetool.interfaces.rest.imports import reloaded
+from onetool.interfaces.rest.problem import RestError
+from onetool.interfaces.rest.request import RestContext, RestRequest, RestResponse, json_body
+from onetool.sources.bundles.validation import converted
+
+if TYPE_CHECKING:
+    from onetool.sources.mcp_servers.servers import Servers, ServerStatus
+
+log = logging.getLogger("onetool.serve")
+
+MOST_LINES = 1000  # of a log, at once
+
+
+class ServerChange(msgspec.Struct, frozen=True, kw_only=True):
+    """A tool that is not as it was approved: all that has changed, line by line."""
+
+    name: str
+    before: str
+    after: str
+    lines: list[str]
+
+
+class ServerEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """How a server is doing. `command` or `url` is how it is reached."""
+
+    name: str
+    state: str
+    is_enabled: bool
+    tools: int
+    transport: str
+    changed: int
+    needs_login: bool
+    refused: bool
+    since: str | None
+    version: str | UnsetType = UNSET
+    error: str | UnsetType = UNSET
+    hints: list[str] | UnsetType = UNSET
+    command: str | UnsetType = UNSET
+    url: str | UnsetType = UNSET
+    changes: list[ServerChange] | UnsetType = UNSET
+    digest: str | UnsetType = UNSET
+
+
+class ServerList(msgspec.Struct, frozen=True):
+    """The MCP servers of the config."""
+
+    servers: list[ServerEntry]
+
+
+class ServerLogPage(msgspec.Struct, frozen=True):
+    """Lines of a log. `next` is what `after` takes for what comes later."""
+
+    lines: list[str]
+    next: str
+
+
+class LoginPage(msgspec.Struct, frozen=True):
+    """Where a person logs in, in a browser on the machine of the server."""
+
+    url: str
+
+
+class NoOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Nothing: the address says it all."""
+
+
+async def list_servers(request: RestRequest) -> RestResponse:
+    return await asyncio.to_thread(_list, request.context)
+
+
+async def get_server(request: RestRequest) -> RestResponse:
+    return await asyncio.to_thread(_get, request.context, request.path[0])
+
+
+async def logs(request: RestRequest) -> RestResponse:
+    return await asyncio.to_thread(_logs, request.context, request.path[0], request.query["after"])
+
+
+async def reconnect(request: RestRequest) -> RestResponse:
+    refuse_tools(request)
+    converted(await json_body(request.headers, request.receive, empty={}), NoOptions)
+    servers, status = await asyncio.to_thread(_found, request.context, request.path[0])
+    if status.state == "disabled":
+        raise RestError(409, "disabled", f"{status.name} is switched off: POST /servers/{status.name}/enable.")
+    await servers.reconnect(status.name)
+    return await asyncio.to_thread(_get, request.context, status.name)
+
+
+async def enable(request: RestRequest) -> RestResponse:
+    return await _switch(request, on=True)
+
+
+async def disable(request: RestRequest) -> RestResponse:
+    return await _switch(request, on=False)
+
+
+async def login(request: RestRequest) -> RestResponse:
+    refuse_tools(request)
+    converted(await json_body(request.headers, request.receive, empty={}), NoOptions)
+    servers, status = await asyncio.to_thread(_found, request.context, request.path[0])
+    if status.state == "disabled":
+        raise RestError(409, "disabled", f"{status.name} is switched off: POST /servers/{status.name}/enable.")
+    try:
+        page = await servers.begin_login(status.name)
+    except OneToolError as error:
+        raise RestError(409, "no_login", f"{error}.") from None
+    return RestResponse(200, encode(LoginPage(page)))
+
+
+def _list(context: RestContext) -> RestResponse:
+    servers = context.app.servers
+    statuses = [] if servers is None else servers.statuses(_allowed(context))
+    found = ServerList([_facts(context, status) for status in statuses])
+    return RestResponse(200, encode(context.clean(msgspec.to_builtins(found), None)))
+
+
+def _get(context: RestContext, name: str) -> RestResponse:
+    servers, status = _found(context, name)
+    differences = servers.differences(name)
+    changes = [_change(tool, lines) for tool, lines in differences.items()]
+    facts = msgspec.structs.replace(_facts(context, status), changes=changes, digest=digest_of(differences))
+    return RestResponse(200, encode(context.clean(msgspec.to_builtins(facts), None)))
+
+
+def _logs(context: RestContext, name: str, after: str) -> RestResponse:
+    servers, _ = _found(context, name)
+    lines, position = servers.log_after(name, after, MOST_LINES)
+    return RestResponse(200, encode(ServerLogPage(context.clean(lines, None), position)))
+
+
+def _allowed(context: RestContext) -> Any:
+    """The allow-list that holds for what is shown."""
+    return None if context.may_change else context.allowed
+
+
+def _found(context: RestContext, name: str) -> "tuple[Servers, ServerStatus]":
+    servers = context.app.servers
+    statuses = {} if servers is None else {one.name: one for one in servers.statuses(_allowed(context))}
+    if servers is None or name not in statuses:
+        raise RestError(404, "not_found", f"There is no server {name[:100]!r}{or_rather(name, statuses) or '.'}")
+    return servers, statuses[name]
+
+
+def _facts(context: RestContext, status: "ServerStatus") -> ServerEntry:
+    is_command, target = status.transport == "stdio", status.target if context.may_change else UNSET
+    since = None if status.since is None else datetime.fromtimestamp(status.since, UTC).isoformat(timespec="seconds")
+    return ServerEntry(
+        name=status.name,
+        state=status.state,
+        is_enabled=status.state != "disabled",
+        tools=status.tools,
+        transport=status.transport,
+        changed=len(status.changed),
+        needs_login=status.needs_login,
+        refused=status.refused,
+        since=since,
+        version=status.version or UNSET,
+        error=status.error or UNSET,
+        hints=_hints(status) or UNSET,
+        command=target if is_command else UNSET,
+        url=UNSET if is_command else target,
+    )
+
+
+def _hints(status: "ServerStatus") -> list[str]:
+    """Commands that help."""
+    found = [f"onetool servers approve {status.name}"] if status.changed else []
+    if status.needs_login:
+        return [*found, f"onetool servers login {status.name}"]
+    return [*found, f"onetool servers logs {status.name}"] if status.state == "disconnected" else found
+
+
+def _change(tool: str, lines: list[str]) -> ServerChange:
+    sides = ["\n".join(line[1:].lstrip() for line in lines if line[:1] == sign) for sign in "-+"]
+    return ServerChange(name=tool, before=sides[0], after=sides[1], lines=lines)
+
+
+# Switching them on and off: in the config, as the command line does
+
+
+async def _switch(request: RestRequest, on: bool) -> RestResponse:
+    refuse_tools(request)
+    converted(await json_body(request.headers, request.receive, empty={}), NoOptions)
+    _, status = await asyncio.to_thread(_found, request.context, request.path[0])
+    if on and status.transport == "stdio":
+        require_token(request, f"{status.name} is started by a command")
+    return await asyncio.to_thread(_switched, request.context, status, on)
+
+
+def _switched(context: RestContext, status: "ServerStatus", on: bool) -> RestResponse:
+    from onetool.config.edit_entries import switch_server
+    from onetool.config.server_import import ConfigTarget, ConfigUnchangedError
+
+    app, name = context.app, status.name
+    if on == (status.state == "disabled"):
+        try:
+            target = ConfigTarget(str(app.config.path))
+            if elsewhere := target.elsewhere(name):
+                message = f"{name} stands in {elsewhere}, which the config includes: switch it there."
+                raise RestError(409, "config_unchanged", message)
+            target.write(partial(switch_server, name=name, on=on))
+        except (ConfigUnchangedError, ConfigError) as error:
+            raise RestError(409, "config_unchanged", str(error)) from None
+        log.info("Switched %s over REST: the server %s", "on" if on else "off", name)
+        if wrong := reloaded(app):
+            raise RestError(409, "config_unchanged", "; ".join(one["why"] for one in wrong))
+    return _get(context, name)

@@ -1,0 +1,91 @@
+"""GET /check and GET /trust: what is wrong with the config and the tools, and the folder of the project."""
+
+import json
+import os
+
+import pytest
+from helpers import start as start_command
+from interfaces.rest.served import TOKEN, Api, problem
+from interfaces.rest.test_openapi import checker
+from interfaces.rest.test_run import run
+
+
+@pytest.fixture
+def real(tmp_path, start):
+    (tmp_path / "onetool.yaml").write_text(json.dumps({"packs": ["broken.py", "fine.py"], "http": {"token": TOKEN}}))
+    (tmp_path / "broken.py").write_text("def f(:\n")
+    (tmp_path / "fine.py").write_text('def one() -> int:\n    """One."""\n    return 1\n')
+    api = start(real=tmp_path, args=["--config", str(tmp_path / "onetool.yaml")])
+    api.client.headers["Authorization"] = f"Bearer {TOKEN}"
+    return api
+
+
+def test_it_says_what_the_command_says(real, tmp_path):
+    found = real.get("/check").json()
+    assert found["ok"] is False
+    (error,) = [one for one in found["findings"] if one["level"] == "error"]
+    assert error["where"] == f"{tmp_path / 'broken.py'}:1"
+    assert "SyntaxError" in error["message"]
+    checker(real.get("/openapi.json").json(), "CheckReport").validate(found)
+    bundle = real.bundle(slug="mine")
+    request = {"urlTemplate": "https://api.example.com/${API_KEY}"}
+    tool = {"type": "http", "httpImpl": {"request": request}}
+    assert real.ask("PUT", f"{bundle}/tools/get/version/1", tool).status_code == 201
+    fixes = {one.get("fix") for one in real.get("/check").json()["findings"]}
+    assert "add it to allowedHosts in the config" in fixes
+
+
+def test_a_config_that_can_not_be_used_is_told(real, tmp_path):
+    (tmp_path / "broken.py").write_text("")
+    run(real, "ot.reload()")
+    assert not [one for one in real.get("/check").json()["findings"] if one["level"] == "error"]
+    (tmp_path / "onetool.yaml").write_text('{"menu": "nothing"}')
+    assert run(real, "ot.reload()")["ok"] is False
+    found = real.get("/check").json()
+    assert found["ok"] is False
+    assert any("menu" in one["message"] and "onetool.yaml" in one["where"] for one in found["findings"])
+    assert run(real, "fine.one()")["value"] == 1
+
+
+def test_where_all_is_well(tmp_path, start):
+    (tmp_path / "onetool.yaml").write_text("{}")
+    api = start(real=tmp_path, args=["--config", str(tmp_path / "onetool.yaml")])
+    assert api.get("/check").json()["ok"] is True
+    assert api.get("/trust").json() == {
+        "folder": None,
+        "trusted": False,
+        "reaches": [],
+        "message": None,
+        "command": None,
+    }
+
+
+def test_the_folder_of_a_project(tmp_path):
+    project = tmp_path / "project"
+    (project / ".onetool").mkdir(parents=True)
+    (project / ".onetool" / "onetool.yaml").write_text("servers: {a: {command: echo, enabled: false}}\n")
+    env = {"HOME": str(tmp_path), "ONETOOL_HOME": ""}
+    untrusted = Api(real=project, env=env)
+    try:
+        found = untrusted.get("/trust").json()
+        assert (found["folder"], found["trusted"]) == (str(project / ".onetool"), False)
+        assert found["reaches"] == ["runs: server a: echo"]
+        assert found["command"] == "onetool trust"
+        assert "not trusted" in found["message"]
+        checker(untrusted.get("/openapi.json").json(), "TrustState").validate(found)
+    finally:
+        untrusted.stop()
+    assert start_command("trust", "--yes", env={**os.environ, **env}, cwd=project).wait(20) == 0
+    trusted = Api(real=project, env=env)
+    try:
+        found = trusted.get("/trust").json()
+        assert (found["folder"], found["trusted"]) == (str(project / ".onetool"), True)
+        assert found["command"] == "onetool trust --revoke"
+    finally:
+        trusted.stop()
+
+
+def test_they_are_closed_where_changes_are(tmp_path, start):
+    api = start(real=tmp_path, args=["--tool-allow", "time.now"])
+    for path in ("/check", "/trust"):
+        problem(api.get(path), 403, "read_only")

@@ -1,0 +1,117 @@
+"""/results: what was too large to send, for whoever caused it."""
+
+import json
+
+import pytest
+from interfaces.rest.served import TOKEN, Api, problem
+from interfaces.rest.test_openapi import checker
+from interfaces.rest.test_run import run
+
+from onetool.services.results import ResultStore
+from onetool.services.results.kept import MOST_KEPT, KeptResult, KeptResults
+
+
+@pytest.fixture
+def real(tmp_path, start):
+    (tmp_path / "onetool.yaml").write_text(json.dumps({"results": {"inline_bytes": 1000}}))
+    return start(real=tmp_path, args=["--config", str(tmp_path / "onetool.yaml")])
+
+
+def stored(api, code="[f'line {n}' for n in range(1000)]"):
+    return run(api, code)["stored"]
+
+
+def test_results_are_listed_newest_first_and_searched(real):
+    first, second = stored(real), stored(real, "['other'] * 1000")
+    found = real.get("/results").json()
+    assert [one["handle"] for one in found["results"]] == [second, first]
+    assert found["nextPageToken"] is None
+    one = found["results"][1]
+    assert one["size"] > 5000
+    assert one["lines"] == 1000
+    assert one["head"].startswith("- line 0")
+    assert one["createdAt"] < one["expiresAt"]
+    assert [one["handle"] for one in real.get("/results?q=OTHER").json()["results"]] == [second]
+    checker(real.get("/openapi.json").json(), "ResultList").validate(found)
+    problem(real.get("/results?pageToken=x"), 400, "bad_page_token")
+    rest = real.get(f"/results?pageToken={second}").json()
+    assert [one["handle"] for one in rest["results"]] == [first]
+
+
+def test_lines_are_read_in_pages_and_searched(real):
+    handle = stored(real)
+    page = real.get(f"/results/{handle}?from=3&limit=2").json()
+    assert (page["lines"], page["total"], page["from"], page["hasMore"]) == (["- line 2", "- line 3"], 1000, 3, True)
+    found = real.get(f"/results/{handle}?q=line 99.$").json()
+    assert (len(found["lines"]), found["numbers"][0], found["hasMore"]) == (10, 991, False)
+    assert real.get(f"/results/{handle}?limit=1&column=3").json()["lines"] == ["line 0"]
+    checker(real.get("/openapi.json").json(), "ResultLines").validate(found)
+    problem(real.get(f"/results/{handle}?q=("), 400, "bad_parameter")
+    problem(real.get(f"/results/{handle}?from=0"), 400, "bad_parameter")
+    problem(real.get("/results/nothing"), 404, "not_found")
+    problem(real.get(f"/results/{'0' * 32}"), 404, "not_found")
+
+
+def test_a_result_can_be_deleted(real):
+    handle = stored(real)
+    assert real.ask("DELETE", f"/results/{handle}").status_code == 204
+    problem(real.get(f"/results/{handle}"), 404, "not_found")
+    problem(real.ask("DELETE", f"/results/{handle}"), 404, "not_found")
+    assert real.get("/results").json()["results"] == []
+
+
+def test_they_outlive_a_reload(real, tmp_path):
+    handle = stored(real)
+    config = {"results": {"inline_bytes": 1000}, "aliases": {"say": "tools.echo"}}
+    (tmp_path / "onetool.yaml").write_text(json.dumps(config))
+    assert run(real, "ot.reload()")["ok"]
+    assert real.get("/run/names").json()["aliases"] == {"say": "tools.echo"}
+    assert [one["handle"] for one in real.get("/results").json()["results"]] == [handle]
+
+
+def test_they_are_their_owners_alone(tmp_path, start):
+    config = {"http": {"token": TOKEN}, "results": {"inline_bytes": 1000}}
+    (tmp_path / "onetool.yaml").write_text(json.dumps(config))
+    args = ["--config", str(tmp_path / "onetool.yaml")]
+    api = start(real=tmp_path, args=args)
+    problem(api.get("/results"), 401, "unauthorized")
+    api.client.headers["Authorization"] = f"Bearer {TOKEN}"
+    handle = stored(api)
+    assert api.get(f"/results/{handle}?limit=1").json()["lines"] == ["- line 0"]
+    (tmp_path / "onetool.yaml").write_text(json.dumps({**config, "http": {"token": f"other-{TOKEN}"}}))
+    other = Api(real=tmp_path, args=args)
+    other.client.headers["Authorization"] = f"Bearer other-{TOKEN}"
+    try:
+        problem(other.get(f"/results/{handle}"), 404, "not_found")
+        problem(other.ask("DELETE", f"/results/{handle}"), 404, "not_found")
+        assert other.get("/results").json()["results"] == []
+    finally:
+        other.stop()
+    assert api.get(f"/results/{handle}").status_code == 200
+
+
+def test_one_that_may_change_nothing_deletes_its_own(tmp_path, start):
+    (tmp_path / "onetool.yaml").write_text(json.dumps({"results": {"inline_bytes": 1000}}))
+    args = ["--config", str(tmp_path / "onetool.yaml"), "--tool-allow", "time.now"]
+    api = start(real=tmp_path, args=args)
+    handle = stored(api)
+    assert api.ask("DELETE", f"/results/{handle}").status_code == 204
+
+
+def test_the_folder_tells_no_handle_and_the_list_ends(tmp_path):
+    now = [1000.0]
+    store = ResultStore(tmp_path, 60, 1, now=lambda: now[0])
+    handle = store.put("some text", "me", "files.read").handle
+    assert [(one.handle, one.name) for one in store.kept("me")] == [(handle, "files.read")]
+    assert store.kept("you") == []
+    assert not any(handle in file.name or handle in file.read_text() for file in tmp_path.iterdir())
+    now[0] += 61
+    assert store.kept("me") == []
+
+
+def test_what_is_listed_is_bounded():
+    kept = KeptResults()
+    for number in range(MOST_KEPT + 5):
+        kept.add("me", KeptResult(handle=str(number), name=None, at=0.0, size=1, lines=1, head=""))
+    found = kept.of("me")
+    assert (len(found), found[0].handle) == (MOST_KEPT, str(MOST_KEPT + 4))

@@ -1,0 +1,287 @@
+"""POST /run, /run/check and GET /run/names: code over all tools."""
+
+import json
+import threading
+import time
+
+import httpx
+import pytest
+from interfaces.rest.served import TOKEN, Api, problem
+
+from onetool import App
+from onetool.interfaces.rest import RestApp
+from onetool.interfaces.rest import run as handlers
+
+ACCEPT = {"Accept": "text/event-stream"}
+SLEEPY = '''
+"""slow: tools that take their time."""
+import time
+from pathlib import Path
+from onetool.sdk import report_progress
+
+def wait(seconds: float, mark: str = "") -> str:
+    """Wait."""
+    report_progress(1, 2, "half")
+    time.sleep(seconds)
+    if mark:
+        Path(mark).write_text("done")
+    return "waited"
+
+def login(password: str) -> str:
+    """Log in."""
+    return "in"
+'''
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("home")
+    (folder / "slow.py").write_text(SLEEPY)
+    config = {
+        "packs": ["slow.py"],
+        "aliases": {"echo": "tools.echo"},
+        "snippets": {"hi": {"description": "Greets.", "params": {"who": {"default": "you"}}, "body": "'hi {{ who }}'"}},
+        "results": {"inline_bytes": 2000},
+    }
+    (folder / "onetool.yaml").write_text(json.dumps(config))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def real(home):
+    api = Api(real=home, args=["--config", str(home / "onetool.yaml")])
+    yield api
+    assert api.stop() == 0
+
+
+def run(api, code, **more):
+    reply = api.ask("POST", "/run", {"code": code, **more})
+    assert reply.status_code == 200, reply.text
+    return reply.json()
+
+
+def stream(api, code, **more):
+    reply = api.ask("POST", "/run", {"code": code, **more}, headers=ACCEPT)
+    assert reply.headers["content-type"] == "text/event-stream"
+    parts = [part.split("\n") for part in reply.text.split("\n\n") if part and not part.startswith(":")]
+    return [(name.removeprefix("event: "), json.loads(data.removeprefix("data: "))) for name, data in parts]
+
+
+def test_it_gives_the_value_the_prints_and_the_calls(real):
+    found = run(real, "print('a')\nprint('b')\nx = tools.echo(message=word)\n[x, 1]", variables={"word": "hello"})
+    assert (found["ok"], found["value"], found["type"], found["prints"]) == (True, ["hello", 1], "array", "a\nb\n")
+    assert found["durationMs"] > 0
+    (call,) = found["calls"]
+    assert (call["name"], call["args"], call["ok"], call["preview"]) == (
+        "tools.echo",
+        {"message": "hello"},
+        True,
+        "hello",
+    )
+    assert call["at"].endswith("Z")
+
+
+def test_an_error_says_where_in_the_text_that_was_sent(real):
+    found = run(real, "```python\nx = 1\nif x:\n    1 / 0\n```\n")
+    assert found["ok"] is False
+    assert "value" not in found
+    assert found["error"]["message"] == "ZeroDivisionError: division by zero"
+    assert [found["error"][key] for key in ("line", "column", "endLine", "endColumn")] == [4, 5, 4, 10]
+    assert found["error"]["code"] == "execution_error"
+    refused = run(real, "1\ntools.echo(massage='x')")["error"]
+    assert (refused["line"], refused["reason"], refused["calls"]) == (2, "check", 0)
+
+
+def test_a_call_that_failed_is_told_as_such(real):
+    found = run(real, "try:\n    fs.read_file(path='nothing-here')\nexcept Exception:\n    x = 'caught'\nx")
+    assert found["value"] == "caught"
+    (call,) = found["calls"]
+    assert call["ok"] is False
+    assert "nothing-here" in call["error"]
+
+
+def test_the_stream_tells_what_happens_in_order(real):
+    events = stream(real, "print('one')\nslow.wait(seconds=0)\nprint('two')\n{'a': 1}")
+    assert [name for name, _ in events] == ["started", "print", "call", "progress", "called", "print", "result"]
+    told = dict(events)
+    assert told["call"]["name"] == "slow.wait"
+    assert told["called"]["id"] == told["call"]["id"]
+    assert (told["called"]["ok"], told["called"]["preview"]) == (True, "waited")
+    assert told["progress"] == {"progress": 1.0, "total": 2.0, "message": "half"}
+    assert (told["result"]["value"], told["result"]["type"], told["result"]["calls"]) == ({"a": 1}, "object", 1)
+
+
+def test_the_stream_ends_with_the_error(real):
+    events = stream(real, "tools.echo(message='a')\nundefined + 1")
+    name, error = events[-1]
+    assert name == "error"
+    assert (error["line"], error["calls"]) == (2, 1)
+    assert "undefined" in error["message"]
+
+
+def test_prints_come_while_the_code_runs(real):
+    with real.client.stream(
+        "POST", "/run", json={"code": "print('first')\nslow.wait(seconds=20)"}, headers=ACCEPT
+    ) as reply:
+        for line in reply.iter_lines():
+            if line == "event: print":
+                break  # and the connection is closed, which stops the run
+    assert run(real, "1")["value"] == 1
+
+
+def test_a_client_that_leaves_stops_the_run(real, home):
+    mark = home / "mark"
+    code = f"slow.wait(seconds=0.5)\nslow.wait(seconds=0, mark={str(mark)!r})"
+    with real.client.stream("POST", "/run", json={"code": code}, headers=ACCEPT) as reply:
+        assert next(line for line in reply.iter_lines() if line == "event: call")
+    with pytest.raises(httpx.ReadTimeout):
+        httpx.post(f"{real.url}/run", json={"code": code}, timeout=0.3)
+    wait_until(lambda: not run(real, "1")["calls"])
+    time.sleep(1)
+    assert not mark.exists()
+
+
+def wait_until(check):
+    for _ in range(100):
+        if check():
+            return
+        time.sleep(0.05)
+    raise AssertionError("it never came")
+
+
+def test_a_large_value_is_stored_and_its_beginning_sent(real):
+    for found in (run(real, "['line'] * 3000"), dict(stream(real, "['line'] * 3000"))["result"]):
+        assert (found["type"], found["size"] > 10_000) == ("array", True)
+        assert len(found["value"]) <= 2000
+        assert "line" in found["value"]
+        page = run(real, f"ot.result(handle={found['stored']!r}, limit=2)")["value"]
+        assert page["lines"]
+
+
+def test_secrets_and_long_arguments_are_not_shown(real):
+    (call,) = run(real, "slow.login(password='open sesame')")["calls"]
+    assert call["args"] == {"password": "***"}
+    (call,) = run(real, "tools.echo(message='x' * 100000)\n1")["calls"]
+    assert len(call["args"]["message"]) < 5000
+    assert len(call["preview"]) <= 500
+
+
+def test_what_is_no_request_is_refused(real):
+    problem(real.ask("POST", "/run", {}), 400, "invalid")
+    problem(real.ask("POST", "/run", {"code": 1}), 400, "invalid")
+    problem(real.ask("POST", "/run", {"code": "1", "variables": {"a b": 1}}), 400, "invalid")
+    problem(real.ask("POST", "/run", {"code": "1", "session": "x"}), 400, "invalid")
+    assert problem(real.get("/run"), 405, "method_not_allowed")
+    problem(real.get("/run/nothing"), 404, "not_found")
+
+
+def test_no_more_than_so_many_run_at_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(handlers, "MOST_RUNS", 0)
+    (tmp_path / "onetool.yaml").write_text("{}")
+    with App.open(tmp_path / "onetool.yaml") as app:
+        import asyncio
+
+        from interfaces.rest.test_event_loop import send
+
+        status, body = asyncio.run(send(RestApp(app), "POST", "/run", {"code": "1"}))
+    assert (status, body["code"]) == (503, "too_many")
+
+
+# /run/check
+
+
+def test_code_is_checked_and_nothing_runs(real, home):
+    mark = home / "checked"
+    code = f"slow.wait(seconds=0, mark={str(mark)!r})\necho(message='x')\ntools.ecko()\nfs.read_file(nothing=1)\n"
+    reply = real.ask("POST", "/run/check", {"code": code})
+    assert reply.status_code == 200
+    found = reply.json()
+    assert found["calls"] == ["slow.wait", "tools.echo", "fs.read_file"]
+    assert [(one["line"], one["column"]) for one in found["errors"]] == [(3, 1), (4, 1), (4, 1)]
+    assert "did you mean tools.echo" in found["errors"][0]["message"]
+    assert found["errors"][0]["endColumn"] == len("tools.ecko") + 1
+    assert not mark.exists()
+
+
+def test_syntax_errors_have_their_place(real):
+    (error,) = real.ask("POST", "/run/check", {"code": "x = 1\ny = (2\n"}).json()["errors"]
+    assert (error["line"], error["column"]) == (2, 5)
+    assert "never closed" in error["message"]
+    assert real.ask("POST", "/run/check", {"code": "x", "variables": {"x": 1}}).json() == {"errors": [], "calls": []}
+    assert real.ask("POST", "/run/check", {"code": "$nothing"}).json()["errors"][0]["line"] == 1
+
+
+# /run/names
+
+
+def test_names_are_those_that_code_can_say(real):
+    reply = real.get("/run/names")
+    found = reply.json()
+    packs = {pack["name"]: pack for pack in found["packs"]}
+    assert {"fs", "ot", "slow", "time", "tools"} <= set(packs)
+    (wait,) = [tool for tool in packs["slow"]["tools"] if tool["name"] == "wait"]
+    assert wait["tool"] == "slow.wait"
+    assert wait["signature"].startswith("slow.wait(seconds: float")
+    assert wait["summary"] == "Wait."
+    assert wait["parameters"][0] | {"description": ""} == {
+        "name": "seconds",
+        "type": "float",
+        "required": True,
+        "description": "",
+    }
+    assert wait["parameters"][1]["default"] == ""
+    assert {"len", "sorted"} <= set(found["builtins"])
+    assert "open" not in found["builtins"]
+    assert "json" in found["modules"]
+    assert found["snippets"][0]["name"] == "hi"
+    assert found["aliases"] == {"echo": "tools.echo"}
+    tag = reply.headers["etag"]
+    assert real.get("/run/names", headers={"If-None-Match": tag}).status_code == 304
+
+
+# Who may
+
+
+def test_under_an_allow_list_only_that_runs_and_is_named(home, start):
+    api = start(real=home, args=["--config", str(home / "onetool.yaml"), "--tool-allow", "time.now,tools.echo"])
+    assert run(api, "tools.echo(message='a')")["value"] == "a"
+    refused = run(api, "slow.wait(seconds=0)")
+    assert refused["ok"] is False
+    assert "not allowed" in refused["error"]["message"]
+    assert api.ask("POST", "/run/check", {"code": "slow.wait(seconds=0)"}).json()["errors"]
+    found = api.get("/run/names").json()
+    assert {tool["tool"] for pack in found["packs"] for tool in pack["tools"]} == {"time.now", "tools.echo"}
+
+
+def test_it_needs_the_token_and_results_belong_to_it(start, tmp_path):
+    config = {"http": {"token": TOKEN}, "results": {"inline_bytes": 1000}}
+    tmp_path.joinpath("onetool.yaml").write_text(json.dumps(config))
+    api = start(real=tmp_path, args=["--config", str(tmp_path / "onetool.yaml")])
+    for method, path in (("POST", "/run"), ("POST", "/run/check"), ("GET", "/run/names")):
+        problem(api.ask(method, path, {"code": "1"} if method == "POST" else None), 401, "unauthorized")
+    api.client.headers["Authorization"] = f"Bearer {TOKEN}"
+    handle = run(api, "['x'] * 2000")["stored"]
+    assert run(api, f"ot.result(handle={handle!r})")["ok"]
+
+
+def test_runs_beside_each_other(real):
+    found = []
+
+    def one():
+        found.append(httpx.post(f"{real.url}/run", json={"code": "slow.wait(seconds=0.2)"}, timeout=20).json()["ok"])
+
+    threads = [threading.Thread(target=one) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [True] * 4
+
+
+def test_a_large_value_that_can_not_be_stored_is_an_error(tmp_path, start):
+    (tmp_path / "onetool.yaml").write_text(json.dumps({"results": {"inline_bytes": 1000}}))
+    (tmp_path / "results").write_text("a file, where the folder should be")
+    api = start(real=tmp_path, args=["--config", str(tmp_path / "onetool.yaml")])
+    found = run(api, "['x'] * 2000")
+    assert found["ok"] is False
+    assert "lost" in found["error"]["message"]
