@@ -10,7 +10,7 @@ const toServer = { target: upstream, changeOrigin: true, headers: { origin: upst
 export default defineConfig({
   base: "./",
   plugins: [svelte()],
-  server: { host: "127.0.0.1", proxy: { "^/(login|tools|call|run|ask|mcp|events|status|docs|openapi.json)(/|$|\\?)": toServer } },
+  server: { host: "127.0.0.1", proxy: { "^/(login|tools|call|run|ask|mcp|events|status|servers|results|stats|check|trust|docs|openapi.json)(/|$|\\?)": toServer } },
   build: {
     outDir: "../src/onetool/interfaces/web/static",
     emptyOutDir: true,
@@ -20,5 +20,17 @@ export default defineConfig({
     assetsInlineLimit: 0,
     reportCompressedSize: false,
     license: false,
+    rolldownOptions: {
+      output: {
+        // What several screens share comes in few pieces: many small ones compress badly.
+        codeSplitting: {
+          groups: [
+            { name: "base", priority: 2, test: /node_modules\/svelte|src\/(lib\/(actions|api|catalog|calls|events|filter|i18n|json-text|keys|locales\/en|notices|paragraphs|recent|route|schema-rows|secrets|session|shown|sized|storage|theme|tool|tour)\.|parts\/(CopyButton|Dialog|Empty|Keyboard|Palette|Skeleton|Switch|Tabs)\.)/ },
+            { name: "form", test: /src\/(parts\/(form|result)|lib\/(form-|invoke|trial|result-views|recipe-text|copy-as|examples))/ },
+            { name: "make", test: /src\/(screens\/build\/|lib\/(build|recipe|run|play|code-names))/ },
+          ],
+        },
+      },
+    },
   },
 });

@@ -20,6 +20,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 HELPERS = (HERE / "person.js").read_text(encoding="utf-8")
 AXE = HERE.parents[1] / ".node-web" / "node_modules" / "axe-core" / "axe.min.js"
+KNOWS_IT = "try { localStorage.setItem('onetool.tour', 'true') } catch {}"  # not where a page has no storage
 WITHIN = 15.0  # seconds until a step has failed
 MODIFIERS = {"Alt": 1, "Control": 2, "Meta": 4, "Shift": 8}
 KEYS = {  # the key: its code, its number and the text that it enters
@@ -41,12 +42,12 @@ KEYS = {  # the key: its code, its number and the text that it enters
 
 
 class Person:
-    """One tab of a browser, used by hand. `url` is where the page is served."""
+    """One tab of a browser, used by hand. `url` is where the page is served. Who is new gets the tour."""
 
-    def __init__(self, page, url):
+    def __init__(self, page, url, is_new=False):
         self.page, self.url = page, url
         self._forgiven = []
-        page.ask("Page.addScriptToEvaluateOnNewDocument", source=HELPERS)
+        page.ask("Page.addScriptToEvaluateOnNewDocument", source=HELPERS if is_new else HELPERS + KNOWS_IT)
 
     # Going somewhere
 

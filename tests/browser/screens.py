@@ -47,6 +47,10 @@ SCREENS = {
     "build-new": _open(f"#/build?new=http&bundle={METEO}", "document.querySelectorAll('main input').length > 3"),
     "build-bundle": _open(f"#/build?bundle={METEO}", "document.querySelectorAll('main input').length > 1"),
     "import": _open("#/build?import=1"),
+    "servers": _open("#/servers"),
+    "results": _open("#/results"),
+    "stats": _open("#/stats", "document.querySelectorAll('main svg').length > 1"),
+    "health": _open("#/health", "document.querySelectorAll('main .card').length > 1"),
 }
 SIGN_IN = _open("", "document.querySelector('input[type=password]') !== null")
 

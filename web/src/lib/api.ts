@@ -89,7 +89,7 @@ export async function send(path: string, sent: Sent = {}): Promise<Response> {
       headers,
       body,
       signal: sent.signal,
-      keepalive: sent.keepalive,
+      keepalive: sent.keepalive ?? method === "DELETE", // a deletion goes on if the page is left meanwhile
       credentials: "omit",
       redirect: "error",
     });

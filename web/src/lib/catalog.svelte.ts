@@ -65,7 +65,7 @@ class Catalog {
   #own = new Map<string, Switched>(); // switches of ours, until a list that began after them has come
 
   /** Read everything, and follow what changes. Returns what ends it. */
-  start(): () => void {
+  start(onCall: (call: Record<string, unknown>) => void = () => {}): () => void {
     void this.load();
     let timer: ReturnType<typeof setTimeout> | undefined;
     const soon = (): void => {
@@ -74,7 +74,11 @@ class Catalog {
         void this.load();
       }, Math.max(0, this.#began + AT_MOST_EVERY_MS - performance.now()));
     };
-    const end = listen({ changed: soon, call: (call) => this.#count(call), live: (isLive) => (this.isLive = isLive) });
+    const call = (ended: Record<string, unknown>): void => {
+      this.#count(ended);
+      onCall(ended);
+    };
+    const end = listen({ changed: soon, call, live: (isLive) => (this.isLive = isLive) });
     return () => {
       clearTimeout(timer);
       end();

@@ -9,10 +9,12 @@ import { closeBrackets, closeBracketsKeymap } from "@codemirror/autocomplete";
 import { defaultKeymap, history, historyKeymap, indentWithTab } from "@codemirror/commands";
 import { HighlightStyle, bracketMatching, indentOnInput, indentUnit, syntaxHighlighting } from "@codemirror/language";
 import { lintGutter, lintKeymap, linter, setDiagnostics, type Diagnostic } from "@codemirror/lint";
-import { Annotation, Compartment, EditorState, type Extension } from "@codemirror/state";
+import { Annotation, Compartment, EditorState, type Extension, type Line } from "@codemirror/state";
 import { EditorView, drawSelection, highlightActiveLine, highlightActiveLineGutter, highlightSpecialChars, keymap, lineNumbers } from "@codemirror/view";
 import { tags } from "@lezer/highlight";
 
+import type { CodeNames } from "./code-names";
+import { completed } from "./completion";
 import { json, python } from "./highlight";
 import { t } from "./i18n.svelte";
 import { JsonTextError, parseJson } from "./json-text";
@@ -23,6 +25,9 @@ export type CodeLanguage = "json" | "python" | "text";
 /** What is wrong in the text; without a line it is about the whole of it. */
 export interface CodeProblem {
   line?: number;
+  column?: number; // from 1
+  endLine?: number;
+  endColumn?: number; // the first one behind it
   message: string;
 }
 
@@ -36,6 +41,7 @@ export interface EditorSettings {
   rows: number;
   isReadOnly: boolean;
   change: (value: string) => void;
+  names?: () => CodeNames | null; // what completion offers
 }
 
 export interface Editor {
@@ -122,6 +128,7 @@ function extensions(settings: EditorSettings): Extension[] {
     LOOK,
     EditorView.theme({ ".cm-content, .cm-gutter": { minHeight: `${settings.rows * 19.5 + 16}px` } }),
     language(settings.language),
+    settings.names ? completed(settings.names) : [],
     EditorView.updateListener.of((update) => {
       const isOurs = update.transactions.some((one) => one.annotation(FromOutside));
       if (update.docChanged && !isOurs) settings.change(update.state.doc.toString());
@@ -157,6 +164,10 @@ function replace(view: EditorView, value: string): void {
 }
 
 function diagnostic(state: EditorState, problem: CodeProblem): Diagnostic {
-  const row = state.doc.line(Math.min(Math.max(1, problem.line ?? 1), state.doc.lines));
-  return { from: row.from, to: problem.line === undefined ? row.from : row.to, severity: "error", message: problem.message };
+  const rowAt = (line: number): Line => state.doc.line(Math.min(Math.max(1, line), state.doc.lines));
+  const row = rowAt(problem.line ?? 1);
+  const from = Math.min(row.from + (problem.column ?? 1) - 1, row.to);
+  const last = rowAt(problem.endLine ?? problem.line ?? 1);
+  const to = problem.line === undefined ? row.from : problem.endColumn === undefined ? row.to : Math.min(last.from + problem.endColumn - 1, last.to);
+  return { from: Math.min(from, to), to: Math.max(from, to), severity: "error", message: problem.message };
 }

@@ -2,7 +2,9 @@
 
 import { getContext, setContext } from "svelte";
 
-import type { JsonSchema } from "./tool";
+import type { Fault } from "./invoke";
+import type { Json, JsonObject } from "./json-text";
+import type { JsonSchema, Tool } from "./tool";
 
 export interface FormContext {
   readonly root: JsonSchema;
@@ -12,6 +14,18 @@ export interface FormContext {
   know: (pointer: string) => () => void;
   /** A field says that its text is not JSON: nothing is sent meanwhile. */
   breakAt: (pointer: string) => () => void;
+  /** Where values can come from elsewhere: asks for one, and gives it to `change`. */
+  pick?: Pick;
+}
+
+export type Pick = (value: Json | undefined, change: (value: Json) => void) => void;
+
+/** What a form shows and changes: a trial of a tool, or a step of a recipe. */
+export interface FormState {
+  readonly args: JsonObject;
+  readonly shownFaults: readonly Fault[];
+  readonly broken: { add: (pointer: string) => unknown; delete: (pointer: string) => unknown };
+  change: (args: JsonObject, tool: Tool) => void;
 }
 
 const KEY = Symbol("form");

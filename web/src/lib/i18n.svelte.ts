@@ -81,6 +81,12 @@ class I18n {
     return this.text("time.now");
   }
 
+  bytes(size: number): string {
+    const units = ["B", "KB", "MB"];
+    const step = size < 1000 ? 0 : size < 1_000_000 ? 1 : 2;
+    return `${this.number(size / 1000 ** step, step)} ${units[step]}`;
+  }
+
   /** Milliseconds as people read them. */
   duration(ms: number | null | undefined): string {
     if (ms === null || ms === undefined) return "–";

@@ -5,6 +5,8 @@ import { texts } from "./events";
 import { isObject, parseJson, writeJson, type Json, type JsonObject } from "./json-text";
 import type { Tool } from "./tool";
 
+type Place = Pick<Tool, "bundleID" | "slug" | "version">;
+
 export interface Fault {
   pointer: string;
   message: string;
@@ -37,7 +39,7 @@ export interface Told {
 }
 
 /** Calls the tool with arguments that are JSON text. Raises AbortError where it was stopped. */
-export async function invoke(tool: Tool, args: string, told: Told, signal: AbortSignal): Promise<Outcome> {
+export async function invoke(tool: Place, args: string, told: Told, signal: AbortSignal): Promise<Outcome> {
   const [start, at] = [performance.now(), new Date().toISOString()];
   const result = await call(tool, args, told, signal).catch((error: unknown) => {
     if (signal.aborted || !(error instanceof ApiError)) throw error;
@@ -49,7 +51,7 @@ export async function invoke(tool: Tool, args: string, told: Told, signal: Abort
 type Result = { ok: true; value: Json; size: number } | { ok: false; failure: CallFailure };
 const NOTHING: CallFailure = { code: "", message: "", reason: null, hints: [], faults: [], retryAfter: null };
 
-async function call(tool: Tool, args: string, told: Told, signal: AbortSignal): Promise<Result> {
+async function call(tool: Place, args: string, told: Told, signal: AbortSignal): Promise<Result> {
   const sent = { body: `{"args": ${args}}`, accept: "text/event-stream", signal };
   const response = await send(`${toolPath(tool)}/invoke`, sent);
   const isStream = response.headers.get("content-type")?.startsWith("text/event-stream") ?? false;

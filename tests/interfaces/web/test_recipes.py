@@ -1,0 +1,178 @@
+"""Recipes of the page are Python and back, exactly: lib/recipe.ts and lib/recipe-read.ts, run by Node."""
+
+import ast
+import json
+import random
+import subprocess
+
+import pytest
+from tests import npm
+from web.build import NODE, WEB
+
+PACKAGES = NODE / "node_modules"
+DRIVER = """
+import {{ codeOf }} from {recipe};
+import {{ recipeOf }} from {read};
+const asked = JSON.parse(require("node:fs").readFileSync(0, "utf8"));
+const answers = asked.map(({{ recipe, code, inputs }}) => {{
+  const steps = recipe?.steps.map((one) => ({{ each: undefined, ...one }}));
+  const text = code ?? codeOf({{ ...recipe, steps }}, inputs);
+  return {{ code: text, recipe: recipeOf(text, inputs) }};
+}});
+console.log(JSON.stringify(answers));
+"""
+TEXTS = [
+    "",
+    "Rome",
+    'a "b" \\ \n\t\u2028',
+    "${step1}",
+    "$${step1}",
+    "$$${step1}",
+    "${step9.x}",
+    "{",
+    "$",
+    "${",
+    "é\U0001f600",
+    "${cities}$",
+]
+TEXTS += [
+    "${step1.daily[0].temp}",
+    'It is ${step1["a b"][2]}, ${step1}.',
+    '${table(step1, "x", "y z")}',
+    'T\n${table(cities[0], "a")}\n$',
+]
+KEYS = ["city", "a b", "class", "x1"]
+OPERATORS = ["==", "!=", ">", "<", ">=", "<=", "in", "is", "not"]
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory):
+    """Asks the page's own functions."""
+    if not (PACKAGES / "rolldown").exists():
+        pytest.skip("RECIPES ARE NOT TESTED: the page's packages are not installed (`make web` does)")
+    folder = tmp_path_factory.mktemp("recipes")
+    lib = WEB / "src" / "lib"
+    named = {"recipe": json.dumps(str(lib / "recipe.ts")), "read": json.dumps(str(lib / "recipe-read.ts"))}
+    (folder / "driver.ts").write_text(DRIVER.format(**named), encoding="utf-8")
+    bundle = [
+        *npm.node(),
+        PACKAGES / "rolldown" / "bin" / "cli.mjs",
+        "driver.ts",
+        "--platform",
+        "node",
+        "--format",
+        "cjs",
+    ]
+    made = subprocess.run(
+        [*map(str, bundle), "-o", "driver.cjs"], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert made.returncode == 0, made.stdout + made.stderr
+
+    def ask(*asked):
+        done = subprocess.run(
+            [*npm.node(), "driver.cjs"],
+            cwd=folder,
+            input=json.dumps(asked),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    return ask
+
+
+def value(chance, depth=0):
+    kind = chance.randrange(8 if depth < 2 else 6)
+    if kind < 4:
+        return chance.choice(TEXTS)
+    if kind < 6:
+        return chance.choice([True, False, None, 0, -3, 2.5, 10**15, 1e-9])
+    items = [value(chance, depth + 1) for _ in range(chance.randrange(3))]
+    return items if kind == 6 else {chance.choice(KEYS): one for one in items}
+
+
+def recipe(chance):
+    steps = []
+    for number in range(1, chance.randrange(2, 5)):
+        step = {"name": f"step{number}", "tool": chance.choice(["pack.tool", "lamp"])}
+        names = chance.sample(KEYS, chance.randrange(len(KEYS)))
+        # What code can't say as a keyword comes last.
+        step["args"] = {name: value(chance) for name in sorted(names, key=lambda one: one in ("a b", "class"))}
+        if chance.random() < 0.5:
+            step["each"] = value(chance)
+        operator = chance.choice([None, *OPERATORS])
+        right = None if operator in ("is", "not") else value(chance)
+        step["when"] = operator and {"left": value(chance), "operator": operator, "right": right}
+        steps.append(step)
+    return {"steps": steps, "result": value(chance)}
+
+
+def test_what_a_recipe_is_written_as_is_python_and_reads_as_the_same_recipe(node):
+    chance = random.Random(22)
+    recipes = [recipe(chance) for _ in range(400)]
+    inputs = ["cities"]
+    first = node(*({"recipe": one, "inputs": inputs} for one in recipes))
+    for asked, found in zip(recipes, first, strict=True):
+        ast.parse(found["code"])
+        assert found["recipe"] == asked, found["code"]
+    again = node(*({"recipe": found["recipe"], "inputs": inputs} for found in first))
+    assert [found["code"] for found in again] == [found["code"] for found in first]
+    assert [found["recipe"] for found in again] == [found["recipe"] for found in first]
+
+
+def test_a_recipe_reads_as_it_was_made(node):
+    made = {
+        "steps": [
+            {"name": "step1", "tool": "meteo.now", "args": {"city": "${item}"}, "each": "${cities}", "when": None},
+            {
+                "name": "step2",
+                "tool": "mail.send",
+                "args": {"text": 'Today:\n${table(step1, "city", "celsius")}', "class": "${step1[0].daily}"},
+                "when": {"left": "${step1}", "operator": "is", "right": None},
+            },
+        ],
+        "result": "${step2}",
+    }
+    [found] = node({"recipe": made, "inputs": ["cities"]})
+    assert found["recipe"] == made
+    assert found["code"].splitlines() == [
+        "step1 = [meteo.now(city=item) for item in cities]",
+        'step2 = mail.send(text="Today:\\n" + "\\n".join("| " + " | ".join(row) + " |" for row in'
+        ' [["city", "celsius"], ["---", "---"]] + [[str(row.get("city", "")), str(row.get("celsius", ""))]'
+        ' for row in step1]), **{"class": step1[0]["daily"]}) if step1 else None',
+        "step2",
+    ]
+
+
+def test_code_written_by_hand_is_a_recipe_only_if_nothing_of_it_is_lost(node):
+    good = [
+        "step1 = pack.tool(\n    a = 'x',\n    b = [1, 2],\n)\nstep1\n".replace(",\n)", "\n)"),
+        "",
+        "a = t()\n\nb = t(x=a)\nb",
+    ]
+    bad = [
+        "step1 = pack.tool()  # why\nstep1",
+        "step1 = pack.tool(1)\nstep1",
+        "for x in y:\n    t()",
+        "x = 1\nx",
+        "print(1)",
+        'step1 = t(a=f"{x}")\nstep1',
+        "step1 = t(a=1.0)\nstep1",
+        "step1 = t(a=other)\nstep1",
+        "a = t()\na = t()\na",
+        "step1 = t(a=1 + 2)\nstep1",
+        "step1 = t()\n",
+        "a = [t(x=item) for item in [1] if item if item]\na",
+        "a = t(x=item)\na",
+        'a = t(x="1" "2")\na',
+        "a = t()\nstr(a)",
+        "cities = t()\ncities",
+        'a = t(b="\\x41")\na',
+        "import os",
+        "((((",
+        '"',
+    ]
+    found = node(*({"code": one, "inputs": ["cities"]} for one in [*good, *bad]))
+    assert [one["recipe"] is not None for one in found] == [True] * len(good) + [False] * len(bad)

@@ -1,0 +1,107 @@
+/** The playground: its code, what is wrong with it, and its last run. It outlives the screen; the code outlives the page. */
+
+import { ApiError, request, get } from "./api";
+import { newTool } from "./build";
+import { Draft } from "./build-draft.svelte";
+import { catalog } from "./catalog.svelte";
+import type { CodeNames } from "./code-names";
+import type { CodeProblem } from "./editor";
+import { t } from "./i18n.svelte";
+import type { JsonObject } from "./json-text";
+import { notices } from "./notices.svelte";
+import { route } from "./route.svelte";
+import { placeOf, runCode, type Ran, type RunCall } from "./run";
+import { line } from "./shown";
+import { store, stored } from "./storage";
+
+const CHECK_AFTER_MS = 300;
+const LONGEST_PRINT = 200_000; // characters that are kept of what is printed
+
+class Play {
+  code = $state(stored("play", ""));
+  /** Of the check while one types. */
+  problems: readonly CodeProblem[] = $state.raw([]);
+  names: CodeNames | null = $state.raw(null);
+  running: { stop: AbortController; since: number } | null = $state.raw(null);
+  calls: readonly RunCall[] = $state.raw([]);
+  printed = $state("");
+  ran: (Ran & { code: string }) | null = $state.raw(null);
+  /** The stream ended before the run did. */
+  isBroken = $state(false);
+
+  /** What is underlined: where the last run failed, as long as its code stands there, and what the check found. */
+  get marked(): readonly CodeProblem[] {
+    const place = this.ran?.code === this.code ? this.ran.place : null;
+    return place && !this.problems.some((one) => one.line === place.line) ? [...this.problems, place] : this.problems;
+  }
+
+  type(code: string): void {
+    this.code = code;
+    store("play", code);
+  }
+
+  async load(): Promise<void> {
+    try {
+      this.names = await get<CodeNames>("run/names");
+    } catch {
+      // Then nothing is offered; everything else works.
+    }
+  }
+
+  /** Ask what is wrong with the code, a moment after the last change. Returns what stops that. */
+  check(): () => void {
+    const [code, stop] = [this.code, new AbortController()];
+    if (code.trim() === "") this.problems = [];
+    const timer = setTimeout(async () => {
+      if (code.trim() === "") return;
+      try {
+        const { data } = await request<{ errors: JsonObject[] }>("run/check", { json: { code }, signal: stop.signal });
+        if (!stop.signal.aborted) this.problems = data.errors.map((one) => placeOf(one));
+      } catch {
+        if (!stop.signal.aborted) this.problems = []; // the run says what is wrong
+      }
+    }, CHECK_AFTER_MS);
+    return () => {
+      clearTimeout(timer);
+      stop.abort();
+    };
+  }
+
+  async run(): Promise<void> {
+    if (this.running || this.code.trim() === "") return;
+    const [code, stop] = [this.code, new AbortController()];
+    this.running = { stop, since: performance.now() };
+    [this.calls, this.printed, this.ran, this.isBroken] = [[], "", null, false];
+    try {
+      const told = { calls: (calls: RunCall[]) => (this.calls = calls), print: (text: string) => (this.printed = (this.printed + text).slice(-LONGEST_PRINT)) };
+      this.ran = { ...(await runCode(code, {}, told, stop.signal)), code };
+      const { outcome } = this.ran;
+      notices.announce(outcome.ok ? t("try.done") : line(outcome.failure.message));
+    } catch (error) {
+      if (stop.signal.aborted) notices.announce(t("try.stopped"));
+      else if (error instanceof ApiError && error.code !== "unreachable") notices.error(error);
+      else this.isBroken = true;
+    }
+    this.calls = this.calls.map((one) => (one.isOk === null ? { ...one, isOk: false, preview: t("play.unknown") } : one));
+    this.running = null;
+  }
+
+  stop(): void {
+    this.running?.stop.abort();
+  }
+
+  /** Open the code as a new tool. It goes into the first bundle; without one, that is made first. */
+  saveAsTool(): void {
+    const home = catalog.bundles.find((one) => !one.isBuiltIn && one.isEnabled);
+    if (!home) {
+      notices.done(t("build.first"));
+      return route.go("build", { new: "bundle" });
+    }
+    const draft = new Draft(`new/script/${home.id}`, { content: newTool("script"), place: { bundleID: home.id, slug: "", version: "1" }, etag: null, isNew: true });
+    draft.set("/scriptImpl/code", this.code);
+    draft.keep();
+    route.go("build", { new: "script", bundle: home.id });
+  }
+}
+
+export const play = new Play();

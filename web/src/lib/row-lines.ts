@@ -1,0 +1,69 @@
+/**
+ * Rows in the lines of a stored result, as OneTool writes lists: `- {name: Oslo, days: [1, 2]}`, a line for each key
+ * of a long row, or JSON.
+ *
+ * Only where every line belongs to a row there is a table. Values inside of values stay text.
+ */
+
+import { isObject, parseJson, type Json, type JsonObject } from "./json-text";
+
+const ROW = /^ *(?:- )?(\{.*\}),?$/;
+const PAIR = /^ *('(?:[^']|'')*'|"(?:[^"\\]|\\.)*"|[^:]+):(?: +(.*))?$/s;
+const PIECE = /(?<=(?:^|[[{,:]) *)(?:'(?:[^']|'')*'|"(?:[^"\\]|\\.)*")|[^]/g; // a quote is one where a value begins
+
+/** The rows of these lines; null, if they are none. */
+export function rowsIn(lines: readonly string[]): JsonObject[] | null {
+  const rows: (JsonObject | null)[] = [];
+  let key = "";
+  for (const line of lines.filter((one) => !/^\s*[[\]]?$/.test(one))) {
+    const row = rows.at(-1);
+    if (line.startsWith("    ") && row && key) row[key] = [row[key], line.trim()].filter(Boolean).join(" ");
+    else if (ROW.test(line)) [key] = ["", rows.push(rowIn(line))];
+    else {
+      const pair = /^(- |  )\S/.test(line) ? pairIn(line.slice(2)) : null;
+      if (pair === null) return null;
+      if (line.startsWith("-") || !row) rows.push({});
+      key = pair[0];
+      Object.assign(rows.at(-1) ?? {}, Object.fromEntries([pair]));
+    }
+  }
+  return rows.length > 0 && rows.every((row) => row !== null) ? rows : null;
+}
+
+function rowIn(line: string): JsonObject | null {
+  const text = ROW.exec(line)?.[1] ?? "";
+  try {
+    const value = parseJson(text);
+    return isObject(value) ? value : null;
+  } catch {
+    return flow(text.slice(1, -1));
+  }
+}
+
+/** `name: Oslo, days: [1, 2]`: split where a comma stands outside of everything. */
+function flow(text: string): JsonObject | null {
+  const parts = [""];
+  let depth = 0;
+  for (const piece of text.match(PIECE) ?? []) {
+    if (piece === "[" || piece === "{") depth += 1;
+    if (piece === "]" || piece === "}") depth -= 1;
+    if (piece === "," && depth === 0) parts.push("");
+    else parts.push((parts.pop() ?? "") + piece);
+  }
+  const pairs = parts.map(pairIn);
+  return pairs.every((pair) => pair !== null) ? Object.fromEntries(pairs) : null;
+}
+
+function pairIn(text: string): [string, Json] | null {
+  const found = PAIR.exec(text);
+  return found ? [String(scalar(found[1] ?? "")), scalar(found[2] ?? "")] : null;
+}
+
+function scalar(text: string): Json {
+  if (text.startsWith("'")) return text.slice(1, -1).replaceAll("''", "'");
+  try {
+    return parseJson(text);
+  } catch {
+    return text;
+  }
+}

@@ -1,0 +1,41 @@
+/** The tour: five steps on the first visit. It points at things; it opens and changes nothing. */
+
+import type { Key } from "./locales/en";
+import { store, stored } from "./storage";
+
+interface Step {
+  /** What it points at: a screen by its id, or the button that finds anything. */
+  at: string;
+  title: Key;
+  text: Key;
+}
+
+const STEPS: readonly Step[] = [
+  { at: "tools", title: "tour.tools", text: "tour.tools.text" },
+  { at: "find", title: "tour.find", text: "tour.find.text" },
+  { at: "build", title: "tour.build", text: "tour.build.text" },
+  { at: "servers", title: "tour.servers", text: "tour.servers.text" },
+  { at: "health", title: "tour.health", text: "tour.health.text" },
+];
+
+class Tour {
+  at: number | null = $state(null);
+  readonly count = STEPS.length;
+
+  get step(): Step | undefined {
+    return this.at === null ? undefined : STEPS[this.at];
+  }
+
+  /** On the first visit only. Where nothing can be kept, nobody could know that: then never. */
+  offer(): void {
+    if (!stored("tour", false) && store("tour", true)) this.at = 0;
+  }
+
+  /** To another step. After the last one it ends. */
+  go(by: number): void {
+    const to = (this.at ?? 0) + by;
+    this.at = to < this.count ? Math.max(0, to) : null;
+  }
+}
+
+export const tour = new Tour();
