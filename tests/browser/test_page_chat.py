@@ -201,24 +201,24 @@ def test_files_go_with_a_question(chat, model, tmp_path):
     assert "data:image/png;base64,iVBORw0KGgo=" in sent
 
 
-def test_nothing_stands_in_the_way_of_anybody(browser, served, model, axe):
+def test_nothing_stands_in_the_way_of_anybody(browser, served, model):
     for scheme in ("light", "dark"):
         with browser.page(width=375, height=700, scheme=scheme) as page:
             person = Person(page, served.url)
             person.open("#/chat").see("Ask anything", "With tools")
-            assert person.axe() == []
+            assert not person.axe()
             model.will(Says("", calls=[Wants("numbers__add", {"a": 1})]), Says(MARKDOWN))
             ask(person, f"What is one and two and three, in {scheme}?")
             person.see("The model wants to call")
-            assert person.axe() == []
+            assert not person.axe()
             assert sideways(person) == []
             person.click("Approve", role="button")
             person.see("Found", "2 steps")
-            assert person.axe() == []
+            assert not person.axe()
             assert sideways(person) == []
             person.click("Conversations", role="button")
             person.see(f"What is one and two and three, in {scheme}?", "New conversation")
-            assert person.axe() == []
+            assert not person.axe()
             assert sideways(person) == []
             assert person.faults() == []
 

@@ -5,6 +5,7 @@ import { Conversation, type ModelChoice } from "./chat.svelte";
 import { t } from "./i18n.svelte";
 import { notices } from "./notices.svelte";
 import { route } from "./route.svelte";
+import { session } from "./session.svelte";
 import { line } from "./shown";
 import { store, stored } from "./storage";
 
@@ -51,6 +52,16 @@ class Chats {
     addEventListener("pagehide", () => {
       for (const id of this.#leaving.keys()) void this.#forget(id, true);
     });
+  }
+
+  /** What one person said is not shown to the next. A deletion that still waited is not sent: nobody is signed in. */
+  forget(): void {
+    for (const one of [this.#fresh, ...this.#open.values()]) one.stop();
+    for (const timer of this.#leaving.values()) clearTimeout(timer);
+    this.#leaving.clear();
+    this.#open.clear();
+    this.#fresh = new Conversation(null, (one) => this.#changed(one));
+    [this.list, this.next, this.models, this.state] = [[], null, null, "loading"];
   }
 
   /** The conversation of an id; without one, the one that begins. */
@@ -168,3 +179,4 @@ class Chats {
 const path = (id: string): string => `ask/sessions/${encodeURIComponent(id)}`;
 
 export const chats = new Chats();
+session.onLeave(() => chats.forget());
