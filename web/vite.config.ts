@@ -25,7 +25,7 @@ export default defineConfig({
         // What several screens share comes in few pieces: many small ones compress badly.
         codeSplitting: {
           groups: [
-            { name: "base", priority: 2, test: /node_modules\/svelte|src\/(lib\/(actions|api|catalog|calls|events|filter|i18n|json-text|keys|locales\/en|notices|paragraphs|recent|route|schema-rows|secrets|session|shown|sized|storage|theme|tool|tour)\.|parts\/(CopyButton|Dialog|Empty|Keyboard|Palette|Skeleton|Switch|Tabs)\.)/ },
+            { name: "base", priority: 2, test: /node_modules\/svelte|src\/(lib\/(actions|api|catalog|calls|events|filter|i18n|json-text|keys|locales\/en|notices|paragraphs|recent|route|schema-rows|secrets|session|shown|sized|storage|theme|tool|tour)\.|parts\/(Bars|Prose|VirtualList|CopyButton|Dialog|Empty|Keyboard|Palette|Skeleton|Switch|Tabs)\.)/ },
             { name: "form", test: /src\/(parts\/(form|result)|lib\/(form-|invoke|trial|result-views|recipe-text|copy-as|examples))/ },
             { name: "make", test: /src\/(screens\/build\/|lib\/(build|recipe|run|play|code-names))/ },
           ],

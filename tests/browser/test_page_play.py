@@ -11,7 +11,7 @@ UNDERLINED = "[...document.querySelectorAll('main *')].flatMap((one) => one.shad
 CODE = "Python code"
 
 
-def test_code_is_completed_checked_run_and_saved_as_a_tool(person, served, axe):
+def test_code_is_completed_checked_run_and_saved_as_a_tool(person, served):
     person.open("#/tools")
     person.see("numbers.add")
     person.press("g p")

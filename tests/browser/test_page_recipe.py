@@ -62,7 +62,7 @@ def add(person, name):
     person.click(name, role="option")
 
 
-def test_the_weather_of_three_cities_is_mailed_as_a_table(person, served, post, axe):
+def test_the_weather_of_three_cities_is_mailed_as_a_table(person, served, post):
     person.open("#/tools")
     person.see("numbers.add")
     person.press("g r")

@@ -68,7 +68,7 @@ def test_a_server_is_seen_switched_and_approved(guarded, says):
 
 
 def _switched(person):
-    person.click("uno is on", role="switch")
+    person.click("Switch uno on or off", role="switch")
     person.see("uno is off now", "Off")
     person.click("Undo", role="button")
     person.see("Connected")
@@ -77,9 +77,9 @@ def _switched(person):
 def _stopped(person):
     """Without a token, a program can be stopped from here, and not started: no way back is offered."""
     person.forgive("status of 403")
-    person.click("uno is on", role="switch")
+    person.click("Switch uno on or off", role="switch")
     person.see("uno is off now").see_no("Undo")
-    person.click("uno is on", role="switch")
+    person.click("Switch uno on or off", role="switch")
     person.see("http.token")
 
 
