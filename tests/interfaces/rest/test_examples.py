@@ -23,6 +23,13 @@ DECLARED = {
 }
 
 
+def nested(levels):
+    args = {}
+    for _ in range(levels):
+        args = {"a": args}
+    return args
+
+
 @pytest.fixture(scope="module")
 def home(tmp_path_factory):
     return tmp_path_factory.mktemp("home")
@@ -104,6 +111,7 @@ def test_an_outdated_change_is_refused(real):
         ({"examples": [{"name": "a", "args": []}]}, "/examples/0/args"),
         ({"examples": [HI, {"name": "a", "args": {"message": "x" * 17_000}}]}, "/examples/1"),
         ({"examples": [HI] * 21}, "/examples"),
+        ({"examples": [HI, {"name": "a", "args": nested(300)}]}, "/examples/1/args"),
         ({"examples": [], "more": 1}, "/more"),
     ],
 )
@@ -121,3 +129,20 @@ def test_an_example_that_is_too_large_does_not_come_with_a_tool_either(real):
     large = {**ECHO, "examples": [{**HI, "args": {"message": "x" * 17_000}}]}
     reply = real.ask("PUT", f"{real.bundle(slug='large')}/tools/echo/version/1", large)
     assert problem(reply, 400, "invalid")["pointer"] == "/examples/0"
+
+
+def test_a_broken_file_of_switches_leaves_nothing_derived_or_built_in_to_be_called(tmp_path):
+    tmp_path.joinpath("onetool.yaml").write_text(json.dumps({"tools": [DECLARED]}))
+    tmp_path.joinpath("bundles").mkdir()
+    tmp_path.joinpath("bundles", "builtin.json").write_text('{"tools": {"config:plain/say@1": false}')
+    api = Api(real=tmp_path, args=["--config", str(tmp_path / "onetool.yaml")])
+    try:
+        for name in ("plain.say", "shell.pwd"):
+            problem(api.ask("POST", f"/call/{name}", {}), 403, "disabled")
+        rows = api.get("/tools/tools?includeDisabled=true&recommendedPageSize=1000").json()["tools"]
+        row = next(one for one in rows if one["name"] == "plain.say")
+        bundle = f"/tools/bundles/{row['bundleID']}"
+        said = problem(api.ask("PATCH", bundle, {"isEnabled": True}), 409, "broken")
+        assert "builtin.json" in said["detail"]
+    finally:
+        assert api.stop() == 0

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import inspect
 
 from onetool.core.errors import cut
+from onetool.core.schema import depth_of
 from onetool.core.text import did_you_mean
 from onetool.http.definition import ToolLimits
 from onetool.sources.bundles.errors import InvalidError
@@ -105,6 +106,7 @@ _PATH = re.compile(r"\.([A-Za-z0-9_]+)|\[(\d+)\]|\[\.\.\.\]")
 _UNKNOWN = re.compile(r"unknown field `([^`]*)`")
 
 LARGEST_EXAMPLE = 16 * 1024  # bytes of JSON
+DEEPEST_EXAMPLE = 100  # levels of its arguments; files have a few more
 
 
 class ExampleList(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -149,6 +151,9 @@ def read_examples(data: Any) -> tuple[ToolExample, ...]:
 
 def _check_sizes(examples: tuple[ToolExample, ...]) -> None:
     for number, example in enumerate(examples):
+        if depth_of(example.args, DEEPEST_EXAMPLE) >= DEEPEST_EXAMPLE:
+            pointer = f"/examples/{number}/args"
+            raise InvalidError(f"{pointer}: it is nested deeper than {DEEPEST_EXAMPLE} levels", pointer)
         if len(msgspec.json.encode(example)) > LARGEST_EXAMPLE:
             pointer = f"/examples/{number}"
             raise InvalidError(f"{pointer}: it has more than {LARGEST_EXAMPLE:,} bytes, which is the most", pointer)
