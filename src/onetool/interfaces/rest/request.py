@@ -22,6 +22,7 @@ from onetool.interfaces.json_data import (
     encode,  # also of data that JSON has no word for
 )
 from onetool.interfaces.rest.problem import RestError
+from onetool.sources.bundles.drafts import PreProcessorTurns
 from onetool.sources.bundles.errors import NotFoundError, OutdatedError
 from onetool.sources.bundles.store import EVERYTHING, Visibility
 
@@ -192,6 +193,7 @@ class RestContext:
     def __init__(self, app: "App", allowed: Collection[str] | None) -> None:
         self._app = app
         self.allowed = allowed
+        self.pre_processor_turns = PreProcessorTurns()
 
     @property
     def app(self) -> "App":
