@@ -8,6 +8,7 @@ import time
 import pytest
 
 from onetool import App
+from onetool.core import schema
 from onetool.interfaces.rest import RestApp, imports
 from onetool.sources.bundles.index.access import IndexAccess
 from onetool.sources.bundles.model import built_in_id
@@ -111,6 +112,40 @@ def test_no_route_asks_the_index_on_the_event_loop(app, asked):
     asyncio.run(all_routes())
     assert asked, "the index was asked by nobody: this test watches the wrong thing"
     assert not any(asked)
+
+
+def test_no_schema_is_compiled_on_the_event_loop(app, monkeypatch):
+    found = []
+
+    class Watched(schema.CompiledSchema):
+        def __init__(self, *args, **options):
+            found.append(is_on_loop())
+            super().__init__(*args, **options)
+
+        def check(self, value):
+            found.append(is_on_loop())
+            return super().check(value)
+
+    monkeypatch.setattr(schema, "CompiledSchema", Watched)
+    bundle, door = f"/tools/bundles/{new_id(time.time())}", RestApp(app)
+    tool, args = f"{bundle}/tools/say/version/1", {"message": "hi"}
+
+    async def several():
+        assert (await send(door, "PUT", bundle, {"slug": "mine"}))[0] == 201
+        assert (await send(door, "PUT", tool, ECHO))[0] == 201
+        for path, body in (
+            ("/tools/preview", {"tool": ECHO, "args": args}),
+            (f"{tool}/validate", {"args": args}),
+            (f"{tool}/preview", {"args": args}),
+        ):
+            assert (await send(door, "POST", path, body))[0] == 200
+        checks = len(found)
+        assert (await send(door, "POST", f"{tool}/invoke", {"args": args}))[0] == 200
+        del found[checks + 1 :]  # it is compiled first; the arguments of a call are checked on the loop
+
+    asyncio.run(several())
+    assert found, "no schema was compiled: this test watches the wrong thing"
+    assert not any(found)
 
 
 def test_no_list_under_an_allow_list_asks_the_index_on_the_event_loop(app, asked):
