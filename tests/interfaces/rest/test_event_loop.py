@@ -114,38 +114,33 @@ def test_no_route_asks_the_index_on_the_event_loop(app, asked):
     assert not any(asked)
 
 
-def test_no_schema_is_compiled_on_the_event_loop(app, monkeypatch):
-    found = []
+@pytest.fixture
+def compiled(monkeypatch):
+    """Where schemas were compiled, and where arguments were checked: True on an event loop, False in a thread."""
+    found = {"compiled": [], "checked": []}
 
     class Watched(schema.CompiledSchema):
         def __init__(self, *args, **options):
-            found.append(is_on_loop())
+            found["compiled"].append(is_on_loop())
             super().__init__(*args, **options)
 
         def check(self, value):
-            found.append(is_on_loop())
+            found["checked"].append(is_on_loop())
             return super().check(value)
 
     monkeypatch.setattr(schema, "CompiledSchema", Watched)
-    bundle, door = f"/tools/bundles/{new_id(time.time())}", RestApp(app)
-    tool, args = f"{bundle}/tools/say/version/1", {"message": "hi"}
+    return found
 
-    async def several():
-        assert (await send(door, "PUT", bundle, {"slug": "mine"}))[0] == 201
-        assert (await send(door, "PUT", tool, ECHO))[0] == 201
-        for path, body in (
-            ("/tools/preview", {"tool": ECHO, "args": args}),
-            (f"{tool}/validate", {"args": args}),
-            (f"{tool}/preview", {"args": args}),
-        ):
-            assert (await send(door, "POST", path, body))[0] == 200
-        checks = len(found)
-        assert (await send(door, "POST", f"{tool}/invoke", {"args": args}))[0] == 200
-        del found[checks + 1 :]  # it is compiled first; the arguments of a call are checked on the loop
 
-    asyncio.run(several())
-    assert found, "no schema was compiled: this test watches the wrong thing"
-    assert not any(found)
+@pytest.mark.parametrize("route", ["draft", "validate", "preview", "invoke"])
+def test_no_schema_is_compiled_on_the_event_loop(app, compiled, route):
+    bundle, door, args = new_id(time.time()), RestApp(app), {"message": "hi"}
+    app.bundles.put_bundle(bundle, {"slug": "mine"})
+    app.bundles.put_tool(bundle, "say", "1", ECHO)
+    path = "/tools/preview" if route == "draft" else f"/tools/bundles/{bundle}/tools/say/version/1/{route}"
+    body = {"args": args, **({"tool": ECHO} if route == "draft" else {})}
+    assert asyncio.run(send(door, "POST", path, body))[0] == 200
+    assert (set(compiled["compiled"]), set(compiled["checked"])) == ({False}, {route == "invoke"})
 
 
 def test_no_list_under_an_allow_list_asks_the_index_on_the_event_loop(app, asked):

@@ -197,7 +197,7 @@ async def check_arguments(
         if spec.prepare is not None and spec.prepare.handler is not None:
             async with turns.turn(), asyncio.timeout(PRE_PROCESSORS_S):
                 args = await spec.prepare.handler(args=args)
-        given = taken(spec, args)
+        given = await asyncio.to_thread(taken, spec, args)  # it compiles the schema, which may take a second
     except TimeoutError:
         return args, [DraftFault("", f"its pre-processors took longer than the {PRE_PROCESSORS_S:g} s of a check")]
     except BadArguments as error:

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from onetool.core.errors import BadArguments, ToolFailure
+from onetool.core.spec import ToolSpec
 from onetool.http.preview import PreviewRequest
 from onetool.sources.bundles.drafts import DraftFault, PreProcessorTurns, check_arguments, check_tool_draft
 from onetool.sources.bundles.model import SINCE, Tool
@@ -51,12 +52,17 @@ async def preview_draft(
     report = await to_thread(check_tool_draft, service, data)
     if report.errors:
         return _wrong(report.errors, "/tool")
+    tool, spec = await to_thread(_read_draft, service, data, bundle_id)
+    given, faults = await check_arguments(spec, args, turns)
+    return _wrong(faults, "/args") if faults else await _preview(service, tool, given, "/args")
+
+
+def _read_draft(service: BundleService, data: Mapping[str, Any], bundle_id: str | None) -> tuple[Tool, ToolSpec]:
     named = data.get("slug") or SLUG, data.get("version") or VERSION
     content = msgspec.structs.asdict(read_tool(data, *named))
     places = {"id": DRAFT, "bundle_id": bundle_id or DRAFT, "slug": named[0], "version": named[1]}
     tool = Tool(**content, **places, created_at=SINCE, modified_at=SINCE)
-    given, faults = await check_arguments(service.spec_of_draft(tool), args, turns)
-    return _wrong(faults, "/args") if faults else await _preview(service, tool, given, "/args")
+    return tool, service.spec_of_draft(tool)
 
 
 async def _preview(service: BundleService, tool: Tool, args: Mapping[str, Any], args_at: str = "") -> PreviewReport:

@@ -316,6 +316,7 @@ class BundleService:
         tool, bundle = self._tool(bundle_id, slug, version), self._bundle(bundle_id)
         self._refuse_disabled(bundle, tool)
         spec = self._spec(bundle, tool)
+        spec.compile()  # here, in a thread: a large one takes a second
         made = ReadyTool(tool, spec, SingleTool(spec))
         known = self._ready
         if known[0] != load or len(known[1]) >= MOST_READY:
