@@ -181,7 +181,7 @@ def _read_tags(headers: Mapping[bytes, bytes], name: bytes) -> list[tuple[str, s
         shown = name.decode().title()
         message = f'{shown} must be * or ETags in their quotes, such as "abc", not {text[:60]!r}.'
         raise RestError(400, "bad_header", message, part="header", pointer=f"/{shown}")
-    return [(weak, tag) for weak, tag in _ONE.findall(text) if tag != ANY]
+    return [(weak, "" if tag == ANY else tag) for weak, tag in _ONE.findall(text)]  # in quotes it is a tag: of nothing
 
 
 # Request and response
