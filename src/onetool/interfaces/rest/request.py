@@ -234,6 +234,10 @@ class RestContext:
         """Without secrets, except those that the client sent."""
         return self._app.runtime.redact(text, sent)
 
+    def clean_examples(self, tool: dict[str, Any]) -> dict[str, Any]:
+        """The tool with examples that show no secrets of the config, as help shows them."""
+        return {**tool, "examples": self.clean(tool["examples"], None)} if "examples" in tool else tool
+
 
 class RestRequest(NamedTuple):
     """One request. `path` has the values in the path in order; `query` has all parameters of the route."""
