@@ -200,7 +200,7 @@ class Executor:
         tools = self._registry if tools is None else tools
         spec = tools.get(call.name)
         if spec is not None and "arguments" not in spec.__dict__:
-            _compile_schema(spec)
+            spec.compile()  # before the deadline starts
         started = perf_counter()
         origin = _origin()
         data, error, sent, warnings, notes = None, None, None, (), {}
@@ -448,9 +448,3 @@ def _texts(values: Any) -> tuple[str, ...]:
     """Hints as a handler gave them: it may have given anything."""
     listed = cast(list[Any], values) if isinstance(values, list | tuple) else [values]
     return tuple(text for value in listed if (text := _text(value)))
-
-
-def _compile_schema(spec: ToolSpec) -> None:
-    """Compile the schema before the deadline starts. A bad schema is reported later."""
-    with suppress(SchemaError):
-        _ = spec.arguments, spec.output

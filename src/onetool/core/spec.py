@@ -2,11 +2,13 @@
 
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from onetool.core.errors import SchemaError
 from onetool.core.json_data import freeze
 from onetool.core.redaction import secret_names
 
@@ -104,6 +106,11 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     @cached_property
     def output(self) -> "CompiledSchema | None":
         return None if self.output_schema is None else _compiled(self.output_schema, closed=False)
+
+    def compile(self) -> None:
+        """Compile both schemas now, which may take a second. Who uses a bad one gets the SchemaError."""
+        with suppress(SchemaError):
+            _ = self.arguments, self.output
 
     @cached_property
     def secrets(self) -> frozenset[str]:

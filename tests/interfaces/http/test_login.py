@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import signal
 import time
 from datetime import UTC, datetime, timedelta
@@ -12,6 +13,7 @@ from interfaces.http.conftest import TOKEN
 from interfaces.http.test_mount import served
 
 from onetool import App
+from onetool.core import flock
 from onetool.interfaces.asgi import HttpError
 from onetool.interfaces.http.login import LoginRequest, WrongTokens, _peer
 from onetool.interfaces.http.login_sessions import LoginSessions
@@ -122,7 +124,10 @@ def test_a_changed_token_ends_its_sessions_and_a_removed_one_does(serve):
     assert server.ask("/mcp", headers=bearer(session)).status == 401
     assert sign_in(server, TOKEN).status == 401
     assert sign_in(server, OTHER).status == 200
-    reload({}, 2)
+    reload(CONFIG, 2)
+    assert server.ask("/mcp", headers=bearer(session)).status == 401  # it does not come back
+    assert server.ask("/mcp", headers=bearer(session_of(server))).status == 200
+    reload({}, 3)
     assert server.ask("/login", headers=bearer(session)).json == {"needed": False}
 
 
@@ -149,6 +154,19 @@ def test_it_works_where_the_state_can_not_be_written(serve, tmp_path):
     assert server.ask("/login", "DELETE", bearer(session)).status == 204
     assert server.ask("/mcp", headers=bearer(session)).status == 401
     assert any("sessions end with this process" in line["message"] for line in server.log())
+
+
+def test_who_signs_out_is_told_if_others_do_not_learn_of_it(serve, tmp_path):
+    server = serve(config=CONFIG, env={"ONETOOL_HOME": str(tmp_path / "state")})
+    session = session_of(server)
+    lock = os.open(tmp_path / "state" / SESSIONS_FOLDER / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
+    assert flock.take(lock)
+    try:
+        reply = server.ask("/login", "DELETE", bearer(session))
+        assert (reply.status, reply.code) == (503, "not_ended")
+        assert server.ask("/mcp", headers=bearer(session)).status == 401
+    finally:
+        flock.give_back(lock)
 
 
 def test_nothing_but_the_header_carries_a_session(guarded):

@@ -10,7 +10,13 @@ from hashlib import sha256
 import pytest
 
 from onetool.interfaces.http import login_sessions
-from onetool.interfaces.http.login_sessions import LIFETIME_S, PREFIX, LoginSessions, mask_sessions
+from onetool.interfaces.http.login_sessions import (
+    LIFETIME_S,
+    PREFIX,
+    LoginSessions,
+    SessionNotEndedError,
+    mask_sessions,
+)
 from onetool.interfaces.signed import sign
 
 TOKEN, OTHER = sha256(b"sesame").digest(), sha256(b"other").digest()
@@ -22,6 +28,17 @@ class Clock:
 
     def __call__(self):
         return self.now
+
+
+class AtOnce:
+    """A thread that runs when it is started."""
+
+    def __init__(self, target, args, daemon):
+        self.start = lambda: target(*args)
+
+
+def refuse(*_args, **_more):
+    raise PermissionError(13, "Permission denied")
 
 
 @pytest.fixture
@@ -150,15 +167,62 @@ def test_where_nothing_can_be_written_they_live_in_memory(tmp_path, clock, caplo
 
 def test_one_that_can_be_read_but_not_written_is_ended_here_nevertheless(tmp_path, sessions, monkeypatch):
     text, session = sessions.start(TOKEN)
-
-    def refuse(*_args, **_more):
-        raise PermissionError(13, "Permission denied")
-
     monkeypatch.setattr(login_sessions, "replace_file", refuse)
-    sessions.end(session)
+    with pytest.raises(SessionNotEndedError):
+        sessions.end(session)
     assert sessions.read(text, TOKEN) is None
     more, other = sessions.start(TOKEN)
     assert sessions.read(more, TOKEN) == other
+    file = tmp_path / "login" / "sessions.json"
+    file.unlink()  # which ends what was made with its key, and nothing else has that key
+    assert (sessions.read(text, TOKEN), sessions.read(more, TOKEN)) == (None, other)
+
+
+def test_what_was_in_memory_goes_when_the_file_can_be_written_again(tmp_path, sessions, clock, monkeypatch):
+    text, session = sessions.start(TOKEN)
+    with monkeypatch.context() as patched:
+        patched.setattr(login_sessions, "replace_file", refuse)
+        with pytest.raises(SessionNotEndedError):
+            sessions.end(session)
+        in_memory, _ = sessions.start(TOKEN)
+    again, other = sessions.start(TOKEN)
+    assert (sessions.read(in_memory, TOKEN), sessions.read(again, TOKEN)) == (None, other)
+    assert LoginSessions(tmp_path / "login", clock).read(text, TOKEN) is None
+    assert LoginSessions(tmp_path / "login", clock).read(again, TOKEN) == other
+
+
+@pytest.mark.skipif(not login_sessions.HAS_OWNERS, reason="no modes and owners")
+def test_a_file_that_others_can_read_from_now_on_counts_no_more(tmp_path, sessions):
+    text, session = sessions.start(TOKEN)
+    assert sessions.read(text, TOKEN) == session
+    file = tmp_path / "login" / "sessions.json"
+    file.chmod(0o644)
+    assert sessions.read(text, TOKEN) is None
+
+
+def test_one_of_a_clock_that_was_ahead_does_not_count(sessions, clock):
+    clock.now += 3600
+    text, _ = sessions.start(TOKEN)
+    clock.now -= 3600
+    assert sessions.read(text, TOKEN) is None
+
+
+@pytest.mark.parametrize("can_write", [True, False])
+def test_sessions_of_a_token_that_was_replaced_do_not_come_back_with_it(
+    tmp_path, sessions, clock, monkeypatch, can_write
+):
+    monkeypatch.setattr(login_sessions, "Thread", AtOnce)
+    text, _ = sessions.start(TOKEN)
+    theirs, their_session = sessions.start(OTHER)
+    if not can_write:
+        monkeypatch.setattr(login_sessions, "replace_file", refuse)
+    sessions.replace_token(TOKEN)
+    assert (sessions.read(text, TOKEN), sessions.read(theirs, OTHER)) == (None, their_session)
+    again, session = sessions.start(TOKEN)
+    assert sessions.read(again, TOKEN) == session
+    if can_write:
+        other = LoginSessions(tmp_path / "login", clock)
+        assert (other.read(text, TOKEN), other.read(again, TOKEN)) == (None, session)
 
 
 def test_a_lock_that_somebody_holds_keeps_nobody_out(tmp_path, sessions, monkeypatch):

@@ -8,6 +8,7 @@ import time
 import pytest
 
 from onetool import App
+from onetool.core import schema
 from onetool.interfaces.rest import RestApp, imports
 from onetool.sources.bundles.index.access import IndexAccess
 from onetool.sources.bundles.model import built_in_id
@@ -111,6 +112,35 @@ def test_no_route_asks_the_index_on_the_event_loop(app, asked):
     asyncio.run(all_routes())
     assert asked, "the index was asked by nobody: this test watches the wrong thing"
     assert not any(asked)
+
+
+@pytest.fixture
+def compiled(monkeypatch):
+    """Where schemas were compiled, and where arguments were checked: True on an event loop, False in a thread."""
+    found = {"compiled": [], "checked": []}
+
+    class Watched(schema.CompiledSchema):
+        def __init__(self, *args, **options):
+            found["compiled"].append(is_on_loop())
+            super().__init__(*args, **options)
+
+        def check(self, value):
+            found["checked"].append(is_on_loop())
+            return super().check(value)
+
+    monkeypatch.setattr(schema, "CompiledSchema", Watched)
+    return found
+
+
+@pytest.mark.parametrize("route", ["draft", "validate", "preview", "invoke"])
+def test_no_schema_is_compiled_on_the_event_loop(app, compiled, route):
+    bundle, door, args = new_id(time.time()), RestApp(app), {"message": "hi"}
+    app.bundles.put_bundle(bundle, {"slug": "mine"})
+    app.bundles.put_tool(bundle, "say", "1", ECHO)
+    path = "/tools/preview" if route == "draft" else f"/tools/bundles/{bundle}/tools/say/version/1/{route}"
+    body = {"args": args, **({"tool": ECHO} if route == "draft" else {})}
+    assert asyncio.run(send(door, "POST", path, body))[0] == 200
+    assert (set(compiled["compiled"]), set(compiled["checked"])) == ({False}, {route == "invoke"})
 
 
 def test_no_list_under_an_allow_list_asks_the_index_on_the_event_loop(app, asked):

@@ -23,6 +23,13 @@ DECLARED = {
 }
 
 
+def nested(levels):
+    args = {}
+    for _ in range(levels):
+        args = {"a": args}
+    return args
+
+
 @pytest.fixture(scope="module")
 def home(tmp_path_factory):
     return tmp_path_factory.mktemp("home")
@@ -104,6 +111,8 @@ def test_an_outdated_change_is_refused(real):
         ({"examples": [{"name": "a", "args": []}]}, "/examples/0/args"),
         ({"examples": [HI, {"name": "a", "args": {"message": "x" * 17_000}}]}, "/examples/1"),
         ({"examples": [HI] * 21}, "/examples"),
+        ({"examples": [HI, {"name": "a", "args": nested(300)}]}, "/examples/1/args"),
+        ({"examples": [HI, {"name": "Greeting", "args": {}}]}, "/examples/1/name"),
         ({"examples": [], "more": 1}, "/more"),
     ],
 )
@@ -121,3 +130,59 @@ def test_an_example_that_is_too_large_does_not_come_with_a_tool_either(real):
     large = {**ECHO, "examples": [{**HI, "args": {"message": "x" * 17_000}}]}
     reply = real.ask("PUT", f"{real.bundle(slug='large')}/tools/echo/version/1", large)
     assert problem(reply, 400, "invalid")["pointer"] == "/examples/0"
+
+
+def test_a_broken_file_of_switches_leaves_nothing_derived_or_built_in_to_be_called(tmp_path):
+    tmp_path.joinpath("onetool.yaml").write_text(json.dumps({"tools": [DECLARED]}))
+    tmp_path.joinpath("bundles").mkdir()
+    tmp_path.joinpath("bundles", "builtin.json").write_text('{"tools": {"config:plain/say@1": false}')
+    api = Api(real=tmp_path, args=["--config", str(tmp_path / "onetool.yaml")])
+    try:
+        for name in ("plain.say", "shell.pwd"):
+            problem(api.ask("POST", f"/call/{name}", {}), 403, "disabled")
+        rows = api.get("/tools/tools?includeDisabled=true&recommendedPageSize=1000").json()["tools"]
+        row = next(one for one in rows if one["name"] == "plain.say")
+        bundle = f"/tools/bundles/{row['bundleID']}"
+        said = problem(api.ask("PATCH", bundle, {"isEnabled": True}), 409, "broken")
+        assert "builtin.json" in said["detail"]
+    finally:
+        assert api.stop() == 0
+
+
+def test_a_tag_counts_once(real):
+    tool = real.tool(real.bundle(slug="tagged"), "echo", **{**ECHO, "tags": ["b", "a", "b"]})
+    assert real.get(tool).json()["tags"] == ["b", "a"]
+
+
+LOGIN = {"type": "object", "properties": {"message": {"$ref": "#/$defs/key"}}, "required": ["message"]}
+SECRET = {**ECHO, "argSchema": {**LOGIN, "$defs": {"key": {"type": "string", "writeOnly": True}}}}
+
+
+def test_an_example_has_no_argument_that_is_secret(real):
+    bundle = real.bundle(slug="closed")
+    tool = real.tool(bundle, "echo", **SECRET)
+    said = problem(put(real, f"{tool}/examples", {"name": "none", "args": {}}, HI), 400, "invalid")
+    assert said["pointer"] == "/examples/1/args/message"
+    assert real.get(f"{tool}/examples").json() == {"examples": []}
+    said = problem(real.ask("PUT", f"{bundle}/tools/echo/version/2", {**SECRET, "examples": [HI]}), 400, "invalid")
+    assert said["pointer"] == "/examples/0/args/message"
+
+
+def test_known_secrets_in_examples_are_masked(tmp_path):
+    tmp_path.joinpath("onetool.yaml").write_text(json.dumps({"secrets": {"KEY": "swordfish-0123456789"}}))
+    api = Api(real=tmp_path, args=["--config", str(tmp_path / "onetool.yaml")])
+    try:
+        path = api.tool(api.bundle(slug="masked"), "echo", **ECHO)
+        example = {"name": "a", "args": {"message": "say swordfish-0123456789"}}
+        assert put(api, f"{path}/examples", example).status_code == 200
+        for reply in (
+            api.get(path),
+            api.get(f"{path}/examples"),
+            api.get("/tools/tools?tags="),
+            api.get("/tools/tools/search?q=masked"),
+        ):
+            assert reply.status_code == 200
+            assert "swordfish" not in reply.text
+        assert api.get(f"{path}/examples").json()["examples"][0]["args"] == {"message": "say ***"}
+    finally:
+        assert api.stop() == 0

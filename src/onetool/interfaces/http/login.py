@@ -20,7 +20,7 @@ import msgspec
 
 from onetool.http.definition import FROM_TOOL
 from onetool.interfaces.asgi import HttpError, Receive, Scope, Send, read_body, read_headers, respond
-from onetool.interfaces.http.login_sessions import LoginSession, LoginSessions
+from onetool.interfaces.http.login_sessions import LoginSession, LoginSessions, SessionNotEndedError
 from onetool.interfaces.http.rules import CHALLENGE, AccessRules
 
 LOGIN_PATH = "/login"
@@ -113,7 +113,14 @@ class LoginApp:
                 rules.check_token(authorization)  # 401, unless it is the token itself
                 message = "This is the token, and no session: there is nothing to end. It is changed in the config."
                 raise HttpError(400, "no_session", message, [NO_STORE])
-            await asyncio.to_thread(self._sessions.end, session)
+            try:
+                await asyncio.to_thread(self._sessions.end, session)
+            except SessionNotEndedError:
+                message = (
+                    "The session has ended on this server, but its file of sessions can't be written now: until it "
+                    "can, other servers of the same state folder, and this one after a restart, still take it."
+                )
+                raise HttpError(503, "not_ended", message, [NO_STORE]) from None
         await send({"type": "http.response.start", "status": 204, "headers": [NO_STORE]})
         await send({"type": "http.response.body", "body": b""})
 

@@ -1,11 +1,12 @@
 """`LoginSessions` makes, checks and ends the sessions of people who have signed in with the token of the server.
 
 A session is signed data that the client holds: whose token it was made with, a keyed digest of that token, when it
-expires, and a random id. So nothing is stored for a session, and with another token in the config it is not valid.
+expires, and a random id. So nothing is stored for a session, and with another token in the config it is not valid. When
+a reload brings another token, the sessions of the one before end, and do not come back with it.
 
 The key is random. It lies in one file of the state folder, with the ids of sessions that were ended before they
 expired. All processes of this state folder share the file, and see by its time that it has changed. Who deletes it ends
-all sessions. Where the file can't be written, the key and the ids are in the memory of this process.
+all sessions. Where the file can't be written, the ids and another key are in the memory of this process, until it can.
 """
 
 import hmac
@@ -15,10 +16,11 @@ import re
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from secrets import token_bytes, token_hex
-from threading import Lock
+from threading import Lock, Thread
 
 import msgspec
 
@@ -33,6 +35,7 @@ HAS_OWNERS = hasattr(os, "geteuid")  # and modes that say who can read
 
 PREFIX = "ots_"
 LIFETIME_S = 12 * 3600
+SKEW_S = 60  # by which a clock may have been ahead
 MOST_ENDED = 10_000  # ids that are remembered
 KEY_BYTES = 32
 LARGEST_FILE = 4 * 1024**2  # bytes; ours are smaller
@@ -52,23 +55,34 @@ class LoginSession(msgspec.Struct, frozen=True):
     id: str
 
 
+class SessionNotEndedError(Exception):
+    """A session has ended in this process alone: the file, which others read, can't be written."""
+
+
 class _SessionState(msgspec.Struct, frozen=True):
     """The content of the file."""
 
     key: bytes
     ended: dict[str, int] = {}  # when each of them would have expired
     ended_until: int = 0  # all that expire until then have ended, too: their ids were too many to remember
+    replaced: dict[str, int] = {}  # by digest of a token: all sessions of it that expire until then have ended
 
     def has_ended(self, session: LoginSession) -> bool:
-        return session.id in self.ended or session.expires <= self.ended_until
+        until = max(self.ended_until, self.replaced.get(session.digest, 0))
+        return session.id in self.ended or session.expires <= until
 
-    def ending(self, session: LoginSession, now: float) -> "_SessionState":
-        left = {id: expires for id, expires in self.ended.items() if expires > now} | {session.id: session.expires}
-        until = self.ended_until
+    def ending(self, ended: dict[str, int], now: float, until: int = 0) -> "_SessionState":
+        """With these ids, and those that expire until then."""
+        left = {id: expires for id, expires in (self.ended | ended).items() if expires > now}
+        until = max(self.ended_until, until)
         if len(left) > MOST_ENDED:
-            until = max(until, min(left.values()))
+            until = max(until, sorted(left.values())[-MOST_ENDED - 1])
             left = {id: expires for id, expires in left.items() if expires > until}
-        return _SessionState(self.key, left, until)
+        return msgspec.structs.replace(self, ended=left, ended_until=until)
+
+    def replacing(self, token: bytes, until: int, now: float) -> "_SessionState":
+        left = {digest: expires for digest, expires in self.replaced.items() if expires > now}
+        return msgspec.structs.replace(self, replaced=left | {_token_digest(self.key, token): until})
 
     def __repr__(self) -> str:
         return "_SessionState(***)"
@@ -81,15 +95,18 @@ class LoginSessions:
         self._file = folder / "sessions.json"
         self._clock = clock
         self._lock = Lock()
-        self._seen: tuple[int, ...] | None = None
-        self._kept: _SessionState | None = None  # what the file says
+        self._known: tuple[tuple[int, ...], _SessionState | None] | None = None  # the file's stamp, and what it says
         self._own: _SessionState | None = None  # what could not be written
+        self._replaced: dict[bytes, int] = {}  # as in the state, by token: for when that can't be written
 
     def start(self, token: bytes) -> tuple[str, LoginSession]:
         """A new session, as text for the client. It may wait for a file."""
-        state = self._from_file() or self._own or self._change(lambda state: state)
-        expires = int(self._clock()) + LIFETIME_S
-        session = LoginSession(TOKEN_NAME, _token_digest(state.key, token), expires, token_hex(16))
+        state = self._from_file() if self._own is None else None
+        state = state or self._change(lambda state: state)
+        digest = _token_digest(state.key, token)
+        ended = max(self._replaced.get(token, 0), state.replaced.get(digest, 0))
+        expires = max(int(self._clock()) + LIFETIME_S, ended + 1)
+        session = LoginSession(TOKEN_NAME, digest, expires, token_hex(16))
         return PREFIX + sign(state.key, msgspec.json.encode(session), _BOUND), session
 
     def read(self, text: str, token: bytes) -> LoginSession | None:
@@ -98,37 +115,65 @@ class LoginSessions:
             return None
         states = [state for state in (self._from_file(), self._own) if state is not None]
         session = next(filter(None, (_verified(state.key, text, token) for state in states)), None)
-        if session is None or session.expires <= self._clock():
+        if session is None or not 0 < session.expires - self._clock() <= LIFETIME_S + SKEW_S:
+            return None
+        if session.expires <= self._replaced.get(token, 0):
             return None
         return None if any(state.has_ended(session) for state in states) else session
 
     def end(self, session: LoginSession) -> None:
-        """End it at once, in all processes of the state folder. It may wait for a file."""
-        self._change(lambda state: state.ending(session, self._clock()))
+        """End it at once, in all processes of the state folder. It may wait for a file.
+
+        Raises SessionNotEndedError if other processes still take it.
+        """
+        self._change(lambda state: state.ending({session.id: session.expires}, self._clock()))
+        if self._own is not None and self._from_file() is not None:
+            raise SessionNotEndedError
+
+    def replace_token(self, token: bytes) -> None:
+        """End all sessions of this token, which is another one now: here at once, elsewhere in a moment."""
+        now = self._clock()
+        until = self._replaced[token] = int(now) + LIFETIME_S
+        if self._from_file() is not None:
+            change = partial(_SessionState.replacing, token=token, until=until, now=now)
+            Thread(target=self._change, args=(change,), daemon=True).start()  # it may wait for a lock
 
     def _from_file(self) -> _SessionState | None:
-        """What the file says now. It is read only if it has changed."""
+        """What the file says now. It is read only if it, its owner or its mode has changed."""
         try:
             found = os.stat(self._file, follow_symlinks=False)
-            stamp = (found.st_ino, found.st_mtime_ns, found.st_size)
         except OSError:
-            self._seen = self._kept = None
+            self._known = None
             return None
-        if stamp != self._seen:
-            self._kept, self._seen = _read_state(self._file), stamp
-        return self._kept
+        stamp = (found.st_ino, found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_mode, found.st_uid)
+        known = self._known
+        if known is None or known[0] != stamp:
+            known = self._known = (stamp, _read_state(self._file))  # both at once: other threads read them
+        return known[1]
 
     def _change(self, change: "Callable[[_SessionState], _SessionState]") -> _SessionState:
         """Change what is kept, under the lock of the file; in memory where it can't be written."""
         with self._lock:
+            own = self._own
             try:
-                return self._write(change)
+                state = self._write(lambda state: change(self._with_own(state)))
             except OSError as error:
-                if self._own is None:
+                if own is None:
                     why = error.strerror or error
                     log.warning("sessions end with this process: %s can't be written (%s)", self._file, why)
-                self._own = change(self._own or self._from_file() or _new_state())
+                self._own = change(own or _new_state())  # never with the key of the file, which others may replace
                 return self._own
+            self._own = None
+            return state
+
+    def _with_own(self, state: _SessionState) -> _SessionState:
+        """With what was ended while the file could not be written. Sessions of the key in memory end now."""
+        own, now = self._own, self._clock()
+        if own is not None:
+            state = state.ending(own.ended, now, own.ended_until)
+            for token, until in self._replaced.items():
+                state = state.replacing(token, until, now)
+        return state
 
     def _write(self, change: "Callable[[_SessionState], _SessionState]") -> _SessionState:
         folder = self._file.parent

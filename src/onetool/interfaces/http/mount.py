@@ -188,7 +188,9 @@ class MountedApp:
 
     def _follow_config(self) -> None:
         http = self._app.config.http
-        self._site.rules = MountedRules(http, self._hosts, self._who is None, self._site.rules.sessions)
+        before = self._site.rules
+        self._site.rules = MountedRules(http, self._hosts, self._who is None, before.sessions)
+        before.give_way_to(self._site.rules)
         self._site.max_body = http.max_body_mb * 1024**2
 
     def _close(self) -> None:

@@ -205,6 +205,12 @@ class AccessRules:
             return None
         return self.sessions.read(given[1].decode("latin-1"), self.token_digest)
 
+    def give_way_to(self, new: "AccessRules") -> None:
+        """End the sessions of the token, unless the new rules have the same one."""
+        token = self.token_digest
+        if self.sessions is not None and token is not None and token != new.token_digest:
+            self.sessions.replace_token(token)
+
     def _is_ours(self, named: Authority, server: str | None) -> bool:
         if named in self._further or Authority(named.name, None) in self._further:
             return True

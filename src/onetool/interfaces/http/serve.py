@@ -123,7 +123,8 @@ def follow_config(app: "App", address: BoundAddress, http_app: HttpApp) -> Calla
             log.error("others can reach this server, which needs %s in http.token: the old rules stay in force", lacks)
             return
         access_log.enable_access_log(http.access_log)
-        http_app.rules = AccessRules(http, address, http_app.rules.sessions)
+        before, http_app.rules = http_app.rules, AccessRules(http, address, http_app.rules.sessions)
+        before.give_way_to(http_app.rules)
         http_app.max_body = http.max_body_mb * 1024**2
 
     return app.on_change(changed)

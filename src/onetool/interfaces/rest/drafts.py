@@ -3,10 +3,12 @@ show what would be sent.
 """
 
 import asyncio
+from collections.abc import Coroutine
 from typing import Any
 
 import msgspec
 
+from onetool.interfaces.disconnect import DisconnectWatch
 from onetool.interfaces.json_data import encode
 from onetool.interfaces.rest.invoke import read_args
 from onetool.interfaces.rest.request import RestRequest, RestResponse, json_body
@@ -42,13 +44,17 @@ async def validate_draft(request: RestRequest) -> RestResponse:
     return _response(request, await asyncio.to_thread(check), data)
 
 
-async def validate_args(request: RestRequest) -> RestResponse:
+async def validate_args(request: RestRequest) -> RestResponse | None:
     args = read_args(await json_body(request.headers, request.receive, empty={}))
-    service, visibility = request.context.bundles, await request.context.visibility()
-    await service.keep_in_step()
-    _, spec = await asyncio.to_thread(service.tool_and_spec, *request.path, visibility=visibility)
-    _, faults = await check_arguments(spec, args)
-    return _response(request, DraftReport(not faults, faults, []), args)
+
+    async def validate() -> DraftReport:
+        service, visibility = request.context.bundles, await request.context.visibility()
+        await service.keep_in_step()
+        _, spec = await asyncio.to_thread(service.tool_and_spec, *request.path, visibility=visibility)
+        _, faults = await check_arguments(spec, args, request.context.pre_processor_turns)
+        return DraftReport(not faults, faults, [])
+
+    return await _answer(request, validate(), args)
 
 
 class PreviewDraft(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -59,20 +65,44 @@ class PreviewDraft(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     args: dict[str, Any] = {}
 
 
-async def preview(request: RestRequest) -> RestResponse:
+async def preview(request: RestRequest) -> RestResponse | None:
     args = read_args(await json_body(request.headers, request.receive, empty={}))
-    service, visibility = request.context.bundles, await request.context.visibility()
-    await service.keep_in_step()
-    bundle_id, slug, version = request.path
-    return _response(request, await preview_tool(service, (bundle_id, slug, version), args, visibility), args)
+
+    async def look() -> PreviewReport:
+        service, visibility = request.context.bundles, await request.context.visibility()
+        await service.keep_in_step()
+        bundle_id, slug, version = request.path
+        turns = request.context.pre_processor_turns
+        return await preview_tool(service, (bundle_id, slug, version), args, turns, visibility)
+
+    return await _answer(request, look(), args)
 
 
-async def preview_of_draft(request: RestRequest) -> RestResponse:
+async def preview_of_draft(request: RestRequest) -> RestResponse | None:
     data = await json_body(request.headers, request.receive, whole=True)
     draft = converted(data, PreviewDraft)
-    service = request.context.bundles
-    await service.keep_in_step()
-    return _response(request, await preview_draft(service, draft.tool, draft.bundle_id, draft.args), data)
+
+    async def look() -> PreviewReport:
+        service, turns = request.context.bundles, request.context.pre_processor_turns
+        await service.keep_in_step()
+        return await preview_draft(service, draft.tool, draft.bundle_id, draft.args, turns)
+
+    return await _answer(request, look(), data)
+
+
+async def _answer(
+    request: RestRequest, work: Coroutine[Any, Any, DraftReport | PreviewReport], sent: Any
+) -> RestResponse | None:
+    """Respond with what the work gives. It ends with the client: then this is None."""
+    watch = DisconnectWatch(request.receive)
+    try:
+        return _response(request, await work, sent)
+    except asyncio.CancelledError:
+        if not watch.was_disconnected():
+            raise
+        return None
+    finally:
+        watch.end()
 
 
 def _response(request: RestRequest, report: DraftReport | PreviewReport, sent: Any) -> RestResponse:

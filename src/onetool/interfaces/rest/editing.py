@@ -28,7 +28,7 @@ async def copy(request: RestRequest) -> RestResponse:
     def do() -> RestResponse:
         wanted.expected_tag(lambda: service.get_tool(bundle_id, slug, version)[1])
         place, tool, tag = copy_tool(service, (bundle_id, slug, version), data, visibility)
-        return created_at(tool, tag, tool_address(*place))
+        return created_at(request.context.clean_examples(tool), tag, tool_address(*place))
 
     return await asyncio.to_thread(do)
 
@@ -41,6 +41,7 @@ async def rename(request: RestRequest) -> RestResponse:
     def do() -> RestResponse:
         match = wanted.expected_tag(lambda: service.get_tool(bundle_id, slug, version)[1])
         place, tool, tag = rename_tool(service, (bundle_id, slug, version), data, match)
-        return RestResponse(200, encode(tool), (etag(tag), (b"content-location", tool_address(*place).encode())))
+        body = encode(request.context.clean_examples(tool))
+        return RestResponse(200, body, (etag(tag), (b"content-location", tool_address(*place).encode())))
 
     return await asyncio.to_thread(do)

@@ -10,7 +10,7 @@ async def get_examples(request: RestRequest) -> RestResponse:
     found, tag = await asyncio.to_thread(service.get_examples, *request.path, visibility=visibility)
     if is_known(request.headers, tag):
         return RestResponse(304, headers=(etag(tag),))
-    return with_etag({"examples": found}, tag)
+    return with_etag(request.context.clean_examples({"examples": found}), tag)
 
 
 async def put_examples(request: RestRequest) -> RestResponse:

@@ -144,18 +144,25 @@ async def list_tools(request: RestRequest) -> RestResponse:
     await service.keep_in_step()  # what a tool is called in code depends on the others
     chosen = (query["tags"], query["bundleIDs"], query["includeDisabled"])
     size = query["recommendedPageSize"]
-    return await list_page(
-        request, "tools", size, lambda position, size: service.tools(*chosen, position, size, visibility)
-    )
+    return await list_page(request, "tools", size, _clean(request, lambda *at: service.tools(*chosen, *at, visibility)))
 
 
 async def search_tools(request: RestRequest) -> RestResponse:
     query, service, visibility = request.query, request.context.bundles, await request.context.visibility()
     await service.keep_in_step()  # what a tool is called in code depends on the others
     chosen = (query["q"], query["includeDisabled"])
-    return await list_page(
-        request, "tools", query["pageSize"], lambda position, size: service.search(*chosen, position, size, visibility)
-    )
+    more = _clean(request, lambda *at: service.search(*chosen, *at, visibility))
+    return await list_page(request, "tools", query["pageSize"], more)
+
+
+def _clean(request: RestRequest, more: ReadMore) -> ReadMore:
+    """Reads tools without secrets in their examples."""
+
+    def clean(position: Any, count: int) -> tuple[list[dict[str, Any]], Any]:
+        tools, last = more(position, count)
+        return [request.context.clean_examples(tool) for tool in tools], last
+
+    return clean
 
 
 async def get_tool(request: RestRequest) -> RestResponse:
@@ -163,7 +170,9 @@ async def get_tool(request: RestRequest) -> RestResponse:
     tool, tag = await asyncio.to_thread(
         request.context.bundles.get_tool, *request.path, visibility=await request.context.visibility()
     )
-    return RestResponse(304, headers=(etag(tag),)) if is_known(request.headers, tag) else with_etag(tool, tag)
+    if is_known(request.headers, tag):
+        return RestResponse(304, headers=(etag(tag),))
+    return with_etag(request.context.clean_examples(tool), tag)
 
 
 VERSION_KEYS = (
@@ -201,7 +210,8 @@ async def patch_tool(request: RestRequest) -> RestResponse:
 
     def patch() -> RestResponse:
         match = wanted.expected_tag(lambda: service.get_tool(bundle_id, slug, version)[1])
-        return with_etag(*service.patch_tool(bundle_id, slug, version, data, match))
+        tool, tag = service.patch_tool(bundle_id, slug, version, data, match)
+        return with_etag(request.context.clean_examples(tool), tag)
 
     return await asyncio.to_thread(patch)
 

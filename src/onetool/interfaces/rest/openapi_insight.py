@@ -69,7 +69,8 @@ OPERATIONS: dict[tuple[str, str], tuple[str, Part]] = {
             "summary": "Check arguments before a call",
             "gives": {200: ("What is wrong with them, if anything is.", "DraftReport")},
             "refused": (404,),
-            "note": "Nothing is called, but for the pre-processors of the tool. Pointers lead into the arguments.",
+            "note": "Nothing is called, but for the pre-processors of the tool, which have 5 s. Pointers lead into the "
+            "arguments.",
             "takes": _takes("Call", {"args": {"city": "Oslo"}}),
         },
     ),

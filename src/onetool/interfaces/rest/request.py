@@ -22,6 +22,7 @@ from onetool.interfaces.json_data import (
     encode,  # also of data that JSON has no word for
 )
 from onetool.interfaces.rest.problem import RestError
+from onetool.sources.bundles.drafts import PreProcessorTurns
 from onetool.sources.bundles.errors import NotFoundError, OutdatedError
 from onetool.sources.bundles.store import EVERYTHING, Visibility
 
@@ -180,7 +181,7 @@ def _read_tags(headers: Mapping[bytes, bytes], name: bytes) -> list[tuple[str, s
         shown = name.decode().title()
         message = f'{shown} must be * or ETags in their quotes, such as "abc", not {text[:60]!r}.'
         raise RestError(400, "bad_header", message, part="header", pointer=f"/{shown}")
-    return [(weak, tag) for weak, tag in _ONE.findall(text) if tag != ANY]
+    return [(weak, "" if tag == ANY else tag) for weak, tag in _ONE.findall(text)]  # in quotes it is a tag: of nothing
 
 
 # Request and response
@@ -192,7 +193,11 @@ class RestContext:
     def __init__(self, app: "App", allowed: Collection[str] | None) -> None:
         self._app = app
         self.allowed = allowed
+<<<<<<< HEAD
         self.runs = 0  # that are under way; see run.py
+=======
+        self.pre_processor_turns = PreProcessorTurns()
+>>>>>>> fixs
 
     @property
     def app(self) -> "App":
@@ -232,6 +237,10 @@ class RestContext:
     def clean(self, text: Any, sent: Any) -> Any:
         """Without secrets, except those that the client sent."""
         return self._app.runtime.redact(text, sent)
+
+    def clean_examples(self, tool: dict[str, Any]) -> dict[str, Any]:
+        """The tool with examples that show no secrets of the config, as help shows them."""
+        return {**tool, "examples": self.clean(tool["examples"], None)} if "examples" in tool else tool
 
 
 class RestRequest(NamedTuple):

@@ -4,7 +4,9 @@ A check of a tool ends at the first mistake. So that a person sees as many as po
 out of a copy, or replaced by something harmless, and the rest is checked again.
 """
 
-from collections.abc import Callable, Mapping
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
 from copy import deepcopy
 from typing import Any
 
@@ -13,13 +15,16 @@ import msgspec
 from onetool.core.errors import BadArguments, SchemaError
 from onetool.core.lenient import taken
 from onetool.core.spec import ToolSpec
-from onetool.sources.bundles.errors import InvalidError
+from onetool.sources.bundles.errors import InvalidError, UnavailableError
 from onetool.sources.bundles.model import IMPLS
 from onetool.sources.bundles.names import check_id, check_slug, check_version
 from onetool.sources.bundles.service import BundleService
 from onetool.sources.bundles.validation import read_bundle, read_tool
 
 MOST_FAULTS = 20
+PRE_PROCESSORS_S = 5.0  # seconds that those of one check have
+MOST_AT_ONCE = 2  # checks of one server that run pre-processors: calls need the workers
+PATIENCE_S = 5.0  # that others wait for their turn
 STAND_IN_SLUG, STAND_IN_VERSION = "tool", "1"
 _REQUEST = {"urlTemplate": "https://example.com"}
 _HARMLESS: Mapping[str, Any] = {  # for what can't be left out
@@ -165,12 +170,36 @@ def _repair_key(around: dict[str, Any], key: str) -> bool:
 # Arguments
 
 
-async def check_arguments(spec: ToolSpec, args: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[DraftFault]]:
+class PreProcessorTurns:
+    """Lets few checks of one server run pre-processors at the same time."""
+
+    def __init__(self) -> None:
+        self._free = asyncio.Semaphore(MOST_AT_ONCE)
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncGenerator[None]:
+        """Raises UnavailableError where others take too long."""
+        try:
+            await asyncio.wait_for(self._free.acquire(), PATIENCE_S)
+        except TimeoutError:
+            raise UnavailableError("other checks run pre-processors now, and only few may at once; try again") from None
+        try:
+            yield
+        finally:
+            self._free.release()
+
+
+async def check_arguments(
+    spec: ToolSpec, args: Mapping[str, Any], turns: PreProcessorTurns
+) -> tuple[Mapping[str, Any], list[DraftFault]]:
     """The arguments as the tool would get them, and what is wrong with them. Only its pre-processors run."""
     try:
         if spec.prepare is not None and spec.prepare.handler is not None:
-            args = await spec.prepare.handler(args=args)
-        given = taken(spec, args)
+            async with turns.turn(), asyncio.timeout(PRE_PROCESSORS_S):
+                args = await spec.prepare.handler(args=args)
+        given = await asyncio.to_thread(taken, spec, args)  # it compiles the schema, which may take a second
+    except TimeoutError:
+        return args, [DraftFault("", f"its pre-processors took longer than the {PRE_PROCESSORS_S:g} s of a check")]
     except BadArguments as error:
         return args, [DraftFault("", "; ".join([f"{error.argument}: {error}", *error.hints]))]
     except SchemaError as error:

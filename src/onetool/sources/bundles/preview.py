@@ -9,7 +9,7 @@ import msgspec
 from onetool.core.errors import BadArguments, ToolFailure
 from onetool.core.spec import ToolSpec
 from onetool.http.preview import PreviewRequest
-from onetool.sources.bundles.drafts import DraftFault, check_arguments, check_tool_draft
+from onetool.sources.bundles.drafts import DraftFault, PreProcessorTurns, check_arguments, check_tool_draft
 from onetool.sources.bundles.model import SINCE, Tool
 from onetool.sources.bundles.names import derived_id
 from onetool.sources.bundles.service import BundleService
@@ -30,34 +30,44 @@ class PreviewReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def preview_tool(
-    service: BundleService, place: tuple[str, str, str], args: Mapping[str, Any], visibility: Visibility = EVERYTHING
+    service: BundleService,
+    place: tuple[str, str, str],
+    args: Mapping[str, Any],
+    turns: PreProcessorTurns,
+    visibility: Visibility = EVERYTHING,
 ) -> PreviewReport:
     tool, spec = await to_thread(service.tool_and_spec, *place, visibility=visibility)
-    return await _preview(service, tool, spec, args)
+    given, faults = await check_arguments(spec, args, turns)
+    return _wrong(faults, "") if faults else await _preview(service, tool, given)
 
 
 async def preview_draft(
-    service: BundleService, data: Mapping[str, Any], bundle_id: str | None, args: Mapping[str, Any]
+    service: BundleService,
+    data: Mapping[str, Any],
+    bundle_id: str | None,
+    args: Mapping[str, Any],
+    turns: PreProcessorTurns,
 ) -> PreviewReport:
     """Pointers of errors begin with `/tool` or `/args`."""
     report = await to_thread(check_tool_draft, service, data)
     if report.errors:
         return _wrong(report.errors, "/tool")
+    tool, spec = await to_thread(_read_draft, service, data, bundle_id)
+    given, faults = await check_arguments(spec, args, turns)
+    return _wrong(faults, "/args") if faults else await _preview(service, tool, given, "/args")
+
+
+def _read_draft(service: BundleService, data: Mapping[str, Any], bundle_id: str | None) -> tuple[Tool, ToolSpec]:
     named = data.get("slug") or SLUG, data.get("version") or VERSION
     content = msgspec.structs.asdict(read_tool(data, *named))
     places = {"id": DRAFT, "bundle_id": bundle_id or DRAFT, "slug": named[0], "version": named[1]}
     tool = Tool(**content, **places, created_at=SINCE, modified_at=SINCE)
-    return await _preview(service, tool, service.spec_of_draft(tool), args, "/args")
+    return tool, service.spec_of_draft(tool)
 
 
-async def _preview(
-    service: BundleService, tool: Tool, spec: ToolSpec, args: Mapping[str, Any], args_at: str = ""
-) -> PreviewReport:
-    given, faults = await check_arguments(spec, args)
-    if faults:
-        return _wrong(faults, args_at)
+async def _preview(service: BundleService, tool: Tool, args: Mapping[str, Any], args_at: str = "") -> PreviewReport:
     try:
-        found = await to_thread(service.preview, tool, given)
+        found = await to_thread(service.preview, tool, args)
     except ToolFailure as failure:
         argument = failure.argument if isinstance(failure, BadArguments) else None
         pointer = f"/{argument}" if argument else ""

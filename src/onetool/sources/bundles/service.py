@@ -45,7 +45,7 @@ from onetool.sources.bundles.store import (
 )
 from onetool.sources.bundles.switches import KeptSettings, switched_off_in
 from onetool.sources.bundles.tool_factory import ToolFactory
-from onetool.sources.bundles.validation import read_bundle, read_examples, read_tool
+from onetool.sources.bundles.validation import read_bundle, read_examples, read_tool, refuse_secrets
 
 if TYPE_CHECKING:
     from onetool.sources.bundles.archive import ImportPlan
@@ -181,6 +181,7 @@ class BundleService:
         """Replace the examples of a tool, also of one that is built in or derived."""
         bundle_id = self._check_path(bundle_id, slug, version)
         examples = read_examples(data)
+        refuse_secrets(examples, self.tool_and_spec(bundle_id, slug, version)[1].input_schema)
         tool = self.changed(self.store.put_examples(bundle_id, slug, version, examples, _of_file(match)))
         return msgspec.to_builtins(tool.examples), self._tag(tool)
 
@@ -316,6 +317,7 @@ class BundleService:
         tool, bundle = self._tool(bundle_id, slug, version), self._bundle(bundle_id)
         self._refuse_disabled(bundle, tool)
         spec = self._spec(bundle, tool)
+        spec.compile()  # here, in a thread: a large one takes a second
         made = ReadyTool(tool, spec, SingleTool(spec))
         known = self._ready
         if known[0] != load or len(known[1]) >= MOST_READY:

@@ -28,6 +28,7 @@ from onetool.sources.bundles.model import (
     limits_of,
 )
 from onetool.sources.bundles.rate_limits import RateLimiter
+from onetool.sources.bundles.validation import refuse_secrets
 
 if TYPE_CHECKING:
     from onetool.http.preview import PreviewRequest
@@ -147,6 +148,10 @@ class ToolFactory:
             self._check_script(tool)
         else:
             self._check_function(tool)
+        function = (
+            None if tool.arg_schema or tool.type in ("http", SCRIPT) else self._runtime.function(function_of(tool))
+        )
+        refuse_secrets(tool.examples, tool.arg_schema if function is None else function.input_schema)
 
     def warnings(self, tool: ToolContent) -> list[str]:
         """What keeps a tool that is all right from being called for now."""

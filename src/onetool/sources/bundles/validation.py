@@ -8,6 +8,8 @@ import msgspec
 from msgspec import inspect
 
 from onetool.core.errors import cut
+from onetool.core.schema import depth_of
+from onetool.core.secret_places import SecretPlaces
 from onetool.core.text import did_you_mean
 from onetool.http.definition import ToolLimits
 from onetool.sources.bundles.errors import InvalidError
@@ -105,6 +107,7 @@ _PATH = re.compile(r"\.([A-Za-z0-9_]+)|\[(\d+)\]|\[\.\.\.\]")
 _UNKNOWN = re.compile(r"unknown field `([^`]*)`")
 
 LARGEST_EXAMPLE = 16 * 1024  # bytes of JSON
+DEEPEST_EXAMPLE = 100  # levels of its arguments; files have a few more
 
 
 class ExampleList(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -134,21 +137,38 @@ def read_tool(data: Any, slug: str, version: str) -> ToolContent:
         if "type" not in step:
             pointer = f"/preProcessors/{number}/type"
             raise InvalidError(f'{pointer} is missing: write "type": "script"', pointer)
-    _check_sizes(content.examples)
+    _check_examples(content.examples)
     converted(data[key], shape, f"/{key}")
     converted(data.get("limits") or {}, ToolLimits, "/limits")
-    return content
+    return msgspec.structs.replace(content, tags=tuple(dict.fromkeys(content.tags)))
 
 
 def read_examples(data: Any) -> tuple[ToolExample, ...]:
     """Of `{"examples": […]}`."""
     examples = converted(data, ExampleList).examples
-    _check_sizes(examples)
+    _check_examples(examples)
     return examples
 
 
-def _check_sizes(examples: tuple[ToolExample, ...]) -> None:
+def refuse_secrets(examples: tuple[ToolExample, ...], schema: Mapping[str, Any]) -> None:
+    """Raises InvalidError for an argument that the schema marks as secret: models see examples."""
     for number, example in enumerate(examples):
+        if (found := SecretPlaces(schema).first(example.args)) is not None:
+            pointer = f"/examples/{number}/args{found}"
+            why = "its schema says that it is secret (writeOnly, or format: password), and models see examples"
+            raise InvalidError(f"{pointer}: {why}: leave it out", pointer)
+
+
+def _check_examples(examples: tuple[ToolExample, ...]) -> None:
+    names = set[str]()
+    for number, example in enumerate(examples):
+        if example.name in names:
+            pointer = f"/examples/{number}/name"
+            raise InvalidError(f"{pointer}: there is an example called {cut(example.name, LONGEST)!r} before", pointer)
+        names.add(example.name)
+        if depth_of(example.args, DEEPEST_EXAMPLE) >= DEEPEST_EXAMPLE:
+            pointer = f"/examples/{number}/args"
+            raise InvalidError(f"{pointer}: it is nested deeper than {DEEPEST_EXAMPLE} levels", pointer)
         if len(msgspec.json.encode(example)) > LARGEST_EXAMPLE:
             pointer = f"/examples/{number}"
             raise InvalidError(f"{pointer}: it has more than {LARGEST_EXAMPLE:,} bytes, which is the most", pointer)

@@ -2,14 +2,24 @@
 
 import json
 import os
+import shutil
+from contextlib import suppress
 from threading import Thread
 
 import pytest
 from sources.bundles.files.things import an_id, built_in, bundle, reasons, tool, with_tool
 
 from onetool.sources.bundles.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError, OutdatedError
-from onetool.sources.bundles.files import state
+from onetool.sources.bundles.files import overlay, state
+from onetool.sources.bundles.model import ToolExample
 from onetool.sources.bundles.store import tag_of
+
+
+def nested(levels, value=0):
+    for _ in range(levels):
+        value = [value]
+    return value
+
 
 # What is built in
 
@@ -75,6 +85,46 @@ def test_switches_by_hand_and_a_broken_file_of_them(opened, folder):
     (folder / "builtin.json").unlink()
     store.sync()
     assert (store.bundles(), store.mistakes()) == ([mine], [])
+
+
+def test_a_broken_file_of_switches_opens_nothing_where_none_were_known(opened, folder):
+    mine, tools = built_in()
+    opened((mine, tools)).patch_tool(mine.id, "read-file", "1", False)
+    (folder / "builtin.json").write_text('{"tools": {"fs/read-file@1": false}')
+    shutil.rmtree(folder / state.STATE)  # as in a fresh copy
+    store = opened((mine, tools))
+    assert store.bundles() == store.tools() == []
+    assert "switched off" in reasons(store)["builtin.json"]
+    with pytest.raises(ConflictError, match=r"builtin\.json can't be used"):
+        store.patch_bundle(mine.id, True)
+    (folder / "builtin.json").write_text('{"tools": {"fs/read-file@1": false}}')
+    store.sync()
+    assert [one.slug for one in store.tools()] == ["list-dir"]
+
+
+@pytest.mark.parametrize(
+    "value", [nested(300), nested(90, [0] * 7700), "x" * 200], ids=["deep", "wide when indented", "short"]
+)
+def test_examples_of_what_is_built_in_can_be_read_again_or_are_refused(opened, folder, value):
+    mine, tools = built_in()
+    store = opened((mine, tools))
+    store.patch_tool(mine.id, "list-dir", "1", False)
+    many = tuple(ToolExample(name=f"n{number}", args={"value": value}) for number in range(20))
+    with suppress(InvalidError):
+        store.put_examples(mine.id, "read-file", "1", many)
+    assert store.patch_tool(mine.id, "list-dir", "1", True).is_enabled
+    assert (folder / "builtin.json").stat().st_size < 1024**2
+    shutil.rmtree(folder / state.STATE)
+    assert reasons(opened((mine, tools))) == {}
+
+
+def test_examples_leave_room_for_switches(opened, monkeypatch):
+    monkeypatch.setattr(overlay, "MOST_EXAMPLES", 1000)
+    mine, tools = built_in()
+    store = opened((mine, tools))
+    with pytest.raises(InvalidError, match="examples of built-in and derived tools") as caught:
+        store.put_examples(mine.id, "read-file", "1", (ToolExample(name="long", args={"value": "x" * 1000}),))
+    assert caught.value.pointer == "/examples"
 
 
 def test_two_built_in_things_of_one_name_are_a_mistake_of_the_program(opened):

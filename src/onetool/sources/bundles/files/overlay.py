@@ -6,10 +6,13 @@ from typing import TypeVar
 import msgspec
 
 from onetool.sources.bundles.errors import InvalidError
+from onetool.sources.bundles.files.disk import LARGEST
 from onetool.sources.bundles.files.form import migrated, parsed
 from onetool.sources.bundles.model import SCHEMA_VERSION, Bundle, Tool, ToolExample
 from onetool.sources.bundles.validation import converted
 
+MOST_EXAMPLES = LARGEST // 2  # bytes of JSON, of all tools; so there is always room for switches
+UNKNOWN = "unknown"  # what the index keeps in place of switches that could not be read
 KIND_SIGN = ":"  # between the kind and the name of a derived bundle; no slug has it
 
 
@@ -31,7 +34,11 @@ class Overlay(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_
         return msgspec.structs.replace(self, tools=_switched(self.tools, tool_key(bundle, tool), is_enabled))
 
     def with_examples(self, bundle: Bundle, tool: Tool, examples: tuple[ToolExample, ...]) -> "Overlay":
+        """Raises InvalidError if there are too many."""
         found = {**self.examples, tool_key(bundle, tool): examples}
+        if examples and len(msgspec.json.encode(found)) > MOST_EXAMPLES:
+            what = f"all examples of built-in and derived tools would have more than {MOST_EXAMPLES:,} bytes"
+            raise InvalidError(f"/examples: {what}, which is the most: remove some, or make them shorter", "/examples")
         return msgspec.structs.replace(self, examples={key: one for key, one in sorted(found.items()) if one})
 
     def bundle(self, bundle: Bundle) -> Bundle:
@@ -54,11 +61,28 @@ class Overlay(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_
         )
 
 
+class UnknownOverlay(Overlay, frozen=True, kw_only=True):
+    """Stands for a file that can't be read: all may have been switched off, and so all is."""
+
+    def bundle(self, bundle: Bundle) -> Bundle:
+        return msgspec.structs.replace(bundle, is_enabled=False)
+
+
 def overlay_text(overlay: Overlay) -> bytes:
+    """Switches stand one below the other, for people; the examples of a tool are one line.
+
+    Raises InvalidError for what could not be read again.
+    """
     data = msgspec.to_builtins(overlay)
-    if not overlay.examples:
-        del data["examples"]
-    return msgspec.json.format(msgspec.json.encode(data), indent=2) + b"\n"
+    lines = [msgspec.json.encode(key) + b": " + msgspec.json.encode(one) for key, one in data.pop("examples").items()]
+    text = msgspec.json.format(msgspec.json.encode(data), indent=2)
+    if lines:
+        text = text.removesuffix(b"\n}") + b',\n  "examples": {\n    ' + b",\n    ".join(lines) + b"\n  }\n}"
+    if len(text) >= LARGEST:
+        raise InvalidError(f"the file of switches would have {len(text):,} bytes; {LARGEST:,} is the most", "")
+    if read_overlay(text) != overlay:
+        raise InvalidError("it has values that JSON does not have", "")
+    return text + b"\n"
 
 
 def switches_text(overlay: Overlay) -> str:
@@ -68,6 +92,8 @@ def switches_text(overlay: Overlay) -> str:
 
 
 def read_switches(text: str) -> Overlay:
+    if text == UNKNOWN:
+        return UnknownOverlay()
     return msgspec.json.decode(text, type=Overlay) if text else Overlay()
 
 

@@ -33,12 +33,14 @@ from onetool.sources.bundles.files.disk import (
     tools_of,
 )
 from onetool.sources.bundles.files.form import read_bundle_file, read_tool_file
-from onetool.sources.bundles.files.overlay import BuiltIn, Overlay, read_overlay, switches_text
+from onetool.sources.bundles.files.overlay import UNKNOWN, BuiltIn, Overlay, read_overlay, switches_text
 from onetool.sources.bundles.files.writing import FolderLock
 from onetool.sources.bundles.index import Index, IndexTransaction, PathTakenError, Stamp
 from onetool.sources.bundles.model import Bundle, Tool
 
 NO_BUNDLE = "its bundle can't be used"
+AS_BEFORE = "until it can be read, switches stay as they were"
+ALL_OFF = "until it can be read, all packs, servers and tools of the config are switched off: it may say so of any"
 
 ParsedContent = Bundle | Tool | Overlay
 
@@ -244,7 +246,7 @@ class FolderSync:
     def _change(self, index: Index, found: FolderChanges) -> None:
         now = [read for read in found.read if self._is_still(read)]
         unread = found.switches is not None and found.switches.read is not None and found.switches.read.reason
-        # If the switches can't be read, they stay as they were: what is switched off stays off.
+        # If the switches can't be read, they stay as they were, if that is known: what is switched off stays off.
         before = self._as_before(index) if unread else self._built_in
         with index.changing() as changes:
             for path in found.gone:
@@ -257,21 +259,23 @@ class FolderSync:
 
     def _switch(self, changes: IndexTransaction, read: ReadFile | None, before: BuiltIn) -> None:
         if read is not None and read.reason is not None:
-            changes.put_broken(OVERLAY, read.stamp, read.reason)
-            changes.built_in(before)
+            known = changes.switches() not in (None, UNKNOWN)
+            changes.put_broken(OVERLAY, read.stamp, f"{read.reason}; {AS_BEFORE if known else ALL_OFF}")
+            changes.built_in(before, others=None if known else UNKNOWN)
             return
         changes.drop(OVERLAY)
         overlay = read.content if read is not None and isinstance(read.content, Overlay) else Overlay()
         changes.built_in(overlay.over(self._built_in), others=switches_text(overlay))
 
     def _as_before(self, index: Index) -> BuiltIn:
+        """What the index does not know may have been switched off."""
         known = Overlay()
         for bundle, tools in self._built_in:
-            if (before := index.bundle(bundle.id)) is not None:
-                known = known.with_bundle(bundle, before.is_enabled)
+            before = index.bundle(bundle.id)
+            known = known.with_bundle(bundle, before is not None and before.is_enabled)
             for tool in tools:
-                if (seen := index.tool(bundle.id, tool.slug, tool.version)) is not None:
-                    known = known.with_tool(bundle, tool, seen.is_enabled)
+                seen = index.tool(bundle.id, tool.slug, tool.version)
+                known = known.with_tool(bundle, tool, seen is not None and seen.is_enabled)
         return known.over(self._built_in)
 
     def _put_all(self, changes: IndexTransaction, found: FolderChanges, reads: list[ReadFile]) -> None:

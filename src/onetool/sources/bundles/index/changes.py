@@ -220,6 +220,11 @@ class IndexTransaction:
 
     # Asking
 
+    def switches(self) -> str | None:
+        """What `built_in` was given as `others`; None if it was never called."""
+        known = self._one("SELECT value FROM meta WHERE key = 'built_in'")
+        return self._one("SELECT value FROM meta WHERE key = 'switches'") if known else None
+
     def path_of_bundle(self, id: str) -> str | None:
         """Its file; None where there is no such bundle, or it is built-in."""
         return _path(self._bundle_row(id))
