@@ -210,7 +210,7 @@ export interface paths {
         put?: never;
         /**
          * Check arguments before a call
-         * @description Nothing is called, but for the pre-processors of the tool. Pointers lead into the arguments.
+         * @description Nothing is called, but for the pre-processors of the tool, which have 5 s. Pointers lead into the arguments.
          */
         post: operations["validateArgs"];
         delete?: never;

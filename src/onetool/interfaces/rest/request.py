@@ -193,11 +193,8 @@ class RestContext:
     def __init__(self, app: "App", allowed: Collection[str] | None) -> None:
         self._app = app
         self.allowed = allowed
-<<<<<<< HEAD
         self.runs = 0  # that are under way; see run.py
-=======
         self.pre_processor_turns = PreProcessorTurns()
->>>>>>> fixs
 
     @property
     def app(self) -> "App":
