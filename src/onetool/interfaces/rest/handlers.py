@@ -144,14 +144,19 @@ async def list_tools(request: RestRequest) -> RestResponse:
     await service.keep_in_step()  # what a tool is called in code depends on the others
     chosen = (query["tags"], query["bundleIDs"], query["includeDisabled"])
     size = query["recommendedPageSize"]
-    return await list_page(request, "tools", size, _clean(request, lambda *at: service.tools(*chosen, *at, visibility)))
+    return await list_page(
+        request,
+        "tools",
+        size,
+        _clean(request, lambda position, size: service.tools(*chosen, position, size, visibility)),
+    )
 
 
 async def search_tools(request: RestRequest) -> RestResponse:
     query, service, visibility = request.query, request.context.bundles, await request.context.visibility()
     await service.keep_in_step()  # what a tool is called in code depends on the others
     chosen = (query["q"], query["includeDisabled"])
-    more = _clean(request, lambda *at: service.search(*chosen, *at, visibility))
+    more = _clean(request, lambda position, size: service.search(*chosen, position, size, visibility))
     return await list_page(request, "tools", query["pageSize"], more)
 
 
