@@ -284,7 +284,7 @@ export interface paths {
         get: operations["getExamples"];
         /**
          * Replace the examples of a tool
-         * @description Also of tools that are read-only else. Help shows them to people and models. An example has at most 16 KiB. The version of the tool stays, and `modifiedAt`, too.
+         * @description Also of tools that are read-only else. Help shows them to people and models. An example has at most 16 KiB, a name of its own, and no argument that its schema marks as secret. The version of the tool stays, and `modifiedAt`, too.
          */
         put: operations["putExamples"];
         post?: never;

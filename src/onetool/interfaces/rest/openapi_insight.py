@@ -116,7 +116,8 @@ OPERATIONS: dict[tuple[str, str], tuple[str, Part]] = {
             "gives": {200: ("They, as they are now.", "ExampleList", "ETag")},
             "refused": (404, 409, 412),
             "note": "Also of tools that are read-only else. Help shows them to people and models. An example has at "
-            "most 16 KiB. The version of the tool stays, and `modifiedAt`, too.",
+            "most 16 KiB, a name of its own, and no argument that its schema marks as secret. The version "
+            "of the tool stays, and `modifiedAt`, too.",
             "takes": _takes("ExampleList", {"examples": [{"name": "Oslo", "args": {"city": "Oslo"}}]}),
             "conditions": ("If-Match", "If-None-Match"),
         },
