@@ -1,9 +1,29 @@
 """One browser and one server for all tests of a file, and a person who uses the page with them."""
 
+import os
+
 import pytest
 from browser import person as people
 from browser.chromium import chromium, found
 from browser.stage import stage
+
+WHOLE = os.environ.get("ONETOOL_BROWSER") == "full"
+ALWAYS = ("test_page_tools", "test_page_hostile", "test_report", "test_hostile_page")  # every test of these
+
+
+def pytest_collection_modifyitems(config, items):
+    """`make test` walks through each screen once; `make test-browser` does everything."""
+    seen, left = set(), []
+    for item in items:
+        name = item.path.stem
+        if WHOLE or not name.startswith("test_page_") or name in ALWAYS:
+            continue
+        if name in seen:
+            left.append(item)
+        seen.add(name)
+    if left:
+        config.hook.pytest_deselected(items=left)
+        items[:] = [item for item in items if item not in left]
 
 
 @pytest.fixture(scope="module")

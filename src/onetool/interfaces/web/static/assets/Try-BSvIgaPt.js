@@ -1,0 +1,1 @@
+export{t as default}from"./form-De-85j7m.js";
