@@ -60,5 +60,14 @@ def test_the_app_is_small_and_what_the_documents_name_is_there(tmp_path):
     actions = {"open", "call", "run", "run_sync", "ask", "reload", "connect", "on_change", "asgi", "close"}
     facts = {"tools", "search", "info", "health", "mistakes", "untrusted", "servers", "bundles", "sessions", "config"}
     assert actions | facts <= members
-    for_interfaces = {"reply", "user_call", "on_close", "on_call", "check_code", "code_names", "ask_models", "reload_error"}
+    for_interfaces = {
+        "reply",
+        "user_call",
+        "on_close",
+        "on_call",
+        "check_code",
+        "code_names",
+        "ask_models",
+        "reload_error",
+    }
     assert members - actions - facts == {"catalog", "runtime"} | for_interfaces
