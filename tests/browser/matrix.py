@@ -43,7 +43,7 @@ def untranslated(person, language):
 
 
 @pytest.mark.parametrize(("language", "scheme", "width"), LOOKS)
-def test_every_screen(browser, called, axe, language, scheme, width):
+def test_every_screen(browser, called, language, scheme, width):
     found = {}
     for name, go in SCREENS.items():
         with browser.page() as page:
@@ -60,7 +60,7 @@ def test_every_screen(browser, called, axe, language, scheme, width):
 
 
 @pytest.mark.parametrize(("language", "scheme", "width"), LOOKS)
-def test_signing_in(browser, guarded, axe, language, scheme, width):
+def test_signing_in(browser, guarded, language, scheme, width):
     with browser.page() as page:
         person = Person(page, guarded.url)
         look(person, language, scheme, width)
