@@ -39,7 +39,7 @@ SCREENS = {
     "versions": _open(f"#/tools?tool={FORECAST}&tab=versions", TABPANEL),
     "gone": _open("#/tools?tool=00000000-0000-7000-8000-000000000000/gone/1"),
     "palette": _open("#/tools", "document.querySelectorAll('[data-row]').length > 5", "press Control+k", DIALOG),
-    "keys": _open("#/tools", "press ?", DIALOG),
+    "keys": _open("#/tools", "document.querySelectorAll('[data-row]').length > 5", "press ?", DIALOG),
     "settings": _open("#/tools", "click nav .bottom button", DIALOG),
     "build": _open("#/build"),
     "build-http": _open(f"#/build?tool={FORECAST}", "document.querySelector('main').innerText.includes('/v1/city')"),
