@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from typing import Self
 
 from onetool.interfaces.asgi import Receive
 
@@ -9,7 +10,12 @@ CHECK_AFTER_S = 0.1  # seconds after which it is worth finding out whether the c
 
 
 class DisconnectWatch:
-    """Watches the client while the current task answers it, once the body has been read. Starts only after a moment."""
+    """Watches the client while the current task answers it, once the body has been read. Starts only after a moment.
+
+    with DisconnectWatch(receive):
+        return ...        # cancelled if the client disconnects
+    return None           # which ends the block without an exception
+    """
 
     __slots__ = ("_loop", "_on_slow", "_receive", "_timer", "_watcher", "_worker", "is_disconnected")
 
@@ -22,6 +28,13 @@ class DisconnectWatch:
         self._worker = asyncio.current_task()
         self._watcher: asyncio.Task[None] | None = None
         self._timer = self._loop.call_later(CHECK_AFTER_S, self._begin)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> bool:
+        self.end()
+        return kind is not None and issubclass(kind, asyncio.CancelledError) and self.was_disconnected()
 
     def end(self) -> None:
         self._timer.cancel()

@@ -2,6 +2,8 @@
 
 import asyncio
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from onetool.interfaces.asgi import Headers, Send, respond
@@ -92,6 +94,15 @@ class ResponseStream:
         self._ended = True
         if self._sender is not None:
             self._sender.cancel()
+
+    @contextmanager
+    def dropped_on_error(self) -> Iterator[None]:
+        """Whatever ends the block early drops the response."""
+        try:
+            yield
+        except BaseException:
+            self.drop()
+            raise
 
     def _cancel_timer(self) -> None:
         if self._idle_timer is not None:

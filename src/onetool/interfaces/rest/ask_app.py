@@ -116,22 +116,12 @@ CANCELLED = "it was cancelled before there was an answer"
 
 async def stream_answer(request: RestRequest, context: AskContext, asked: AskQuestion) -> None:
     """Stream the answer. Raises AskFailedError if the stream has not begun."""
-    response, watch = PacedResponseStream(request.send), DisconnectWatch(request.receive)
+    response = PacedResponseStream(request.send)
     response.begin_when_idle()
-    try:
+    with DisconnectWatch(request.receive), response.dropped_on_error():
         with context.questions.opened(request.scope.get("principal", "")) as question:
             await _stream_turn(_streamed_turn(request, context, asked, question, response), question, response)
-    except asyncio.CancelledError:
-        response.drop()
-        if not watch.was_disconnected():
-            raise
-        return
-    except BaseException:
-        response.drop()
-        raise
-    finally:
-        watch.end()
-    await response.end()
+        await response.end()
 
 
 def _streamed_turn(
@@ -185,17 +175,12 @@ def _encoded_event(one: Event, **further: str) -> bytes:
 
 async def _answer_whole(turn: AskTurn, receive: Receive) -> Answer | None:
     """The whole answer; None if the client has disconnected."""
-    watch = DisconnectWatch(receive)
-    try:
-        return turn.answer(await turn.pending)
-    except AskError as error:
-        raise turn.failure(error) from None
-    except asyncio.CancelledError:
-        if not watch.was_disconnected():
-            raise
-        return None
-    finally:
-        watch.end()
+    with DisconnectWatch(receive):
+        try:
+            return turn.answer(await turn.pending)
+        except AskError as error:
+            raise turn.failure(error) from None
+    return None
 
 
 # The ASGI app

@@ -177,18 +177,13 @@ async def _call_tool(request: RestRequest, session: str | None) -> RestResponse 
     """Call the tool. Returns None if the client has disconnected."""
     wanted = _converted(await json_body(request.headers, request.receive), UserCallRequest)
     set_caller(request.scope.get("principal", ""))
-    watch = DisconnectWatch(request.receive)
-    try:
-        id, result = await _called(request, wanted, session)
-    except SessionError as error:
-        raise session_error(error) from None
-    except asyncio.CancelledError:
-        if not watch.was_disconnected():
-            raise
-        return None
-    finally:
-        watch.end()
-    return RestResponse(200, _call_body(id, result), rate_limit_headers(result.meta.get(NOTE)))
+    with DisconnectWatch(request.receive):
+        try:
+            id, result = await _called(request, wanted, session)
+        except SessionError as error:
+            raise session_error(error) from None
+        return RestResponse(200, _call_body(id, result), rate_limit_headers(result.meta.get(NOTE)))
+    return None
 
 
 async def _called(request: RestRequest, wanted: UserCallRequest, session: str | None) -> tuple[str, ToolResult]:

@@ -94,15 +94,9 @@ async def _answer(
     request: RestRequest, work: Coroutine[Any, Any, DraftReport | PreviewReport], sent: Any
 ) -> RestResponse | None:
     """Respond with what the work gives. It ends with the client: then this is None."""
-    watch = DisconnectWatch(request.receive)
-    try:
+    with DisconnectWatch(request.receive):
         return _response(request, await work, sent)
-    except asyncio.CancelledError:
-        if not watch.was_disconnected():
-            raise
-        return None
-    finally:
-        watch.end()
+    return None
 
 
 def _response(request: RestRequest, report: DraftReport | PreviewReport, sent: Any) -> RestResponse:

@@ -9,7 +9,6 @@ same status as without a stream.
 """
 
 import asyncio
-from asyncio import CancelledError
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from threading import get_ident
@@ -57,16 +56,10 @@ async def answer_call(
     set_caller(request.scope.get("principal", ""))
     if wants_events(request.headers.get(b"accept", b"")):
         return await stream_invocation(request, args, start, args_at)
-    watch = DisconnectWatch(request.receive)
-    try:
+    with DisconnectWatch(request.receive):
         result = await start(args, None)
-    except CancelledError:
-        if not watch.was_disconnected():
-            raise
-        return None
-    finally:
-        watch.end()
-    return RestResponse(200, body(result), rate_limit_headers(result.meta.get(NOTE)))
+        return RestResponse(200, body(result), rate_limit_headers(result.meta.get(NOTE)))
+    return None
 
 
 def read_args(body: Any) -> Mapping[str, Any]:

@@ -100,17 +100,12 @@ async def run(request: RestRequest) -> RestResponse | None:
         if wants_events(request.headers.get(b"accept", b"")):
             await _stream(request, wish)
             return None
-        calls, watch = RunCalls(request.context), DisconnectWatch(request.receive)
-        try:
+        calls = RunCalls(request.context)
+        with DisconnectWatch(request.receive):
             result = await _run(request, wish, calls)
-        except asyncio.CancelledError:
-            if not watch.was_disconnected():
-                raise
-            return None
-        finally:
-            watch.end()
-        answer = await asyncio.to_thread(_answer, request.context, result)
-    return RestResponse(200, encode(replace(answer, prints=result.printed, calls=calls.listed())))
+            answer = await asyncio.to_thread(_answer, request.context, result)
+            return RestResponse(200, encode(replace(answer, prints=result.printed, calls=calls.listed())))
+    return None
 
 
 async def check(request: RestRequest) -> RestResponse:
@@ -262,24 +257,14 @@ class RunEvents(RunCalls):
 
 
 async def _stream(request: RestRequest, wish: RunRequest) -> None:
-    response, watch = ResponseStream(request.send), DisconnectWatch(request.receive)
+    response = ResponseStream(request.send)
     response.push_event(sse_event("started", encode({"id": new_id()})))
     events = RunEvents(request.context, response)
-    try:
+    with DisconnectWatch(request.receive), response.dropped_on_error():
         result = await _run(request, wish, events, events)
         answer = await asyncio.to_thread(_answer, request.context, result)
-    except asyncio.CancelledError:
-        response.drop()
-        if not watch.was_disconnected():
-            raise
-        return
-    except BaseException:
-        response.drop()
-        raise
-    finally:
-        watch.end()
-    response.push_event(_last_event(answer))
-    await response.end()
+        response.push_event(_last_event(answer))
+        await response.end()
 
 
 def _last_event(answer: RunAnswer) -> bytes:
