@@ -14,7 +14,6 @@ from onetool.interfaces.rest import (
     checks,
     drafts,
     editing,
-    examples,
     handlers,
     imports,
     insight,
@@ -323,7 +322,7 @@ ROUTES = (
     RestRoute(f"{_TOOL}/preview", {"POST": RouteMethod(drafts.preview)}),
     RestRoute(
         f"{_TOOL}/examples",
-        {"GET": RouteMethod(examples.get_examples), "PUT": RouteMethod(examples.put_examples)},
+        {"GET": RouteMethod(editing.get_examples), "PUT": RouteMethod(editing.put_examples)},
     ),
     RestRoute(f"{_TOOL}/usage", {"GET": _with_query(insight.usage, DAYS)}),
     RestRoute(f"{_TOOL}/copy", _changing(editing.copy)),
