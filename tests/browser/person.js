@@ -50,10 +50,19 @@ globalThis.__person = (() => {
     return named(kind === "field" ? FIELDS : INTERACTIVE, name, role)[nth] ?? null;
   }
 
+  let aimed = null;
+  let isHit = false;
   function target(kind, name, role, nth) {
-    const one = where(kind, name, role, nth);
-    return one ? point(one) : null;
+    aimed = where(kind, name, role, nth);
+    return aimed ? point(aimed) : null;
   }
+
+  /* A page that is still being laid out moves things away from under the pointer. */
+  for (const kind of ["mousedown", "mouseup"]) {
+    addEventListener(kind, (event) => (isHit = event.composedPath().some((one) => one === aimed || (one.control && one.control === aimed))), true);
+  }
+  /* Whether the last press or release was on what was aimed at. What went away by it, also with its whole page, was hit. */
+  const hit = () => isHit || !aimed?.isConnected;
 
   function text() {
     const pieces = [document.body.innerText];
@@ -92,5 +101,5 @@ globalThis.__person = (() => {
     for (let at = one.parentElement; at; at = at.parentElement) if (/auto|scroll|hidden|clip/.test(getComputedStyle(at).overflowX)) return true;
     return one.closest(".unseen, .skip") !== null;
   }
-  return { all, where, target, text, choose, focused, names, clear, reachable, overflow };
+  return { all, where, target, hit, text, choose, focused, names, clear, reachable, overflow };
 })();

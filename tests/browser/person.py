@@ -118,11 +118,11 @@ class Person:
 
     def click(self, name, role=None, nth=0):
         """Click on something by its accessible name or its text; in an open dialog, if there is one."""
-        self._click(self._find("thing", name, role, nth))
+        self._click("thing", name, role, nth)
 
     def type_into(self, label, text, nth=0):
         """Replace what stands in a field."""
-        self._click(self._find("field", label, None, nth))
+        self._click("field", label, None, nth)
         self.value("__person.clear()")
         self.press("Delete")
         if text:
@@ -224,10 +224,26 @@ class Person:
             before = now
             time.sleep(0.01)
 
-    def _click(self, spot):
-        self.page.ask("Input.dispatchMouseEvent", type="mouseMoved", **spot)
-        for kind in ("mousePressed", "mouseReleased"):
-            self.page.ask("Input.dispatchMouseEvent", type=kind, **spot, button="left", clickCount=1)
+    def _click(self, kind, name, role, nth):
+        """Press and release. A press that misses, because the page has moved, is taken back: nothing is clicked."""
+        for _ in range(20):
+            spot = self._find(kind, name, role, nth)
+            self._mouse("mouseMoved", spot)
+            self._mouse("mousePressed", spot)
+            has_hit = self._hit()
+            self._mouse("mouseReleased", spot if has_hit else {"x": 0, "y": 0})
+            if has_hit and self._hit():
+                return
+        raise AssertionError(f"A person can't click {name!r}: it does not stand still.\n{self._told()}")
+
+    def _mouse(self, kind, spot):
+        button = {} if kind == "mouseMoved" else {"button": "left", "clickCount": 1}
+        self.page.ask("Input.dispatchMouseEvent", type=kind, **spot, **button)
+
+    def _hit(self):
+        with suppress(RuntimeError):
+            return self.value("__person.hit()")
+        return True  # the click has led to another page
 
     def _of(self, kind, name, expression, role=None):
         found = f"__person.where({json.dumps(kind)}, {json.dumps(name)}, {json.dumps(role)}, 0)"
