@@ -5,7 +5,7 @@ from itertools import product
 
 import pytest
 from browser.person import Person
-from browser.screens import SCREENS, SIGN_IN, look, some_calls
+from browser.screens import SCREENS, SIGN_IN, busy_stage, look
 from browser.stage import stage
 from interfaces.web.test_catalogues import catalogue
 
@@ -18,9 +18,9 @@ OURS = """__person.all('main *, nav *, dialog *')
 
 
 @pytest.fixture(scope="module")
-def called(served):
-    some_calls(served)
-    return served
+def busy(tmp_path_factory):
+    with busy_stage(tmp_path_factory.mktemp("busy")) as one:
+        yield one
 
 
 @pytest.fixture(scope="module")
@@ -43,11 +43,11 @@ def untranslated(person, language):
 
 
 @pytest.mark.parametrize(("language", "scheme", "width"), LOOKS)
-def test_every_screen(browser, called, language, scheme, width):
+def test_every_screen(browser, busy, language, scheme, width):
     found = {}
     for name, go in SCREENS.items():
         with browser.page() as page:
-            person = Person(page, called.url)
+            person = Person(page, busy.url)
             look(person, language, scheme, width)
             if name == "gone":
                 person.forgive("status of 404")

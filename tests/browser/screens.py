@@ -1,9 +1,36 @@
-"""Every screen of the page, and how one gets there without reading a word: in any language."""
+"""Every screen of the page with something on it, and how one gets there without reading a word: in any language."""
 
-from browser.stage import METEO
+import json
+import sys
+from contextlib import contextmanager
+
+from ask.stand_in import Says, StandIn, Wants
+from browser.stage import METEO, stage
+from upstream import Reply
 
 FORECAST = f"{METEO}/forecast/1"
 REPORT = f"{METEO}/report/1"
+RECIPE = {
+    "type": "script",
+    "displayName": "Cities",
+    "description": "The weather of three cities, and where it is clear.",
+    "argSchema": {"type": "object", "properties": {}},
+    "scriptImpl": {
+        "code": 'step1 = [meteo.forecast(city=item) for item in ["Rome", "Oslo", "Lima"]]\n'
+        'step2 = meteo.report(city="Rome") if step1[0]["sky"] == "clear" else None\nstep2'
+    },
+}
+CODE = """cities = ["Rome", "Oslo", "Lima"]
+print("asking for", len(cities))
+[meteo.forecast(city=city) for city in cities]"""
+WEATHER = {"Rome": ("clear", 24.5), "Oslo": ("snow", -2), "Lima": ("cloudy", 19)}
+ANSWER = """It is warmest in **Rome**.
+
+| city | sky | °C |
+|---|---|---|
+| Rome | clear | 24.5 |
+| Oslo | snow | -2 |
+"""
 
 
 def _open(place, *then):
@@ -28,6 +55,24 @@ READY = "document.querySelector('main h1, main h2, main form') && !document.quer
 TABPANEL = "document.querySelector('[role=tabpanel]')?.innerText.length > 0"
 DIALOG = "document.querySelector('dialog:modal') !== null"
 
+
+def _play(person):
+    person.page.ask(
+        "Page.addScriptToEvaluateOnNewDocument",
+        source=f"localStorage.setItem('onetool.play', {json.dumps(json.dumps(CODE))})",
+    )
+    person.open("#/play", READY)
+    person.until("__person.all('.cm-content').length > 0")
+    person.press("Control+Enter")
+    person.until("document.querySelectorAll('main table tr').length > 3")
+
+
+def _chat(person):
+    person.open("#/chat", READY)
+    session = person.value("fetch('ask/sessions').then((answer) => answer.json()).then((one) => one.sessions[0].id)")
+    person.open(f"#/chat?session={session}", "document.querySelector('.markdown table') !== null")
+
+
 # By name: how to get there. The sign-in is a matter of another server: see `SIGN_IN`.
 SCREENS = {
     "tools": _open("#/tools", "document.querySelectorAll('[data-row]').length > 5"),
@@ -47,8 +92,18 @@ SCREENS = {
     "build-new": _open(f"#/build?new=http&bundle={METEO}", "document.querySelectorAll('main input').length > 3"),
     "build-bundle": _open(f"#/build?bundle={METEO}", "document.querySelectorAll('main input').length > 1"),
     "import": _open("#/build?import=1"),
-    "servers": _open("#/servers"),
-    "results": _open("#/results"),
+    "play": _play,
+    "recipe": _open(
+        f"#/recipe?tool={METEO}/cities/1",
+        "document.querySelectorAll('main input[type=checkbox]').length > 3",
+        "press Control+Enter",
+        "document.querySelector('main').innerText.includes('Rome: clear')",
+    ),
+    "recipes": _open("#/recipe"),
+    "chat": _chat,
+    "chats": _open("#/chat"),
+    "servers": _open("#/servers?server=clock", TABPANEL),
+    "results": _open("#/results", "click main li a", "document.querySelectorAll('main table tr').length > 3"),
     "stats": _open("#/stats", "document.querySelectorAll('main svg').length > 1"),
     "health": _open("#/health", "document.querySelectorAll('main .card').length > 1"),
 }
@@ -58,12 +113,48 @@ SIGN_IN = _open("", "document.querySelector('input[type=password]') !== null")
 def look(person, language, scheme, width):
     """Choose language, theme and size, for all screens that are opened after this."""
     person.page.look(width, 800, scheme)
-    person.page.ask(
-        "Page.addScriptToEvaluateOnNewDocument", source=f"localStorage.setItem('onetool.language', '\"{language}\"')"
-    )
+    _remember(person, "language", language)
 
 
-def some_calls(served):
-    """So that the usage has something to show."""
+def _remember(person, key, value):
+    """Have the page find this in its storage."""
+    item = f"'onetool.{key}', {json.dumps(json.dumps(value))}"
+    person.page.ask("Page.addScriptToEvaluateOnNewDocument", source=f"localStorage.setItem({item})")
+
+
+@contextmanager
+def busy_stage(folder):
+    """A server on which things have happened: calls, a conversation, a stored result, a recipe. It has MCP servers."""
+    servers = {
+        "clock": {"command": sys.executable, "args": ["-m", "mcp_server_time"]},
+        "notes": {"command": "no-such-program"},
+    }
+    secrets = folder / "secrets.yaml"
+    secrets.write_text(json.dumps({"OPENAI_API_KEY": "sk-stand-in-0123456789"}), encoding="utf-8")
+    secrets.chmod(0o600)
+    with StandIn() as model:
+        ask = {"provider": "openai", "base_url": model.urls["openai"], "model": "stand-in"}
+        with stage(folder, ask=ask, secrets="secrets.yaml", servers=servers) as served:
+            served.upstream.say(_weather)
+            served.put_tool(METEO, "cities", RECIPE)
+            _use(served, model)
+            yield served
+
+
+def _weather(seen):
+    city = seen.target.rsplit("/", 1)[1].partition("?")[0]
+    sky, celsius = WEATHER.get(city, ("clear", 18))
+    said = {"city": city, "sky": sky, "celsius": celsius}
+    return Reply(headers={"Content-Type": "application/json"}, body=json.dumps(said).encode())
+
+
+def _use(served, model):
     for city in ("Rome", "Oslo", "Lima"):
         served.api.post(f"{served.path_of('meteo.forecast')}/invoke", json={"args": {"city": city}})
+    served.api.post("/call/numbers.fail", json={"reason": "no luck"})
+    rows = "[{'city': f'city {n}', 'celsius': n % 30, 'sky': 'clear'} for n in range(5000)]"
+    assert served.api.post("/run", json={"code": rows}).json()["stored"]
+    wanted = [Wants("meteo__forecast", {"city": city}) for city in ("Rome", "Oslo")]
+    model.will(Says("I look it up.", calls=wanted), Says(ANSWER, usage=(812, 96, 0)))
+    asked = served.api.post("/ask", json={"prompt": "Where is it warmer, in Rome or in Oslo?", "approve": "always"})
+    assert asked.status_code == 200, asked.text

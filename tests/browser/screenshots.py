@@ -9,15 +9,18 @@ from tempfile import TemporaryDirectory
 
 from browser.chromium import chromium, found
 from browser.person import Person
-from browser.screens import SCREENS, SIGN_IN, look, some_calls
+from browser.screens import SCREENS, SIGN_IN, busy_stage, look
 from browser.small_png import small_png
 from browser.stage import stage
 
 LOOKS = {"": ("light", 1200), "-dark": ("dark", 1200), "-phone": ("light", 375)}
-WANTED = ("tools", "try", "about", "usage", "palette", "build-http", "import")
-ALL_LOOKS = ("tools", "try", "build-http")  # the others are shown once: pictures are large
+ONE_LOOK = {"": LOOKS[""]}
+EVERY_LOOK = ("tools", "try", "chat", "build-http", "play", "recipe", "servers", "results", "stats", "health")
+WANTED = dict.fromkeys(EVERY_LOOK, LOOKS) | dict.fromkeys(("about", "usage", "palette", "import"), ONE_LOOK)
 STEADY = r"""(() => {
   const swaps = [[/127\.0\.0\.1:\d+/g, '127.0.0.1:8765'], [/\d+(\.\d+)? m?s\b/g, '12 ms'],
+    [/\/\S+\/bin\/python\S*/g, 'python'],
+    [/\/\S+\/onetool\.yaml/g, '~/.onetool/onetool.yaml'],
     [/\w{3} \d{1,2}, \d{4}(, \d{1,2}:\d\d\s[AP]M)?/g, 'Nov 16, 2026']];
   const walk = (root) => {
     const texts = document.createTreeWalker(root, NodeFilter.SHOW_ELEMENT | NodeFilter.SHOW_TEXT);
@@ -59,12 +62,11 @@ def main() -> None:
         sys.exit("There is no Chromium on this machine: `make browser` installs one.")
     folder = Path(sys.argv[1])
     with TemporaryDirectory() as home, TemporaryDirectory() as other, chromium("127.0.0.1") as browser:
-        with stage(Path(home)) as served:
-            some_calls(served)
-            for name in WANTED:
-                take(browser, served, folder, name, SCREENS[name], LOOKS if name in ALL_LOOKS else {"": LOOKS[""]})
+        with busy_stage(Path(home)) as served:
+            for name in sys.argv[2:] or WANTED:
+                take(browser, served, folder, name, SCREENS[name], WANTED[name])
         with stage(Path(other), token="sesame-token-0123456789") as served:
-            take(browser, served, folder, "sign-in", SIGN_IN, {"": LOOKS[""]})
+            take(browser, served, folder, "sign-in", SIGN_IN, ONE_LOOK)
 
 
 if __name__ == "__main__":
