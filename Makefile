@@ -45,7 +45,7 @@ browser:  ## install the browser that tests of the page need: Debian's Chromium,
 	@$(PYTHON) -m tests.browser.install
 
 test-browser: setup  ## the page in a browser: every flow, and every screen in all languages, themes and sizes
-	ONETOOL_BROWSER=full $(BIN)/python -m pytest tests/browser tests/browser/matrix.py -n 2 $(ARGS)
+	ONETOOL_BROWSER=full $(BIN)/python -m pytest tests/browser -n 2 $(ARGS)
 
 screenshots: setup  ## the pictures of docs/page.md
 	PYTHONPATH=tests $(BIN)/python -m tests.browser.screenshots docs/pictures $(ARGS)

@@ -8,7 +8,8 @@ from browser.chromium import chromium, found
 from browser.stage import stage
 
 WHOLE = os.environ.get("ONETOOL_BROWSER") == "full"
-ALWAYS = ("test_page_tools", "test_page_hostile", "test_report", "test_hostile_page")  # every test of these
+ALWAYS = ("test_page_tools", "test_page_hostile")  # every test of these
+NEVER = ("test_page_matrix",)  # takes minutes
 
 
 def pytest_collection_modifyitems(config, items):
@@ -18,7 +19,7 @@ def pytest_collection_modifyitems(config, items):
         name = item.path.stem
         if WHOLE or not name.startswith("test_page_") or name in ALWAYS:
             continue
-        if name in seen:
+        if name in seen or name in NEVER:
             left.append(item)
         seen.add(name)
     if left:
