@@ -5,6 +5,7 @@ import os
 
 import pytest
 from helpers import start as start_command
+from helpers import until
 from interfaces.rest.served import TOKEN, Api, problem
 from interfaces.rest.test_openapi import checker
 from interfaces.rest.test_run import run
@@ -45,6 +46,17 @@ def test_a_config_that_can_not_be_used_is_told(real, tmp_path):
     assert found["ok"] is False
     assert any("menu" in one["message"] and "onetool.yaml" in one["where"] for one in found["findings"])
     assert run(real, "fine.one()")["value"] == 1
+
+
+def test_a_server_that_is_not_reached_is_told(tmp_path, start):
+    servers = {"gone": {"command": "no-such-program"}, "off": {"command": "no-such-program", "enabled": False}}
+    (tmp_path / "onetool.yaml").write_text(json.dumps({"servers": servers}))
+    api = start(real=tmp_path, args=["--config", str(tmp_path / "onetool.yaml")])
+    (found,) = until(lambda: api.get("/check").json()["findings"])
+    assert [found["level"], found["where"]] == ["warning", "servers.gone"]
+    assert "no-such-program" in found["message"]
+    assert found["fix"] == "onetool servers logs gone"
+    assert api.get("/check").json()["ok"] is True
 
 
 def test_where_all_is_well(tmp_path, start):

@@ -13,6 +13,7 @@ from onetool.core.errors import ConfigError, Mistake
 from onetool.interfaces.json_data import encode
 from onetool.interfaces.rest.admin import reach_at
 from onetool.interfaces.rest.request import RestRequest, RestResponse
+from onetool.interfaces.rest.servers import server_hints
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -69,8 +70,23 @@ def _check(app: "App") -> CheckReport:
     wrong, _ = findings(app)
     if (error := app.reload_error) is not None:  # the file as it is now, which is not in force
         wrong = (*error.mistakes, *wrong)
-    shown = [_finding(one) for one in dict.fromkeys(wrong)]
+    shown = [*(_finding(one) for one in dict.fromkeys(wrong)), *_servers(app)]
     return CheckReport(ok=all(one.level != "error" for one in shown), findings=shown)
+
+
+def _servers(app: "App") -> list[CheckFinding]:
+    """Those that are not connected, or that have changed: a server that runs knows, the command would have to try."""
+    statuses = () if app.servers is None else app.servers.statuses(None)
+    return [
+        CheckFinding(
+            level="warning",
+            where=f"servers.{one.name}",
+            message=one.error or "Its tools are not as they were approved.",
+            fix=hints[0],
+        )
+        for one in statuses
+        if (hints := server_hints(one))
+    ]
 
 
 def _finding(mistake: Mistake) -> CheckFinding:

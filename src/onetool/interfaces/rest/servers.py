@@ -174,14 +174,14 @@ def _facts(context: RestContext, status: "ServerStatus") -> ServerEntry:
         since=since,
         version=status.version or UNSET,
         error=status.error or UNSET,
-        hints=_hints(status) or UNSET,
+        hints=server_hints(status) or UNSET,
         command=target if is_command else UNSET,
         url=UNSET if is_command else target,
     )
 
 
-def _hints(status: "ServerStatus") -> list[str]:
-    """Commands that help."""
+def server_hints(status: "ServerStatus") -> list[str]:
+    """Commands that help, the first one first; none where nothing is wrong."""
     found = [f"onetool servers approve {status.name}"] if status.changed else []
     if status.needs_login:
         return [*found, f"onetool servers login {status.name}"]
