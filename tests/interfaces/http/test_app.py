@@ -3,7 +3,7 @@
 import asyncio
 import json
 import logging
-from time import perf_counter
+import sys
 
 import pytest
 
@@ -266,21 +266,25 @@ def test_a_line_of_the_log_looks_like_every_other(tmp_path):
 
 
 def test_a_line_is_cheap(tmp_path):
-    """Some 11 µs on the machine that it was written on; this is for a machine that has other things to do."""
+    """Counted in calls of functions, since a clock depends on what else a machine has to do."""
     scope = {"method": "POST", "path": "/mcp", "raw_path": b"/mcp", "client": ("127.0.0.1", 1), "log": {"mcp": "x"}}
     with (tmp_path / "log").open("w") as stream:
         set_up_logging("info", stream)
         make_log_non_blocking(access_log.AccessHandler)
-        best = min(timed(lambda: access_log.log_request(scope, 200, 0.001, 345, str), 500) for _ in range(10))
-    assert best < 60e-6
-    assert (tmp_path / "log").read_text().count("\n") == 5000
+        assert calls_of(lambda: access_log.log_request(scope, 200, 0.001, 345, str)) < 60
+    assert (tmp_path / "log").read_text().count("\n") == 2
 
 
-def timed(work, times):
-    began = perf_counter()
-    for _ in range(times):
+def calls_of(work):
+    """How many functions a second time of this calls, those in C included."""
+    work()
+    seen = []
+    sys.setprofile(lambda frame, event, arg: seen.append(event) if event in ("call", "c_call") else None)
+    try:
         work()
-    return (perf_counter() - began) / times
+    finally:
+        sys.setprofile(None)
+    return len(seen)
 
 
 # A log that nobody reads
