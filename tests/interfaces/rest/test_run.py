@@ -1,6 +1,7 @@
 """POST /run, /run/check and GET /run/names: code over all tools."""
 
 import json
+import socket
 import threading
 import time
 
@@ -15,6 +16,7 @@ from onetool.interfaces.rest import run as handlers
 ACCEPT = {"Accept": "text/event-stream"}
 SLEEPY = '''
 """slow: tools that take their time."""
+import asyncio
 import time
 from pathlib import Path
 from onetool.sdk import report_progress
@@ -26,6 +28,19 @@ def wait(seconds: float, mark: str = "") -> str:
     if mark:
         Path(mark).write_text("done")
     return "waited"
+
+async def wait_for(mark: str) -> bool:
+    """Wait until a file is there; say whether it came. Beside it are files that say `begun` and `stopped`."""
+    try:
+        Path(mark).with_name("begun").touch()
+        for _ in range(2000):
+            if Path(mark).exists():
+                return True
+            await asyncio.sleep(0.01)
+    except asyncio.CancelledError:
+        Path(mark).with_name("stopped").touch()
+        raise
+    return False
 
 def login(password: str) -> str:
     """Log in."""
@@ -119,30 +134,34 @@ def test_the_stream_ends_with_the_error(real):
     assert "undefined" in error["message"]
 
 
-def test_prints_come_while_the_code_runs(real):
-    with real.client.stream(
-        "POST", "/run", json={"code": "print('first')\nslow.wait(seconds=20)"}, headers=ACCEPT
-    ) as reply:
-        for line in reply.iter_lines():
-            if line == "event: print":
-                break  # and the connection is closed, which stops the run
-    assert run(real, "1")["value"] == 1
-
-
-def test_a_client_that_leaves_stops_the_run(real, home):
-    mark = home / "mark"
-    code = f"slow.wait(seconds=0.5)\nslow.wait(seconds=0, mark={str(mark)!r})"
+def test_prints_come_while_the_code_runs(real, tmp_path):
+    go = tmp_path / "go"
+    code = f"print('first')\nslow.wait_for(mark={str(go)!r})"
     with real.client.stream("POST", "/run", json={"code": code}, headers=ACCEPT) as reply:
-        assert next(line for line in reply.iter_lines() if line == "event: call")
-    with pytest.raises(httpx.ReadTimeout):
-        httpx.post(f"{real.url}/run", json={"code": code}, timeout=0.3)
-    wait_until(lambda: not run(real, "1")["calls"])
-    time.sleep(1)
+        lines = reply.iter_lines()
+        assert "event: print" in lines
+        go.touch()  # if what is printed came at the end only, the tool would have given up on this by now
+        assert "event: result" in lines
+        assert json.loads(next(lines).removeprefix("data: "))["value"] is True
+
+
+@pytest.mark.parametrize("accept", ["text/event-stream", "application/json"])
+def test_a_client_that_leaves_stops_the_run(real, tmp_path, accept):
+    go, mark = tmp_path / "go", tmp_path / "mark"
+    code = f"slow.wait_for(mark={str(go)!r})\nslow.wait(seconds=0, mark={str(mark)!r})"
+    body = json.dumps({"code": code}).encode()
+    head = f"POST /run HTTP/1.1\r\nHost: {real.client.base_url.netloc.decode()}\r\nAccept: {accept}\r\n"
+    with socket.create_connection((real.client.base_url.host, real.client.base_url.port)) as client:
+        client.sendall(f"{head}Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
+        wait_until((tmp_path / "begun").exists)
+    wait_until((tmp_path / "stopped").exists)
+    go.touch()
+    assert run(real, "1")["value"] == 1
     assert not mark.exists()
 
 
 def wait_until(check):
-    for _ in range(100):
+    for _ in range(400):
         if check():
             return
         time.sleep(0.05)

@@ -13,7 +13,7 @@ from onetool.core.errors import ConfigError, Mistake
 from onetool.interfaces.json_data import encode
 from onetool.interfaces.rest.admin import reach_at
 from onetool.interfaces.rest.request import RestRequest, RestResponse
-from onetool.interfaces.rest.servers import server_hints
+from onetool.interfaces.rest.servers import server_problems
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -78,14 +78,9 @@ def _servers(app: "App") -> list[CheckFinding]:
     """Those that are not connected, or that have changed: a server that runs knows, the command would have to try."""
     statuses = () if app.servers is None else app.servers.statuses(None)
     return [
-        CheckFinding(
-            level="warning",
-            where=f"servers.{one.name}",
-            message=one.error or "Its tools are not as they were approved.",
-            fix=hints[0],
-        )
+        CheckFinding(level="warning", where=f"servers.{one.name}", message=message, fix=fix)
         for one in statuses
-        if (hints := server_hints(one))
+        for message, fix in server_problems(one)
     ]
 
 

@@ -97,9 +97,7 @@ async def logs(request: RestRequest) -> RestResponse:
 async def reconnect(request: RestRequest) -> RestResponse:
     refuse_tools(request)
     converted(await json_body(request.headers, request.receive, empty={}), NoOptions)
-    servers, status = await asyncio.to_thread(_found, request.context, request.path[0])
-    if status.state == "disabled":
-        raise RestError(409, "disabled", f"{status.name} is switched off: POST /servers/{status.name}/enable.")
+    servers, status = await asyncio.to_thread(_enabled, request.context, request.path[0])
     await servers.reconnect(status.name)
     return await asyncio.to_thread(_get, request.context, status.name)
 
@@ -115,9 +113,7 @@ async def disable(request: RestRequest) -> RestResponse:
 async def login(request: RestRequest) -> RestResponse:
     refuse_tools(request)
     converted(await json_body(request.headers, request.receive, empty={}), NoOptions)
-    servers, status = await asyncio.to_thread(_found, request.context, request.path[0])
-    if status.state == "disabled":
-        raise RestError(409, "disabled", f"{status.name} is switched off: POST /servers/{status.name}/enable.")
+    servers, status = await asyncio.to_thread(_enabled, request.context, request.path[0])
     try:
         page = await servers.begin_login(status.name)
     except OneToolError as error:
@@ -159,6 +155,13 @@ def _found(context: RestContext, name: str) -> "tuple[Servers, ServerStatus]":
     return servers, statuses[name]
 
 
+def _enabled(context: RestContext, name: str) -> "tuple[Servers, ServerStatus]":
+    servers, status = _found(context, name)
+    if status.state == "disabled":
+        raise RestError(409, "disabled", f"{name} is switched off: POST /servers/{name}/enable.")
+    return servers, status
+
+
 def _facts(context: RestContext, status: "ServerStatus") -> ServerEntry:
     is_command, target = status.transport == "stdio", status.target if context.may_change else UNSET
     since = None if status.since is None else datetime.fromtimestamp(status.since, UTC).isoformat(timespec="seconds")
@@ -174,18 +177,20 @@ def _facts(context: RestContext, status: "ServerStatus") -> ServerEntry:
         since=since,
         version=status.version or UNSET,
         error=status.error or UNSET,
-        hints=server_hints(status) or UNSET,
+        hints=[command for _, command in server_problems(status)] or UNSET,
         command=target if is_command else UNSET,
         url=UNSET if is_command else target,
     )
 
 
-def server_hints(status: "ServerStatus") -> list[str]:
-    """Commands that help, the first one first; none where nothing is wrong."""
-    found = [f"onetool servers approve {status.name}"] if status.changed else []
+def server_problems(status: "ServerStatus") -> list[tuple[str, str]]:
+    """What is wrong with a server, each with the command that helps."""
+    found = [("Its tools are not as they were approved.", "approve")] if status.changed else []
     if status.needs_login:
-        return [*found, f"onetool servers login {status.name}"]
-    return [*found, f"onetool servers logs {status.name}"] if status.state == "disconnected" else found
+        found.append((status.error or "It wants a login.", "login"))
+    elif status.state == "disconnected":
+        found.append((status.error or "It is not connected.", "logs"))
+    return [(message, f"onetool servers {command} {status.name}") for message, command in found]
 
 
 def _change(tool: str, lines: list[str]) -> ServerChange:
@@ -221,5 +226,6 @@ def _switched(context: RestContext, status: "ServerStatus", on: bool) -> RestRes
             raise RestError(409, "config_unchanged", str(error)) from None
         log.info("Switched %s over REST: the server %s", "on" if on else "off", name)
         if wrong := reloaded(app):
-            raise RestError(409, "config_unchanged", "; ".join(one["why"] for one in wrong))
+            why = "; ".join(one["why"] for one in wrong)
+            raise RestError(409, "config_unused", f"{app.config.path} was changed, but can't be used as it is: {why}")
     return _get(context, name)
