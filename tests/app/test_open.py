@@ -69,5 +69,6 @@ def test_the_app_is_small_and_what_the_documents_name_is_there(tmp_path):
         "code_names",
         "ask_models",
         "reload_error",
+        "changed_files",
     }
     assert members - actions - facts == {"catalog", "runtime"} | for_interfaces

@@ -334,6 +334,10 @@ class App:
         """Why the last reload changed nothing."""
         return self._reloader.error
 
+    def changed_files(self) -> "list[Path]":
+        """Files of the config, its packs and secrets that have changed since they were read."""
+        return self._reloader.changed_files()
+
     @property
     def untrusted(self) -> "Untrusted | None":
         """The project's folder that was found here and is not used."""

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from threading import Lock, get_ident
 from time import time
@@ -90,6 +91,10 @@ class Reloader:
         in_vain = (*self._files_to_mend, *(file for file in waiting if file))
         return watched_files(self._config, in_vain, self._finds_config)
 
+    def changed_files(self) -> list[Path]:
+        """Those of them that have changed since they were read, so that they are not in force as they are now."""
+        return [file for file in self.files() if _changed_at(file) > self.read_at]
+
     def close(self, timeout: float) -> None:
         """Nothing is applied from now on. Waits for a reload under way, unless that is what closes."""
         self._is_closed = True
@@ -138,6 +143,14 @@ class Reloader:
     def _refused(self, error: ConfigError) -> None:
         self.error = error
         self._files_to_mend = tuple({Path(mistake.file) for mistake in error.mistakes if mistake.file})
+
+
+def _changed_at(path: Path) -> float:
+    """When a file, or a module in a folder of packs, was written last; 0 where there is none."""
+    with suppress(OSError):
+        modules = path.glob("*.py") if path.is_dir() else ()
+        return max(one.stat().st_mtime for one in (path, *modules))
+    return 0.0
 
 
 class ConfigWatcher:

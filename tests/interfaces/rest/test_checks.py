@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 
 import pytest
 from helpers import start as start_command
@@ -46,6 +47,22 @@ def test_a_config_that_can_not_be_used_is_told(real, tmp_path):
     assert found["ok"] is False
     assert any("menu" in one["message"] and "onetool.yaml" in one["where"] for one in found["findings"])
     assert run(real, "fine.one()")["value"] == 1
+
+
+def test_files_that_have_changed_are_told_until_they_are_read_again(real, tmp_path):
+    def changed():
+        return [one["where"] for one in real.get("/check").json()["findings"] if "has changed" in one["message"]]
+
+    assert changed() == []
+    later = time.time() + 60
+    os.utime(tmp_path / "onetool.yaml", (later, later))
+    os.utime(tmp_path / "fine.py", (later, later))
+    assert changed() == [str(tmp_path / "onetool.yaml"), str(tmp_path / "fine.py")]
+    now = time.time() - 60
+    for name in ("onetool.yaml", "fine.py"):
+        os.utime(tmp_path / name, (now, now))
+    run(real, "ot.reload()")
+    assert changed() == []
 
 
 def test_a_server_that_is_not_reached_is_told(tmp_path, start):

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from onetool.app import App
 
 LEVELS: dict[str, Literal["error", "warning", "hint"]] = {"error": "error", "warning": "warning"}
+CHANGED = "It has changed since it was read, and is not in force as it is now: read it again."
 REACHES = ("runs", "dials", "reads", "secrets")
 
 
@@ -70,6 +71,7 @@ def _check(app: "App") -> CheckReport:
     wrong, _ = findings(app)
     if (error := app.reload_error) is not None:  # the file as it is now, which is not in force
         wrong = (*error.mistakes, *wrong)
+    wrong = (*wrong, *(Mistake(message=CHANGED, file=str(file), severity="warning") for file in app.changed_files()))
     shown = [*(_finding(one) for one in dict.fromkeys(wrong)), *_servers(app)]
     return CheckReport(ok=all(one.level != "error" for one in shown), findings=shown)
 
