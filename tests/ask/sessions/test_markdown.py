@@ -27,10 +27,11 @@ def test_a_session():
             provider="openai",
             model="gpt-x",
             damaged=2,
+            title="My *trip*",
         )
     )
     assert text == (
-        "# Session work\n\n"
+        "# Session work\n\n- Name: `My *trip*`\n"
         "- From 1970-01-01 00:00:00 UTC to 1970-01-01 00:01:00 UTC\n- Questions: 1\n- Model: `gpt-x` (`openai`)\n"
         "- Tokens: 1,234 in, 5 out\n- Lines of the file that can't be read, and are not here: 2\n\n"
         "## Question 1 · 1970-01-01 00:00:00 UTC\n\n> What is\n> # this?\n\nAttached: `` a`b.txt `` (`text/plain`)\n\n"

@@ -56,6 +56,8 @@ def markdown(transcript: Transcript) -> str:
 def _head(transcript: Transcript) -> str:
     usage = transcript.usage
     lines = [f"# Session {transcript.id}", ""]
+    if transcript.title:
+        lines.append(f"- Name: {_code(transcript.title)}")
     lines.append(f"- From {_time(transcript.created)} to {_time(transcript.modified)}")
     lines.append(f"- Questions: {transcript.turns:,}")
     if transcript.model:
