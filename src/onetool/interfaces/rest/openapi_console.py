@@ -224,7 +224,7 @@ OPERATIONS: dict[tuple[str, str], tuple[str, Part]] = {
             "summary": "List stored results",
             "gives": {200: ("A page, the newest first.", "ResultList")},
             "refused": (),
-            "note": "Only those of this client, and only what this server has stored since it was started.",
+            "note": "Only those of this client, whichever process of this state folder has stored them.",
         },
     ),
     ("/results/{handle}", "GET"): (
