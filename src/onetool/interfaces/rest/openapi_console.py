@@ -73,6 +73,7 @@ DESCRIPTIONS = {
     "TrustState.trusted": "Whether its config, packs, bundles and servers are used.",
     "TrustState.reaches": "What it runs, dials and reads, and which secrets it names.",
     "TrustState.command": "What changes that, on the command line; `POST /tools/trust` does it here.",
+    "TrustState.digest": "What `POST /tools/trust` takes, so that nothing is trusted that nobody has seen.",
     "StatsOverview.enabled": IS_COUNTED,
     "StatsOverview.tokensSaved": "By runs and menus, as `onetool stats` has it; null where calls are picked by source, "
     "client or allow-list.",
