@@ -111,3 +111,11 @@ def test_one_that_leaves_no_room_is_kept_but_not_listed(folder, clock):
     handle = mine.put("x" * SMALL).handle
     assert len(mine.read(handle)) == SMALL
     assert list(mine.kept()) == []
+
+
+@pytest.mark.parametrize("sign", ["\x01", "€", "\U0001f600", '"'])
+def test_what_is_known_has_room_whatever_the_text_is(folder, clock, sign):
+    handle = store(folder, clock).put(sign * 1000, name=sign * 1000).handle
+    [one] = store(folder, clock).kept()
+    assert (one.handle, one.head, one.name) == (handle, sign * 200, sign * 200)
+    assert store(folder, clock).read(handle) == sign * 1000

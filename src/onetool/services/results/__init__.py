@@ -188,7 +188,7 @@ class ResultStore:
                 yield found
 
     def _owned(self, file: Path, owner: str, at: float) -> KeptResult | None:
-        with suppress(OSError, msgspec.DecodeError, ValueError), open(file, "rb") as stream:  # gone, or not of ours
+        with suppress(OSError, msgspec.DecodeError, ValueError), open(file, "rb", 0) as stream:  # gone, or not of ours
             if data := read_note(stream, _seal(file))[1]:
                 kept = msgspec.json.decode(data, type=ResultNote).kept(file.stem, owner, at)
                 return kept if self._file(kept.handle, owner) == file else None

@@ -11,7 +11,8 @@ from typing import BinaryIO
 import msgspec
 
 LONGEST_HEAD = 200  # characters
-LONGEST_NOTE = 16 * 1024  # bytes; those that we write are shorter
+LONGEST_NAME = 200
+LONGEST_NOTE = 4096  # bytes; what we write is shorter, also if each character takes six
 _NUMBER = 8
 SEAL = 16
 
@@ -52,7 +53,11 @@ def masked(handle: str, file: str, owner: str) -> str:
 
 def note_of(text: str, name: str | None, handle: str, file: str, owner: str) -> Callable[[int, int], ResultNote]:
     """The note on a text, once its size and its lines are known."""
-    facts = {"masked": masked(handle, file, owner), "name": _sayable(name), "head": _sayable(text[:LONGEST_HEAD])}
+    facts = {
+        "masked": masked(handle, file, owner),
+        "name": name and _sayable(name[:LONGEST_NAME]),
+        "head": _sayable(text[:LONGEST_HEAD]),
+    }
     return lambda size, lines: ResultNote(**facts, size=size, lines=lines)
 
 
@@ -65,20 +70,18 @@ def written_note(note: ResultNote, seal: bytes) -> bytes:
 def read_note(stream: BinaryIO, seal: bytes) -> tuple[int, bytes]:
     """Where the note begins, and the note: at the end of the file, and empty, where there is none."""
     size = stream.seek(0, SEEK_END)
-    start = size - _NUMBER - SEAL
-    if start < 0:
+    most = min(size, LONGEST_NOTE)
+    stream.seek(size - most)
+    ending = stream.read(most)
+    if len(ending) < _NUMBER + SEAL or ending[-SEAL:] != seal[::-1]:
         return size, b""
-    stream.seek(start)
-    ending = stream.read(_NUMBER + SEAL)
-    if ending[_NUMBER:] != seal[::-1]:
-        return size, b""
-    length = int.from_bytes(ending[:_NUMBER], "little")
-    if length > min(start, LONGEST_NOTE):
+    end = most - _NUMBER - SEAL
+    length = int.from_bytes(ending[end:-SEAL], "little")
+    if length > end:
         raise OSError("what is known of it is broken")
-    stream.seek(start - length)
-    return start - length, stream.read(length)
+    return size - (most - end) - length, ending[end - length : end]
 
 
-def _sayable(text: str | None) -> str | None:
+def _sayable(text: str) -> str:
     """Without halves of characters, which JSON can't say."""
-    return text and text.encode("utf-8", "replace").decode()
+    return text.encode("utf-8", "replace").decode()
