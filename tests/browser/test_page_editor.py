@@ -89,10 +89,9 @@ def test_what_is_wrong_is_underlined_and_its_message_is_reached_by_key_and_point
     person.press("Escape")
     person.until("__person.all('[role=tooltip]').length === 0")
     for place in (".cm-lintRange-error", ".cm-gutter-problems span"):
-        box = person.value(
-            f"(({{x, y, width, height}}) => ({{x: x + width / 2, y: y + height / 2}}))(__person.all('{place}')[0].getBoundingClientRect())"
-        )  # noqa: E501
-        person.page.ask("Input.dispatchMouseEvent", type="mouseMoved", **box)
+        box = person.value(f"__person.all('{place}')[0].getBoundingClientRect().toJSON()")
+        spot = {"x": box["x"] + box["width"] / 2, "y": box["y"] + box["height"] / 2}
+        person.page.ask("Input.dispatchMouseEvent", type="mouseMoved", **spot)
         person.until(f"__person.all('[role=tooltip]')[0]?.textContent === {json.dumps(said)}")
         person.page.ask("Input.dispatchMouseEvent", type="mouseMoved", x=2, y=2)
         person.until("__person.all('[role=tooltip]').length === 0")
