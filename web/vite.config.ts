@@ -21,13 +21,15 @@ export default defineConfig({
     reportCompressedSize: false,
     license: false,
     rolldownOptions: {
+      // These packages do nothing when they are loaded, and don't say so.
+      treeshake: { moduleSideEffects: [{ test: /node_modules\/(@lezer|@marijn|style-mod|w3c-keyname|crelt)\//, sideEffects: false }] },
       output: {
         // What several screens share comes in few pieces: many small ones compress badly.
         codeSplitting: {
           groups: [
-            { name: "base", priority: 2, test: /node_modules\/svelte|src\/(lib\/(actions|api|catalog|calls|events|filter|i18n|json-text|keys|locales\/en|notices|paragraphs|recent|route|schema-rows|secrets|session|shown|sized|storage|theme|tool|tour)\.|parts\/(Bars|Prose|VirtualList|CopyButton|Dialog|Empty|Keyboard|Palette|Skeleton|Switch|Tabs)\.)/ },
-            { name: "form", test: /src\/(parts\/(form|result)|lib\/(form-|invoke|trial|result-views|recipe-text|copy-as|examples))/ },
-            { name: "make", test: /src\/(screens\/build\/|lib\/(build|recipe|run|play|code-names))/ },
+            { name: "base", priority: 2, test: /node_modules\/svelte|src\/(lib\/(actions|api|catalog|calls|events|filter|i18n|json-text|keys|locales\/en|notices|paragraphs|recent|route|schema-rows|secrets|session|dropped|shown|sized|storage|theme|tool|tour)\.|parts\/(Bars|Prose|VirtualList|CopyButton|Dialog|Empty|Keyboard|Palette|Skeleton|Switch|Tabs)\.)/ },
+            { name: "form", test: /src\/(parts\/(form|result)|lib\/(form-|invoke|trial|result-views|recipe-text|copy-as|examples|removal))/ },
+            { name: "make", test: /src\/(screens\/(build\/|Build|Play)|lib\/(build|recipe|run|play|code-names))/ },
           ],
         },
       },

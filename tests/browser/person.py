@@ -38,6 +38,7 @@ KEYS = {  # the key: its code, its number and the text that it enters
     "End": ("End", 35, ""),
     "PageUp": ("PageUp", 33, ""),
     "PageDown": ("PageDown", 34, ""),
+    "F8": ("F8", 119, ""),
 }
 
 

@@ -102,6 +102,46 @@ def test_who_was_faster_is_shown_beside_and_a_deleted_tool_comes_back(person, se
     assert tool(served, METEO, "note", "3")["description"] == "Mine."
 
 
+def test_the_focus_stays_where_one_works_when_something_is_deleted(person, served):
+    served.put_tool(METEO, "brief", TOOL)
+    person.open(f"#/build?tool={METEO}/brief/1")
+    person.click("Add an argument")
+    person.see("Unsaved draft")
+    person.click("Add an argument")
+    person.click("Remove arg2")
+    until(lambda: person.focused() == ("button", "Remove arg"))
+    person.click("Remove arg")
+    until(lambda: person.focused() == ("button", "+ Add an argument"))
+    person.click("Delete", role="button")
+    person.see("Deleted: brief 1")
+    until(lambda: person.focused()[0] == "link" and person.focused()[1].startswith("meteo"))
+
+    person.open("#/tools")
+    person.click("numbers.describe", role="link")
+    person.click("Add values")
+    person.click("Add values")
+    person.click("Remove values 2")
+    until(lambda: person.focused() == ("button", "Remove values 1"))
+    person.click("Remove values 1")
+    until(lambda: person.focused() == ("button", "+ Add values"))
+
+
+def test_a_copy_is_said_to_be_without_the_draft(person, served):
+    served.put_tool(METEO, "plain", TOOL)
+    person.open(f"#/build?tool={METEO}/plain/1")
+    person.click("Duplicate", role="button")
+    assert person.reads("Slug") == "plain-copy"
+    person.see_no("Your unsaved changes stay in this draft.")
+    person.press("Escape")
+    person.type_into("Description", "Mine.")
+    person.see("Unsaved draft")
+    person.click("Duplicate", role="button")
+    person.see("The saved version is copied. Your unsaved changes stay in this draft.")
+    person.click("Duplicate", role="button")
+    person.see("Copied: plain-copy")
+    assert tool(served, METEO, "plain-copy", "1")["description"] == "Theirs."
+
+
 def test_what_is_dropped_or_pasted_is_shown_before_it_comes(person, served, tmp_path):
     document = {
         "openapi": "3.1.0",
@@ -111,9 +151,10 @@ def test_what_is_dropped_or_pasted_is_shown_before_it_comes(person, served, tmp_
     }
     file = tmp_path / "pets.json"
     file.write_text(json.dumps(document), encoding="utf-8")
-    person.open("#/build")
-    person.drop("New bundle", file)
-    person.see("An OpenAPI document", "pets.json", "list-pets", "What would come")
+    for place, target in (("#/tools", "Settings"), ("#/stats", "Settings"), ("#/build", "New bundle")):
+        person.open(place)
+        person.drop(target, file)
+        person.see("An OpenAPI document", "pets.json", "list-pets", "What would come")
     person.type_into("Slug of the bundle", "pets")
     person.see("pets\tBundle\tnew")
     assert bundle_of(served, "pets") is None

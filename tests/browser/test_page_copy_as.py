@@ -64,6 +64,7 @@ def texts(browser, served, request):
             person.value("void (globalThis.copied = null)")
             person.value("void document.querySelector('[data-copy-as] + button').click()")
             found[name] = person.until("globalThis.copied")
+            assert ("export ONETOOL_TOKEN=" in person.text()) is (name == "curl")
         assert person.faults() == []
         return found
 

@@ -87,7 +87,18 @@ def _from_archive(app: "App", data: bytes, options: ImportOptions) -> BundleImpo
     is_invalid = bool(wrong or unpacked.mistakes)
     if planned.is_new and (other := live_bundle(app.bundles, planned.bundle.slug)):
         wrong.append(f"there is a bundle {other['slug']} already ({other['id']}); give it another name: --as SLUG")
-    return BundleImport(planned._replace(refused=[*planned.refused, *wrong]), unpacked.tools, [], [], is_invalid)
+    notes = [] if here is None or here.soft_deleted_at is None else _revived(app, planned.bundle)
+    return BundleImport(planned._replace(refused=[*planned.refused, *wrong]), unpacked.tools, [], notes, is_invalid)
+
+
+def _revived(app: "App", bundle: Bundle) -> list[ImportRemark]:
+    """A bundle that was deleted comes back: what that does to one that has taken its name meanwhile."""
+    other = live_bundle(app.bundles, bundle.slug)
+    if other is None:
+        return []
+    older = "it, as the older one" if bundle.created_at < other["createdAt"] else "that one"
+    why = f"it was deleted here, and comes back. The bundle {other['id']} has the same name: in code that means {older}"
+    return [ImportRemark(bundle.slug, f"{why}. Import it under another slug, and both keep a name")]
 
 
 def _from_openapi(app: "App", data: bytes, options: ImportOptions) -> BundleImport:

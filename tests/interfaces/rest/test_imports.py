@@ -78,6 +78,21 @@ def test_the_same_archive_again_changes_nothing(api, archive):
     assert state(api) == before
 
 
+def test_a_deleted_bundle_that_comes_back_beside_another_of_its_name_is_told_before(api, archive):
+    path, reply = archive
+    assert api.ask("DELETE", f"{path}/tools/a/version/1").status_code == 204
+    assert api.ask("DELETE", path).status_code == 204
+    alone = send(api, "/tools/imports/zip?dryRun=true", reply.content, **ZIP).json()
+    assert alone["warnings"] == []
+    newer = api.bundle(slug="shop")
+    (told,) = send(api, "/tools/imports/zip?dryRun=true", reply.content, **ZIP).json()["warnings"]
+    assert told["about"] == "shop"
+    assert "was deleted here, and comes back" in told["why"]
+    assert newer.rpartition("/")[2] in told["why"]
+    assert "in code that means it, as the older one" in told["why"]
+    assert send(api, "/tools/imports/zip?as=old-shop&dryRun=true", reply.content, **ZIP).json()["warnings"] == []
+
+
 def test_an_archive_in_base64(api, archive):
     import base64
 

@@ -5,17 +5,14 @@
  * own variables, which reach into it.
  */
 
-import { closeBrackets, closeBracketsKeymap } from "@codemirror/autocomplete";
-import { defaultKeymap, history, historyKeymap, indentWithTab } from "@codemirror/commands";
-import { HighlightStyle, bracketMatching, indentOnInput, indentUnit, syntaxHighlighting } from "@codemirror/language";
-import { lintGutter, lintKeymap, linter, setDiagnostics, type Diagnostic } from "@codemirror/lint";
-import { Annotation, Compartment, EditorState, type Extension, type Line } from "@codemirror/state";
-import { EditorView, drawSelection, highlightActiveLine, highlightActiveLineGutter, highlightSpecialChars, keymap, lineNumbers } from "@codemirror/view";
-import { tags } from "@lezer/highlight";
+import { Annotation, Compartment, EditorState, type Extension, type Line, type Text } from "@codemirror/state";
+import { EditorView, drawSelection, highlightActiveLine, highlightActiveLineGutter, highlightSpecialChars, lineNumbers } from "@codemirror/view";
 
 import type { CodeNames } from "./code-names";
 import { completed } from "./completion";
-import { json, python } from "./highlight";
+import { editorKeys, type Indent } from "./editor-keys";
+import { give, problems, type Problem } from "./editor-problems";
+import { JSON_TEXT, PYTHON, coloured } from "./highlight";
 import { t } from "./i18n.svelte";
 import { JsonTextError, parseJson } from "./json-text";
 import { UNSEEN, shown } from "./shown";
@@ -46,29 +43,24 @@ export interface EditorSettings {
 
 export interface Editor {
   setValue: (value: string) => void;
-  setLabel: (label: string, isWrong: boolean) => void;
+  setLabel: (label: string) => void;
   setProblems: (problems: readonly CodeProblem[]) => void;
   focus: () => void;
   close: () => void;
 }
 
 const FromOutside = Annotation.define<boolean>();
-// Ctrl-Enter belongs to the page: it sends.
-const KEYS = defaultKeymap.filter((one) => one.key !== "Mod-Enter");
+const INDENTS: Readonly<Record<CodeLanguage, Indent>> = {
+  python: { step: "    ", deeper: /[:([{]\s*(#.*)?$/ },
+  json: { step: "  ", deeper: /[[{]\s*$/ },
+  text: { step: "  ", deeper: /(?!)/ },
+};
 
 // What can't be seen is shown by its number, as everywhere; the text itself keeps it.
 const SPECIAL = highlightSpecialChars({
   specialChars: new RegExp(UNSEEN, UNSEEN.flags), // of its own: it keeps where it is
   render: (code) => Object.assign(document.createElement("span"), { className: "cm-specialChar", textContent: shown(String.fromCodePoint(code)) }),
 });
-
-const COLOURS = HighlightStyle.define([
-  { tag: [tags.keyword, tags.operatorKeyword, tags.controlKeyword, tags.definitionKeyword, tags.moduleKeyword], color: "var(--accent)" },
-  { tag: [tags.string, tags.special(tags.string)], color: "var(--good)" },
-  { tag: [tags.number, tags.bool, tags.null], color: "var(--warn)" },
-  { tag: [tags.comment, tags.lineComment], color: "var(--soft)", fontStyle: "italic" },
-  { tag: [tags.propertyName, tags.function(tags.variableName), tags.function(tags.definition(tags.variableName))], color: "var(--accent)" },
-]);
 
 const LOOK = EditorView.theme({
   "&": { color: "var(--ink)", backgroundColor: "var(--paper)", border: "1px solid var(--line-strong)", borderRadius: "6px", fontSize: "13px" },
@@ -81,11 +73,7 @@ const LOOK = EditorView.theme({
   ".cm-activeLine, .cm-activeLineGutter": { backgroundColor: "transparent" },
   "&.cm-focused .cm-activeLine, &.cm-focused .cm-activeLineGutter": { backgroundColor: "var(--hover)" },
   "& .cm-selectionBackground, &.cm-focused > .cm-scroller > .cm-selectionLayer .cm-selectionBackground": { backgroundColor: "var(--accent-soft)" },
-  "&.cm-focused .cm-matchingBracket": { backgroundColor: "var(--accent-soft)", color: "var(--ink)" },
   ".cm-tooltip": { backgroundColor: "var(--raised)", color: "var(--ink)", border: "1px solid var(--line)", borderRadius: "6px", maxWidth: "60ch" },
-  ".cm-diagnostic-error": { borderLeftColor: "var(--bad)" },
-  ".cm-panels": { backgroundColor: "var(--raised)", color: "var(--ink)", borderTop: "1px solid var(--line)" },
-  ".cm-panel.cm-panel-lint ul [aria-selected]": { backgroundColor: "var(--accent-soft)", color: "var(--ink)" },
 });
 
 export function openEditor(settings: EditorSettings): Editor {
@@ -95,39 +83,34 @@ export function openEditor(settings: EditorSettings): Editor {
     parent: settings.parent,
     state: EditorState.create({
       doc: settings.value,
-      extensions: [...extensions(settings), naming.of(named(settings.label, settings.hintId, false))],
+      extensions: [...extensions(settings), naming.of(named(settings.label, settings.hintId))],
     }),
   });
   return {
     setValue: (value) => replace(view, value),
-    setLabel: (label, isWrong) => view.dispatch({ effects: naming.reconfigure(named(label, settings.hintId, isWrong)) }),
-    setProblems: (problems) => view.dispatch(setDiagnostics(view.state, problems.map((one) => diagnostic(view.state, one)))),
+    setLabel: (label) => view.dispatch({ effects: naming.reconfigure(named(label, settings.hintId)) }),
+    setProblems: (given) => give(view, given.map((one) => placed(view.state, one))),
     focus: () => view.focus(),
     close: () => view.destroy(),
   };
 }
 
 function extensions(settings: EditorSettings): Extension[] {
-  const tab = settings.language === "python" ? [indentWithTab] : [];
+  const isPython = settings.language === "python";
   return [
     lineNumbers(),
-    history(),
     drawSelection(),
     SPECIAL,
     highlightActiveLine(),
     highlightActiveLineGutter(),
-    indentOnInput(),
-    indentUnit.of(settings.language === "python" ? "    " : "  "),
-    bracketMatching(),
-    closeBrackets(),
-    lintGutter(),
-    syntaxHighlighting(COLOURS),
-    keymap.of([...closeBracketsKeymap, ...KEYS, ...historyKeymap, ...lintKeymap, ...tab]),
+    editorKeys(INDENTS[settings.language], isPython),
+    coloured(isPython ? PYTHON : settings.language === "json" ? JSON_TEXT : null),
+    problems(settings.language === "json" ? jsonProblems : undefined), // behind the colours: an underline goes around them
+    isPython ? EditorState.languageData.of(() => [{ commentTokens: { line: "#" } }]) : [],
     EditorView.lineWrapping,
     EditorState.readOnly.of(settings.isReadOnly),
     LOOK,
     EditorView.theme({ ".cm-content, .cm-gutter": { minHeight: `${settings.rows * 19.5 + 16}px` } }),
-    language(settings.language),
     settings.names ? completed(settings.names) : [],
     EditorView.updateListener.of((update) => {
       const isOurs = update.transactions.some((one) => one.annotation(FromOutside));
@@ -136,26 +119,21 @@ function extensions(settings: EditorSettings): Extension[] {
   ];
 }
 
-function language(name: CodeLanguage): Extension {
-  return name === "python" ? python : name === "json" ? [json, linter(({ state }) => jsonProblems(state))] : [];
-}
-
-function jsonProblems(state: EditorState): Diagnostic[] {
-  const text = state.doc.toString();
+function jsonProblems(doc: Text): Problem[] {
+  const text = doc.toString();
   try {
     if (text.trim() !== "") parseJson(text);
     return [];
   } catch (error) {
     if (!(error instanceof JsonTextError)) throw error;
-    const row = state.doc.line(Math.min(error.line, state.doc.lines));
-    const from = Math.min(row.from + error.column - 1, row.to);
-    return [{ from, to: Math.min(from + 1, row.to), severity: "error", message: t(error.sign ? "try.json.sign" : "try.json.end", { line: error.line, column: error.column, sign: shown(error.sign) }) }];
+    const row = doc.line(Math.min(error.line, doc.lines));
+    const to = Math.min(row.from + error.column, row.to); // at the end of a line it is the sign before it
+    return [{ from: Math.max(to - 1, row.from), to, message: t(error.sign ? "try.json.sign" : "try.json.end", { line: error.line, column: error.column, sign: shown(error.sign) }) }];
   }
 }
 
-function named(label: string, hintId: string, isWrong: boolean): Extension {
-  const wrong: Record<string, string> = isWrong ? { "aria-invalid": "true" } : {};
-  return EditorView.contentAttributes.of({ tabindex: "0", "aria-label": label, "aria-describedby": hintId, ...wrong });
+function named(label: string, hintId: string): Extension {
+  return EditorView.contentAttributes.of({ tabindex: "0", "aria-label": label, "aria-describedby": hintId });
 }
 
 function replace(view: EditorView, value: string): void {
@@ -163,11 +141,11 @@ function replace(view: EditorView, value: string): void {
   view.dispatch({ changes: { from: 0, to: view.state.doc.length, insert: value }, annotations: FromOutside.of(true) });
 }
 
-function diagnostic(state: EditorState, problem: CodeProblem): Diagnostic {
+function placed(state: EditorState, problem: CodeProblem): Problem {
   const rowAt = (line: number): Line => state.doc.line(Math.min(Math.max(1, line), state.doc.lines));
   const row = rowAt(problem.line ?? 1);
   const from = Math.min(row.from + (problem.column ?? 1) - 1, row.to);
   const last = rowAt(problem.endLine ?? problem.line ?? 1);
   const to = problem.line === undefined ? row.from : problem.endColumn === undefined ? row.to : Math.min(last.from + problem.endColumn - 1, last.to);
-  return { from: Math.min(from, to), to: Math.max(from, to), severity: "error", message: problem.message };
+  return { from: Math.min(from, to), to: Math.max(from, to), message: problem.message };
 }

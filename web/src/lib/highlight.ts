@@ -1,78 +1,100 @@
-/** Colours for JSON and Python, line by line. Grammars that know more cost 30 KB, which nobody here would see. */
+/**
+ * Colours for JSON and Python, and the pair of the bracket at the cursor.
+ *
+ * One expression per language finds its tokens. CodeMirror's packages for languages know more, and cost 25 KB.
+ */
 
-import { StreamLanguage, indentService, type StreamParser, type StringStream } from "@codemirror/language";
+import type { EditorState, Extension, Range } from "@codemirror/state";
+import { Decoration, EditorView, ViewPlugin, type DecorationSet } from "@codemirror/view";
 
-interface PythonState {
-  quote: string; // of a text over several lines that is open; "" is none
-}
+/** Its groups are of these kinds, in this order; what no group took, such as a plain name, has no colour. */
+const KINDS = ["comment", "string", "number", "keyword", "name"] as const;
+const [OPENING, CLOSING] = ["([{", ")]}"];
+const FAR = 20_000; // characters behind the cursor in which a bracket's pair is looked for
 
-const KEYWORDS = new Set(
-  "and as assert async await break class continue def del elif else except finally for from global if import in is lambda nonlocal not or pass raise return try while with yield match case".split(" "),
+const word = "[\\p{L}_][\\p{L}\\p{N}_]*";
+const keywords =
+  "and|as|assert|async|await|break|class|continue|def|del|elif|else|except|finally|for|from|global|if|import|in|is|lambda|nonlocal|not|or|pass|raise|return|try|while|with|yield|match|case";
+const quoted = (quote: string) => `${quote}{3}(?:[^\\\\${quote}]|\\\\[^]|${quote}(?!${quote}{2}))*(?:${quote}{3}|\\\\?$)|${quote}(?:[^\\\\\\n${quote}]|\\\\[^])*(?:${quote}|)`;
+
+export const PYTHON = new RegExp(
+  [
+    "(#.*)",
+    `([rbfuRBFU]{0,2}(?:${quoted('"')}|${quoted("'")}))`,
+    "(0[xX][\\da-fA-F_]+|0[oO][0-7_]+|0[bB][01_]+|\\d[\\d_]*(?:\\.[\\d_]*)?(?:[eE][+-]?\\d+)?j?|(?:True|False|None)(?![\\p{L}\\p{N}_]))",
+    `((?:${keywords})(?![\\p{L}\\p{N}_]))`,
+    `(${word}(?=\\s*\\())`,
+    word,
+  ].join("|"),
+  "gu",
 );
-const CONSTANTS = new Set(["True", "False", "None"]);
-const NUMBER = /^(0[xX][\da-fA-F_]+|0[oO][0-7_]+|0[bB][01_]+|\d[\d_]*(\.[\d_]*)?([eE][+-]?\d+)?j?)/;
+export const JSON_TEXT = /(?!)()|("(?:[^"\\\n]|\\.)*"?(?!\s*:))|(-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|(?:true|false|null)\b)|(?!)()|("(?:[^"\\\n]|\\.)*")/gu;
 
-const pythonParser: StreamParser<PythonState> = {
-  name: "python",
-  startState: () => ({ quote: "" }),
-  copyState: (state) => ({ ...state }),
-  token(stream, state) {
-    if (state.quote) return restOfText(stream, state);
-    if (stream.eatSpace()) return null;
-    if (stream.match("#")) {
-      stream.skipToEnd();
-      return "comment";
-    }
-    const opening = stream.match(/^[rRbBfFuU]{0,2}("""|'''|"|')/) as RegExpMatchArray | null;
-    if (opening) {
-      state.quote = opening[1] ?? "";
-      return restOfText(stream, state);
-    }
-    if (stream.match(NUMBER)) return "number";
-    const word = stream.match(/^[\p{L}_][\p{L}\p{N}_]*/u) as RegExpMatchArray | null;
-    if (word) {
-      if (KEYWORDS.has(word[0])) return "keyword";
-      if (CONSTANTS.has(word[0])) return "bool";
-      return stream.match(/^\s*\(/, false) ? "variableName.function" : "variableName";
-    }
-    stream.next();
-    return null;
-  },
-  languageData: { commentTokens: { line: "#" } },
-};
+const LOOK = EditorView.theme({
+  ".cm-comment": { color: "var(--soft)", fontStyle: "italic" },
+  ".cm-string": { color: "var(--good)" },
+  ".cm-number": { color: "var(--warn)" },
+  ".cm-keyword, .cm-name": { color: "var(--accent)" },
+  "&.cm-focused .cm-pair": { backgroundColor: "var(--accent-soft)" },
+});
+const MARKS = KINDS.map((kind) => Decoration.mark({ class: `cm-${kind}` }));
+const PAIR = Decoration.mark({ class: "cm-pair" });
 
-/** Up to the end of the text, or of the line. A text in single quotes ends with its line. */
-function restOfText(stream: StringStream, state: PythonState): string {
-  while (!stream.eol()) {
-    if (stream.match(state.quote)) {
-      state.quote = "";
-      return "string";
-    }
-    if (stream.next() === "\\") stream.next();
-  }
-  if (state.quote.length === 1) state.quote = "";
-  return "string";
+/** Colours by the tokens that `pattern` finds, if there are any, and the pairs of brackets. */
+export function coloured(pattern: RegExp | null): Extension {
+  return [LOOK, pattern ? drawn((view) => tokens(view, pattern)) : [], drawn(({ state }) => pair(state, pattern))];
 }
 
-/** A new line is indented as the one above; one step more after a colon or an open bracket. */
-const indented = indentService.of((context, at) => {
-  const above = context.simulatedBreak === at || at === 0 ? context.lineAt(at, -1) : context.lineAt(at - 1, -1);
-  const indent = /^\s*/.exec(above.text)?.[0].length ?? 0;
-  return /[:([{]\s*(#.*)?$/.test(above.text) ? indent + context.unit : indent;
-});
+function drawn(draw: (view: EditorView) => Range<Decoration>[]): Extension {
+  class Drawn {
+    decorations: DecorationSet;
+    constructor(view: EditorView) {
+      this.decorations = Decoration.set(draw(view));
+    }
+    update(update: { view: EditorView; docChanged: boolean; viewportChanged: boolean; selectionSet: boolean }): void {
+      if (update.docChanged || update.viewportChanged || update.selectionSet) this.decorations = Decoration.set(draw(update.view));
+    }
+  }
+  return ViewPlugin.fromClass(Drawn, { decorations: (one) => one.decorations });
+}
 
-const jsonParser: StreamParser<null> = {
-  name: "json",
-  startState: () => null,
-  token(stream) {
-    if (stream.eatSpace()) return null;
-    if (stream.match(/^"(?:[^"\\]|\\.)*"?/)) return stream.match(/^\s*:/, false) ? "propertyName" : "string";
-    if (stream.match(/^-?\d+(\.\d+)?([eE][+-]?\d+)?/)) return "number";
-    if (stream.match(/^(true|false|null)\b/)) return "bool";
-    stream.next();
-    return null;
-  },
-};
+/** The tokens in sight. They are found from the beginning: a text over several lines may be open there. */
+function tokens(view: EditorView, pattern: RegExp): Range<Decoration>[] {
+  const found: Range<Decoration>[] = [];
+  const seen = view.visibleRanges;
+  for (const match of view.state.sliceDoc(0, seen.at(-1)?.to ?? 0).matchAll(pattern)) {
+    const [from, to] = [match.index, match.index + match[0].length];
+    const mark = MARKS[kindOf(match)];
+    if (mark && seen.some((one) => from < one.to && to > one.from)) found.push(mark.range(from, to));
+  }
+  return found;
+}
 
-export const python = [StreamLanguage.define(pythonParser), indented];
-export const json = StreamLanguage.define(jsonParser);
+const kindOf = (groups: readonly (string | undefined)[]): number => groups.findIndex((one, at) => at > 0 && one !== undefined) - 1;
+
+/** The bracket before the cursor, or the one behind it, and the one that belongs to it. */
+function pair(state: EditorState, pattern: RegExp | null): Range<Decoration>[] {
+  const { head } = state.selection.main;
+  const isBracket = (one: string): boolean => one !== "" && (OPENING + CLOSING).includes(one);
+  const at = isBracket(state.sliceDoc(head - 1, head)) ? head - 1 : isBracket(state.sliceDoc(head, head + 1)) ? head : -1;
+  const other = at < 0 ? -1 : otherOf(code(state.sliceDoc(0, head + FAR), pattern), at);
+  return other < 0 ? [] : [at, other].sort((a, b) => a - b).map((one) => PAIR.range(one, one + 1));
+}
+
+/** The same text, with blanks for comments and strings: brackets there belong to nobody. */
+function code(text: string, pattern: RegExp | null): string {
+  return pattern ? text.replace(pattern, (whole: string, ...groups: (string | undefined)[]) => (groups[0] ?? groups[1] ? " ".repeat(whole.length) : whole)) : text;
+}
+
+function otherOf(text: string, at: number): number {
+  const sign = text[at] ?? "";
+  const isOpening = OPENING.includes(sign);
+  const wanted = isOpening ? CLOSING[OPENING.indexOf(sign)] : OPENING[CLOSING.indexOf(sign)];
+  const [step, deeper, back] = isOpening ? [1, OPENING, CLOSING] : [-1, CLOSING, OPENING];
+  for (let depth = 0, here = at; here >= 0 && here < text.length; here += step) {
+    const one = text[here] ?? "";
+    if (deeper.includes(one)) depth += 1;
+    else if (back.includes(one) && --depth === 0) return one === wanted ? here : -1;
+  }
+  return -1;
+}

@@ -647,6 +647,9 @@ export const en = {
   "chat.turns": "{n} question|{n} questions",
   "chat.works": "The model works …",
   "screen.chat": "Chat",
+
+  "as.token": "The shell needs the server's token first:",
+  "build.duplicate.saved": "The saved version is copied. Your unsaved changes stay in this draft.",
 } as const;
 
 export type Key = keyof typeof en;

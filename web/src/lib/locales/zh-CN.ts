@@ -649,4 +649,7 @@ export const zhCN: Messages = {
   "chat.turns": "{n} 个问题",
   "chat.works": "模型正在工作……",
   "screen.chat": "聊天",
+
+  "as.token": "请先在 shell 中设置服务器的令牌：",
+  "build.duplicate.saved": "复制的是已保存的版本。未保存的更改留在此草稿中。",
 };

@@ -34,13 +34,6 @@ export interface ImportReport {
   needs: { secrets: { name: string; source: string | null }[]; hosts: { host: string; allowed: boolean | null; entry: string | null }[] };
 }
 
-class DroppedFile {
-  /** A file that was dropped before the import was open. */
-  file: File | null = $state.raw(null);
-}
-
-export const dropped = new DroppedFile();
-
 /** What a file or a text is; null if it can't be imported. */
 export async function recognise(given: Blob | string, name: string): Promise<Incoming | null> {
   if (typeof given !== "string") {

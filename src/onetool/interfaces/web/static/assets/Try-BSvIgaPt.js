@@ -1,1 +1,0 @@
-export{t as default}from"./form-De-85j7m.js";
