@@ -760,7 +760,7 @@ export interface paths {
         };
         /**
          * List stored results
-         * @description Only those of this client, and only what this server has stored since it was started.
+         * @description Only those of this client, whichever process of this state folder has stored them.
          */
         get: operations["listResults"];
         put?: never;
@@ -2234,6 +2234,8 @@ export interface components {
             message: string | null;
             /** @description What changes that, on the command line; `POST /tools/trust` does it here. */
             command: string | null;
+            /** @description What `POST /tools/trust` takes, so that nothing is trusted that nobody has seen. */
+            digest: string | null;
         };
         /** @description A tool that calls a function that is registered in this process. */
         PythonTool: {
