@@ -72,7 +72,9 @@ def _check(app: "App") -> CheckReport:
     wrong, _ = findings(app)
     if (error := app.reload_error) is not None:  # the file as it is now, which is not in force
         wrong = (*error.mistakes, *wrong)
-    wrong = (*wrong, *(Mistake(message=CHANGED, file=str(file), severity="warning") for file in app.changed_files()))
+    else:
+        changed = (Mistake(message=CHANGED, file=str(file), severity="warning") for file in app.changed_files())
+        wrong = (*wrong, *changed)
     shown = [*(_finding(one) for one in dict.fromkeys(wrong)), *_servers(app)]
     return CheckReport(ok=all(one.level != "error" for one in shown), findings=shown)
 
