@@ -67,6 +67,7 @@ class ToolCatalog:
         self._local = Offered()
         self._logged: set[str] = set()
         self._index: tuple[Snapshot, SearchIndex] | None = None
+        self._serves = False
         self._listing = RLock()  # servers tell of their tools in a thread of their own
         self._refreshing = RLock()  # one load for all who wait for it
         self._listeners: list[Callable[[], None]] = []
@@ -82,14 +83,20 @@ class ToolCatalog:
         self, query: str, limit: int = 5, allowed: Collection[str] | None = None
     ) -> list[tuple[ToolSpec, float]]:
         """The tools that fit a query best. Our own, which are about tools, come last unless they are named."""
-        from onetool.services.search import SearchIndex
-
         snapshot = self.current_snapshot()
-        if self._index is None or self._index[0] is not snapshot:
-            self._index = (snapshot, SearchIndex([spec for spec in snapshot if spec.enabled]))
-        found = self._index[1].search(query, limit + len(self._own.tools) if allowed is None else len(snapshot))
+        found = self._indexed(snapshot).search(
+            query, limit + len(self._own.tools) if allowed is None else len(snapshot)
+        )
         found = [(spec, score) for spec, score in found if allowed is None or spec.name in allowed]
         return sorted(found, key=lambda one: one[0].pack == OWN and one[1] < NAMED)[:limit]
+
+    def _indexed(self, snapshot: Snapshot) -> "SearchIndex":
+        from onetool.services.search import SearchIndex
+
+        if self._index is None or self._index[0] is not snapshot:
+            tools = [spec for spec in snapshot if spec.enabled]
+            self._index = (snapshot, SearchIndex(tools, background=self._serves))
+        return self._index[1]
 
     def real_name(self, name: str) -> str:
         """The name of a tool that was given as code spells it (`files.read_text` for `files.read-text`), or by an
@@ -128,6 +135,20 @@ class ToolCatalog:
     def warm_bundles(self) -> None:
         """Open the bundles before they are needed. For servers."""
         self._bundles.warm()
+
+    def warm_search(self) -> None:
+        """Load the meanings of tools before somebody searches. For servers; in any thread.
+
+        From now on no search waits for meanings: until they are there, words answer.
+        """
+        self._serves = True
+        from onetool.services.search.meaning import is_installed
+
+        if is_installed():
+            try:
+                self._indexed(self.current_snapshot()).load_meanings()
+            except Exception as error:  # noqa: BLE001 - the first search tries again, and tells its caller
+                log.warning("the search could not be prepared: %s: %s", type(error).__name__, error)
 
     def apply(self, config: "Config", own: Catalogue, read: Iterable[Catalogue]) -> Callable[[], None]:
         """List the tools of another config. Returns what ends servers that are no longer configured as they were."""
