@@ -33,12 +33,12 @@ DIMENSIONS = 256
 
 QUERY_TOKENS, TOOL_TOKENS = 64, 128  # as the table was trained; what comes later in a text says little
 TEXT_OF_TOKENS = 16  # characters of a text that are looked at for each of its tokens
-MOST_PIECES = 4  # of one word: what falls into more is a mistake, a key or another language
-LONGEST_WORD = 64
+MOST_PIECES = 4  # of one word in a query: what falls into more is a mistake, a key or another language
+LONGEST_WORD = 40  # letters; in a tool, a name of many words may be written as one
 KNOWN_WORDS = 50_000  # whose pieces are remembered
 
-# A tool is the sum of three texts. Descriptions begin with what matters, and go on with rules for the caller.
-FIRST_SENTENCE, ALL_TEXT, NAME = 0.5, 0.5, 0.15
+# A tool is the sum of its texts. Descriptions begin with what matters, and go on with rules for the caller.
+FIRST_SENTENCE, ALL_TEXT, NAME, EXAMPLES = 0.5, 0.5, 0.15, 0.3
 
 FEW = 32  # tools whose vectors are made while a query waits: some milliseconds
 MOST_TOOLS = 100_000  # 100 MB; those that come later are found by their words
@@ -83,10 +83,13 @@ class WordTable:
         """
         return self._np.einsum("ij,j->i", vectors, self.vector(rows))
 
-    def tokens(self, text: str, most: int) -> Tokens:
+    def tokens(self, text: str, most: int, pieces_each: int = LONGEST_WORD) -> Tokens:
+        """As many as that, of words of at most so many pieces."""
         rows, has_word = list[int](), False
         for word in _WORD.findall(_plain(text[: most * TEXT_OF_TOKENS])):
             pieces = self._pieces(word)
+            if len(pieces) > pieces_each:
+                continue
             rows += pieces
             has_word = has_word or (len(pieces) == 1 and word not in EVERYDAY)
             if len(rows) >= most:
@@ -94,13 +97,13 @@ class WordTable:
         return Tokens(rows[:most], has_word)
 
     def _split(self, word: str) -> Iterator[int]:
-        """The longest known pieces from the left (WordPiece); nothing if a part is unknown or there are too many."""
+        """The longest known pieces from the left (WordPiece); nothing if a part is unknown."""
         found, start = list[int](), 0
         while start < len(word):
             mark = "##" if start else ""
             ends = range(len(word), start, -1) if len(word) <= LONGEST_WORD else ()
             end = next((end for end in ends if mark + word[start:end] in self._rows), None)
-            if end is None or len(found) == MOST_PIECES:
+            if end is None:
                 return
             found.append(self._rows[mark + word[start:end]])
             start = end
@@ -145,11 +148,12 @@ def tool_vector(table: WordTable, spec: ToolSpec) -> "Floats":
     name = _CAMEL.sub(" ", spec.name)
     description = spec.description.strip()
     first = _SENTENCE.split(description[:1000], maxsplit=1)[0]
-    said = (name, *spec.tags, description, *spec.examples, *said_of_parameters(spec.input_schema))
-    texts = ((FIRST_SENTENCE, f"{name} {first}"), (ALL_TEXT, " ".join(said)), (NAME, name))
-    return sum(  # type: ignore[return-value]  # three arrays, and the zero that `sum` starts with
-        weight * table.vector(table.tokens(text, TOOL_TOKENS).rows) for weight, text in texts
-    )
+    said = (name, *spec.tags, description, *said_of_parameters(spec.input_schema))
+    texts = (f"{name} {first}", " ".join(said), name, " ".join(spec.examples))
+    vector = table.vector([])
+    for text, weight in zip(texts, (FIRST_SENTENCE, ALL_TEXT, NAME, EXAMPLES), strict=True):
+        vector += weight * table.vector(table.tokens(text, TOOL_TOKENS).rows)
+    return vector
 
 
 class Similarities(NamedTuple):
@@ -182,7 +186,7 @@ class ToolMeanings:
         """None while they are not ready, or if there is no table."""
         if not self._is_ready() or (table := load_table()) is None or self._vectors is None:
             return None
-        tokens = table.tokens(query, QUERY_TOKENS)
+        tokens = table.tokens(query, QUERY_TOKENS, MOST_PIECES)
         if not tokens.rows:  # nothing that it knows, or another script
             return None
         return Similarities(table.products(self._vectors, tokens.rows), tokens.has_word)
@@ -205,25 +209,22 @@ class ToolMeanings:
     def _make(self) -> None:
         table = load_table()
         with self._making:
-            while self._waiting:
-                slots = list(self._waiting)
-                if table is None:
-                    self._waiting.clear()
-                    return
-                made = {slot: None if (spec := self._waiting[slot]) is None else tool_vector(table, spec) for slot in slots}
-                self._put(made)
-                for slot in slots:  # only now are they ready
-                    del self._waiting[slot]
+            while waiting := dict(self._waiting):
+                if table is not None:
+                    self._vectors = self._with_room(max(waiting) + 1)
+                    for slot, spec in waiting.items():
+                        self._vectors[slot] = 0.0 if spec is None else tool_vector(table, spec)
+                for slot, spec in waiting.items():
+                    if self._waiting[slot] is spec:  # and has not changed meanwhile
+                        del self._waiting[slot]
 
-    def _put(self, made: "dict[int, Floats | None]") -> None:
+    def _with_room(self, size: int) -> "Floats":
         import numpy as np
 
-        old, size = self._vectors, max(made) + 1
-        vectors = old
-        if vectors is None or len(vectors) < size:
-            vectors = np.zeros((size if old is None else size + size // 8, DIMENSIONS), np.float32)
-            if old is not None:
-                vectors[: len(old)] = old
-        for slot, vector in made.items():
-            vectors[slot] = 0.0 if vector is None else vector
-        self._vectors = vectors
+        old = self._vectors
+        if old is not None and len(old) >= size:
+            return old
+        vectors = np.zeros((size if old is None else size + size // 8, DIMENSIONS), np.float32)
+        if old is not None:
+            vectors[: len(old)] = old
+        return vectors
