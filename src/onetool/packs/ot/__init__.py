@@ -112,7 +112,7 @@ class DiscoveryTools:
         with LogSpan("ot.snippets", pattern=pattern, info=info):
             return listings.snippets(self._view, pattern, info)
 
-    @tool(read_only=True, examples=['ot.help("fs.read_file")', 'ot.help("fetch a web page")'])
+    @tool(read_only=True, examples=['ot.help("fs.read_file")'])
     def help(self, query: str = "", info: Info = "min") -> str | list[str]:
         """Explain a tool, a pack, an alias or a $snippet; or find the nearest ones, also with typos.
 

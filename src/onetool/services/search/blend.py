@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 WORD_POINT = 0.03  # what a point of BM25F counts beside a nearness, which is about 0.2 to 1; 0.02 to 0.05 do as well
 LEAST_NEAR = 0.25  # of a tool that shares no word with the query: below this, everything is like everything
 
-FAIR_WORDS, FAIR_BLEND = 5.0, 0.4  # the score of a fair match: it counts as one half
+FAIR_WORDS, FAIR_BLEND = 5.0, 0.6  # the score of a fair match: it counts as one half
 
 
 def blended(words: Mapping[int, float], meanings: "Similarities | None") -> dict[int, float]:

@@ -38,7 +38,7 @@ LONGEST_WORD = 40  # letters; in a tool, a name of many words may be written as 
 KNOWN_WORDS = 50_000  # whose pieces are remembered
 
 # A tool is the sum of its texts. Descriptions begin with what matters, and go on with rules for the caller.
-FIRST_SENTENCE, ALL_TEXT, NAME, EXAMPLES = 0.5, 0.5, 0.15, 0.3
+FIRST_SENTENCE, ALL_TEXT, NAME, EXAMPLES = 0.5, 0.5, 0.15, 0.5
 
 FEW = 32  # tools whose vectors are made while a query waits: some milliseconds
 MOST_TOOLS = 100_000  # 100 MB; those that come later are found by their words

@@ -189,7 +189,7 @@ def _trimmed(word: str) -> str:
 
 
 ToolTexts = tuple[list[str], ...]
-"""The words of one tool, field by field: name, description, parameters and examples, tags."""
+"""The words of one tool, field by field: name, description, parameters, tags."""
 
 
 def tool_texts(spec: ToolSpec) -> ToolTexts:
@@ -197,7 +197,7 @@ def tool_texts(spec: ToolSpec) -> ToolTexts:
     return (
         split_words(spec.name),
         _telling(spec.description),
-        _telling("\n".join((*said_of_parameters(spec.input_schema), *spec.examples))),
+        _telling("\n".join(said_of_parameters(spec.input_schema))),
         split_words("\n".join(spec.tags)),
     )
 
