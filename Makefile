@@ -13,7 +13,7 @@ WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 
 .DEFAULT_GOAL := help
 .PHONY: help setup serve test check lint web web-check browser test-browser screenshots conformance faults fuzz bench \
-  bench-peers openapi lock clean
+  search-eval bench-peers openapi lock clean
 
 help:  ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -63,15 +63,18 @@ fuzz: $(VENV)/.dev  ## schemathesis over the REST API, ARGS are its own options;
 bench: $(VENV)/.dev  ## measure, as ratios in one run
 	$(BIN)/python -m bench $(ARGS)
 
+search-eval: $(VENV)/.dev  ## how well the search finds tools, on public sets; ARGS=--record: note the figures that must not fall
+	$(BIN)/python -m tests.search_eval $(ARGS)
+
 bench-peers: $(PEERS)/.done  ## install what `make bench` compares us with
 
 openapi: $(OPENAPI)/installed.json  ## install GitHub's OpenAPI document (400 MB), for the test that imports it
 
 lock: $(VENV)/.dev  ## resolve the dependencies anew (needs uv)
 	uv pip compile --universal --generate-hashes --no-emit-index-url --no-header --no-annotate -q \
-	  --python-version 3.11 pyproject.toml --group pyproject.toml:build -o requirements.lock
+	  --python-version 3.11 pyproject.toml --extra search --group pyproject.toml:build -o requirements.lock
 	uv pip compile --universal --generate-hashes --no-emit-index-url --no-header --no-annotate -q \
-	  --python-version 3.11 pyproject.toml --group pyproject.toml:dev -c requirements.lock -o requirements-dev.lock
+	  --python-version 3.11 pyproject.toml --extra search --group pyproject.toml:dev -c requirements.lock -o requirements-dev.lock
 	uv pip compile --universal --generate-hashes --no-emit-index-url --no-header --no-annotate -q \
 	  --python-version 3.11 bench/peers.in -o bench/peers.lock
 

@@ -265,37 +265,6 @@ def test_ways_to_write_a_name() -> None:
     )
 
 
-# --- how well: a floor slightly under what was measured when it was written, so that a change for the worse shows
-
-
-@cache
-def measured(data: str) -> tuple[float, float]:
-    """Share of the queries with a best-graded tool in first place, and among the first five."""
-    content = json.loads((DATA / data).read_text("utf-8"))
-    no_parameters = {"type": "object", "properties": {}}
-    index = SearchIndex(
-        tool(each["name"], each["description"], input_schema=each.get("inputSchema", no_parameters))
-        for each in content["tools"]
-    )
-    places = [_place(index, query["query"], query["relevant"]) for query in content["queries"]]
-    return sum(place < 1 for place in places) / len(places), sum(place < 5 for place in places) / len(places)
-
-
-def _place(index: SearchIndex, query: str, grades: dict[str, int]) -> int:
-    wanted = {name for name, grade in grades.items() if grade == max(grades.values())}
-    return next((place for place, name in enumerate(names(query, index=index)) if name in wanted), 5)
-
-
-# Measured: golden .511 and .851 (47 queries, so one is .021); MetaTool .436 and .638 (1,000 queries).
-@pytest.mark.parametrize(
-    ("data", "first", "among_five"), [("search_golden.json", 0.48, 0.82), ("search_metatool.json", 0.425, 0.63)]
-)
-def test_recall_does_not_fall(data: str, first: float, among_five: float) -> None:
-    at_1, at_5 = measured(data)
-    assert at_1 >= first
-    assert at_5 >= among_five
-
-
 # --- how quickly. The limits are wide, for busy machines; what they catch is a step that became quadratic.
 
 

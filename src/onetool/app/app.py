@@ -63,7 +63,7 @@ class App:
         registry = Registry(internals=handlers)
         self._bundles = AppBundles(config, self._open_bundles, lambda: self.catalog.refresh_sync())
         self._on_call: list[Recorder] = []
-        self._recorders = (self._bundles.count, self._tell_call)
+        self._recorders = (self._bundles.count, lambda event: self.catalog.count_call(event), self._tell_call)
         self.runtime = Runtime(config, registry, recorders=self._recorders)
         self.catalog = ToolCatalog(
             config,

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from onetool.app.bundles import AppBundles
+from onetool.app.call_evidence import CallEvidence
 from onetool.app.config_lint import lint_config
+from onetool.core.caller import owner
 from onetool.core.errors import Mistake, ToolFailure, message_of
 from onetool.core.json_data import StoreBlob, freeze
 from onetool.core.registry import Snapshot
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from onetool.config import Config
     from onetool.config.trust import Untrusted
     from onetool.core.call import ToolError, ToolResult
+    from onetool.core.context import CallEvent
     from onetool.script.run_result import RunResult
     from onetool.services.search import SearchIndex
     from onetool.sources.mcp_servers.servers import BriefHealth, Servers
@@ -36,6 +39,7 @@ log = logging.getLogger("onetool")
 trust_log = logging.getLogger("onetool.trust")
 
 OWN, NAMED = "ot", 3.0  # the pack about all others; the score of a tool that the query names
+FURTHER = 20  # tools that are looked at beyond the limit, where calls of the past may change their order
 PATIENCE = 10.0  # seconds to wait for a server, where only its tools are of interest
 WORD = re.compile(r"[^\W\d]\w*")
 GUESS = re.compile(r"; did you mean [^;]*\?")
@@ -67,6 +71,8 @@ class ToolCatalog:
         self._local = Offered()
         self._logged: set[str] = set()
         self._index: tuple[Snapshot, SearchIndex] | None = None
+        self._evidence = CallEvidence()
+        self._serves = False
         self._listing = RLock()  # servers tell of their tools in a thread of their own
         self._refreshing = RLock()  # one load for all who wait for it
         self._listeners: list[Callable[[], None]] = []
@@ -82,14 +88,27 @@ class ToolCatalog:
         self, query: str, limit: int = 5, allowed: Collection[str] | None = None
     ) -> list[tuple[ToolSpec, float]]:
         """The tools that fit a query best. Our own, which are about tools, come last unless they are named."""
+        snapshot, counted = self.current_snapshot(), self._evidence.of(owner())
+        most = len(snapshot) if allowed is not None else limit + len(self._own.tools) + (FURTHER if counted else 0)
+        found = [
+            (spec, score + counted.get(spec.name, 0.0))
+            for spec, score in self._indexed(snapshot).search(query, most)
+            if allowed is None or spec.name in allowed
+        ]
+        return sorted(found, key=lambda one: (one[0].pack == OWN and one[1] < NAMED, -one[1]))[:limit]
+
+    def count_call(self, event: "CallEvent") -> None:
+        """Note a call that succeeded: in its caller's searches the tool counts a little more."""
+        if event.ok and event.spec is not None and event.spec.pack != OWN:
+            self._evidence.record(owner(), event.spec.name)
+
+    def _indexed(self, snapshot: Snapshot) -> "SearchIndex":
         from onetool.services.search import SearchIndex
 
-        snapshot = self.current_snapshot()
         if self._index is None or self._index[0] is not snapshot:
-            self._index = (snapshot, SearchIndex([spec for spec in snapshot if spec.enabled]))
-        found = self._index[1].search(query, limit + len(self._own.tools) if allowed is None else len(snapshot))
-        found = [(spec, score) for spec, score in found if allowed is None or spec.name in allowed]
-        return sorted(found, key=lambda one: one[0].pack == OWN and one[1] < NAMED)[:limit]
+            tools = [spec for spec in snapshot if spec.enabled]
+            self._index = (snapshot, SearchIndex(tools, background=self._serves))
+        return self._index[1]
 
     def real_name(self, name: str) -> str:
         """The name of a tool that was given as code spells it (`files.read_text` for `files.read-text`), or by an
@@ -128,6 +147,20 @@ class ToolCatalog:
     def warm_bundles(self) -> None:
         """Open the bundles before they are needed. For servers."""
         self._bundles.warm()
+
+    def warm_search(self) -> None:
+        """Load the meanings of tools before somebody searches. For servers; in any thread.
+
+        From now on no search waits for meanings: until they are there, words answer.
+        """
+        self._serves = True
+        from onetool.services.search.meaning import is_installed
+
+        if is_installed():
+            try:
+                self._indexed(self.current_snapshot()).load_meanings()
+            except Exception as error:  # noqa: BLE001 - the first search tries again, and tells its caller
+                log.warning("the search could not be prepared: %s: %s", type(error).__name__, error)
 
     def apply(self, config: "Config", own: Catalogue, read: Iterable[Catalogue]) -> Callable[[], None]:
         """List the tools of another config. Returns what ends servers that are no longer configured as they were."""

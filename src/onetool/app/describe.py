@@ -46,11 +46,11 @@ texts = await asyncio.gather(*[fs.read_file(path=p) for p in paths])
 (use a comprehension)."""
 
 SEARCH = """\
-Find tools by what they do, in plain words. Returns the best matches with their names and input schemas; `call` runs \
-them. Search before you say that something can't be done."""
+Find tools by what they do, in plain words. Returns the best matches, a line each: name(arguments): what it does. \
+`call` runs them. Search before you say that something can't be done."""
 
 CALL = """\
-Call a tool that `search` found: `name` exactly as found, `args` as its input schema says. A large result comes \
+Call a tool that `search` found: `name` exactly as found, `args` by their names. A large result comes \
 back as a handle: call 'ot.result' with {'handle': …, 'offset': …, 'search': 'regex'} to read its lines."""
 
 PACKS = "Packs:"

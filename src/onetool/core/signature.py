@@ -240,23 +240,25 @@ def _union(names: Iterable[str]) -> str:
 _LONGEST_DEFAULT = 40
 
 
-def signature(spec: ToolSpec, name: str | None = None) -> str:
+def signature(spec: ToolSpec, name: str | None = None, *, exact: bool = False) -> str:
     """Required parameters come first and without a default; optional ones show theirs, or '...' where none is known.
 
-    `name` is what code calls the tool, where that is not its own name.
+    `name` is what code calls the tool, where that is not its own name. With `exact`, parameters have their own names,
+    for those who write JSON, and not those that code gives them.
     """
     schema = spec.input_schema
     properties = cast(Mapping[str, Any], schema.get("properties") or {})
     required = cast(list[str], schema.get("required") or [])
-    parts = [_parameter(one, properties[one], schema, one in required) for one in spec.order]
+    words = {one: one if exact else as_identifier(one) for one in spec.order}
+    parts = [_parameter(words[one], properties[one], schema, one in required) for one in spec.order]
     if schema.get("additionalProperties"):
         parts.append("**more")
     returns = f" -> {type_name(spec.output_schema, spec.output_schema)}" if spec.output_schema else ""
     return f"{name or spec.name}({', '.join(parts)}){returns}"
 
 
-def _parameter(name: str, schema: Any, root: Mapping[str, Any], required: bool) -> str:
-    text = f"{as_identifier(name)}: {type_name(schema, root)}"
+def _parameter(word: str, schema: Any, root: Mapping[str, Any], required: bool) -> str:
+    text = f"{word}: {type_name(schema, root)}"
     return text if required else f"{text} = {_default(resolve_definition(schema, root))}"
 
 

@@ -1,7 +1,5 @@
 """What clients see of all tools, what calling them gives, and what it says when that goes wrong."""
 
-import json
-
 import pytest
 from interfaces.mcp.peers import HttpPeer
 from interfaces.mcp.servers import CONFIG
@@ -51,9 +49,12 @@ def test_run_is_one_tool_and_takes_code(runner):
 
 def test_search_is_two_tools(searcher):
     assert names(searcher) == ["search", "call"]
-    found = json.loads(searcher.text("search", {"query": "add two numbers", "limit": 1}))
-    assert [(one["name"], one["inputSchema"]["required"]) for one in found] == [("working.add", ["a"])]
-    assert len(json.loads(searcher.text("search", {"query": "a"}))) == 5
+    found, more = searcher.text("search", {"query": "add two numbers", "limit": 1}).splitlines()
+    assert found == "working.add(a: int, b: int = 0) -> int: Add two numbers."
+    assert 'call(name="ot.help", args={"query":"working.add"})' in more
+    assert "working.add" in searcher.text("call", {"name": "ot.help", "args": {"query": "working.add"}})
+    assert len(searcher.text("search", {"query": "a"}).splitlines()) == 6
+    assert searcher.text("search", {"query": "qqqqzzzzxxxx"}) == "Nothing fits. Try other words."
     assert searcher.text("call", {"name": "working.add", "args": {"a": 2}}) == "2"
     assert searcher.text("call", {"name": "shell.pwd"}).startswith("/")
     assert "did you mean working.add" in searcher.failure("call", {"name": "working.ad", "args": {}})
@@ -132,8 +133,9 @@ def test_an_allow_list_holds_in_every_menu(stdio_peer):
     ]
     assert peer.error("resources/read", {"uri": "ot://tools/shell.pwd"})["code"] == -32002
     peer = stdio_peer("new", "--menu", "search", *allow)
-    found = json.loads(peer.text("search", {"query": "working directory", "limit": 50}))
-    assert {one["name"] for one in found} <= {"working.add", "working.fail"}
+    *found, more = peer.text("search", {"query": "working directory", "limit": 50}).splitlines()
+    assert {line.partition("(")[0] for line in found} == {"working.add", "working.fail"}
+    assert "ot.help" not in more
     assert "not allowed" in peer.failure("call", {"name": "shell.pwd"})
     peer = stdio_peer("old", "--menu", "run", *allow)
     assert peer.text("run", {"code": "working.add(a=1)"}) == "1"

@@ -228,8 +228,8 @@ json.dumps([float(first) + float(second), old.json_text(), new.nothing(), new.ge
 def test_menu_search_finds_and_calls(shared, era):
     peer = shared.peer(f"http-{era}", "search")
     up(shared.peer(f"http-{era}"), "old", "new")
-    found = said(peer, "search", {"query": "structured", "limit": 5})
-    assert {"old.structured", "new.structured"} <= {tool["name"] for tool in found}
+    found = peer.text("search", {"query": "structured", "limit": 5})
+    assert {"old.structured", "new.structured"} <= {line.partition("(")[0] for line in found.splitlines()}
     picture = peer.call("call", {"name": "new.picture"})["content"][0]
     assert picture["type"] == "image"
     answer = peer.call("call", {"name": "old.structured", "args": {"city": "Rome"}})

@@ -94,10 +94,14 @@ def mcp(ctx: click.Context, menu: str | None, allowed: list[str] | None, watch: 
     from onetool.interfaces.non_blocking_log import make_log_non_blocking
     from onetool.interfaces.watchdog import Watchdog
 
+    def warm() -> None:
+        app.runtime.warm()
+        app.catalog.warm_search()
+
     async def run() -> None:
         service, dog = Service(app, menu, allowed), Watchdog()
         try:
-            await serve(service, source, stdout().fileno(), lambda: app.runtime.warm())
+            await serve(service, source, stdout().fileno(), warm)
         finally:
             service.close()
             dog.close()

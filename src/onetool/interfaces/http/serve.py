@@ -219,6 +219,7 @@ def serve_app(
         print_line(greeting(facts()))
         run_later(WARM_AFTER_S, lambda: app.runtime.warm())
         asyncio.get_running_loop().run_in_executor(None, app.catalog.warm_bundles)
+        asyncio.get_running_loop().run_in_executor(None, app.catalog.warm_search)
         mcp.start()
         dogs.append(Watchdog())
 

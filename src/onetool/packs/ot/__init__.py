@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from onetool.core.errors import BadArguments, ToolFailure, cut, message_of
+from onetool.core.found_tools import FoundTool, found_lines
 from onetool.core.signature import signature as signature_of
 from onetool.core.spec import ToolSpec
 from onetool.core.text import or_rather
@@ -111,7 +112,7 @@ class DiscoveryTools:
         with LogSpan("ot.snippets", pattern=pattern, info=info):
             return listings.snippets(self._view, pattern, info)
 
-    @tool(read_only=True, examples=['ot.help("fs.read_file")', 'ot.help("fetch a web page")'])
+    @tool(read_only=True, examples=['ot.help("fs.read_file")'])
     def help(self, query: str = "", info: Info = "min") -> str | list[str]:
         """Explain a tool, a pack, an alias or a $snippet; or find the nearest ones, also with typos.
 
@@ -126,7 +127,7 @@ class DiscoveryTools:
             return self._helper.help(query, info, *current_catalogue())
 
     @tool(read_only=True, examples=['ot.search("read a file")'])
-    def search(self, query: str, limit: int = 5) -> list[dict[str, Any]]:
+    def search(self, query: str, limit: int = 5) -> list[str]:
         """Find tools by what they do, in plain words, the best first.
 
         Args:
@@ -134,26 +135,22 @@ class DiscoveryTools:
             limit: How many at the most.
 
         Returns:
-            {name, signature, description, score} of each. Empty when nothing fits.
+            A line for each, its signature and what it does, and a line on how to see more. Empty when nothing fits.
         """
         if limit < 1:
             raise BadArguments(f"limit must be >= 1, got {limit}")
         with LogSpan("ot.search", query=query, limit=limit):
             catalogue, allowed = current_catalogue()
-            best = [
-                (one, score)
-                for spec, score in self._view.search(query, limit, allowed)
+            found = [
+                FoundTool(one.word, signature_of(one.spec, one.word), one.spec.description)
+                for spec, _ in self._view.search(query, limit, allowed)
                 if (one := self._listing.find(spec.name, catalogue, allowed))  # others have come since this run began
             ]
-            return [
-                {
-                    "name": one.word,
-                    "signature": signature_of(one.spec, one.word),
-                    "description": one.gist,
-                    "score": round(score, 3),
-                }
-                for one, score in best
-            ]
+            if not found:
+                return []
+            has_help = self._listing.find("ot.help", catalogue, allowed) is not None
+            about = f"All about one: ot.help({found[0].name!r}). " if has_help else ""
+            return found_lines(found, f"{about}More: a larger limit, or other words.")
 
     @tool(read_only=True, examples=['ot.signature("fs.read_file")'])
     def signature(self, name: str) -> str:

@@ -2,6 +2,7 @@
 
 A query that names a tool finds it whatever its text says. All other queries are ranked by BM25F: a word counts more in
 a name than in a description, less in a long text, each further time a little less, and more the fewer tools have it.
+Where numpy is installed, that is blended with how near a tool's meaning is: see `meaning` and `blend`.
 """
 
 import re
@@ -13,6 +14,8 @@ from math import log
 from typing import NamedTuple
 
 from onetool.core.spec import ToolSpec
+from onetool.services.search.blend import blended
+from onetool.services.search.meaning import ToolMeanings, is_installed
 from onetool.services.search.words import (
     Group,
     QueryWords,
@@ -246,9 +249,6 @@ class LexicalIndex:
 # The index
 
 
-_FULL_SCORE = 5.0  # the lexical score of a fair match: it counts as one half
-
-
 LONGEST_QUERY = 10_000  # characters of a query: a pasted document must not cost more than a question
 
 
@@ -259,10 +259,20 @@ class SearchIndex:
     fits. Tools that score the same stay in the order in which they were given.
     """
 
-    def __init__(self, specs: Iterable[ToolSpec]) -> None:
+    def __init__(self, specs: Iterable[ToolSpec], *, background: bool = False) -> None:
+        """With `background`, words answer alone until a thread has loaded the meanings; otherwise a query waits."""
         self._specs = tuple(spec for spec in specs if not spec.hidden)
         self._names = NameIndex([spec.name for spec in self._specs])
         self._lexical = LexicalIndex(self._specs)
+        self._meanings = ToolMeanings(background=background) if is_installed() else None
+        if self._meanings is not None:
+            for slot, spec in enumerate(self._specs):
+                self._meanings.set(slot, spec)
+
+    def load_meanings(self) -> None:
+        """Begin to load them, in a thread."""
+        if self._meanings is not None:
+            self._meanings.load()
 
     def search(self, query: str, limit: int = 5) -> list[tuple[ToolSpec, float]]:
         if limit < 1:
@@ -272,8 +282,8 @@ class SearchIndex:
 
     def _scores(self, query: str) -> dict[int, float]:
         words = query_words(query)
-        # A further stage, one that knows meanings, would be blended in here: it too gives each tool 0 to 1.
-        scores = {tool: score / (score + _FULL_SCORE) for tool, score in self._lexical.scores(words).items()}
+        meanings = None if self._meanings is None else self._meanings.similarities(query)
+        scores = blended(self._lexical.scores(words), meanings)
         for tool, naming in self._names.named(query, words.telling).items():
             scores[tool] = naming + scores.get(tool, 0.0)
         return scores

@@ -197,7 +197,7 @@ def tool_texts(spec: ToolSpec) -> ToolTexts:
     return (
         split_words(spec.name),
         _telling(spec.description),
-        _telling("\n".join(_said_of_parameters(spec.input_schema))),
+        _telling("\n".join(said_of_parameters(spec.input_schema))),
         split_words("\n".join(spec.tags)),
     )
 
@@ -206,7 +206,7 @@ def _telling(text: str) -> list[str]:
     return [word for word in split_words(text) if word not in EVERYDAY]
 
 
-def _said_of_parameters(schema: Any) -> Iterator[str]:
+def said_of_parameters(schema: Any) -> Iterator[str]:
     """Names and descriptions, outer ones first. A schema may be anything: it is read here, not judged."""
     todo = deque([schema])
     while todo:

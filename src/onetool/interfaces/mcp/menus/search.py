@@ -5,6 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 from onetool.app.describe import call_description, search_description
 from onetool.core.call import ToolCall, new_id
+from onetool.core.found_tools import FoundTool, found_lines
+from onetool.core.signature import signature
+from onetool.core.spec import ToolSpec
 from onetool.interfaces.mcp.client import ClientCaller
 from onetool.interfaces.mcp.content import as_json, from_result, text_block
 from onetool.interfaces.mcp.menus.entry import ArgumentCheck, MenuEntry
@@ -13,6 +16,7 @@ if TYPE_CHECKING:
     from onetool.app import App
 
 LIMIT = 5
+HELP = "ot.help"
 SEARCH = {
     "type": "object",
     "properties": {
@@ -45,9 +49,19 @@ def _search(app: "App", allowed: Collection[str] | None) -> MenuEntry:
     async def call(args: Mapping[str, Any], caller: ClientCaller) -> dict[str, Any]:
         check(args)
         found = app.search(args["query"], args.get("limit", LIMIT), allowed)
-        return {"content": [text_block(as_json([spec.summary() for spec, _ in found]))]}
+        has_help = allowed is None or HELP in allowed
+        return {"content": [text_block(_as_lines([spec for spec, _ in found], has_help))]}
 
     return MenuEntry(listing=listing, call=call)
+
+
+def _as_lines(found: list[ToolSpec], has_help: bool) -> str:
+    if not found:
+        return "Nothing fits. Try other words."
+    tools = [FoundTool(spec.name, signature(spec, exact=True), spec.description) for spec in found]
+    help_on = f'call(name="{HELP}", args={as_json({"query": found[0].name})})'
+    about = f"All about one: {help_on}. " if has_help else ""
+    return "\n".join(found_lines(tools, f"{about}More: a larger limit, or other words."))
 
 
 def _packs(app: "App", allowed: Collection[str] | None) -> list[str]:

@@ -1,0 +1,230 @@
+"""ToolMeanings: how near the meaning of each tool is to that of a query.
+
+A table gives each word, or piece of a word, a vector and a weight. A text is the weighted sum of its words, made one
+long; two texts are as near as their vectors' product. That is all: no network, no model. The table was trained for
+texts of tools, see NOTICE. It knows English words; texts in other scripts have no meaning here, and are found by their
+words.
+
+numpy is an extra (`onetool[search]`). Without it there are no meanings, and words answer alone.
+"""
+
+import logging
+import re
+import unicodedata
+from collections.abc import Iterator
+from functools import cache, lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+from threading import Lock, Thread
+from typing import TYPE_CHECKING, NamedTuple
+
+from onetool.core.spec import ToolSpec
+from onetool.services.search.words import EVERYDAY, said_of_parameters
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Floats = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
+
+log = logging.getLogger("onetool")
+
+TABLE = Path(__file__).with_name("table")
+DIMENSIONS = 256
+
+QUERY_TOKENS, TOOL_TOKENS = 64, 128  # as the table was trained; what comes later in a text says little
+TEXT_OF_TOKENS = 16  # characters of a text that are looked at for each of its tokens
+MOST_PIECES = 4  # of one word in a query: what falls into more is a mistake, a key or another language
+LONGEST_WORD = 40  # letters; in a tool, a name of many words may be written as one
+KNOWN_WORDS = 50_000  # whose pieces are remembered
+
+# A tool is the sum of its texts. Descriptions begin with what matters, and go on with rules for the caller.
+FIRST_SENTENCE, ALL_TEXT, NAME, EXAMPLES = 0.5, 0.5, 0.15, 0.5
+
+FEW = 32  # tools whose vectors are made while a query waits: some milliseconds
+MOST_TOOLS = 100_000  # 100 MB; those that come later are found by their words
+
+_ACCENTS = re.compile("[\u0300-\u036f]")
+_WORD = re.compile(r"[a-z0-9]{2,}")  # a letter or a digit alone means nothing
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_SENTENCE = re.compile(r"(?<=[.!?])\s|\n")
+
+
+class Tokens(NamedTuple):
+    rows: list[int]  # of the table
+    has_word: bool  # not only pieces, and not only everyday words
+
+
+class WordTable:
+    """The table: text -> vector. Raises OSError or ImportError where it can't be loaded."""
+
+    def __init__(self, folder: Path = TABLE) -> None:
+        import numpy as np
+
+        words = (folder / "vocabulary.txt").read_text("ascii").split()
+        self._rows = {word: row for row, word in enumerate(words)}
+        self._vectors = np.memmap(folder / "vectors.i8", np.int8, mode="r", shape=(len(words), DIMENSIONS))
+        self._weights = np.fromfile(folder / "weights.f32", "<f4", count=len(words))
+        self._pieces = lru_cache(KNOWN_WORDS)(lambda word: tuple(self._split(word)))
+        self._np = np
+
+    def vector(self, rows: list[int]) -> "Floats":
+        """Of length one; all zeros without tokens."""
+        np = self._np
+        if not rows:
+            return np.zeros(DIMENSIONS, np.float32)
+        summed = self._weights[rows] @ self._vectors[rows].astype(np.float32)
+        return summed / (np.linalg.norm(summed) or 1.0)
+
+    def products(self, vectors: "Floats", rows: list[int]) -> "Floats":
+        """How near each of the vectors is to a text.
+
+        Not `@`: a matrix library may give equal rows different last digits, and its threads wait for each other, which
+        takes a hundred times as long on a busy machine.
+        """
+        return self._np.einsum("ij,j->i", vectors, self.vector(rows))
+
+    def tokens(self, text: str, most: int, pieces_each: int = LONGEST_WORD) -> Tokens:
+        """As many as that, of words of at most so many pieces."""
+        rows, has_word = list[int](), False
+        for word in _WORD.findall(_plain(text[: most * TEXT_OF_TOKENS])):
+            pieces = self._pieces(word)
+            if len(pieces) > pieces_each:
+                continue
+            rows += pieces
+            has_word = has_word or (len(pieces) == 1 and word not in EVERYDAY)
+            if len(rows) >= most:
+                break
+        return Tokens(rows[:most], has_word)
+
+    def _split(self, word: str) -> Iterator[int]:
+        """The longest known pieces from the left (WordPiece); nothing if a part is unknown."""
+        found, start = list[int](), 0
+        while start < len(word):
+            mark = "##" if start else ""
+            ends = range(len(word), start, -1) if len(word) <= LONGEST_WORD else ()
+            end = next((end for end in ends if mark + word[start:end] in self._rows), None)
+            if end is None:
+                return
+            found.append(self._rows[mark + word[start:end]])
+            start = end
+        yield from found
+
+
+def _plain(text: str) -> str:
+    """Small letters, without accents."""
+    return text.lower() if text.isascii() else _ACCENTS.sub("", unicodedata.normalize("NFKD", text.lower()))
+
+
+@cache
+def is_installed() -> bool:
+    """Whether numpy is there. It is not imported."""
+    return find_spec("numpy") is not None
+
+
+_loading = Lock()
+
+
+def load_table() -> WordTable | None:
+    """The one table of this process, or None: that is logged once."""
+    with _loading:
+        return _load_once()
+
+
+@cache
+def _load_once() -> WordTable | None:
+    if not is_installed():
+        return None
+    try:
+        return WordTable()
+    except (ImportError, OSError, ValueError) as error:
+        log.warning("search goes by words alone, since its table can't be loaded: %s: %s", type(error).__name__, error)
+        return None
+
+
+# Tools
+
+
+def tool_vector(table: WordTable, spec: ToolSpec) -> "Floats":
+    name = _CAMEL.sub(" ", spec.name)
+    description = spec.description.strip()
+    first = _SENTENCE.split(description[:1000], maxsplit=1)[0]
+    said = (name, *spec.tags, description, *said_of_parameters(spec.input_schema))
+    texts = (f"{name} {first}", " ".join(said), name, " ".join(spec.examples))
+    vector = table.vector([])
+    for text, weight in zip(texts, (FIRST_SENTENCE, ALL_TEXT, NAME, EXAMPLES), strict=True):
+        vector += weight * table.vector(table.tokens(text, TOOL_TOKENS).rows)
+    return vector
+
+
+class Similarities(NamedTuple):
+    """How near each tool is to one query: by slot, up to about 1."""
+
+    near: "Floats"
+    may_find: bool  # the query has a known word; mere pieces tell tools apart, and find none
+
+
+class ToolMeanings:
+    """The vectors of tools, which go by *slots*, small numbers.
+
+    A vector is made once, when first needed. With `background`, that is done in a thread, unless few are to be made:
+    until it has ended there are no similarities. Otherwise whoever asks waits. Any number of threads may ask.
+    """
+
+    def __init__(self, *, background: bool = False) -> None:
+        self._background = background
+        self._waiting: dict[int, ToolSpec | None] = {}  # slots whose vectors are to be made, or to be forgotten
+        self._vectors: Floats | None = None
+        self._making = Lock()
+        self._thread: Thread | None = None
+
+    def set(self, slot: int, spec: ToolSpec | None) -> None:
+        """The tool that has this slot from now on, if any."""
+        if slot < MOST_TOOLS:
+            self._waiting[slot] = spec
+
+    def similarities(self, query: str) -> Similarities | None:
+        """None while they are not ready, or if there is no table."""
+        if not self._is_ready() or (table := load_table()) is None or self._vectors is None:
+            return None
+        tokens = table.tokens(query, QUERY_TOKENS, MOST_PIECES)
+        if not tokens.rows:  # nothing that it knows, or another script
+            return None
+        return Similarities(table.products(self._vectors, tokens.rows), tokens.has_word)
+
+    def load(self) -> None:
+        """Begin to make what is to be made, in a thread."""
+        if self._thread is None or not self._thread.is_alive():
+            self._thread = Thread(target=self._make, name="onetool-meanings", daemon=True)
+            self._thread.start()
+
+    def _is_ready(self) -> bool:
+        if not self._waiting:
+            return True
+        if self._background and (self._vectors is None or len(self._waiting) > FEW):
+            self.load()
+            return False
+        self._make()
+        return True
+
+    def _make(self) -> None:
+        table = load_table()
+        with self._making:
+            while waiting := dict(self._waiting):
+                if table is not None:
+                    self._vectors = self._with_room(max(waiting) + 1)
+                    for slot, spec in waiting.items():
+                        self._vectors[slot] = 0.0 if spec is None else tool_vector(table, spec)
+                for slot, spec in waiting.items():
+                    if self._waiting[slot] is spec:  # and has not changed meanwhile
+                        del self._waiting[slot]
+
+    def _with_room(self, size: int) -> "Floats":
+        import numpy as np
+
+        old = self._vectors
+        if old is not None and len(old) >= size:
+            return old
+        vectors = np.zeros((size if old is None else size + size // 8, DIMENSIONS), np.float32)
+        if old is not None:
+            vectors[: len(old)] = old
+        return vectors
