@@ -9,12 +9,12 @@
  */
 
 import { isObject, type Json, type JsonObject } from "./json-text";
-import { piecesOf, type Names, type Path } from "./recipe-text";
+import { piecesOf, withName, type Names, type Path } from "./recipe-text";
 
 export const OPERATORS = ["==", "!=", ">", "<", ">=", "<=", "in", "is", "not"] as const;
 export type Operator = (typeof OPERATORS)[number];
 
-/** `in`: the left one has the right one in it. `is`, `not`: the left one is something, or nothing. */
+/** `in`: the left one has the right one in it. `is`, `not`: the left one is true, or not, as Python sees it. */
 export interface Condition {
   left: Json;
   operator: Operator;
@@ -53,6 +53,22 @@ export function freeName(recipe: Recipe, inputs: readonly string[]): string {
   return `step${number}`;
 }
 
+/** The same recipe where an argument has another name. */
+export function renamedIn(recipe: Recipe, from: string, to: string, inputs: readonly string[]): Recipe {
+  const steps = recipe.steps.map((step, index): Step => {
+    const names = namesAt(recipe, index, inputs);
+    const other = <T extends Json>(value: T): T => withName(value, from, to, names);
+    const each = step.each === undefined ? undefined : other(step.each);
+    return { ...step, args: other(step.args), each, when: step.when && { ...step.when, left: other(step.when.left), right: other(step.when.right) } };
+  });
+  return { steps, result: withName(recipe.result, from, to, namesAt(recipe, recipe.steps.length, inputs)) };
+}
+
+/** Names that the code of a recipe has a meaning for. `table` has one in texts. */
+export const OWN_NAMES: ReadonlySet<string> = new Set([ITEM, "row", "str", "table"]);
+
+export const isWord = (name: string): boolean => /^[A-Za-z_]\w*$/.test(name) && !KEYWORDS.has(name);
+
 // As code
 
 export function codeOf(recipe: Recipe, inputs: readonly string[]): string {
@@ -70,21 +86,20 @@ function stepCode(step: Step, names: Names): string {
 
 /** Names that code can't say go into a dictionary. */
 function argsCode(args: JsonObject, names: Names): string {
-  const isPlain = (name: string): boolean => /^[A-Za-z_]\w*$/.test(name) && !KEYWORDS.has(name);
   const entries = Object.entries(args);
-  const others = entries.filter(([name]) => !isPlain(name));
-  const plain = entries.filter(([name]) => isPlain(name)).map(([name, value]) => `${name}=${valueCode(value, names)}`);
+  const others = entries.filter(([name]) => !isWord(name));
+  const plain = entries.filter(([name]) => isWord(name)).map(([name, value]) => `${name}=${valueCode(value, names)}`);
   return [...plain, ...(others.length > 0 ? [`**${valueCode(Object.fromEntries(others), names)}`] : [])].join(", ");
 }
 
-function conditionCode({ left, operator, right }: Condition, names: Names): string {
+export function conditionCode({ left, operator, right }: Condition, names: Names): string {
   const [one, other] = [valueCode(left, names), valueCode(right, names)];
   if (operator === "is") return one;
   if (operator === "not") return `not ${one}`;
   return operator === "in" ? `${other} in ${one}` : `${one} ${operator} ${other}`;
 }
 
-function valueCode(value: Json, names: Names): string {
+export function valueCode(value: Json, names: Names): string {
   if (typeof value === "string") return textCode(value, names);
   if (Array.isArray(value)) return `[${value.map((one) => valueCode(one, names)).join(", ")}]`;
   if (isObject(value)) return `{${Object.entries(value).map(([key, one]) => `${JSON.stringify(key)}: ${valueCode(one, names)}`).join(", ")}}`;
