@@ -3,7 +3,8 @@
 import json
 
 import pytest
-from browser.stage import METEO
+from browser.person import Person
+from browser.stage import METEO, stage
 from upstream import Reply
 
 TEXT = {"type": "string"}
@@ -19,6 +20,23 @@ LOGIN = {
     "argSchema": {"type": "object", "properties": {"pin": {**TEXT, "format": "password"}}},
 }
 
+PACK = '''
+"""Slow."""
+
+import asyncio
+
+from onetool.sdk import report_progress
+
+
+async def slow(word: str) -> str:
+    """Tell how far it is; with b it never ends."""
+    report_progress(1, 2, f"half of {word}")
+    if word == "b":
+        await asyncio.sleep(600)
+    return word
+'''
+TOKEN = "a-token-that-is-long-enough"
+
 
 class Shop:
     """Answers with how often it was asked. Words in `broken` fail."""
@@ -33,6 +51,15 @@ class Shop:
             return Reply(500)
         value = {"word": word, "n": len(self.asked)}
         return Reply(headers={"Content-Type": "application/json"}, body=json.dumps(value).encode())
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("served")
+    (folder / "more").mkdir()
+    (folder / "more" / "lab.py").write_text(PACK, encoding="utf-8")
+    with stage(folder, packs=["packs", "more"]) as one:
+        yield one
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +111,12 @@ def test_steps_stay_while_one_types(person, shop):
     for key in "-\n-2":
         person.write(key)
     person.see_no("This code is not a recipe")
-    assert [person.reads(one) for one in ("word", "This value", "That value", "The list")] == ["-5\"'${[(", "-1", "-1", "-\n-2"]
+    assert [person.reads(one) for one in ("word", "This value", "That value", "The list")] == [
+        "-5\"'${[(",
+        "-1",
+        "-1",
+        "-\n-2",
+    ]
     person.reload()  # the code says all of it
     assert person.reads("word") == "-5\"'${[("
     assert person.reads("The list") == "-\n-2"
@@ -156,6 +188,19 @@ def test_what_items_gave_is_kept_when_a_later_one_fails(person, shop):
     assert shop.asked[len(first) :] == ["c", "d", "e"], "the same calls are not made again"
 
 
+def test_a_step_tells_how_far_it_is_and_goes_on_where_it_was_stopped(person, shop):
+    start(person, "lab.slow")
+    person.click("For each item of a list")
+    person.type_into("The list", "a\nb")
+    person.click("Pick word from a step")
+    person.click("Use this")
+    person.click("Run to here")
+    person.see("half of b")
+    assert person.axe() == []
+    person.click("Stop", role="button")
+    person.see("Stopped at item 2 of 2: b", "What the 1 item before it gave is kept", "Go on")
+
+
 def test_an_answer_is_old_when_what_it_uses_has_changed(person, shop):
     shop.asked.clear()
     start(person)
@@ -168,7 +213,9 @@ def test_an_answer_is_old_when_what_it_uses_has_changed(person, shop):
     person.see("step1.n")
     person.click("Run to here")
     person.see("Run this step again")
-    person.until("document.querySelectorAll('article').length === 2 && !document.body.innerText.includes('Run to here')")
+    person.until(
+        "document.querySelectorAll('article').length === 2 && !document.body.innerText.includes('Run to here')"
+    )
     assert shop.asked == ["x", "1"]
     person.click("Run this step again")  # the first one: it gives another number
     person.see("changed since it ran", "Run to here")
@@ -190,7 +237,29 @@ def test_no_secret_stays_in_the_browser(person, served, shop):
     person.click("Clear pin", nth=1)
     person.see("What is typed here would stand in the script")
     person.open(f"#/build?tool={METEO}/pinned/1")
-    person.type_into("Arguments to try it with", '{"pin": "hunter3"}')
+    person.type_into("Arguments to preview with", '{"pin": "hunter3"}')
     person.type_into("Description", "Other words.")
     person.until("JSON.stringify(localStorage).includes('Other words.')")
     assert "hunter" not in kept(person) + kept(person, "sessionStorage")
+
+
+def test_signing_out_takes_what_steps_gave(tmp_path, browser):
+    with stage(tmp_path, token=TOKEN) as served, browser.page(width=1280, height=800) as page:
+        person = Person(page, served.url)
+        person.forgive("status of 401")
+        person.open("#/recipe").see("Sign in to OneTool")
+        person.type_into("Token", TOKEN)
+        person.press("Enter")
+        person.see("A recipe is a list of steps")
+        add(person, "lamp")
+        person.click("Run to here")
+        person.see("Run this step again")
+        assert "answers" in kept(person, "sessionStorage")
+        person.click("Settings", role="button")
+        person.click("Sign out", role="button")
+        person.see("Sign in to OneTool")
+        assert "answers" not in kept(person, "sessionStorage")
+        person.type_into("Token", TOKEN)
+        person.press("Enter")
+        person.see("Run to here").see_no("Run this step again")
+        assert person.faults() == []

@@ -17,7 +17,6 @@ import {{ unknownNames }} from {recipe_text};
 import {{ textWithoutSecrets }} from {secrets};
 import {{ offersAt }} from {code_names};
 const whole = (recipe) => ({{ ...recipe, steps: recipe.steps.map((one) => ({{ each: undefined, ...one }})) }});
-const answersOf = (given) => new Map(Object.entries(given));
 const doing = {{
   both: ({{ recipe, code, inputs }}) => {{
     const text = code ?? codeOf(whole(recipe), inputs);
@@ -30,7 +29,8 @@ const doing = {{
   condition: ({{ value, known }}) => holds(value, new Set(Object.keys(known)), known),
   conditionCode: ({{ value, known }}) => conditionCode(value, new Set(Object.keys(known))),
   calls: ({{ step, known }}) => callsOf(step, new Set([...Object.keys(known), "item"]), known),
-  keys: ({{ recipe, inputs, samples, answers }}) => recipe.steps.map((_, at) => keyAt(whole(recipe), at, inputs, samples, answersOf(answers))),
+  keys: ({{ recipe, inputs, samples, answers }}) =>
+    recipe.steps.map((_, at) => keyAt(whole(recipe), at, inputs, samples, new Map(Object.entries(answers)))),
   led: ({{ recipe, inputs, some }}) => recipe.steps.map((_, at) => isLedBy(whole(recipe), at, inputs, new Set(some))),
   kept: ({{ answers, most }}) => {{
     const {{ text, without }} = written(Object.entries(answers), most);

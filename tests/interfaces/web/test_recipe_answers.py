@@ -68,7 +68,11 @@ def test_a_renamed_argument_is_another_one_wherever_it_is_used(node):
     recipe = {"steps": [{**STEPS[0], "when": when}], "result": '${table(cities, "a")}'}
     [found] = node("renamed", {"recipe": recipe, "from": "cities", "to": "town", "inputs": INPUTS})
     assert found["steps"][0]["each"] == "${town}"
-    assert found["steps"][0]["when"] == {"left": "${town[0]}", "operator": "==", "right": "a ${town} ${cities} $${town}"}
+    assert found["steps"][0]["when"] == {
+        "left": "${town[0]}",
+        "operator": "==",
+        "right": "a ${town} ${cities} $${town}",
+    }
     assert found["result"] == '${table(town, "a")}'
 
 

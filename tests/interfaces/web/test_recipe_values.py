@@ -8,7 +8,27 @@ from tempfile import TemporaryDirectory
 
 from onetool.app import App
 
-PLAIN = [True, False, None, 0, 1, -3, 2.5, 1e-5, 1e-7, 12345.678, 10**15, 1e22, "", "5", "a", "b c", "x'y", 'x"y', "'\""]
+PLAIN = [
+    True,
+    False,
+    None,
+    0,
+    1,
+    -3,
+    2.5,
+    1e-5,
+    1e-7,
+    12345.678,
+    10**15,
+    1e22,
+    "",
+    "5",
+    "a",
+    "b c",
+    "x'y",
+    'x"y',
+    "'\"",
+]
 PLAIN += ["\n\t\\", "é\U0001f600", "\u202e\ufeff\u00a0\x7f", "￿", "\ue000"]
 KNOWN = {
     "cities": ["Rome", "Oslo"],
@@ -83,7 +103,8 @@ def test_comparisons_are_those_of_python(node):
     fixed += [([1, 2], "<", [1, "x"]), ({"5": 1}, "in", 5), ({}, "<", {}), (["a"], "in", ["a"]), (1, "==", 1.0)]
     fixed += [(value(chance), chance.choice(OPERATORS), value(chance)) for _ in range(400)]
     asked = [
-        {"left": left, "operator": sign, "right": None if sign in ("is", "not") else right} for left, sign, right in fixed
+        {"left": left, "operator": sign, "right": None if sign in ("is", "not") else right}
+        for left, sign, right in fixed
     ]
     here, _ = compare(node, "condition", asked)
     assert here[:3] == [True, {"failed": "recipe.no.has"}, True]

@@ -84,7 +84,17 @@ def test_what_a_recipe_is_written_as_is_python_and_reads_as_the_same_recipe(node
 
 def test_every_single_sign_that_one_types_leaves_a_recipe(node):
     """The first key of `-5`, a quote, a bracket: in an argument, a list, a comparison, the result."""
-    signs = [chr(code) for code in range(1, 128)] + ["é", "\U0001f600", "\u2028", "${", "$$", '"""', "None", "not", "-5"]
+    signs = [chr(code) for code in range(1, 128)] + [
+        "é",
+        "\U0001f600",
+        "\u2028",
+        "${",
+        "$$",
+        '"""',
+        "None",
+        "not",
+        "-5",
+    ]
 
     def with_it(sign):
         when = {"left": sign, "operator": "==", "right": sign}
