@@ -137,7 +137,7 @@ def test_code_that_is_more_than_a_recipe_opens_as_code(person, served, post):
     person.open(f"#/recipe?tool={METEO}/loop/1")
     person.see("meteo.loop", "This code is not a recipe", "sum(n for n in range(9))")
     person.type_into("Code", "sum(n for n in range(7))")  # it can be edited here
-    person.see("Draft")
+    person.see("Unsaved draft")
     person.open(f"#/build?tool={METEO}/loop/1")
     person.see("meteo.loop", "sum(n for n in range(9))")
     assert "Open as a recipe" not in person.text()

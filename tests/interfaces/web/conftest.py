@@ -12,7 +12,7 @@ DRIVER = """
 import {{ codeOf, conditionCode, renamedIn, valueCode }} from {recipe};
 import {{ recipeOf }} from {recipe_read};
 import {{ callsOf, holds, resolved }} from {recipe_values};
-import {{ keyAt, isLedBy, madeIn, read, taken, written }} from {recipe_answers};
+import {{ keyAt, isLedBy, madeIn, taken, written }} from {recipe_answers};
 import {{ unknownNames }} from {recipe_text};
 import {{ textWithoutSecrets }} from {secrets};
 import {{ offersAt }} from {code_names};
@@ -34,7 +34,7 @@ const doing = {{
   led: ({{ recipe, inputs, some }}) => recipe.steps.map((_, at) => isLedBy(whole(recipe), at, inputs, new Set(some))),
   kept: ({{ answers, most }}) => {{
     const {{ text, without }} = written(Object.entries(answers), most);
-    return {{ size: text.length, without, read: Object.fromEntries(read(JSON.parse(text))) }};
+    return {{ size: text.length, without, read: Object.fromEntries(JSON.parse(text)) }};
   }},
   taken: ({{ answer, calls }}) => {{
     const made = madeIn(answer);

@@ -107,7 +107,7 @@ def test_comparisons_are_those_of_python(node):
         for left, sign, right in fixed
     ]
     here, _ = compare(node, "condition", asked)
-    assert here[:3] == [True, {"failed": "recipe.no.has"}, True]
+    assert here[:3] == [True, {"failed": "recipe.no.order"}, True]
 
 
 def test_a_step_for_each_item_is_called_as_its_comprehension_says(node):

@@ -14,7 +14,8 @@ export interface Answer {
   key: string; // empty: it is not whole
   outcome: Outcome | null; // null: somebody has stopped it
   calls: readonly string[]; // a digest of each call that has given something
-  values: Json[]; // what they gave
+  values?: Json[]; // what they gave; else it is in the outcome
+  isEach: boolean; // whether the outcome is a list of what they gave
   /** Of a step for each item of a list: where it ended. */
   left?: { at: number; total: number; item: Json };
 }
@@ -23,20 +24,16 @@ export type Answers = ReadonlyMap<string, Answer>;
 
 const digests = new WeakMap<object, string>();
 
-/** A short text that differs where values differ (cyrb53, by bryc, in the public domain). */
+/** A short text that differs where values differ: FNV-1a, and how long it is as JSON. */
 export function digest(value: unknown): string {
-  const known = typeof value === "object" && value !== null ? digests.get(value) : undefined;
+  const isKnown = typeof value === "object" && value !== null;
+  const known = isKnown ? digests.get(value) : undefined;
   if (known !== undefined) return known;
-  let [high, low] = [0xdeadbeef, 0x41c6ce57];
   const text = writeJson(value);
-  for (let at = 0; at < text.length; at++) {
-    const code = text.charCodeAt(at);
-    [high, low] = [Math.imul(high ^ code, 2654435761), Math.imul(low ^ code, 1597334677)];
-  }
-  high = Math.imul(high ^ (high >>> 16), 2246822507) ^ Math.imul(low ^ (low >>> 13), 3266489909);
-  low = Math.imul(low ^ (low >>> 16), 2246822507) ^ Math.imul(high ^ (high >>> 13), 3266489909);
-  const found = (4294967296 * (2097151 & low) + (high >>> 0)).toString(36);
-  if (typeof value === "object" && value !== null) digests.set(value, found);
+  let hash = 0x811c9dc5;
+  for (let at = 0; at < text.length; at++) hash = Math.imul(hash ^ text.charCodeAt(at), 0x01000193);
+  const found = `${hash}.${text.length}`;
+  if (isKnown) digests.set(value, found);
   return found;
 }
 
@@ -80,7 +77,9 @@ export interface Made {
 
 /** The calls of an answer. Whoever uses one takes it out. */
 export function madeIn(answer: Answer | undefined): Made[] {
-  return (answer?.calls ?? []).map((call, at) => ({ call, value: answer?.values[at] ?? null }));
+  const value = answer?.outcome?.ok ? answer.outcome.value : null;
+  const values = answer?.values ?? (answer?.isEach ? (value as Json[]) : [value]);
+  return (answer?.calls ?? []).map((call, at) => ({ call, value: values[at] ?? null }));
 }
 
 export function taken(made: Made[], call: string): Made | undefined {
@@ -88,31 +87,10 @@ export function taken(made: Made[], call: string): Made | undefined {
   return at < 0 ? undefined : made.splice(at, 1)[0];
 }
 
-// As text, for a reload
-
-/** As many answers as there is room for, the smallest ones first, and the names of the others. */
+/** As many answers as there is room for as text, the smallest ones first, and the names of the others. */
 export function written(answers: Iterable<[string, Answer]>, most: number): { text: string; without: string[] } {
-  const all = [...answers].map(([name, answer]) => ({ name, text: writeJson([name, lean(answer)]) }));
-  const fitting = new Set<string>();
+  const all = [...answers].map((one) => ({ name: one[0], text: writeJson(one) })).sort((a, b) => a.text.length - b.text.length);
   let size = 2;
-  for (const one of all.toSorted((a, b) => a.text.length - b.text.length)) {
-    if ((size += one.text.length + 1) > most) break;
-    fitting.add(one.name);
-  }
-  const kept = all.filter((one) => fitting.has(one.name)).map((one) => one.text);
-  return { text: `[${kept.join(",")}]`, without: all.filter((one) => !fitting.has(one.name)).map((one) => one.name) };
-}
-
-/** What its outcome holds is not written twice. */
-function lean(answer: Answer): unknown {
-  const { outcome, values } = answer;
-  if (!outcome?.ok) return answer;
-  return { ...answer, values: values === outcome.value ? "all" : values[0] === outcome.value ? "one" : values };
-}
-
-export function read(found: [string, Omit<Answer, "values"> & { values: unknown }][]): [string, Answer][] {
-  return found.map(([name, { values, ...answer }]) => {
-    const value = answer.outcome?.ok ? answer.outcome.value : null;
-    return [name, { ...answer, values: (values === "all" ? value : values === "one" ? [value] : values) as Json[] }];
-  });
+  const kept = all.filter((one) => (size += one.text.length + 1) <= most);
+  return { text: `[${kept.map((one) => one.text).join(",")}]`, without: all.slice(kept.length).map((one) => one.name) };
 }

@@ -49,7 +49,7 @@ export function holds({ left, operator, right }: Condition, names: Names, known:
   const [one, other] = [resolved(left, names, known), resolved(right, names, known)];
   if (operator === "is" || operator === "not") return isTrue(one) === (operator === "is");
   if (operator === "==" || operator === "!=") return isSame(one, other) === (operator === "==");
-  if (operator === "in") return contains(one, other) ?? fail("recipe.no.has");
+  if (operator === "in") return contains(one, other) ?? fail("recipe.no.order");
   const sign = order(one, other) ?? fail("recipe.no.order");
   return operator === ">" ? sign > 0 : operator === "<" ? sign < 0 : operator === ">=" ? sign >= 0 : sign <= 0;
 }

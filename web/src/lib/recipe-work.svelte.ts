@@ -11,13 +11,14 @@ import { SvelteMap, SvelteSet } from "svelte/reactivity";
 import { request, toolPath } from "./api";
 import { Draft, type Start } from "./build-draft.svelte";
 import { catalog, type ToolRow } from "./catalog.svelte";
+import { isIdentifier } from "./copy-as";
 import { t } from "./i18n.svelte";
 import { invoke, type CallFailure, type Outcome, type Progress } from "./invoke";
 import { isObject, parseJson, writeJson, type Json, type JsonObject } from "./json-text";
 import { messageOf, notices } from "./notices.svelte";
 import { play } from "./play.svelte";
-import { ITEM, OWN_NAMES, codeOf, freeName, isWord, namesAt, renamedIn, type Recipe, type Step } from "./recipe";
-import { digest, isLedBy, keyAt, madeIn, read, taken, written, type Answer, type Made } from "./recipe-answers";
+import { ITEM, OWN_NAMES, codeOf, freeName, namesAt, renamedIn, type Recipe, type Step } from "./recipe";
+import { digest, isLedBy, keyAt, madeIn, taken, written, type Answer, type Made } from "./recipe-answers";
 import { recipeOf } from "./recipe-read";
 import { unknownNames } from "./recipe-text";
 import { RecipeError, callsOf, resolved, type Known } from "./recipe-values";
@@ -61,8 +62,8 @@ export class RecipeWork {
   constructor(key: string, start: Start) {
     this.draft = new Draft(key, start);
     try {
-      const kept = parseJson(sessionStorage.getItem(this.#place) ?? "[]") as unknown as Parameters<typeof read>[0];
-      for (const [name, answer] of read(kept)) this.answers.set(name, answer);
+      const kept = parseJson(sessionStorage.getItem(this.#place) ?? "[]") as unknown as [string, Answer][];
+      for (const [name, answer] of kept) this.answers.set(name, answer);
     } catch {
       // Then steps are called again.
     }
@@ -167,11 +168,8 @@ export class RecipeWork {
   /** Why an argument can't be called so; empty if it can. */
   refusal(name: string): string {
     const { packs = [], functions = [], aliases = {} } = play.names ?? {};
-    const names = { name: line(name) };
-    if (!isWord(name)) return t("recipe.name.word", names);
-    if (this.recipe?.steps.some((one) => one.name === name)) return t("recipe.name.step", names);
-    if ([...packs, ...functions].some((one) => one.name === name) || Object.hasOwn(aliases, name)) return t("recipe.name.tool", names);
-    return OWN_NAMES.has(name) ? t("recipe.name.own", names) : "";
+    const isTaken = [...packs, ...functions, ...(this.recipe?.steps ?? [])].some((one) => one.name === name) || Object.hasOwn(aliases, name) || OWN_NAMES.has(name);
+    return isTaken ? t("recipe.name.taken", { name: line(name) }) : isIdentifier(name) ? "" : t("recipe.name.word", { name: line(name) });
   }
 
   add(row: ToolRow): string {
@@ -257,14 +255,13 @@ export class RecipeWork {
     if (!step) return false;
     const before = this.answers.get(step.name);
     const [key, stop, start, at] = [this.#key(index), new AbortController(), performance.now(), new Date().toISOString()];
-    const answer: Answer = { key: "", outcome: null, calls: [], values: [] };
+    const answer: Answer = { key: "", outcome: null, calls: [], isEach: step.each !== undefined };
     const made: Made[] = [];
     const kept = isAnew ? [] : madeIn(before);
     this.running = { name: step.name, stop, done: 0, total: null, progress: null };
     try {
       await this.#call(step, index, { made, kept, answer }, stop.signal);
-      answer.values = made.map((one) => one.value);
-      const value = step.each === undefined ? (answer.values[0] ?? null) : answer.values;
+      const value = answer.isEach ? made.map((one) => one.value) : (made[0]?.value ?? null);
       [answer.key, answer.left] = [key, undefined];
       answer.outcome = { ok: true, value, size: new Blob([writeJson(value)]).size, durationMs: performance.now() - start, at };
     } catch (error) {

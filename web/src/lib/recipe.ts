@@ -8,6 +8,7 @@
  * Code is a recipe if it is, word for word, what its recipe is written as: nothing of it is lost, whoever wrote it.
  */
 
+import { isIdentifier } from "./copy-as";
 import { isObject, type Json, type JsonObject } from "./json-text";
 import { piecesOf, withName, type Names, type Path } from "./recipe-text";
 
@@ -35,9 +36,6 @@ export interface Recipe {
 }
 
 export const ITEM = "item";
-const KEYWORDS = new Set(
-  "False None True and as assert async await break class continue def del elif else except finally for from global if import in is lambda nonlocal not or pass raise return try while with yield".split(" "),
-);
 
 /** The names that a step can use: arguments of the recipe, the steps before it, and its item. */
 export function namesAt(recipe: Recipe, index: number, inputs: readonly string[]): Set<string> {
@@ -67,8 +65,6 @@ export function renamedIn(recipe: Recipe, from: string, to: string, inputs: read
 /** Names that the code of a recipe has a meaning for. `table` has one in texts. */
 export const OWN_NAMES: ReadonlySet<string> = new Set([ITEM, "row", "str", "table"]);
 
-export const isWord = (name: string): boolean => /^[A-Za-z_]\w*$/.test(name) && !KEYWORDS.has(name);
-
 // As code
 
 export function codeOf(recipe: Recipe, inputs: readonly string[]): string {
@@ -87,8 +83,8 @@ function stepCode(step: Step, names: Names): string {
 /** Names that code can't say go into a dictionary. */
 function argsCode(args: JsonObject, names: Names): string {
   const entries = Object.entries(args);
-  const others = entries.filter(([name]) => !isWord(name));
-  const plain = entries.filter(([name]) => isWord(name)).map(([name, value]) => `${name}=${valueCode(value, names)}`);
+  const others = entries.filter(([name]) => !isIdentifier(name));
+  const plain = entries.filter(([name]) => isIdentifier(name)).map(([name, value]) => `${name}=${valueCode(value, names)}`);
   return [...plain, ...(others.length > 0 ? [`**${valueCode(Object.fromEntries(others), names)}`] : [])].join(", ");
 }
 
