@@ -12,7 +12,7 @@ DRIVER = """
 import {{ codeOf, conditionCode, renamedIn, valueCode }} from {recipe};
 import {{ recipeOf }} from {recipe_read};
 import {{ callsOf, holds, resolved }} from {recipe_values};
-import {{ keyAt, isLedBy, madeIn, taken, written }} from {recipe_answers};
+import {{ keyOf, madeIn, taken, written }} from {recipe_answers};
 import {{ unknownNames }} from {recipe_text};
 import {{ textWithoutSecrets }} from {secrets};
 import {{ offersAt }} from {code_names};
@@ -29,9 +29,7 @@ const doing = {{
   condition: ({{ value, known }}) => holds(value, new Set(Object.keys(known)), known),
   conditionCode: ({{ value, known }}) => conditionCode(value, new Set(Object.keys(known))),
   calls: ({{ step, known }}) => callsOf(step, new Set([...Object.keys(known), "item"]), known),
-  keys: ({{ recipe, inputs, samples, answers }}) =>
-    recipe.steps.map((_, at) => keyAt(whole(recipe), at, inputs, samples, new Map(Object.entries(answers)))),
-  led: ({{ recipe, inputs, some }}) => recipe.steps.map((_, at) => isLedBy(whole(recipe), at, inputs, new Set(some))),
+  key: ({{ step, known }}) => keyOf({{ each: undefined, ...step }}, new Set(Object.keys(known)), known),
   kept: ({{ answers, most }}) => {{
     const {{ text, without }} = written(Object.entries(answers), most);
     return {{ size: text.length, without, read: Object.fromEntries(JSON.parse(text)) }};

@@ -1,14 +1,15 @@
 /**
  * What the steps of a recipe gave, and whether that still holds.
  *
- * The key of an answer is made of the step and of all that led to it: values of arguments, and what the steps that it
- * uses gave. An answer knows its calls: one that is the same is not made a second time, also if others failed.
+ * The key of an answer is made of the step and of the values that it uses. An answer knows its calls: one that is the
+ * same is not made a second time, also if others failed.
  */
 
 import type { Outcome } from "./invoke";
-import { writeJson, type Json, type JsonObject } from "./json-text";
-import { ITEM, namesAt, type Recipe } from "./recipe";
-import { usedNames } from "./recipe-text";
+import { writeJson, type Json } from "./json-text";
+import { ITEM, type Step } from "./recipe";
+import { usedNames, type Names } from "./recipe-text";
+import type { Known } from "./recipe-values";
 
 export interface Answer {
   key: string; // empty: it is not whole
@@ -19,8 +20,6 @@ export interface Answer {
   /** Of a step for each item of a list: where it ended. */
   left?: { at: number; total: number; item: Json };
 }
-
-export type Answers = ReadonlyMap<string, Answer>;
 
 const digests = new WeakMap<object, string>();
 
@@ -38,36 +37,14 @@ export function digest(value: unknown): string {
 }
 
 /** The arguments and the steps that a step takes its values from. */
-function usedAt(recipe: Recipe, index: number, inputs: readonly string[]): string[] {
-  const step = recipe.steps[index];
-  if (!step) return [];
+export function usedBy(step: Step, names: Names): string[] {
   const parts = [step.args, step.each ?? null, step.when ? [step.when.left, step.when.right] : null];
-  return [...new Set(usedNames(parts, namesAt(recipe, index, inputs)))].filter((one) => one !== ITEM).sort();
+  return [...new Set(usedNames(parts, names))].filter((one) => one !== ITEM);
 }
 
-const indexOf = (recipe: Recipe, name: string): number => recipe.steps.findIndex((one) => one.name === name);
-
-export function keyAt(recipe: Recipe, index: number, inputs: readonly string[], samples: JsonObject, answers: Answers): string {
-  const keys = new Map<number, string>();
-  const keyOf = (at: number): string => {
-    const known = keys.get(at);
-    if (known !== undefined) return known;
-    const step = recipe.steps[at];
-    const led = usedAt(recipe, at, inputs).map((name) => {
-      if (inputs.includes(name)) return [name, samples[name]];
-      const outcome = answers.get(name)?.outcome;
-      return [name, keyOf(indexOf(recipe, name)), outcome?.ok ? digest(outcome.value) : ""];
-    });
-    const key = digest([step?.tool, step?.args, step?.each === undefined ? [] : [step.each], step?.when, led]);
-    keys.set(at, key);
-    return key;
-  };
-  return keyOf(index);
-}
-
-/** Whether one of these arguments has led to what a step gives. */
-export function isLedBy(recipe: Recipe, index: number, inputs: readonly string[], some: ReadonlySet<string>): boolean {
-  return usedAt(recipe, index, inputs).some((name) => (inputs.includes(name) ? some.has(name) : isLedBy(recipe, indexOf(recipe, name), inputs, some)));
+export function keyOf(step: Step, names: Names, known: Known): string {
+  const { tool, args, each, when } = step;
+  return digest([tool, args, [each], when, usedBy(step, names).map((name) => digest(known[name]))]);
 }
 
 export interface Made {

@@ -82,14 +82,14 @@ export function usedNames(value: Json, names: Names): string[] {
   return Object.values(value).flatMap((one) => usedNames(one, names));
 }
 
-/** The same value where a name is another one. */
+/** The same value where a name is another one. Whoever spoke of that one before it was there means it now. */
 export function withName<T extends Json>(value: T, from: string, to: string, names: Names): T;
 export function withName(value: Json, from: string, to: string, names: Names): Json {
   if (Array.isArray(value)) return value.map((one) => withName(one, from, to, names));
   if (isObject(value)) return Object.fromEntries(Object.entries(value).map(([key, one]) => [key, withName(one, from, to, names)]));
   if (typeof value !== "string") return value;
   const pieces = piecesOf(value, names).map((piece) => (typeof piece !== "string" && piece.path[0] === from ? { ...piece, path: [to, ...piece.path.slice(1)] } : piece));
-  return templateOf(pieces, new Set([...names].map((one) => (one === from ? to : one))));
+  return templateOf(pieces, new Set([...names].filter((one) => one !== from)));
 }
 
 /** What stands for one value as a whole, without its signs; null for other values. */

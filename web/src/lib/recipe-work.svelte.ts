@@ -18,7 +18,7 @@ import { isObject, parseJson, writeJson, type Json, type JsonObject } from "./js
 import { messageOf, notices } from "./notices.svelte";
 import { play } from "./play.svelte";
 import { ITEM, OWN_NAMES, codeOf, freeName, namesAt, renamedIn, type Recipe, type Step } from "./recipe";
-import { digest, isLedBy, keyAt, madeIn, taken, written, type Answer, type Made } from "./recipe-answers";
+import { digest, keyOf, madeIn, taken, usedBy, written, type Answer, type Made } from "./recipe-answers";
 import { recipeOf } from "./recipe-read";
 import { unknownNames } from "./recipe-text";
 import { RecipeError, callsOf, resolved, type Known } from "./recipe-values";
@@ -58,6 +58,7 @@ export class RecipeWork {
   #held: { code: string; recipe: Recipe } | null = null;
   #tools = new Map<string, Promise<Tool>>();
   #isOver = false;
+  #isSecret = false;
 
   constructor(key: string, start: Start) {
     this.draft = new Draft(key, start);
@@ -82,29 +83,18 @@ export class RecipeWork {
     return PLACE + this.draft.key;
   }
 
-  /** Without what a secret has led to. */
+  /** Nothing is kept once a secret may have led to it. */
   #keep(): void {
     if (this.#isOver) return;
-    const [recipe, secrets] = [this.recipe, this.#secrets()];
-    const isOpen = (name: string): boolean => {
-      const index = recipe?.steps.findIndex((one) => one.name === name) ?? -1;
-      return !recipe || index < 0 || !isLedBy(recipe, index, this.inputs, secrets);
-    };
-    const { text, without } = written([...this.answers].filter(([name]) => isOpen(name)), LARGEST_KEPT);
-    let lost = [...without, ...[...this.answers.keys()].filter((name) => !isOpen(name))];
-    try {
-      if (this.answers.size > 0) sessionStorage.setItem(this.#place, text);
-      else sessionStorage.removeItem(this.#place);
-    } catch {
-      lost = [...this.answers.keys()]; // storage is closed or full
-    }
+    this.#isSecret ||= writeJson(withoutSecrets(this.samples, this.schema)) !== writeJson(this.samples);
+    const { text, without } = written(this.answers, this.#isSecret ? 0 : LARGEST_KEPT);
     this.unkept.clear();
-    for (const name of lost) this.unkept.add(name);
-  }
-
-  #secrets(): Set<string> {
-    const open = withoutSecrets(this.samples, this.schema);
-    return new Set(Object.keys(this.samples).filter((name) => writeJson(open[name]) !== writeJson(this.samples[name])));
+    for (const name of without) this.unkept.add(name);
+    try {
+      sessionStorage.setItem(this.#place, text);
+    } catch {
+      for (const name of this.answers.keys()) this.unkept.add(name); // storage is closed or full
+    }
   }
 
   moveAnswers(place: string): void {
@@ -169,7 +159,7 @@ export class RecipeWork {
   refusal(name: string): string {
     const { packs = [], functions = [], aliases = {} } = play.names ?? {};
     const isTaken = [...packs, ...functions, ...(this.recipe?.steps ?? [])].some((one) => one.name === name) || Object.hasOwn(aliases, name) || OWN_NAMES.has(name);
-    return isTaken ? t("recipe.name.taken", { name: line(name) }) : isIdentifier(name) ? "" : t("recipe.name.word", { name: line(name) });
+    return isTaken || !isIdentifier(name) ? t("recipe.name", { name: line(name) }) : "";
   }
 
   add(row: ToolRow): string {
@@ -208,13 +198,21 @@ export class RecipeWork {
 
   // Running
 
+  /** Whether a step and all that it uses are as they were when it ran. */
   isFresh(index: number): boolean {
-    const answer = this.answers.get(this.recipe?.steps[index]?.name ?? "");
-    return answer !== undefined && answer.key !== "" && answer.key === this.#key(index);
+    const step = this.recipe?.steps[index];
+    const answer = this.answers.get(step?.name ?? "");
+    if (!step || !answer?.key || answer.key !== this.#key(index)) return false;
+    return usedBy(step, this.#names(index)).every((name) => this.inputs.includes(name) || this.isFresh(this.recipe?.steps.findIndex((one) => one.name === name) ?? -1));
+  }
+
+  #names(index: number): Set<string> {
+    return this.recipe ? namesAt(this.recipe, index, this.inputs) : new Set();
   }
 
   #key(index: number): string {
-    return this.recipe ? keyAt(this.recipe, index, this.inputs, this.samples, this.answers) : "";
+    const step = this.recipe?.steps[index];
+    return step ? keyOf(step, this.#names(index), this.knownAt(index)) : "";
   }
 
   /** What can be picked from: the values of what is known before a step, its item included. */
@@ -229,7 +227,7 @@ export class RecipeWork {
     const each = recipe.steps[index]?.each;
     if (each === undefined) return known;
     try {
-      const list = resolved(each, namesAt(recipe, index, this.inputs), known);
+      const list = resolved(each, this.#names(index), known);
       return Array.isArray(list) && list.length > 0 ? { ...known, [ITEM]: list[0] as Json } : known;
     } catch {
       return known;
@@ -266,6 +264,7 @@ export class RecipeWork {
       answer.outcome = { ok: true, value, size: new Blob([writeJson(value)]).size, durationMs: performance.now() - start, at };
     } catch (error) {
       if (!stop.signal.aborted) answer.outcome = { ok: false, failure: failureOf(error), durationMs: performance.now() - start, at };
+      else if (before?.outcome?.ok) answer.outcome = before.outcome; // it is old, and still shown
       made.push(...kept); // what was not reached yet is good as before
       answer.values = made.map((one) => one.value);
     }
@@ -274,13 +273,13 @@ export class RecipeWork {
     const { outcome } = answer;
     if (outcome || answer.calls.length > 0) this.answers.set(step.name, answer);
     this.#keep();
-    notices.announce(outcome === null ? t("try.stopped") : outcome.ok ? t("try.done") : outcome.failure.message);
-    return outcome?.ok ?? false;
+    notices.announce(answer.key ? t("try.done") : outcome?.ok === false ? outcome.failure.message : t("try.stopped"));
+    return answer.key !== "";
   }
 
   /** Makes the calls of a step, and notes what each gave, so that a failure loses nothing. */
   async #call(step: Step, index: number, { made, kept, answer }: { made: Made[]; kept: Made[]; answer: Answer }, signal: AbortSignal): Promise<void> {
-    const calls = callsOf(step, namesAt(this.recipe as Recipe, index, this.inputs), this.knownAt(index));
+    const calls = callsOf(step, this.#names(index), this.knownAt(index));
     const tool = await this.tool(step.tool);
     const total = step.each === undefined ? null : calls.length;
     const show = (done: number, progress: Progress | null): void => void (this.running &&= { ...this.running, done, total, progress });
