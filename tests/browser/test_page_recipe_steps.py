@@ -140,7 +140,7 @@ def test_an_argument_that_a_step_uses_is_renamed_and_removed(person, shop):
     for name in ("step1", "item", "str", "table", "shop", "class", "a b"):
         person.type_into("Name of argument 1", name)
         person.press("Tab")
-        person.see(f"Code can't use {name} for an argument")
+        person.see(f"{name} can't be said in code, or means something else there")
         assert person.reads("Name of argument 1") == "township"
     person.click("Remove township")
     person.see("township is no step before this one, and no argument")
@@ -166,14 +166,14 @@ def test_what_items_gave_is_kept_when_a_later_one_fails(person, shop):
     person.click("Pick word from a step", nth=1)
     person.click("Use this")  # of step 1, as it is not known yet
     person.click("Run to here")
-    person.see("Ended at item 3 of 4: c. What those before it gave is kept")
+    person.see("Ended at item 3 of 4: c. Those before it are not called again")
     first = list(shop.asked)
     assert first[:3] == ["a", "b", "c"]
     assert set(first[3:]) <= {"c"}
     person.reload()
     person.see("Ended at item 3 of 4: c")
     shop.broken = set()
-    person.click("Go on")
+    person.click("Run to here")
     person.see("4 rows")
     assert shop.asked[len(first) :] == ["c", "d"]
     person.type_into("The list", "a\nb\nc\nd\ne")
@@ -193,7 +193,7 @@ def test_a_step_tells_how_far_it_is_and_goes_on_where_it_was_stopped(person, sho
     person.see("half of b")
     assert person.axe() == []
     person.click("Stop", role="button")
-    person.see("Ended at item 2 of 2: b", "Go on")
+    person.see("Ended at item 2 of 2: b")
 
 
 def test_an_answer_is_old_when_what_it_uses_has_changed(person, shop):
@@ -230,7 +230,7 @@ def test_no_secret_stays_in_the_browser(person, served, shop):
     person.until("JSON.stringify(localStorage).includes('Logs in with a pin.')")
     assert "hunter2" not in kept(person) + kept(person, "sessionStorage")
     person.click("Clear pin", nth=1)
-    person.see("What is typed here would stand in the script")
+    person.see("It would stand in the script")
     person.open(f"#/build?tool={METEO}/pinned/1")
     person.type_into("Arguments to preview with", '{"pin": "hunter3"}')
     person.type_into("Description", "Other words.")
