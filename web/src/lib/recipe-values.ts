@@ -4,7 +4,7 @@ import { isObject, type Json, type JsonObject } from "./json-text";
 import type { Key } from "./locales/en";
 import { ITEM, type Condition, type Step } from "./recipe";
 import { piecesOf, referenceOf, type Names, type Path } from "./recipe-text";
-import { contains, isTrue, isSame, order, pythonText } from "./python-values";
+import { contains, isTrue, isSame, order, pythonText } from "./recipe-python";
 
 /** A value that is not there, or not of the kind that is needed: the text that says so. */
 export class RecipeError extends Error {
