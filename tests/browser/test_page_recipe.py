@@ -97,8 +97,10 @@ def test_the_weather_of_three_cities_is_mailed_as_a_table(person, served, post, 
     person.click("Pick text from a step")
     assert person.axe() == []
     person.click("As a table")
-    assert person.reads("text") == 'Now:\n${table(step1, "city", "daily", "celsius")}'
-    person.type_into("text", 'Now:\n${table(step1, "city", "celsius")}')
+    person.click("daily", role="checkbox")
+    assert person.axe() == []
+    person.click("Use this table")
+    assert person.reads("text") == 'Now:\n${table(step1, "city", "celsius")}'
     person.click("Only if", nth=1)
     person.click("Pick This value from a step")
     person.click("7", role="treeitem")
@@ -173,8 +175,10 @@ def by_the_model_in_chat(person, model, post):
 def test_code_that_is_more_than_a_recipe_opens_as_code(person, served, post):
     served.put_tool(METEO, "loop", {"type": "script", "scriptImpl": {"code": "sum(n for n in range(9))"}})
     person.open(f"#/recipe?tool={METEO}/loop/1")
-    person.see("This code is not a recipe")
-    person.click("Open as code")
+    person.see("meteo.loop", "This code is not a recipe", "sum(n for n in range(9))")
+    person.type_into("Code", "sum(n for n in range(7))")  # it can be edited here
+    person.see("Unsaved draft")
+    person.open(f"#/build?tool={METEO}/loop/1")
     person.see("meteo.loop", "sum(n for n in range(9))")
     assert "Open as a recipe" not in person.text()
 

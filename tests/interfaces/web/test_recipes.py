@@ -1,26 +1,8 @@
 """Recipes of the page are Python and back, exactly: lib/recipe.ts and lib/recipe-read.ts, run by Node."""
 
 import ast
-import json
 import random
-import subprocess
 
-import pytest
-from tests import npm
-from web.build import NODE, WEB
-
-PACKAGES = NODE / "node_modules"
-DRIVER = """
-import {{ codeOf }} from {recipe};
-import {{ recipeOf }} from {read};
-const asked = JSON.parse(require("node:fs").readFileSync(0, "utf8"));
-const answers = asked.map(({{ recipe, code, inputs }}) => {{
-  const steps = recipe?.steps.map((one) => ({{ each: undefined, ...one }}));
-  const text = code ?? codeOf({{ ...recipe, steps }}, inputs);
-  return {{ code: text, recipe: recipeOf(text, inputs) }};
-}});
-console.log(JSON.stringify(answers));
-"""
 TEXTS = [
     "",
     "Rome",
@@ -34,6 +16,22 @@ TEXTS = [
     "${",
     "é\U0001f600",
     "${cities}$",
+    "-",
+    "-5",
+    '"',
+    "'",
+    "\n",
+    "+",
+    "[",
+    ")",
+    "in",
+    "if",
+    "None",
+    "${item}",
+    "$${",
+    "${table(",
+    "str",
+    "\u202e\ufeff\0",
 ]
 TEXTS += [
     "${step1.daily[0].temp}",
@@ -43,44 +41,6 @@ TEXTS += [
 ]
 KEYS = ["city", "a b", "class", "x1"]
 OPERATORS = ["==", "!=", ">", "<", ">=", "<=", "in", "is", "not"]
-
-
-@pytest.fixture(scope="module")
-def node(tmp_path_factory):
-    """Asks the page's own functions."""
-    if not (PACKAGES / "rolldown").exists():
-        pytest.skip("RECIPES ARE NOT TESTED: the page's packages are not installed (`make web` does)")
-    folder = tmp_path_factory.mktemp("recipes")
-    lib = WEB / "src" / "lib"
-    named = {"recipe": json.dumps(str(lib / "recipe.ts")), "read": json.dumps(str(lib / "recipe-read.ts"))}
-    (folder / "driver.ts").write_text(DRIVER.format(**named), encoding="utf-8")
-    bundle = [
-        *npm.node(),
-        PACKAGES / "rolldown" / "bin" / "cli.mjs",
-        "driver.ts",
-        "--platform",
-        "node",
-        "--format",
-        "cjs",
-    ]
-    made = subprocess.run(
-        [*map(str, bundle), "-o", "driver.cjs"], cwd=folder, capture_output=True, text=True, check=False
-    )
-    assert made.returncode == 0, made.stdout + made.stderr
-
-    def ask(*asked):
-        done = subprocess.run(
-            [*npm.node(), "driver.cjs"],
-            cwd=folder,
-            input=json.dumps(asked),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)
-
-    return ask
 
 
 def value(chance, depth=0):
@@ -113,13 +73,37 @@ def test_what_a_recipe_is_written_as_is_python_and_reads_as_the_same_recipe(node
     chance = random.Random(22)
     recipes = [recipe(chance) for _ in range(400)]
     inputs = ["cities"]
-    first = node(*({"recipe": one, "inputs": inputs} for one in recipes))
+    first = node("both", *({"recipe": one, "inputs": inputs} for one in recipes))
     for asked, found in zip(recipes, first, strict=True):
         ast.parse(found["code"])
         assert found["recipe"] == asked, found["code"]
-    again = node(*({"recipe": found["recipe"], "inputs": inputs} for found in first))
+    again = node("both", *({"recipe": found["recipe"], "inputs": inputs} for found in first))
     assert [found["code"] for found in again] == [found["code"] for found in first]
     assert [found["recipe"] for found in again] == [found["recipe"] for found in first]
+
+
+def test_every_single_sign_that_one_types_leaves_a_recipe(node):
+    """The first key of `-5`, a quote, a bracket: in an argument, a list, a comparison, the result."""
+    signs = [chr(code) for code in range(1, 128)] + [
+        "é",
+        "\U0001f600",
+        "\u2028",
+        "${",
+        "$$",
+        '"""',
+        "None",
+        "not",
+        "-5",
+    ]
+
+    def with_it(sign):
+        when = {"left": sign, "operator": "==", "right": sign}
+        step = {"name": "step1", "tool": "t", "args": {"x": sign, "y": [sign], "z": {sign: sign}}, "each": [sign]}
+        return {"steps": [{**step, "when": when}], "result": sign}
+
+    made = [with_it(sign) for sign in signs]
+    found = node("both", *({"recipe": one, "inputs": ["cities"]} for one in made))
+    assert [sign for sign, one, asked in zip(signs, found, made, strict=True) if one["recipe"] != asked] == []
 
 
 def test_a_recipe_reads_as_it_was_made(node):
@@ -135,7 +119,7 @@ def test_a_recipe_reads_as_it_was_made(node):
         ],
         "result": "${step2}",
     }
-    [found] = node({"recipe": made, "inputs": ["cities"]})
+    [found] = node("both", {"recipe": made, "inputs": ["cities"]})
     assert found["recipe"] == made
     assert found["code"].splitlines() == [
         "step1 = [meteo.now(city=item) for item in cities]",
@@ -174,5 +158,5 @@ def test_code_written_by_hand_is_a_recipe_only_if_nothing_of_it_is_lost(node):
         "((((",
         '"',
     ]
-    found = node(*({"code": one, "inputs": ["cities"]} for one in [*good, *bad]))
+    found = node("both", *({"code": one, "inputs": ["cities"]} for one in [*good, *bad]))
     assert [one["recipe"] is not None for one in found] == [True] * len(good) + [False] * len(bad)

@@ -9,6 +9,7 @@ import { request } from "./api";
 import { isSame, type Content, type Problem } from "./build";
 import { parseJson, writeJson } from "./json-text";
 import { valueAt, withValueAt } from "./pointer";
+import { textWithoutSecrets } from "./secrets";
 import { store, stored } from "./storage";
 
 interface StoredDraft {
@@ -170,7 +171,8 @@ export class Draft {
   keep(): void {
     clearTimeout(this.#timer);
     this.#timer = undefined;
-    const { content, place, texts, args, base, etag } = this;
+    const { content, place, texts, base, etag } = this;
+    const args = this.args === null ? null : textWithoutSecrets(this.args, this.part("/argSchema"));
     const kept: StoredDraft | null = this.isChanged ? { content, place, texts, args, base, etag, at: new Date().toISOString() } : null;
     write(this.key, kept);
   }

@@ -106,4 +106,4 @@ const KEYWORDS = new Set(
   ("False None True and as assert async await break class continue def del elif else except finally for from global if import in is " +
     "lambda nonlocal not or pass raise return try while with yield").split(" "),
 );
-const isIdentifier = (text: string): boolean => /^[A-Za-z_]\w*$/.test(text) && !KEYWORDS.has(text);
+export const isIdentifier = (text: string): boolean => /^[A-Za-z_]\w*$/.test(text) && !KEYWORDS.has(text);

@@ -143,9 +143,11 @@ function replace(view: EditorView, value: string): void {
 
 function placed(state: EditorState, problem: CodeProblem): Problem {
   const rowAt = (line: number): Line => state.doc.line(Math.min(Math.max(1, line), state.doc.lines));
+  // A column counts characters as Python does; an emoji is two of JavaScript's.
+  const at = (row: Line, column: number): number => row.from + [...row.text].slice(0, column - 1).join("").length;
   const row = rowAt(problem.line ?? 1);
-  const from = Math.min(row.from + (problem.column ?? 1) - 1, row.to);
+  const from = at(row, problem.column ?? 1);
   const last = rowAt(problem.endLine ?? problem.line ?? 1);
-  const to = problem.line === undefined ? row.from : problem.endColumn === undefined ? row.to : Math.min(last.from + problem.endColumn - 1, last.to);
+  const to = problem.line === undefined ? row.from : problem.endColumn === undefined ? row.to : at(last, problem.endColumn);
   return { from: Math.min(from, to), to: Math.max(from, to), message: problem.message };
 }

@@ -10,7 +10,7 @@ import { t } from "./i18n.svelte";
 import type { JsonObject } from "./json-text";
 import { notices } from "./notices.svelte";
 import { route } from "./route.svelte";
-import { placeOf, runCode, type Ran, type RunCall } from "./run";
+import { problemOf, runCode, type Ran, type RunCall } from "./run";
 import { line } from "./shown";
 import { store, stored } from "./storage";
 
@@ -56,7 +56,7 @@ class Play {
       if (code.trim() === "") return;
       try {
         const { data } = await request<{ errors: JsonObject[] }>("run/check", { json: { code }, signal: stop.signal });
-        if (!stop.signal.aborted) this.problems = data.errors.map((one) => placeOf(one));
+        if (!stop.signal.aborted) this.problems = data.errors.map((one) => problemOf(one));
       } catch {
         if (!stop.signal.aborted) this.problems = []; // the run says what is wrong
       }

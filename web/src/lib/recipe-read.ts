@@ -3,7 +3,7 @@
 import { numberOf } from "./form-model";
 import { writeJson, type Json, type JsonObject } from "./json-text";
 import { ITEM, codeOf, namesAt, OPERATORS, type Condition, type Operator, type Recipe, type Step } from "./recipe";
-import { textOf, type Names, type Path, type Piece } from "./recipe-text";
+import { templateOf, type Names, type Path, type Piece } from "./recipe-text";
 
 type Kind = "text" | "number" | "name" | "sign" | "end";
 type Token = readonly [kind: Kind, value: string];
@@ -118,7 +118,7 @@ class Reader {
     const [kind, sign] = this.#now;
     if (kind === "sign" && sign === "[") return this.#list();
     if (kind === "sign" && sign === "{") return this.#object();
-    if (kind === "number" || sign === "-") return this.#number();
+    if (kind === "number" || (kind === "sign" && sign === "-")) return this.#number();
     const words: Record<string, Json> = { True: true, False: false, None: null };
     if (kind === "name" && sign in words) {
       this.#at += 1;
@@ -126,7 +126,7 @@ class Reader {
     }
     const pieces = [this.#piece()];
     while (this.#is("+")) pieces.push(this.#piece());
-    return textOf(pieces, this.#names);
+    return templateOf(pieces, this.#names);
   }
 
   #piece(): Piece {

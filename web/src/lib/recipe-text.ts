@@ -5,7 +5,8 @@
  * stands for the characters `${step1}`. What is not the name of a step or an argument is text like any other.
  */
 
-import type { Json } from "./json-text";
+import { isObject, type Json } from "./json-text";
+import { below } from "./pointer";
 import { pathOf } from "./result-views";
 
 export type Path = readonly (string | number)[]; // the first is a name
@@ -41,10 +42,10 @@ export function piecesOf(text: string, names: Names): Piece[] {
 }
 
 /** The text that reads as these pieces. */
-export function textOf(pieces: readonly Piece[], names: Names): string {
+export function templateOf(pieces: readonly Piece[], names: Names): string {
   return pieces
     .map((piece, index) => {
-      if (typeof piece !== "string") return placeOf(piece.path, piece.columns);
+      if (typeof piece !== "string") return referenceOf(piece.path, piece.columns);
       const safe = piece.replace(PLACE, (whole: string, dollars: string, path?: string, rows?: string) =>
         names.has(String(pathIn(path ?? rows ?? "")[0])) ? dollars + whole : whole,
       );
@@ -53,7 +54,8 @@ export function textOf(pieces: readonly Piece[], names: Names): string {
     .join("");
 }
 
-export function placeOf(path: Path, columns?: readonly string[]): string {
+/** What stands in a text for the value at a path. */
+export function referenceOf(path: Path, columns?: readonly string[]): string {
   const written = String(path[0]) + pathOf(path.slice(1));
   return columns ? `\${table(${[written, ...columns.map((one) => JSON.stringify(one))].join(", ")})}` : `\${${written}}`;
 }
@@ -63,14 +65,31 @@ function pathIn(text: string): Path {
   return [/^\w*/.exec(text)?.[0] ?? "", ...steps];
 }
 
-/** Names of steps that a value speaks of, but that are not there. */
-export function strangers(value: Json, names: Names): string[] {
+/** Where a value speaks of steps or arguments that are not there: pointers into it, and their names. */
+export function unknownNames(value: Json, names: Names, pointer = ""): { pointer: string; name: string }[] {
   if (typeof value === "string") {
     const found = [...value.matchAll(PLACE)].filter(([, dollars = ""]) => dollars.length % 2 === 1).map(([, , path, rows]) => String(pathIn(path ?? rows ?? "")[0]));
-    return found.filter((one) => !names.has(one));
+    return [...new Set(found)].filter((one) => !names.has(one)).map((name) => ({ pointer, name }));
   }
   if (typeof value !== "object" || value === null) return [];
-  return Object.values(value).flatMap((one) => strangers(one, names));
+  return Object.entries(value).flatMap(([key, one]) => unknownNames(one, names, below(pointer, key)));
+}
+
+/** The names that a value takes its parts from. */
+export function usedNames(value: Json, names: Names): string[] {
+  if (typeof value === "string") return piecesOf(value, names).flatMap((piece) => (typeof piece === "string" ? [] : [String(piece.path[0])]));
+  if (typeof value !== "object" || value === null) return [];
+  return Object.values(value).flatMap((one) => usedNames(one, names));
+}
+
+/** The same value where a name is another one. Whoever spoke of that one before it was there means it now. */
+export function withName<T extends Json>(value: T, from: string, to: string, names: Names): T;
+export function withName(value: Json, from: string, to: string, names: Names): Json {
+  if (Array.isArray(value)) return value.map((one) => withName(one, from, to, names));
+  if (isObject(value)) return Object.fromEntries(Object.entries(value).map(([key, one]) => [key, withName(one, from, to, names)]));
+  if (typeof value !== "string") return value;
+  const pieces = piecesOf(value, names).map((piece) => (typeof piece !== "string" && piece.path[0] === from ? { ...piece, path: [to, ...piece.path.slice(1)] } : piece));
+  return templateOf(pieces, new Set([...names].filter((one) => one !== from)));
 }
 
 /** What stands for one value as a whole, without its signs; null for other values. */

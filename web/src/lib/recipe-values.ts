@@ -1,15 +1,20 @@
-/** What a step is called with: its values, with what earlier steps gave put in. As Python would do it. */
+/** What a step is called with: its values, with what earlier steps gave put in. Exactly as Python does it. */
 
-import { same } from "./form-model";
-import { t } from "./i18n.svelte";
-import { isObject, writeJson, type Json, type JsonObject } from "./json-text";
-import type { Condition } from "./recipe";
-import { piecesOf, placeOf, type Names, type Path } from "./recipe-text";
-import { cellOf } from "./result-views";
-import { line } from "./shown";
+import { isObject, type Json, type JsonObject } from "./json-text";
+import type { Key } from "./locales/en";
+import { ITEM, type Condition, type Step } from "./recipe";
+import { piecesOf, referenceOf, type Names, type Path } from "./recipe-text";
+import { contains, isTrue, isSame, order, pythonText } from "./recipe-python";
 
-/** A value that is not there, or not of the kind that is needed, in words. */
-export class RecipeError extends Error {}
+/** A value that is not there, or not of the kind that is needed: the text that says so. */
+export class RecipeError extends Error {
+  constructor(
+    readonly key: Key,
+    readonly parts: Record<string, string> = {},
+  ) {
+    super(key);
+  }
+}
 
 export type Known = Readonly<Record<string, Json>>;
 
@@ -21,45 +26,44 @@ export function resolved(value: Json, names: Names, known: Known): Json {
     if (typeof piece === "string") return piece;
     return piece.columns ? tableOf(found(piece.path, known), piece.columns) : found(piece.path, known);
   });
-  return parts.length === 1 ? (parts[0] ?? null) : parts.map(textOf).join("");
+  return parts.length === 1 ? (parts[0] ?? null) : parts.map(pythonText).join("");
 }
 
 function found(path: Path, known: Known): Json {
   let now: Json | undefined = known as JsonObject;
   for (const step of path) {
-    now = typeof now === "object" && now !== null && Object.hasOwn(now, step) ? (now as JsonObject)[step] : undefined;
-    if (now === undefined) throw new RecipeError(t("recipe.missing", { path: line(placeOf(path).slice(2, -1)) }));
+    if (typeof step === "string") now = isObject(now) && Object.hasOwn(now, step) ? now[step] : undefined;
+    else now = Array.isArray(now) ? now[step] : typeof now === "string" ? [...now][step] : undefined;
+    if (now === undefined) throw new RecipeError("recipe.missing", { path: referenceOf(path).slice(2, -1) });
   }
   return now ?? null;
 }
 
-function textOf(value: Json): string {
-  if (typeof value === "string") return value;
-  const words: Record<string, string> = { true: "True", false: "False", null: "None" };
-  return words[String(value)] ?? writeJson(value);
-}
-
 function tableOf(rows: Json, columns: readonly string[]): string {
-  if (!Array.isArray(rows) || !rows.every(isObject)) throw new RecipeError(t("recipe.no.rows"));
-  const cells = rows.map((row) => columns.map((one) => (Object.hasOwn(row, one) ? textOf(row[one] ?? null) : "")));
+  if (!Array.isArray(rows) || !rows.every(isObject)) throw new RecipeError("recipe.no.rows");
+  const cells = rows.map((row) => columns.map((one) => (Object.hasOwn(row, one) ? pythonText(row[one] ?? null) : "")));
   return [[...columns], columns.map(() => "---"), ...cells].map((row) => `| ${row.join(" | ")} |`).join("\n");
 }
 
 export function holds({ left, operator, right }: Condition, names: Names, known: Known): boolean {
   const [one, other] = [resolved(left, names, known), resolved(right, names, known)];
-  if (operator === "is") return isSomething(one);
-  if (operator === "not") return !isSomething(one);
-  if (operator === "==" || operator === "!=") return same(one, other) === (operator === "==");
-  if (operator === "in") {
-    if (Array.isArray(one)) return one.some((each) => same(each, other));
-    return isObject(one) ? Object.hasOwn(one, cellOf(other)) : cellOf(one).includes(cellOf(other));
-  }
-  const isNumber = (value: Json): boolean => typeof value === "number" || typeof value === "bigint";
-  if (!(isNumber(one) && isNumber(other)) && !(typeof one === "string" && typeof other === "string")) throw new RecipeError(t("recipe.no.order"));
-  const [a, b] = [one as number, other as number];
-  return operator === ">" ? a > b : operator === "<" ? a < b : operator === ">=" ? a >= b : a <= b;
+  if (operator === "is" || operator === "not") return isTrue(one) === (operator === "is");
+  if (operator === "==" || operator === "!=") return isSame(one, other) === (operator === "==");
+  if (operator === "in") return contains(one, other) ?? fail("recipe.no.order");
+  const sign = order(one, other) ?? fail("recipe.no.order");
+  return operator === ">" ? sign > 0 : operator === "<" ? sign < 0 : operator === ">=" ? sign >= 0 : sign <= 0;
 }
 
-function isSomething(value: Json): boolean {
-  return typeof value === "object" && value !== null ? Object.keys(value).length > 0 : Boolean(value);
+function fail(key: Key): never {
+  throw new RecipeError(key);
+}
+
+/** What the tool of a step is called with, call after call, and the item that each is for. */
+export function callsOf(step: Step, names: Names, known: Known): { args: Json; item: Json | undefined }[] {
+  const each = (now: Known, item?: Json): { args: Json; item: Json | undefined }[] =>
+    step.when && !holds(step.when, names, now) ? [] : [{ args: resolved(step.args, names, now), item }];
+  if (step.each === undefined) return each(known);
+  const list = resolved(step.each, new Set([...names].filter((one) => one !== ITEM)), known);
+  if (!Array.isArray(list)) throw new RecipeError("recipe.no.list");
+  return list.flatMap((item) => each({ ...known, [ITEM]: item }, item));
 }

@@ -1,48 +1,64 @@
 /**
- * A recipe that is being built: its draft, whose code is the recipe, and what its steps gave.
+ * A recipe that is being built: its draft, and what its steps gave.
  *
- * An answer is kept with all that led to it. A step that is changed, and those after it, have to run again; that is
- * done when somebody asks for it, and no step whose answer is still good is called a second time.
+ * Its steps are what is edited, and the code is written from them. Code that somebody else has written is read, and may
+ * be more than a recipe. An answer is kept with all that led to it: a step that is changed, or that uses what has
+ * changed, has to run again. That is done when somebody asks for it, and no call that is the same is made twice.
  */
 
-import { SvelteMap } from "svelte/reactivity";
+import { SvelteMap, SvelteSet } from "svelte/reactivity";
 
 import { request, toolPath } from "./api";
 import { Draft, type Start } from "./build-draft.svelte";
 import { catalog, type ToolRow } from "./catalog.svelte";
+import { isIdentifier } from "./copy-as";
 import { t } from "./i18n.svelte";
-import { invoke, type CallFailure, type Outcome } from "./invoke";
+import { invoke, type CallFailure, type Outcome, type Progress } from "./invoke";
 import { isObject, parseJson, writeJson, type Json, type JsonObject } from "./json-text";
 import { messageOf, notices } from "./notices.svelte";
 import { play } from "./play.svelte";
-import { ITEM, codeOf, freeName, namesAt, type Recipe, type Step } from "./recipe";
+import { ITEM, OWN_NAMES, codeOf, freeName, namesAt, renamedIn, type Recipe, type Step } from "./recipe";
+import { digest, keyOf, madeIn, taken, usedBy, written, type Answer, type Made } from "./recipe-answers";
 import { recipeOf } from "./recipe-read";
-import { strangers } from "./recipe-text";
-import { holds, resolved, type Known } from "./recipe-values";
+import { unknownNames } from "./recipe-text";
+import { RecipeError, callsOf, resolved, type Known } from "./recipe-values";
+import { withoutSecrets } from "./secrets";
+import { session } from "./session.svelte";
+import { line } from "./shown";
 import type { JsonSchema, Tool } from "./tool";
 import { objectOf } from "./trial.svelte";
 
-interface Answer {
-  key: string;
-  outcome: Outcome;
+interface Running {
+  name: string;
+  stop: AbortController;
+  done: number; // calls
+  total: number | null; // of a step for each item of a list
+  progress: Progress | null; // of the call that is under way
 }
 
 const CODE = "/scriptImpl/code";
+const ARGS = "/argSchema";
 const LARGEST_KEPT = 500_000; // characters of answers that survive a reload; they end with the tab
+const PLACE = "onetool.answers.";
 
 export class RecipeWork {
   readonly draft: Draft;
   readonly answers = new SvelteMap<string, Answer>();
-  /** The step that runs, and how far a step for each item of a list is. */
-  running: { name: string; stop: AbortController; done: number; total: number | null } | null = $state.raw(null);
-  readonly schema: JsonSchema = $derived.by(() => (isObject(this.draft.part("/argSchema")) ? (this.draft.part("/argSchema") as JsonSchema) : {}));
+  /** Steps whose answers do not survive a reload. */
+  readonly unkept = new SvelteSet<string>();
+  running: Running | null = $state.raw(null);
+  readonly schema: JsonSchema = $derived.by(() => (isObject(this.draft.part(ARGS)) ? (this.draft.part(ARGS) as JsonSchema) : {}));
   readonly inputs: string[] = $derived.by(() => (isObject(this.schema.properties) ? Object.keys(this.schema.properties) : []));
   readonly code = $derived.by(() => this.draft.text(CODE));
   /** null: the code is something else. */
-  readonly recipe: Recipe | null = $derived.by(() => recipeOf(this.code, this.inputs));
+  readonly recipe: Recipe | null = $derived.by(() => this.#read(this.code, this.inputs));
   /** Values of the recipe's arguments to build it with. */
   readonly samples: JsonObject = $derived.by(() => objectOf(this.draft.args ?? "{}"));
+  /** What the code was read as, or written from: as long as that code stands, this is the recipe. */
+  #held: { code: string; recipe: Recipe } | null = null;
   #tools = new Map<string, Promise<Tool>>();
+  #isOver = false;
+  #isSecret = false;
 
   constructor(key: string, start: Start) {
     this.draft = new Draft(key, start);
@@ -54,17 +70,30 @@ export class RecipeWork {
     }
   }
 
-  get #place(): string {
-    return `onetool.answers.${this.draft.key}`;
+  #read(code: string, inputs: readonly string[]): Recipe | null {
+    if (this.#held?.code === code) return this.#held.recipe;
+    const recipe = recipeOf(code, inputs);
+    this.#held = recipe && { code, recipe };
+    return recipe;
   }
 
+  // What survives a reload
+
+  get #place(): string {
+    return PLACE + this.draft.key;
+  }
+
+  /** Nothing is kept once a secret may have led to it. */
   #keep(): void {
+    if (this.#isOver) return;
+    this.#isSecret ||= writeJson(withoutSecrets(this.samples, this.schema)) !== writeJson(this.samples);
+    const { text, without } = written(this.answers, this.#isSecret ? 0 : LARGEST_KEPT);
+    this.unkept.clear();
+    for (const name of without) this.unkept.add(name);
     try {
-      const text = writeJson([...this.answers]);
-      if (text.length <= LARGEST_KEPT) sessionStorage.setItem(this.#place, text);
-      else sessionStorage.removeItem(this.#place);
+      sessionStorage.setItem(this.#place, text);
     } catch {
-      // Storage is closed or full.
+      for (const name of this.answers.keys()) this.unkept.add(name); // storage is closed or full
     }
   }
 
@@ -83,17 +112,54 @@ export class RecipeWork {
     this.#keep();
   }
 
+  /** Nothing of it is kept any more, also not of a step that still runs. */
+  end(): void {
+    this.forgetAnswers();
+    this.#isOver = true;
+    this.stop();
+  }
+
+  // Changing
+
   setCode(code: string): void {
     this.draft.set(CODE, code);
+  }
+
+  #write(recipe: Recipe): void {
+    const code = codeOf(recipe, this.inputs);
+    if (code.trim() !== "") this.#held = { code, recipe };
+    if (code !== this.code) this.setCode(code);
   }
 
   change(steps: Step[], result?: Json): void {
     const last = steps.at(-1)?.name;
     const before = this.recipe?.result ?? null;
-    const isGone = strangers(before, new Set([...this.inputs, ...steps.map((one) => one.name)])).length > 0;
+    const isGone = unknownNames(before, new Set([...this.inputs, ...steps.map((one) => one.name)])).length > 0;
     const wasLast = before === null || before === `\${${this.recipe?.steps.at(-1)?.name ?? ""}}`;
     const value = result !== undefined ? result : last !== undefined && (wasLast || isGone) ? `\${${last}}` : before;
-    this.setCode(codeOf({ steps, result: value }, this.inputs));
+    this.#write({ steps, result: value });
+  }
+
+  /** The arguments are others now: the steps stay, and the code says what they say. */
+  follow(): void {
+    const { recipe, code, inputs } = this;
+    if (recipe && writeJson(recipeOf(code, inputs)) !== writeJson(recipe)) this.#write(recipe);
+  }
+
+  /** Give an argument another name, wherever it is used. */
+  rename(from: string, to: string, schema: JsonSchema): void {
+    const next = this.recipe && renamedIn(this.recipe, from, to, this.inputs);
+    const args = Object.entries(this.samples).map(([name, value]) => [name === from ? to : name, value] as const);
+    this.draft.set(ARGS, schema);
+    if (args.some(([name]) => name === to)) this.draft.setArgs(writeJson(Object.fromEntries(args)));
+    if (next) this.#write(next);
+  }
+
+  /** Why an argument can't be called so; empty if it can. */
+  refusal(name: string): string {
+    const { packs = [], functions = [], aliases = {} } = play.names ?? {};
+    const isTaken = [...packs, ...functions, ...(this.recipe?.steps ?? [])].some((one) => one.name === name) || Object.hasOwn(aliases, name) || OWN_NAMES.has(name);
+    return isTaken || !isIdentifier(name) ? t("recipe.name", { name: line(name) }) : "";
   }
 
   add(row: ToolRow): string {
@@ -132,10 +198,21 @@ export class RecipeWork {
 
   // Running
 
+  /** Whether a step and all that it uses are as they were when it ran. */
   isFresh(index: number): boolean {
-    const name = this.recipe?.steps[index]?.name ?? "";
-    const answer = this.answers.get(name);
-    return answer !== undefined && answer.key === this.#key(index);
+    const step = this.recipe?.steps[index];
+    const answer = this.answers.get(step?.name ?? "");
+    if (!step || !answer?.key || answer.key !== this.#key(index)) return false;
+    return usedBy(step, this.#names(index)).every((name) => this.inputs.includes(name) || this.isFresh(this.recipe?.steps.findIndex((one) => one.name === name) ?? -1));
+  }
+
+  #names(index: number): Set<string> {
+    return this.recipe ? namesAt(this.recipe, index, this.inputs) : new Set();
+  }
+
+  #key(index: number): string {
+    const step = this.recipe?.steps[index];
+    return step ? keyOf(step, this.#names(index), this.knownAt(index)) : "";
   }
 
   /** What can be picked from: the values of what is known before a step, its item included. */
@@ -150,7 +227,7 @@ export class RecipeWork {
     const each = recipe.steps[index]?.each;
     if (each === undefined) return known;
     try {
-      const list = resolved(each, namesAt(recipe, index, this.inputs), known);
+      const list = resolved(each, this.#names(index), known);
       return Array.isArray(list) && list.length > 0 ? { ...known, [ITEM]: list[0] as Json } : known;
     } catch {
       return known;
@@ -160,8 +237,9 @@ export class RecipeWork {
   /** Run a step, and those before it that have to. With `isAgain` it is called although its answer is good. */
   async runTo(index: number, isAgain = false): Promise<void> {
     for (let at = 0; at <= index && !this.running; at++) {
-      if (this.isFresh(at) && !(isAgain && at === index)) continue;
-      if (!(await this.#run(at))) return;
+      const isFresh = this.isFresh(at);
+      if (isFresh && !(isAgain && at === index)) continue;
+      if (!(await this.#run(at, isFresh))) return;
     }
   }
 
@@ -169,49 +247,51 @@ export class RecipeWork {
     this.running?.stop.abort();
   }
 
-  #key(index: number): string {
-    return writeJson([this.recipe?.steps.slice(0, index + 1), this.samples]);
-  }
-
-  async #run(index: number): Promise<boolean> {
+  /** With `isAnew`, calls that were made before are made again. */
+  async #run(index: number, isAnew: boolean): Promise<boolean> {
     const step = this.recipe?.steps[index];
     if (!step) return false;
+    const before = this.answers.get(step.name);
     const [key, stop, start, at] = [this.#key(index), new AbortController(), performance.now(), new Date().toISOString()];
-    this.running = { name: step.name, stop, done: 0, total: null };
-    let outcome: Outcome | null = null;
+    const answer: Answer = { key: "", outcome: null, calls: [], isEach: step.each !== undefined };
+    const made: Made[] = [];
+    const kept = isAnew ? [] : madeIn(before);
+    this.running = { name: step.name, stop, done: 0, total: null, progress: null };
     try {
-      const value = await this.#value(step, index, stop.signal);
-      outcome = { ok: true, value, size: new Blob([writeJson(value)]).size, durationMs: performance.now() - start, at };
+      await this.#call(step, index, { made, kept, answer }, stop.signal);
+      const value = answer.isEach ? made.map((one) => one.value) : (made[0]?.value ?? null);
+      [answer.key, answer.left] = [key, undefined];
+      answer.outcome = { ok: true, value, size: new Blob([writeJson(value)]).size, durationMs: performance.now() - start, at };
     } catch (error) {
-      const failure = error instanceof StepFailure ? error.failure : { code: "", message: messageOf(error), reason: null, hints: [], faults: [], retryAfter: null };
-      if (!stop.signal.aborted) outcome = { ok: false, failure, durationMs: performance.now() - start, at };
+      if (!stop.signal.aborted) answer.outcome = { ok: false, failure: failureOf(error), durationMs: performance.now() - start, at };
+      else if (before?.outcome?.ok) answer.outcome = before.outcome; // it is old, and still shown
+      made.push(...kept); // what was not reached yet is good as before
+      answer.values = made.map((one) => one.value);
     }
+    answer.calls = made.map((one) => one.call);
     this.running = null;
-    if (outcome) this.answers.set(step.name, { key: outcome.ok ? key : "", outcome });
+    const { outcome } = answer;
+    if (outcome || answer.calls.length > 0) this.answers.set(step.name, answer);
     this.#keep();
-    notices.announce(outcome === null ? t("try.stopped") : outcome.ok ? t("try.done") : outcome.failure.message);
-    return outcome?.ok ?? false;
+    notices.announce(answer.key ? t("try.done") : outcome?.ok === false ? outcome.failure.message : t("try.stopped"));
+    return answer.key !== "";
   }
 
-  async #value(step: Step, index: number, signal: AbortSignal): Promise<Json> {
-    const [names, known] = [namesAt(this.recipe as Recipe, index, this.inputs), this.knownAt(index)];
+  /** Makes the calls of a step, and notes what each gave, so that a failure loses nothing. */
+  async #call(step: Step, index: number, { made, kept, answer }: { made: Made[]; kept: Made[]; answer: Answer }, signal: AbortSignal): Promise<void> {
+    const calls = callsOf(step, this.#names(index), this.knownAt(index));
     const tool = await this.tool(step.tool);
-    const once = async (now: Known): Promise<Json> => {
-      const args = writeJson(resolved(step.args, names, now));
-      const outcome = await invoke(tool, args, { progress: () => {}, piece: () => {} }, signal);
-      if (!outcome.ok) throw new StepFailure(outcome.failure);
-      return outcome.value;
-    };
-    if (step.each === undefined) return step.when && !holds(step.when, names, known) ? null : once(known);
-    const list = resolved(step.each, names, known);
-    if (!Array.isArray(list)) throw new Error(t("recipe.no.list"));
-    const values: Json[] = [];
-    for (const [at, item] of list.entries()) {
-      const now = { ...known, [ITEM]: item };
-      if (this.running) this.running = { ...this.running, done: at, total: list.length };
-      if (!step.when || holds(step.when, names, now)) values.push(await once(now));
+    const total = step.each === undefined ? null : calls.length;
+    const show = (done: number, progress: Progress | null): void => void (this.running &&= { ...this.running, done, total, progress });
+    for (const [at, { args, item }] of calls.entries()) {
+      const call = digest([step.tool, args]);
+      if (total !== null) answer.left = { at, total, item: item ?? null };
+      show(at, null);
+      const before = taken(kept, call);
+      const outcome: Outcome | undefined = before ? undefined : await invoke(tool, writeJson(args), { progress: (now) => show(at, now), piece: () => {} }, signal);
+      if (outcome && !outcome.ok) throw new StepFailure(outcome.failure);
+      made.push({ call, value: before ? before.value : (outcome?.value ?? null) });
     }
-    return values;
   }
 }
 
@@ -219,6 +299,13 @@ class StepFailure extends Error {
   constructor(readonly failure: CallFailure) {
     super(failure.message);
   }
+}
+
+function failureOf(error: unknown): CallFailure {
+  if (error instanceof StepFailure) return error.failure;
+  const parts = error instanceof RecipeError ? Object.fromEntries(Object.entries(error.parts).map(([name, text]) => [name, line(text)])) : {};
+  const message = error instanceof RecipeError ? t(error.key, parts) : messageOf(error);
+  return { code: "", message, reason: null, hints: [], faults: [], retryAfter: null };
 }
 
 /** How code calls a tool. */
@@ -254,5 +341,15 @@ export function workOf(key: string, start: () => Start): RecipeWork {
 /** It was saved: its answers go with it to the tool that it has become. */
 export function saved(work: RecipeWork, key: string): void {
   works.delete(work.draft.key);
-  work.moveAnswers(`onetool.answers.${key}`);
+  work.moveAnswers(PLACE + key);
 }
+
+session.onLeave(() => {
+  for (const work of works.values()) work.end();
+  works.clear();
+  try {
+    for (const place of Object.keys(sessionStorage)) if (place.startsWith(PLACE)) sessionStorage.removeItem(place);
+  } catch {
+    // Storage is closed: nothing was kept.
+  }
+});

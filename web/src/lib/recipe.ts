@@ -8,13 +8,14 @@
  * Code is a recipe if it is, word for word, what its recipe is written as: nothing of it is lost, whoever wrote it.
  */
 
+import { isIdentifier } from "./copy-as";
 import { isObject, type Json, type JsonObject } from "./json-text";
-import { piecesOf, type Names, type Path } from "./recipe-text";
+import { piecesOf, withName, type Names, type Path } from "./recipe-text";
 
 export const OPERATORS = ["==", "!=", ">", "<", ">=", "<=", "in", "is", "not"] as const;
 export type Operator = (typeof OPERATORS)[number];
 
-/** `in`: the left one has the right one in it. `is`, `not`: the left one is something, or nothing. */
+/** `in`: the left one has the right one in it. `is`, `not`: the left one is true, or not, as Python sees it. */
 export interface Condition {
   left: Json;
   operator: Operator;
@@ -35,9 +36,6 @@ export interface Recipe {
 }
 
 export const ITEM = "item";
-const KEYWORDS = new Set(
-  "False None True and as assert async await break class continue def del elif else except finally for from global if import in is lambda nonlocal not or pass raise return try while with yield".split(" "),
-);
 
 /** The names that a step can use: arguments of the recipe, the steps before it, and its item. */
 export function namesAt(recipe: Recipe, index: number, inputs: readonly string[]): Set<string> {
@@ -52,6 +50,20 @@ export function freeName(recipe: Recipe, inputs: readonly string[]): string {
   while (taken.has(`step${number}`)) number += 1;
   return `step${number}`;
 }
+
+/** The same recipe where an argument has another name. */
+export function renamedIn(recipe: Recipe, from: string, to: string, inputs: readonly string[]): Recipe {
+  const steps = recipe.steps.map((step, index): Step => {
+    const names = namesAt(recipe, index, inputs);
+    const other = <T extends Json>(value: T): T => withName(value, from, to, names);
+    const each = step.each === undefined ? undefined : other(step.each);
+    return { ...step, args: other(step.args), each, when: step.when && { ...step.when, left: other(step.when.left), right: other(step.when.right) } };
+  });
+  return { steps, result: withName(recipe.result, from, to, namesAt(recipe, recipe.steps.length, inputs)) };
+}
+
+/** Names that the code of a recipe has a meaning for. `table` has one in texts. */
+export const OWN_NAMES: ReadonlySet<string> = new Set([ITEM, "row", "str", "table"]);
 
 // As code
 
@@ -70,21 +82,20 @@ function stepCode(step: Step, names: Names): string {
 
 /** Names that code can't say go into a dictionary. */
 function argsCode(args: JsonObject, names: Names): string {
-  const isPlain = (name: string): boolean => /^[A-Za-z_]\w*$/.test(name) && !KEYWORDS.has(name);
   const entries = Object.entries(args);
-  const others = entries.filter(([name]) => !isPlain(name));
-  const plain = entries.filter(([name]) => isPlain(name)).map(([name, value]) => `${name}=${valueCode(value, names)}`);
+  const others = entries.filter(([name]) => !isIdentifier(name));
+  const plain = entries.filter(([name]) => isIdentifier(name)).map(([name, value]) => `${name}=${valueCode(value, names)}`);
   return [...plain, ...(others.length > 0 ? [`**${valueCode(Object.fromEntries(others), names)}`] : [])].join(", ");
 }
 
-function conditionCode({ left, operator, right }: Condition, names: Names): string {
+export function conditionCode({ left, operator, right }: Condition, names: Names): string {
   const [one, other] = [valueCode(left, names), valueCode(right, names)];
   if (operator === "is") return one;
   if (operator === "not") return `not ${one}`;
   return operator === "in" ? `${other} in ${one}` : `${one} ${operator} ${other}`;
 }
 
-function valueCode(value: Json, names: Names): string {
+export function valueCode(value: Json, names: Names): string {
   if (typeof value === "string") return textCode(value, names);
   if (Array.isArray(value)) return `[${value.map((one) => valueCode(one, names)).join(", ")}]`;
   if (isObject(value)) return `{${Object.entries(value).map(([key, one]) => `${JSON.stringify(key)}: ${valueCode(one, names)}`).join(", ")}}`;

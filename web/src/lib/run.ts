@@ -67,10 +67,11 @@ function failed(data: JsonObject, when: { durationMs: number; at: string }, stat
   const message = String(error.message ?? error.detail ?? error.title ?? `HTTP ${status}`);
   const hints = Array.isArray(error.hints) ? error.hints.map((one) => (typeof one === "string" ? one : writeJson(one))) : [];
   const failure = { code: String(error.code ?? (status || "")), message, reason: null, hints, faults: [], retryAfter: null };
-  return { outcome: { ok: false, failure, ...when }, place: typeof data.line === "number" ? placeOf(data, message) : null, handle: null };
+  return { outcome: { ok: false, failure, ...when }, place: typeof data.line === "number" ? problemOf(data, message) : null, handle: null };
 }
 
-export function placeOf(data: JsonObject, message = String(data.message)): CodeProblem {
+/** Where in the code something is wrong, in the server's words. */
+export function problemOf(data: JsonObject, message = String(data.message)): CodeProblem {
   const number = (name: string): number | undefined => (typeof data[name] === "number" ? data[name] : undefined);
   return { message, line: number("line"), column: number("column"), endLine: number("endLine"), endColumn: number("endColumn") };
 }

@@ -1,14 +1,26 @@
 /** Arguments without what their schema marks as secret: for what stays in this browser. */
 
-import { isObject, type Json, type JsonObject } from "./json-text";
+import { isObject, parseJson, writeJson, type Json, type JsonObject } from "./json-text";
 import { resolved } from "./schema-rows";
 import type { JsonSchema } from "./tool";
 
 const DEEPEST = 12;
+const MARKS = /"writeOnly":true|"format":"password"/;
 
 export function withoutSecrets(args: JsonObject, schema: unknown): JsonObject {
   const root = (isObject(schema) ? schema : {}) as JsonSchema;
   return (strip(args, [root], root, 0) ?? {}) as JsonObject;
+}
+
+/** The same for a text. One that nobody can read is left out where a secret may be in it. */
+export function textWithoutSecrets(text: string, schema: unknown): string | null {
+  if (!MARKS.test(writeJson(schema))) return text;
+  try {
+    const found = parseJson(text);
+    return isObject(found) ? writeJson(withoutSecrets(found, schema), 2) : null;
+  } catch {
+    return null;
+  }
 }
 
 function strip(value: Json, schemas: JsonSchema[], root: JsonSchema, depth: number): Json | undefined {
@@ -45,6 +57,6 @@ function below(schemas: JsonSchema[], name: string): JsonSchema[] {
   return found.filter(isObject) as JsonSchema[];
 }
 
-function isSecret(schema: JsonSchema): boolean {
+export function isSecret(schema: JsonSchema): boolean {
   return schema.writeOnly === true || schema.format === "password";
 }
