@@ -1,0 +1,1 @@
+export{r as default}from"./make-aX0Ngycr.js";
