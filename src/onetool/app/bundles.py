@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from onetool.core.call import ToolResult
     from onetool.core.context import CallEvent
     from onetool.core.registry import Further
+    from onetool.services.search import KeptDocuments
     from onetool.sources.bundles.service import BundleService, Shown
     from onetool.sources.bundles.switches import KeptSettings
 
@@ -80,6 +81,14 @@ class AppBundles:
     def versions(self) -> "Further | None":
         """What finds single versions of the tools that were loaded last."""
         return None if self._service is None else self._service.loading.versions()
+
+    def searched(self) -> "KeptDocuments | None":
+        """The words of the tools that are kept, for the search; None where there are none, or they can't be read."""
+        if self._service is None:
+            return None
+        with suppress(BundleError):
+            return self._service.searched()
+        return None
 
     def file_of(self, spec: ToolSpec) -> str | None:
         """The file that the tool is stored in, if it is stored."""

@@ -67,6 +67,7 @@ class ToolCatalog:
         self._local = Offered()
         self._logged: set[str] = set()
         self._index: tuple[Snapshot, SearchIndex] | None = None
+        self._indexing = RLock()
         self._listing = RLock()  # servers tell of their tools in a thread of their own
         self._refreshing = RLock()  # one load for all who wait for it
         self._listeners: list[Callable[[], None]] = []
@@ -82,14 +83,27 @@ class ToolCatalog:
         self, query: str, limit: int = 5, allowed: Collection[str] | None = None
     ) -> list[tuple[ToolSpec, float]]:
         """The tools that fit a query best. Our own, which are about tools, come last unless they are named."""
-        from onetool.services.search import SearchIndex
-
         snapshot = self.current_snapshot()
-        if self._index is None or self._index[0] is not snapshot:
-            self._index = (snapshot, SearchIndex([spec for spec in snapshot if spec.enabled]))
-        found = self._index[1].search(query, limit + len(self._own.tools) if allowed is None else len(snapshot))
+        index = self._search_index(snapshot)
+        found = index.search(query, limit + len(self._own.tools) if allowed is None else len(snapshot))
         found = [(spec, score) for spec, score in found if allowed is None or spec.name in allowed]
         return sorted(found, key=lambda one: one[0].pack == OWN and one[1] < NAMED)[:limit]
+
+    def _search_index(self, snapshot: Snapshot) -> "SearchIndex":
+        """In step with these tools: only those that are new since the last time are read."""
+        from onetool.services.search import SearchIndex
+
+        with self._indexing:
+            known = self._index
+            if known is None or known[0] is not snapshot:
+                kept, specs = self._bundles.searched(), (spec for spec in snapshot if spec.enabled)
+                if known is None or known[1].kept is not kept:
+                    index = SearchIndex(specs, kept)
+                else:
+                    index = known[1]
+                    index.update(specs)
+                known = self._index = (snapshot, index)
+            return known[1]
 
     def real_name(self, name: str) -> str:
         """The name of a tool that was given as code spells it (`files.read_text` for `files.read-text`), or by an

@@ -4,32 +4,26 @@ A query that names a tool finds it whatever its text says. All other queries are
 a name than in a description, less in a long text, each further time a little less, and more the fewer tools have it.
 """
 
-import re
-from array import array
-from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from enum import IntEnum
-from math import log
-from typing import NamedTuple
+from heapq import nlargest
+from typing import Protocol
 
 from onetool.core.spec import ToolSpec
-from onetool.services.search.words import (
-    Group,
-    QueryWords,
-    ToolTexts,
-    Vocabulary,
-    name_key,
-    query_words,
-    split_words,
-    stem,
-    tool_texts,
-)
+from onetool.services.search.postings import Document, WordIndex
+from onetool.services.search.words import Group, QueryWords, name_key, query_words, split_words, stem, tool_words
 
-ToolPositions = frozenset[int]
-NO_TOOLS: ToolPositions = frozenset()
+NO_TOOLS: Set[int] = frozenset()
 
-_BETWEEN_PARTS = re.compile(r"[./:@]")
 _AROUND = "\"'`()[]{}<>,;:.!?"
+
+
+class KeptDocuments(Protocol):
+    """Tools that are indexed already, by their ids in a store."""
+
+    words: WordIndex
+
+    def slot_of(self, id: str) -> int | None: ...
 
 
 class Naming(IntEnum):
@@ -44,30 +38,25 @@ class Naming(IntEnum):
 
 
 class NameIndex:
-    """Immutable. Tools go by their position."""
+    """Which tools a query names. Tools go by their slots."""
 
-    def __init__(self, names: Sequence[str]) -> None:
-        self._exact = _by(names, lambda name: [name])
-        self._spelled = _by(names, lambda name: [name_key(name)])
-        self._parts = _by(names, lambda name: map(name_key, _BETWEEN_PARTS.split(name)))
-        self._words = _by(names, split_words)
-        self._stems = _by(names, lambda name: map(stem, split_words(name)))
-        self._sorted = sorted(self._words)
+    def __init__(self, words: WordIndex) -> None:
+        self._words = words
 
     def named(self, query: str, telling: Sequence[Group]) -> dict[int, Naming]:
         """Tool -> the surest way in which the query names it. Tools that it does not name are left out."""
-        spelled = name_key(query)
+        spelled, text = name_key(query), query.strip()
         ways = (
             (Naming.BEGUN, self._with_all(telling, last=self._with_prefix)),
             (Naming.WORDS, self._with_all(telling, last=self._with)),
-            (Naming.PART, self._parts.get(spelled, NO_TOOLS)),
+            (Naming.PART, self._words.parts.get(spelled)),
             (Naming.MENTIONED, self._mentioned(query)),
-            (Naming.SPELLED, self._spelled.get(spelled, NO_TOOLS)),
-            (Naming.EXACT, self._exact.get(query.strip(), NO_TOOLS)),
+            (Naming.SPELLED, self._words.spelled.get(spelled) if spelled else ()),
+            (Naming.EXACT, self._exact(text)),
         )
         return {tool: way for way, tools in ways for tool in tools}
 
-    def _with_all(self, words: Sequence[Group], last: Callable[[Group], ToolPositions]) -> ToolPositions:
+    def _with_all(self, words: Sequence[Group], last: Callable[[Group], Set[int]]) -> Set[int]:
         if not words:
             return NO_TOOLS
         tools = last(words[-1])
@@ -77,82 +66,23 @@ class NameIndex:
             tools = tools & self._with(group)
         return tools
 
-    def _with(self, group: Group) -> ToolPositions:
+    def _with(self, group: Group) -> Set[int]:
         word, *parts = group
-        return self._stems.get(stem(word)) or self._with_all([(part,) for part in parts], last=self._with)
+        forms = (self._words.name_words.get(form) for form in self._words.forms(stem(word)))
+        return set[int]().union(*forms) or self._with_all([(part,) for part in parts], last=self._with)
 
-    def _with_prefix(self, group: Group) -> ToolPositions:
-        start = group[0]
-        first, last = bisect_left(self._sorted, start), bisect_left(self._sorted, start + "\U0010ffff")
-        return NO_TOOLS.union(*(self._words[word] for word in self._sorted[first:last]))
+    def _with_prefix(self, group: Group) -> Set[int]:
+        begun = self._words.vocabulary.sorted.with_prefix(group[0])
+        return set[int]().union(*map(self._words.name_words.get, begun))
 
-    def _mentioned(self, query: str) -> ToolPositions:
+    def _exact(self, name: str) -> list[int]:
+        found = self._words.spelled.get(name_key(name) or name)
+        return [tool for tool in found if self._words.names[tool] == name]
+
+    def _mentioned(self, query: str) -> set[int]:
         """A name of one plain word may be just that word, so only longer ones count."""
         names = (name.strip(_AROUND) for name in query.split())
-        return NO_TOOLS.union(
-            *(self._exact[name] for name in names if name in self._exact and len(split_words(name)) > 1)
-        )
-
-
-def _by(names: Sequence[str], keys: Callable[[str], Iterable[str]]) -> dict[str, ToolPositions]:
-    """Key -> the tools whose names have it."""
-    tools: dict[str, set[int]] = {}
-    for tool, name in enumerate(names):
-        for found in filter(None, keys(name)):
-            tools.setdefault(found, set()).add(tool)
-    return {found: frozenset(having) for found, having in tools.items()}
-
-
-# BM25F weights, computed once per catalogue
-
-
-SATURATION = 1.0
-
-
-class SearchField(NamedTuple):
-    weight: float
-    evening: float  # 0: its length does not matter; 1: only the share of the text counts
-
-
-# In the order of `texts`. Parameters are many and alike (`path`, `limit`): they hint, they do not decide.
-FIELDS = (SearchField(2.0, 0.3), SearchField(1.0, 0.5), SearchField(0.3, 0.7), SearchField(2.0, 0.3))
-
-
-class Posting(NamedTuple):
-    """The tools that have one word, in their order, and what the word says for each."""
-
-    tools: "array[int]"
-    weights: "array[float]"
-
-
-def postings(tools: Sequence[ToolTexts], stems: Mapping[str, str]) -> dict[str, Posting]:
-    """Stem -> its posting."""
-    counted = _counted(tools, stems)
-    return {stem: _posting(counts, len(tools)) for stem, counts in counted.items()}
-
-
-def _counted(tools: Sequence[ToolTexts], stems: Mapping[str, str]) -> dict[str, dict[int, float]]:
-    """Stem -> tool -> how often, each time weighed by where it stands."""
-    usual = [_usual_length(words) for words in zip(*tools, strict=True)]
-    counted: dict[str, dict[int, float]] = {}
-    for tool, fields in enumerate(tools):
-        for words, field, length in zip(fields, FIELDS, usual, strict=True):
-            worth = field.weight / (1 - field.evening + field.evening * len(words) / length)
-            for word in words:
-                counts = counted.setdefault(stems[word], {})
-                counts[tool] = counts.get(tool, 0.0) + worth
-    return counted
-
-
-def _usual_length(texts: Iterable[Sequence[str]]) -> float:
-    lengths = [len(words) for words in texts if words]
-    return sum(lengths) / len(lengths) if lengths else 1.0
-
-
-def _posting(counts: Mapping[int, float], tools: int) -> Posting:
-    rarity = log(1 + (tools - len(counts) + 0.5) / (len(counts) + 0.5))
-    weights = (rarity * count / (SATURATION + count) for count in counts.values())
-    return Posting(array("L", counts), array("d", weights))
+        return {tool for name in names if len(split_words(name)) > 1 for tool in self._exact(name)}
 
 
 # Scores of words
@@ -172,29 +102,28 @@ Meaning = tuple[set[str], float]
 
 
 class LexicalIndex:
-    """Immutable. Tools go by their position."""
+    """BM25F over the words. Tools go by their slots."""
 
-    def __init__(self, specs: Sequence[ToolSpec]) -> None:
-        tools = [tool_texts(spec) for spec in specs]
-        words = {word for tool in tools for field in tool for word in field}
-        self._stems = {word: stem(word) for word in words}
-        self._postings = postings(tools, self._stems)
-        self._vocabulary = Vocabulary(words)
+    def __init__(self, words: WordIndex) -> None:
+        self._words = words
 
     def scores(self, asked: QueryWords) -> dict[int, float]:
         """Tool -> a positive number. Tools that share nothing with the query are left out."""
         scores = self._summed(self._known(asked.telling)) or self._summed(self._fuzzy(asked.telling))
         for word, *_ in asked.everyday:
-            for tool, weight in self._best(self._stems_of([word])):
-                if tool in scores:
-                    scores[tool] += TIE_WEIGHT * weight
+            ties = self._best(self._stems_of([word]), TIE_WEIGHT)
+            for tool in scores.keys() & ties.keys():
+                scores[tool] += ties[tool]
         return scores
 
     def _summed(self, meanings: Iterable[Meaning]) -> dict[int, float]:
         scores: dict[int, float] = {}
         for stems, factor in meanings:
-            for tool, weight in self._best(stems):
-                scores[tool] = scores.get(tool, 0.0) + factor * weight
+            best = self._best(stems, factor)
+            both = scores.keys() & best.keys()  # most tools have one of the words: theirs are taken over at once
+            sums = {tool: scores[tool] + best[tool] for tool in both}
+            scores |= best
+            scores |= sums
         return scores
 
     def _known(self, telling: Sequence[Group]) -> Iterator[Meaning]:
@@ -204,18 +133,18 @@ class LexicalIndex:
     def _fuzzy(self, telling: Sequence[Group]) -> Iterator[Meaning]:
         """Matches with the first letter open, too, when no word was understood."""
         for word, *_ in telling[:MOST_GUESSES]:
-            yield self._stems_of(self._vocabulary.close_with_any_start(word)), GUESS_WEIGHT
+            yield self._stems_of(self._words.vocabulary.close_with_any_start(word)), GUESS_WEIGHT
 
     def _meanings(self, group: Group, last: bool) -> Iterator[Meaning]:
         word, *parts = group
-        if stem(word) not in self._postings:
+        if not self._words.knows(word):
             yield from self._parts(parts, last) if parts else self._completed(word, last)
             return
         yield {stem(word)}, 1.0
         for part in parts:
             yield self._stems_of([part]), EVERYDAY_WEIGHT
         if last:  # somebody may still be typing it
-            yield self._stems_of(self._vocabulary.with_prefix(word)) - {stem(word)}, EVERYDAY_WEIGHT
+            yield self._stems_of(self._words.vocabulary.longer(word)) - {stem(word)}, EVERYDAY_WEIGHT
 
     def _parts(self, parts: Iterable[str], last: bool) -> Iterator[Meaning]:
         for part in parts:
@@ -223,24 +152,23 @@ class LexicalIndex:
 
     def _completed(self, word: str, last: bool) -> Iterator[Meaning]:
         """No tool has this word: take it as the start of one, else as a mistyped one."""
-        if (last or len(word) >= SHORTEST_PREFIX) and (begun := self._vocabulary.with_prefix(word)):
+        if (last or len(word) >= SHORTEST_PREFIX) and (begun := self._words.vocabulary.longer(word)):
             yield self._stems_of(begun), PREFIX_WEIGHT
         else:
-            yield self._stems_of(self._vocabulary.close(word)), GUESS_WEIGHT
+            yield self._stems_of(self._words.vocabulary.close(word)), GUESS_WEIGHT
 
     def _stems_of(self, words: Iterable[str]) -> set[str]:
-        return {self._stems[word] for word in words if word in self._stems}
+        return self._words.stems_of(words)
 
-    def _best(self, stems: set[str]) -> Iterable[tuple[int, float]]:
-        """Tools that have any of these words, each with what the most telling one says for it."""
-        found = [zip(*self._postings[stem], strict=True) for stem in stems]
-        if len(found) == 1:
-            return found[0]
+    def _best(self, stems: set[str], factor: float) -> dict[int, float]:
+        """Tools that have any of these words, each with what the most telling one says for it, times the factor."""
         best: dict[int, float] = {}
-        for posting in found:
-            for tool, weight in posting:
-                best[tool] = max(weight, best.get(tool, 0.0))
-        return best.items()
+        for one in stems:
+            said, times = self._words.said(one), factor * self._words.rarity(one)
+            found = dict(zip(said.slots, [times * weight for weight in said.weights], strict=True))
+            both = {tool: max(best[tool], found[tool]) for tool in best.keys() & found.keys()}
+            best = found | best | both if best else found
+        return best
 
 
 # The index
@@ -253,22 +181,50 @@ LONGEST_QUERY = 10_000  # characters of a query: a pasted document must not cost
 
 
 class SearchIndex:
-    """Built once over a list of tools, then only read: any number of threads may share one.
+    """Finds tools. They come and go by `update`; any number of threads may share one.
 
     A score is a whole number, how surely the query names the tool (see `Naming`), and a fraction, how well the text
     fits. Tools that score the same stay in the order in which they were given.
     """
 
-    def __init__(self, specs: Iterable[ToolSpec]) -> None:
-        self._specs = tuple(spec for spec in specs if not spec.hidden)
-        self._names = NameIndex([spec.name for spec in self._specs])
-        self._lexical = LexicalIndex(self._specs)
+    def __init__(self, specs: Iterable[ToolSpec], kept: KeptDocuments | None = None) -> None:
+        """`kept` has the words of tools that are kept in a store."""
+        self.kept = kept
+        self._words = WordIndex() if kept is None else kept.words
+        self._names = NameIndex(self._words)
+        self._lexical = LexicalIndex(self._words)
+        self._specs: dict[int, ToolSpec] = {}  # by slot
+        self._slots: list[int] = []  # in the order in which they were given
+        self._order: dict[int, int] = {}  # the other way round
+        self._own: dict[int, tuple[int, ToolSpec]] = {}  # by the spec's id: of those that are kept nowhere else
+        self.update(specs)
+
+    def update(self, specs: Iterable[ToolSpec]) -> None:
+        """From now on it is about these. Only what is not there yet is read, and only what is gone is removed."""
+        with self._words.lock:
+            before, self._own = self._own, {}
+            slots = [(self._slot(spec, before), spec) for spec in specs if not spec.hidden]
+            for slot, _ in before.values():
+                self._words.remove(slot)
+            self._specs = dict(slots)
+            self._slots = list(self._specs)
+            self._order = {slot: place for place, slot in enumerate(self._slots)}
+
+    def _slot(self, spec: ToolSpec, before: dict[int, tuple[int, ToolSpec]]) -> int:
+        if self.kept is not None and spec.kept_as and (slot := self.kept.slot_of(spec.kept_as)) is not None:
+            return slot
+        found = before.pop(id(spec), None) or (self._words.add(tool_document(spec)), spec)
+        self._own[id(spec)] = found  # with the spec: so that its id stays its own
+        return found[0]
 
     def search(self, query: str, limit: int = 5) -> list[tuple[ToolSpec, float]]:
         if limit < 1:
             return []
-        scores = self._scores(query[:LONGEST_QUERY])
-        return [(self._specs[tool], score) for tool, score in _best(scores, limit)]
+        with self._words.lock:
+            scores = self._scores(query[:LONGEST_QUERY])
+            if len(self._specs) != len(self._words):  # others share the words
+                scores = {tool: score for tool, score in scores.items() if tool in self._specs}
+            return [(self._specs[tool], score) for tool, score in self._best(scores, limit)]
 
     def _scores(self, query: str) -> dict[int, float]:
         words = query_words(query)
@@ -278,12 +234,18 @@ class SearchIndex:
             scores[tool] = naming + scores.get(tool, 0.0)
         return scores
 
+    def _best(self, scores: dict[int, float], limit: int) -> list[tuple[int, float]]:
+        if len(scores) > limit:  # comparing bare numbers is much quicker than sorting pairs, and many may be equal
+            least = nlargest(limit, scores.values())[-1]
+            equals = sorted([self._order[tool] for tool, score in scores.items() if score == least])
+            scores = {tool: score for tool, score in scores.items() if score > least}
+            scores |= {self._slots[place]: least for place in equals[: limit - len(scores)]}
+        return sorted(scores.items(), key=lambda item: (-item[1], self._order[item[0]]))
 
-def _best(scores: dict[int, float], limit: int) -> list[tuple[int, float]]:
-    if len(scores) > limit:  # comparing bare numbers first is much quicker than sorting pairs
-        least = sorted(scores.values(), reverse=True)[limit - 1]
-        scores = {tool: score for tool, score in scores.items() if score >= least}
-    return sorted(scores.items(), key=lambda item: (-item[1], item[0]))[:limit]
+
+def tool_document(spec: ToolSpec) -> Document:
+    words = tool_words(spec.name, spec.description, spec.input_schema, spec.tags)
+    return Document(spec.name, words.names, words.description, words.parameters, words.tags)
 
 
-__all__ = ["SearchIndex"]
+__all__ = ["KeptDocuments", "SearchIndex"]

@@ -1,13 +1,14 @@
-"""`Index` is derived from a folder of bundles: lists and search without opening a file. Delete it, and it comes back.
+"""`Index` is derived from a folder of bundles: lists without opening a file. Delete it, and it comes back.
 
-Safe for several threads and processes.
+The search is in memory, and follows the index. Safe for several threads and processes.
 
     access      reads and transactions, with recovery of a damaged file
     database    the SQLite file, its tables, and a connection per thread
     waiting     how long a caller waits, and the errors of the index
-    rows        bundles and tools as rows, texts as words
+    rows        bundles and tools as rows
     changes     what is written, in one transaction
-    queries     lists by id, search by rank
+    queries     lists by id
+    feed        what has changed, for the search, which is in memory
 """
 
 from collections.abc import Generator, Hashable, Iterable, Iterator
@@ -19,10 +20,11 @@ from onetool.sources.bundles.index import queries
 from onetool.sources.bundles.index.access import Fill, IndexAccess
 from onetool.sources.bundles.index.changes import IndexTransaction, PathTakenError, Stamp
 from onetool.sources.bundles.index.database import IndexConnection
-from onetool.sources.bundles.index.queries import KnownWords, search
+from onetool.sources.bundles.index.feed import IndexedSearch
 from onetool.sources.bundles.index.rows import inode_out, path_out, read_bundle, read_tool
 from onetool.sources.bundles.index.waiting import IndexBusyError, IndexDamagedError, IndexUnwritableError
 from onetool.sources.bundles.model import Bundle, Tool
+from onetool.sources.bundles.searching import BundleSearch
 from onetool.sources.bundles.store import Rank, SearchHit
 
 
@@ -36,7 +38,7 @@ class Index:
 
     def __init__(self, file: Path | None, fill: Fill | None = None) -> None:
         self._access = IndexAccess(file, fill)
-        self._known = KnownWords()
+        self._search = IndexedSearch()
         self._taken: dict[int, tuple[int, Tool]] = {}  # all tools, by their numbers, and the revision of each
 
     # Writing
@@ -85,11 +87,13 @@ class Index:
         self, query: str, include_disabled: bool = False, after: Rank | None = None, limit: int = 100
     ) -> list[SearchHit]:
         def question(connection: IndexConnection) -> list[SearchHit]:
-            return search(
-                connection.database, query, include_disabled, after, limit, lambda: self._known.words(connection)
-            )
+            return self._search.search(connection, query, include_disabled, after, limit)
 
         return self._access.read(question)
+
+    def searched(self) -> BundleSearch:
+        """The words of all tools, in step with the index."""
+        return self._access.read(self._search.current)
 
     def everything(self) -> tuple[list[Bundle], Iterator[Tool]]:
         """All bundles and tools in one snapshot. A tool that has not changed since the last call is the same object."""

@@ -1,0 +1,90 @@
+"""`IndexedSearch`: the search over an index, in memory. It is brought up to date by what has changed since it last was.
+
+Every row has the revision that it was written at, and what is gone stays in a table for a while. Who was away for
+longer reads everything.
+"""
+
+import sqlite3
+from collections.abc import Iterator
+from functools import partial
+from threading import Lock
+
+from onetool.sources.bundles.index.changes import KEPT_REVISIONS
+from onetool.sources.bundles.index.database import IndexConnection
+from onetool.sources.bundles.index.queries import tools_of_ids
+from onetool.sources.bundles.index.rows import read_bundle, read_tool
+from onetool.sources.bundles.model import Tool
+from onetool.sources.bundles.searching import BundleSearch
+from onetool.sources.bundles.store import Rank, SearchHit
+
+
+class IndexedSearch:
+    """Safe for several threads."""
+
+    def __init__(self) -> None:
+        self._found = BundleSearch()
+        self._seen: tuple[int, int] | None = None  # which index, and its revision
+        self._lock = Lock()
+
+    def current(self, connection: IndexConnection) -> BundleSearch:
+        """In step with what this connection sees. It is another object where it had to be made anew."""
+        database = connection.database
+        with self._lock:
+            if connection.is_changing:  # what is not certain yet must not get in
+                return self._found
+            born, revision = _born(database), _revision(database)
+            seen = self._seen
+            if seen is None or seen[0] != born or not 0 <= revision - seen[1] <= KEPT_REVISIONS:
+                self._seen = None  # should this fail
+                self._found = _read_all(database)
+            elif revision != seen[1]:
+                self._seen = None
+                with self._found.words.lock:
+                    _read_changes(self._found, database, seen[1])
+            self._seen = (born, revision)
+            return self._found
+
+    def search(
+        self, connection: IndexConnection, query: str, include_disabled: bool, after: Rank | None, limit: int
+    ) -> list[SearchHit]:
+        found = self.current(connection)
+        with found.words.lock:
+            ranks = found.search(query, include_disabled, after, limit)
+        tools = tools_of_ids(connection.database, [rank.id for rank in ranks])
+        # Another thread may have come with a later moment: what is not there in ours is left out.
+        return [SearchHit(rank, tools[rank.id]) for rank in ranks if rank.id in tools]
+
+
+def _born(database: sqlite3.Connection) -> int:
+    return database.execute("SELECT value FROM meta WHERE key = 'born'").fetchone()[0]
+
+
+def _revision(database: sqlite3.Connection) -> int:
+    return database.execute("SELECT value FROM meta WHERE key = 'revision'").fetchone()[0]
+
+
+def _read_all(database: sqlite3.Connection) -> BundleSearch:
+    found = BundleSearch()
+    for (body,) in database.execute("SELECT body FROM bundles"):
+        found.put_bundle(read_bundle(body), tuple)
+    for (body,) in database.execute("SELECT body FROM bodies"):
+        found.put_tool(read_tool(body))
+    return found
+
+
+def _read_changes(found: BundleSearch, database: sqlite3.Connection, since: int) -> None:
+    for id, is_bundle in database.execute("SELECT id, is_bundle FROM gone WHERE since >= ?", (since,)).fetchall():
+        if is_bundle:
+            found.drop_bundle(id, partial(_tools_of, database, id))
+        else:
+            found.drop_tool(id)
+    for (body,) in database.execute("SELECT body FROM bundles WHERE since >= ?", (since,)).fetchall():
+        bundle = read_bundle(body)
+        found.put_bundle(bundle, partial(_tools_of, database, bundle.id))
+    for (body,) in database.execute("SELECT body FROM bodies WHERE since >= ?", (since,)).fetchall():
+        found.put_tool(read_tool(body))
+
+
+def _tools_of(database: sqlite3.Connection, bundle_id: str) -> Iterator[Tool]:
+    asked = "SELECT body FROM tools JOIN bodies USING (no) WHERE bundle = ?"
+    return (read_tool(body) for (body,) in database.execute(asked, (bundle_id,)))
