@@ -7,11 +7,14 @@ somebody asks: it depends on how many tools there are, and on how long their tex
 from array import array
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
 from math import log
 from threading import RLock
 from typing import Generic, NamedTuple, TypeVar
 
-from onetool.services.search.slots import SlotMap, Vocabulary
+from msgspec import Struct
+
+from onetool.services.search.slots import SavedSlots, SlotMap, Vocabulary, joined, numbers_in, taken_apart
 from onetool.services.search.words import name_keys, split_words, stem
 
 Words = Sequence[str]
@@ -48,9 +51,11 @@ FIELDS = (SearchField(2.0, 0.3), SearchField(1.0, 0.5), SearchField(0.3, 0.7), S
 PackedCounts = int
 """How often a word stands in each field: 16 bits for each, which no text fills."""
 _BITS, _MASK = 16, 0xFFFF
+_BYTES = 2 * (len(Document._fields) - 1)
+NO_ONE = (1 << 64) - 1
 _ONCE = tuple(1 << _BITS * field for field in range(len(Document._fields) - 1))
 
-Lengths = tuple[int, ...]
+Lengths = tuple[int, int, int, int]
 """How many words each of the FIELDS has."""
 MOST_KEPT = 2_000_000  # numbers that are kept of stems that were asked for
 
@@ -153,7 +158,8 @@ class WordIndex:
             for word in words:
                 counted[word] = counted.get(word, 0) + once
         self._words_of[slot] = array("I", [self._put(word, slot, counted[word]) for word in counted]).tobytes()
-        self._set_lengths(slot, tuple(map(len, document.fields[: len(FIELDS)])), 1)
+        names, description, parameters, tags = map(len, document.fields[: len(FIELDS)])
+        self._set_lengths(slot, (names, description, parameters, tags), 1)
         self._set_name(slot, document)
         return slot
 
@@ -299,6 +305,71 @@ class WordIndex:
             self._worths = _Worths(self._counts.values, self._lengths.values, usual)
             self._said, self._kept = {}, 0
         return self._worths
+
+    # In a file
+
+    def saved(self) -> "SavedWords":
+        single = array("Q", [held if isinstance(held, int) else NO_ONE for held in self._postings])
+        others = [(number, held) for number, held in enumerate(self._postings) if isinstance(held, Posting)]
+        return SavedWords(
+            names=self.names,
+            free=self._free,
+            words=self._words,
+            stems={number: stem(word) for number, word in enumerate(self._words) if stem(word) != word},
+            single=single.tobytes(),
+            others=array("I", [number for number, _ in others]).tobytes(),
+            slots=joined([held.slots for _, held in others]),
+            counts=joined([held.counts for _, held in others]),
+            words_of=(array("I", map(len, self._words_of)).tobytes(), b"".join(self._words_of)),
+            packed=[counts.to_bytes(_BYTES, "little") for counts in self._counts.values],
+            lengths=self._lengths.values,
+            length_of=self._length_of.tobytes(),
+            totals=self._totals,
+            maps=[one.saved() for one in (self.spelled, self.parts, self.name_words)],
+        )
+
+    def restore(self, saved: "SavedWords") -> None:
+        """Into one that is empty."""
+        self.names, self._free, self._words = saved.names, saved.free, saved.words
+        single = array("Q")
+        single.frombytes(saved.single)
+        self._postings = [None if held == NO_ONE else held for held in single]
+        others = map(Posting, taken_apart(saved.slots), taken_apart(saved.counts))
+        for number, posting in zip(numbers_in(saved.others), others, strict=True):
+            self._postings[number] = posting
+        there = {word: number for number, word in enumerate(self._words) if self._postings[number] is not None}
+        self._numbers = there
+        self.vocabulary.add_all(list(there))
+        for word, number in there.items():
+            self._forms.setdefault(saved.stems.get(number, word), []).append(word)
+        for forms in self._forms.values():
+            forms.sort()
+        lengths, at = numbers_in(saved.words_of[0]), accumulate(numbers_in(saved.words_of[0]), initial=0)
+        self._words_of = [saved.words_of[1][start : start + length] for start, length in zip(at, lengths, strict=False)]
+        self._counts = Numbers(int.from_bytes(counts, "little") for counts in saved.packed)
+        self._lengths, self._length_of = Numbers(saved.lengths), numbers_in(saved.length_of)
+        self._totals = saved.totals
+        for one, held in zip((self.spelled, self.parts, self.name_words), saved.maps, strict=True):
+            one.restore(held)
+
+
+class SavedWords(Struct):
+    """A WordIndex, for a file."""
+
+    names: list[str | None]
+    free: list[int]
+    words: list[str]
+    stems: dict[int, str]  # where they differ from the word
+    single: bytes
+    others: bytes
+    slots: tuple[bytes, bytes]
+    counts: tuple[bytes, bytes]
+    words_of: tuple[bytes, bytes]
+    packed: list[bytes]
+    lengths: list[tuple[int, int, int, int]]
+    length_of: bytes
+    totals: list[list[int]]
+    maps: list[SavedSlots]
 
 
 def _as_posting(one: int) -> Posting:

@@ -5,7 +5,9 @@ Tools go by *slots*, small numbers. Most keys belong to one tool: then the slot 
 
 from array import array
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+
+from msgspec import Struct
 
 NO_SLOTS: Sequence[int] = ()
 
@@ -47,11 +49,48 @@ class SlotMap:
         held = self._held.get(key)
         return NO_SLOTS if held is None else (held,) if isinstance(held, int) else held
 
-    def __contains__(self, key: str) -> bool:
-        return key in self._held
-
     def __iter__(self) -> Iterator[str]:
         return iter(self._held)
+
+    def saved(self) -> "SavedSlots":
+        single = {key: held for key, held in self._held.items() if isinstance(held, int)}
+        others = {key: held for key, held in self._held.items() if not isinstance(held, int)}
+        return SavedSlots(
+            list(single), array("I", single.values()).tobytes(), list(others), joined(list(others.values()))
+        )
+
+    def restore(self, saved: "SavedSlots") -> None:
+        self._held = dict(zip(saved.single, numbers_in(saved.slots), strict=True))
+        self._held |= zip(saved.others, taken_apart(saved.slots_of_others), strict=True)
+
+
+class SavedSlots(Struct, array_like=True):
+    """A SlotMap, for a file."""
+
+    single: list[str]
+    slots: bytes
+    others: list[str]
+    slots_of_others: tuple[bytes, bytes]
+
+
+def joined(arrays: "Sequence[array[int]]") -> tuple[bytes, bytes]:
+    """How long each of them is, and all of them in a row."""
+    return array("I", map(len, arrays)).tobytes(), b"".join(map(array.tobytes, arrays))
+
+
+def taken_apart(saved: tuple[bytes, bytes]) -> "list[array[int]]":
+    found, at = list[array[int]](), 0
+    for length in numbers_in(saved[0]):
+        end = at + 4 * length
+        found.append(numbers_in(saved[1][at:end]))
+        at = end
+    return found
+
+
+def numbers_in(data: bytes) -> "array[int]":
+    found = array("I")
+    found.frombytes(data)
+    return found
 
 
 FEW = 64  # new words that are put in one by one; more are sorted with all others
@@ -67,6 +106,9 @@ class SortedWords:
 
     def add(self, word: str) -> None:
         self._new.append(word)
+
+    def add_all(self, words: Iterable[str]) -> None:
+        self._new += words
 
     def discard(self, word: str) -> None:
         words = self._settled()
@@ -110,7 +152,7 @@ MOST_BEGUN = 24  # the shortest first: they are nearest to what was typed
 MOST_CLOSE = 3
 SHORTEST_MISTYPED = 4  # one wrong letter in three could be any word
 LONGEST_MISTYPED = 32
-TWO_MISTAKES = 8  # letters from which two mistakes still leave a word recognisable
+TWO_MISTAKES = 7  # letters from which two mistakes still leave a word recognisable
 
 
 def can_be_mistyped(word: str) -> bool:
@@ -128,6 +170,11 @@ class Vocabulary:
     def add(self, word: str) -> None:
         self.sorted.add(word)
         if word.isalpha():
+            self._by_length.setdefault(len(word), SortedWords()).add(word)
+
+    def add_all(self, words: Sequence[str]) -> None:
+        self.sorted.add_all(words)
+        for word in filter(str.isalpha, words):
             self._by_length.setdefault(len(word), SortedWords()).add(word)
 
     def discard(self, word: str) -> None:

@@ -15,8 +15,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from heapq import nsmallest
 from typing import NamedTuple
 
-from onetool.services.search.postings import DESCRIPTION, EVERYDAY, NAMES, OTHERS, TAGS, Document, WordIndex
-from onetool.services.search.slots import SlotMap, SortedWords, Vocabulary
+from msgspec import Struct
+
+from onetool.services.search.postings import DESCRIPTION, EVERYDAY, NAMES, OTHERS, TAGS, Document, SavedWords, WordIndex
+from onetool.services.search.slots import SavedSlots, SlotMap, SortedWords, Vocabulary, numbers_in
 from onetool.services.search.words import name_key, split_words, word_groups
 
 PREFIX, WHOLE_WORD, FUZZY, RECENCY = range(4)
@@ -50,6 +52,17 @@ class TierRow(NamedTuple):
     age: int
 
 
+class SavedTiers(Struct):
+    """A TierIndex with its words, for a file."""
+
+    words: SavedWords
+    slots: bytes
+    rows: list[TierRow]
+    off: list[int]
+    begins: SavedSlots
+    heads: SavedSlots
+
+
 class TierIndex:
     """Who asks or changes it holds the lock of its words."""
 
@@ -58,7 +71,6 @@ class TierIndex:
         self._rows: dict[int, TierRow] = {}
         self._recency: dict[int, str] = {}  # by slot: what sorts as (age, id) does
         self._off: set[int] = set()  # in no list unless somebody asks for those, too
-        self._shortest = array("I")  # by slot: the length of the shorter name
         self._begins = SlotMap()  # names as they are compared
         self._beginnings = SortedWords()
         self._heads = SlotMap()  # words of names, and names in one word
@@ -87,9 +99,6 @@ class TierIndex:
         for head in heads:
             if self._heads.add(head, slot):
                 self._head_words.add(head)
-        if slot >= len(self._shortest):
-            self._shortest.extend([0] * (slot + 1 - len(self._shortest)))
-        self._shortest[slot] = min(map(len, keys), default=0)
         self.switch(row.id, is_on)
 
     def switch(self, id: str, is_on: bool) -> None:
@@ -107,6 +116,26 @@ class TierIndex:
             if self._heads.discard(head, slot):
                 self._head_words.discard(head)
         self.words.remove(slot)
+
+    # In a file
+
+    def saved(self) -> "SavedTiers":
+        slots, rows = array("I", self._rows), list(self._rows.values())
+        return SavedTiers(
+            self.words.saved(), slots.tobytes(), rows, list(self._off), self._begins.saved(), self._heads.saved()
+        )
+
+    def restore(self, saved: "SavedTiers") -> None:
+        """Into one that is empty."""
+        self.words.restore(saved.words)
+        self._rows = dict(zip(numbers_in(saved.slots), saved.rows, strict=True))
+        self._recency = {slot: _recency(row.age, row.id) for slot, row in self._rows.items()}
+        self._slots = {row.id: slot for slot, row in self._rows.items()}
+        self._off = set(saved.off)
+        self._begins.restore(saved.begins)
+        self._beginnings.add_all(self._begins)
+        self._heads.restore(saved.heads)
+        self._head_words.add_all(list(self._heads))
 
     # Asking
 
@@ -159,12 +188,16 @@ class TierIndex:
     def _whole_words(self, asked: Sequence[str], length: int, seen: set[int]) -> Iterator[Step]:
         names = _having_all(asked, self._heads.get) - seen
         seen |= names
-        yield WHOLE_WORD, _by_score({slot: max(0, self._shortest[slot] - length) for slot in names})
+        yield WHOLE_WORD, _by_score({slot: max(0, self._shorter(slot) - length) for slot in names})
         for score, fields in ((FAR, LABELS), (2 * FAR, TEXTS)):
             counts = self.words.counts_with(*fields)
             found = _having_all(asked, lambda word, counts=counts: self._having(word, counts)) - seen
             seen |= found
             yield WHOLE_WORD, {score: found}
+
+    def _shorter(self, slot: int) -> int:
+        """The length of the shorter name."""
+        return min(len(key) for name in self._rows[slot].names if (key := name_key(name, " ")))
 
     def _having(self, word: str, counts: Collection[int]) -> set[int]:
         """Tools that have the word, in fields that these counts are of; or as a name of their own."""

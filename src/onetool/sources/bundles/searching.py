@@ -2,10 +2,12 @@
 
 from collections.abc import Callable, Iterable
 from datetime import datetime
-from typing import NamedTuple
+from typing import NamedTuple, Self
+
+from msgspec import Struct
 
 from onetool.services.search.postings import Document, WordIndex
-from onetool.services.search.tiers import TierIndex, TierRank, TierRow
+from onetool.services.search.tiers import SavedTiers, TierIndex, TierRank, TierRow
 from onetool.services.search.words import split_words, tool_words
 from onetool.sources.bundles.model import Bundle, Tool
 from onetool.sources.bundles.names import code_name
@@ -19,6 +21,14 @@ class _SearchedBundle(NamedTuple):
 
 
 _NONE = _SearchedBundle("", "", False)
+
+
+class SavedSearch(Struct):
+    """A BundleSearch, for a file."""
+
+    tiers: SavedTiers
+    bundles: dict[str, _SearchedBundle]
+    tools: dict[str, tuple[str, bool]]
 
 
 class BundleSearch:
@@ -40,6 +50,18 @@ class BundleSearch:
     def search(self, query: str, include_disabled: bool, after: Rank | None, limit: int) -> list[Rank]:
         behind = None if after is None else TierRank(*after)
         return [Rank(*rank) for rank in self._tiers.search(query, include_disabled, behind, limit)]
+
+    def saved(self) -> "SavedSearch":
+        return SavedSearch(self._tiers.saved(), self._bundles, self._tools)
+
+    @classmethod
+    def restored(cls, saved: "SavedSearch") -> Self:
+        found = cls()
+        found._tiers.restore(saved.tiers)
+        found._bundles, found._tools = saved.bundles, saved.tools
+        for id, (bundle_id, _) in saved.tools.items():
+            found._of_bundle.setdefault(bundle_id, set()).add(id)
+        return found
 
     # Changing
 

@@ -9,6 +9,7 @@ The search is in memory, and follows the index. Safe for several threads and pro
     changes     what is written, in one transaction
     queries     lists by id
     feed        what has changed, for the search, which is in memory
+    search_cache   the file that the search is ready from
 """
 
 from collections.abc import Generator, Hashable, Iterable, Iterator
@@ -22,6 +23,7 @@ from onetool.sources.bundles.index.changes import IndexTransaction, PathTakenErr
 from onetool.sources.bundles.index.database import IndexConnection
 from onetool.sources.bundles.index.feed import IndexedSearch
 from onetool.sources.bundles.index.rows import inode_out, path_out, read_bundle, read_tool
+from onetool.sources.bundles.index.search_cache import NAME
 from onetool.sources.bundles.index.waiting import IndexBusyError, IndexDamagedError, IndexUnwritableError
 from onetool.sources.bundles.model import Bundle, Tool
 from onetool.sources.bundles.searching import BundleSearch
@@ -38,7 +40,7 @@ class Index:
 
     def __init__(self, file: Path | None, fill: Fill | None = None) -> None:
         self._access = IndexAccess(file, fill)
-        self._search = IndexedSearch()
+        self._search = IndexedSearch(None if file is None else file.with_name(NAME))
         self._taken: dict[int, tuple[int, Tool]] = {}  # all tools, by their numbers, and the revision of each
 
     # Writing

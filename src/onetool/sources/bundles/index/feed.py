@@ -5,25 +5,34 @@ longer reads everything.
 """
 
 import sqlite3
+import sys
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 from threading import Lock
 
 from onetool.sources.bundles.index.changes import KEPT_REVISIONS
 from onetool.sources.bundles.index.database import IndexConnection
 from onetool.sources.bundles.index.queries import tools_of_ids
 from onetool.sources.bundles.index.rows import read_bundle, read_tool
+from onetool.sources.bundles.index.search_cache import read_search, write_search
 from onetool.sources.bundles.model import Tool
 from onetool.sources.bundles.searching import BundleSearch
 from onetool.sources.bundles.store import Rank, SearchHit
+
+LEAST_SAVED = 500  # tools, and changes: fewer are read again as quickly
+SAVED_SHARE = 20  # … or one of so many
 
 
 class IndexedSearch:
     """Safe for several threads."""
 
-    def __init__(self) -> None:
+    def __init__(self, cache: Path | None = None) -> None:
+        """`cache` is the file that it is ready from."""
+        self._cache = cache
         self._found = BundleSearch()
         self._seen: tuple[int, int] | None = None  # which index, and its revision
+        self._unsaved = 0  # changes
         self._lock = Lock()
 
     def current(self, connection: IndexConnection) -> BundleSearch:
@@ -33,16 +42,28 @@ class IndexedSearch:
             if connection.is_changing:  # what is not certain yet must not get in
                 return self._found
             born, revision = _born(database), _revision(database)
-            seen = self._seen
+            seen, self._seen = self._seen or self._saved(born), None  # should this fail
             if seen is None or seen[0] != born or not 0 <= revision - seen[1] <= KEPT_REVISIONS:
-                self._seen = None  # should this fail
                 self._found = _read_all(database)
+                self._unsaved = sys.maxsize
             elif revision != seen[1]:
-                self._seen = None
                 with self._found.words.lock:
-                    _read_changes(self._found, database, seen[1])
+                    self._unsaved += _read_changes(self._found, database, seen[1])
             self._seen = (born, revision)
+            if self._unsaved > max(LEAST_SAVED, len(self._found) // SAVED_SHARE):
+                self._save()
             return self._found
+
+    def _saved(self, born: int) -> tuple[int, int] | None:
+        if self._cache is None or (found := read_search(self._cache, born)) is None:
+            return None
+        revision, self._found = found
+        return born, revision
+
+    def _save(self) -> None:
+        self._unsaved = 0
+        if self._cache is not None and self._seen is not None and len(self._found) >= LEAST_SAVED:
+            write_search(self._cache, *self._seen, self._found)
 
     def search(
         self, connection: IndexConnection, query: str, include_disabled: bool, after: Rank | None, limit: int
@@ -72,8 +93,10 @@ def _read_all(database: sqlite3.Connection) -> BundleSearch:
     return found
 
 
-def _read_changes(found: BundleSearch, database: sqlite3.Connection, since: int) -> None:
-    for id, is_bundle in database.execute("SELECT id, is_bundle FROM gone WHERE since >= ?", (since,)).fetchall():
+def _read_changes(found: BundleSearch, database: sqlite3.Connection, since: int) -> int:
+    """How many there were."""
+    gone = database.execute("SELECT id, is_bundle FROM gone WHERE since >= ?", (since,)).fetchall()
+    for id, is_bundle in gone:
         if is_bundle:
             found.drop_bundle(id, partial(_tools_of, database, id))
         else:
@@ -81,8 +104,10 @@ def _read_changes(found: BundleSearch, database: sqlite3.Connection, since: int)
     for (body,) in database.execute("SELECT body FROM bundles WHERE since >= ?", (since,)).fetchall():
         bundle = read_bundle(body)
         found.put_bundle(bundle, partial(_tools_of, database, bundle.id))
-    for (body,) in database.execute("SELECT body FROM bodies WHERE since >= ?", (since,)).fetchall():
+    tools = database.execute("SELECT body FROM bodies WHERE since >= ?", (since,)).fetchall()
+    for (body,) in tools:
         found.put_tool(read_tool(body))
+    return len(gone) + len(tools)
 
 
 def _tools_of(database: sqlite3.Connection, bundle_id: str) -> Iterator[Tool]:
