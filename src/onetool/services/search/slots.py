@@ -6,6 +6,7 @@ Tools go by *slots*, small numbers. Most keys belong to one tool: then the slot 
 from array import array
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 
 from msgspec import Struct
 
@@ -79,7 +80,8 @@ def joined(arrays: "Sequence[array[int]]") -> tuple[bytes, bytes]:
 
 
 def taken_apart(saved: tuple[bytes, bytes]) -> "list[array[int]]":
-    found, at = list[array[int]](), 0
+    found: list[array[int]] = []
+    at = 0
     for length in numbers_in(saved[0]):
         end = at + 4 * length
         found.append(numbers_in(saved[1][at:end]))
@@ -121,6 +123,11 @@ class SortedWords:
         """Also the word itself."""
         words = self._settled()
         return words[bisect_left(words, start) : bisect_right(words, start + "\U0010ffff")]
+
+    def behind(self, word: str) -> Iterator[str]:
+        """The words that come after it."""
+        words = self._settled()
+        return islice(words, bisect_right(words, word), None)
 
     def containing(self, part: str) -> Iterator[str]:
         """Words that have it inside. A search in one long text is much quicker than one in each word."""

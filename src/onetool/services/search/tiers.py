@@ -11,8 +11,9 @@ begins exactly where the one before ended, whoever changes tools in between. The
 """
 
 from array import array
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from heapq import nsmallest
+from itertools import chain, islice
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -28,13 +29,15 @@ LONGEST_QUERY = 10_000  # characters
 FAR = 1000  # more than what any name is long, or any sum of what is near
 _ENOUGH = 3  # letters: see `_is_long`
 _ZERO_AGE = 1 << 62
+AGE_DIGITS = 19
+DENSE = 50  # one of so many tools: see `_first`
 
 LABELS = (NAMES, TAGS, OTHERS)
 TEXTS = (*LABELS, DESCRIPTION, EVERYDAY)
 
 Slots = Collection[int]
-Step = tuple[int, dict[int, Slots]]
-"""A tier, and tools by their scores."""
+Step = tuple[int, Iterable[tuple[int, Slots]]]
+"""A tier, and its tools by their scores, the best first. Computed as far as somebody goes on asking."""
 
 
 class TierRank(NamedTuple):
@@ -59,8 +62,30 @@ class SavedTiers(Struct):
     slots: bytes
     rows: list[TierRow]
     off: list[int]
-    begins: SavedSlots
-    heads: SavedSlots
+    names: list[SavedSlots]
+
+
+class NameWords:
+    """Words with the tools whose names have them."""
+
+    def __init__(self) -> None:
+        self.slots = SlotMap()
+        self.words = Vocabulary()
+
+    def add(self, word: str, slot: int) -> None:
+        if self.slots.add(word, slot):
+            self.words.add(word)
+
+    def discard(self, word: str, slot: int) -> None:
+        if self.slots.discard(word, slot):
+            self.words.discard(word)
+
+    def restore(self, saved: SavedSlots) -> None:
+        self.slots.restore(saved)
+        self.words.add_all(list(self.slots))
+
+    def having(self, words: Iterable[str]) -> set[int]:
+        return set(chain.from_iterable(map(self.slots.get, words)))
 
 
 class TierIndex:
@@ -69,13 +94,13 @@ class TierIndex:
     def __init__(self, words: WordIndex) -> None:
         self.words = words
         self._rows: dict[int, TierRow] = {}
-        self._recency: dict[int, str] = {}  # by slot: what sorts as (age, id) does
-        self._off: set[int] = set()  # in no list unless somebody asks for those, too
-        self._begins = SlotMap()  # names as they are compared
-        self._beginnings = SortedWords()
-        self._heads = SlotMap()  # words of names, and names in one word
-        self._head_words = Vocabulary()
         self._slots: dict[str, int] = {}  # by id
+        self._recency: dict[int, str] = {}  # by slot: what sorts as (age, id) does
+        self._newest = SortedWords()  # all of these
+        self._off: set[int] = set()  # in no list unless somebody asks for those, too
+        self._names = NameWords()  # whole names as they are compared
+        self._heads = NameWords()  # words of names
+        self._squeezed = NameWords()  # names in one word: `readfile`
 
     def slot_of(self, id: str) -> int | None:
         return self._slots.get(id)
@@ -91,14 +116,10 @@ class TierIndex:
             self.drop(row.id)
         slot = self._slots[row.id] = self.words.add(document)
         self._rows[slot] = row
-        self._recency[slot] = _recency(row.age, row.id)
-        keys, heads = _heads(row.names)
-        for key in keys:
-            if self._begins.add(key, slot):
-                self._beginnings.add(key)
-        for head in heads:
-            if self._heads.add(head, slot):
-                self._head_words.add(head)
+        recency = self._recency[slot] = _recency(row.age, row.id)
+        self._newest.add(recency)
+        for known, word in self._found_by(row):
+            known.add(word, slot)
         self.switch(row.id, is_on)
 
     def switch(self, id: str, is_on: bool) -> None:
@@ -106,36 +127,38 @@ class TierIndex:
 
     def drop(self, id: str) -> None:
         slot = self._slots.pop(id)
-        keys, heads = _heads(self._rows.pop(slot).names)
-        del self._recency[slot]
+        self._newest.discard(self._recency.pop(slot))
         self._off.discard(slot)
-        for key in keys:
-            if self._begins.discard(key, slot):
-                self._beginnings.discard(key)
-        for head in heads:
-            if self._heads.discard(head, slot):
-                self._head_words.discard(head)
+        for known, word in self._found_by(self._rows.pop(slot)):
+            known.discard(word, slot)
         self.words.remove(slot)
+
+    def _found_by(self, row: TierRow) -> set[tuple[NameWords, str]]:
+        found: set[tuple[NameWords, str]] = set()
+        for name in row.names:
+            if key := name_key(name, " "):
+                found |= {(self._names, key), *((self._heads, word) for word in split_words(name))}
+                if " " in key:
+                    found.add((self._squeezed, name_key(name)))
+        return found
 
     # In a file
 
     def saved(self) -> "SavedTiers":
         slots, rows = array("I", self._rows), list(self._rows.values())
-        return SavedTiers(
-            self.words.saved(), slots.tobytes(), rows, list(self._off), self._begins.saved(), self._heads.saved()
-        )
+        names = [known.slots.saved() for known in (self._names, self._heads, self._squeezed)]
+        return SavedTiers(self.words.saved(), slots.tobytes(), rows, list(self._off), names)
 
     def restore(self, saved: "SavedTiers") -> None:
         """Into one that is empty."""
         self.words.restore(saved.words)
         self._rows = dict(zip(numbers_in(saved.slots), saved.rows, strict=True))
         self._recency = {slot: _recency(row.age, row.id) for slot, row in self._rows.items()}
+        self._newest.add_all(self._recency.values())
         self._slots = {row.id: slot for slot, row in self._rows.items()}
         self._off = set(saved.off)
-        self._begins.restore(saved.begins)
-        self._beginnings.add_all(self._begins)
-        self._heads.restore(saved.heads)
-        self._head_words.add_all(list(self._heads))
+        for known, held in zip((self._names, self._heads, self._squeezed), saved.names, strict=True):
+            known.restore(held)
 
     # Asking
 
@@ -143,128 +166,136 @@ class TierIndex:
         """The next `limit` ones behind `after`."""
         found: list[TierRank] = []
         for tier, scored in self._steps(query[:LONGEST_QUERY]):
-            for score in sorted(scored):
-                if len(found) >= limit:
-                    return found
+            for score, slots in scored:
                 if after is None or after[:2] <= (tier, score):
-                    least = "" if after is None or after[:2] < (tier, score) else _recency(after.age, after.id)
-                    chosen = self._newest(scored[score], include_off, least, limit - len(found))
+                    behind = "" if after is None or after[:2] < (tier, score) else _recency(after.age, after.id)
+                    chosen = self._first(slots, include_off, behind, limit - len(found))
                     rows = map(self._rows.__getitem__, chosen)
                     found += [TierRank(tier, float(score), row.age, row.id) for row in rows]
+                if len(found) >= limit:
+                    return found
         return found
 
-    def _newest(self, slots: Slots, include_off: bool, behind: str, limit: int) -> list[int]:
-        if not include_off and self._off:
-            slots = [slot for slot in slots if slot not in self._off]
+    def _first(self, slots: Slots, include_off: bool, behind: str, limit: int) -> Iterable[int]:
+        """The newest of them. Of many it is quicker to go through all tools, newest first, until there are enough."""
+        off = set[int]() if include_off else self._off
+        if len(slots) > limit and len(slots) * DENSE > len(self._rows):
+            every = (self._slots[one[AGE_DIGITS:]] for one in self._newest.behind(behind))
+            return islice((slot for slot in every if slot in slots and slot not in off), limit)
         recency = self._recency.__getitem__
-        if behind:
-            slots = [slot for slot in slots if recency(slot) > behind]
-        return nsmallest(limit, slots, key=recency)
+        some = [slot for slot in slots if slot not in off and recency(slot) > behind]
+        return nsmallest(limit, some, key=recency)
 
     def _steps(self, query: str) -> Iterator[Step]:
-        """In the order of ranks; computed as far as somebody goes on asking."""
+        """In the order of ranks."""
         if not query.strip():
-            yield RECENCY, {0: self._rows.keys()}
+            yield RECENCY, [(0, self._rows.keys())]
         asked = [group[0] for group in word_groups(query)]
         if not asked:  # or nothing but punctuation, which nothing has
             return
-        key = name_key(query, " ")
-        begun = self._begun(key)
-        yield PREFIX, _by_score(begun)
+        key, seen = name_key(query, " "), set[int]()
+        yield PREFIX, self._begun(key, seen)
         asked = list(dict.fromkeys(asked))[:MOST_WORDS]
-        seen = set(begun)
         yield from self._whole_words(asked, len(key), seen)
         if len(asked) <= MOST_FUZZY:
-            near = self._all_near(asked)
-            yield FUZZY, _by_score({slot: score for slot, score in near.items() if slot not in seen})
+            yield FUZZY, self._fuzzy(asked, seen)
 
-    def _begun(self, key: str) -> dict[int, int]:
-        """Tool -> how many characters of its name are left."""
-        left: dict[int, int] = {}
-        for name in sorted(self._beginnings.with_prefix(key), key=len, reverse=True):
-            left |= dict.fromkeys(self._begins.get(name), len(name) - len(key))
-        return left
+    def _begun(self, key: str, seen: set[int]) -> Iterator[tuple[int, Slots]]:
+        """By how many characters of the name are left."""
+        begun: dict[int, list[str]] = {}
+        for name in self._names.words.sorted.with_prefix(key):
+            begun.setdefault(len(name) - len(key), []).append(name)
+        for left in sorted(begun):
+            yield left, _new(self._names.having(begun[left]), seen)
 
     def _whole_words(self, asked: Sequence[str], length: int, seen: set[int]) -> Iterator[Step]:
-        names = _having_all(asked, self._heads.get) - seen
-        seen |= names
+        names = _new(_having_all(asked, self._named), seen)
         yield WHOLE_WORD, _by_score({slot: max(0, self._shorter(slot) - length) for slot in names})
         for score, fields in ((FAR, LABELS), (2 * FAR, TEXTS)):
             counts = self.words.counts_with(*fields)
-            found = _having_all(asked, lambda word, counts=counts: self._having(word, counts)) - seen
-            seen |= found
-            yield WHOLE_WORD, {score: found}
+            found = _having_all(asked, lambda word, counts=counts: self._having([word], counts))
+            yield WHOLE_WORD, [(score, _new(found, seen))]
 
     def _shorter(self, slot: int) -> int:
         """The length of the shorter name."""
         return min(len(key) for name in self._rows[slot].names if (key := name_key(name, " ")))
 
-    def _having(self, word: str, counts: Collection[int]) -> set[int]:
-        """Tools that have the word, in fields that these counts are of; or as a name of their own."""
-        found = set(self._heads.get(word))
-        if (posting := self.words.posting(word)) is not None:
-            found.update(slot for slot, count in zip(*posting, strict=True) if count in counts)
+    def _named(self, word: str) -> set[int]:
+        return self._heads.having([word]) | self._squeezed.having([word])
+
+    def _having(self, words: Iterable[str], counts: set[int]) -> set[int]:
+        """Tools that have one of the words, in fields that these counts are of; or in names of their own."""
+        found = set[int]()
+        for word in words:
+            found |= self._named(word)
+            if (posting := self.words.posting(word)) is None:
+                continue
+            if counts.issuperset(posting.counts):
+                found.update(posting.slots)
+            else:
+                found.update(slot for slot, count in zip(*posting, strict=True) if count in counts)
         return found & self._rows.keys() if len(self._rows) < len(self.words) else found
 
     # Words that are near
 
-    def _all_near(self, asked: Sequence[str]) -> dict[int, int]:
-        """The longest first: who has nothing near it is out."""
-        total: dict[int, int] | None = None
-        for word in sorted(asked, key=len, reverse=True):
-            near = self._near(word)
-            if total is not None:
-                near = {slot: total[slot] + near[slot] for slot in total.keys() & near.keys()}
-            total = near
-            if not total:
-                break
-        return total or {}
+    def _fuzzy(self, asked: Sequence[str], seen: set[int]) -> Iterator[tuple[int, Slots]]:
+        """The sum of how near each word is."""
+        if len(asked) == 1:
+            for level, slots in self._near(asked[0]):
+                yield level, _new(slots, seen)
+            return
+        every = [list(self._near(word)) for word in asked]
+        left = set[int].intersection(*(set[int]().union(*(slots for _, slots in near)) for near in every)) - seen
+        sums = dict.fromkeys(left, 0)
+        for near in every:
+            levels: dict[int, int] = {}
+            for level, slots in reversed(near):
+                levels |= dict.fromkeys(left & slots, level)
+            sums = {slot: total + levels[slot] for slot, total in sums.items()}
+        yield from _by_score(sums)
 
-    def _near(self, word: str) -> dict[int, int]:
-        """Tools that have something near this word, each with how near.
+    def _near(self, word: str) -> Iterator[tuple[int, set[int]]]:
+        """Tools that have something near this word, by how near, the nearest first. One may come several times.
 
         0 begins a word of the names, 1 is inside of one, 2 and 3 so many slips away; 4 begins a word of other texts, or
         is one, 5 is one or two slips away from one.
         """
         texts, is_long = self.words.counts_with(*TEXTS), _is_long(word)
-        others = self.words.vocabulary
-        found: dict[int, int] = {}
-        slips = self._head_words.near(word)
-        for known in others.near(word):  # the farthest first: what is nearer takes its place
-            found |= dict.fromkeys(self._having(known, texts), 5)
-        for known in others.sorted.with_prefix(word) if is_long else [word]:
-            found |= dict.fromkeys(self._having(known, texts), 4)
-        for known in sorted(slips, key=slips.__getitem__, reverse=True):
-            found |= dict.fromkeys(self._heads.get(known), slips[known] + 1)
+        known = (self._heads, self._squeezed)
+        yield 0, set[int]().union(*(names.having(names.words.sorted.with_prefix(word)) for names in known))
         if is_long:
-            for known in self._head_words.sorted.containing(word):
-                found |= dict.fromkeys(self._heads.get(known), 1)
-        for known in self._head_words.sorted.with_prefix(word):
-            found |= dict.fromkeys(self._heads.get(known), 0)
-        return found
+            yield 1, self._heads.having(self._heads.words.sorted.containing(word))
+        slips = [(names, names.words.near(word)) for names in known]
+        for mistakes in (1, 2):
+            found = (names.having(one for one in near if near[one] == mistakes) for names, near in slips)
+            yield mistakes + 1, set[int]().union(*found)
+        others = self.words.vocabulary
+        yield 4, self._having(others.sorted.with_prefix(word) if is_long else [word], texts)
+        yield 5, self._having(others.near(word), texts)
 
 
-def _heads(names: Sequence[str]) -> tuple[set[str], set[str]]:
-    """Names as they are compared, and the words that they are found by: also `readfile` for `read-file`."""
-    keys = {key for name in names if (key := name_key(name, " "))}
-    return keys, {word for name in names for word in (*split_words(name), name_key(name)) if word}
+def _new(slots: set[int], seen: set[int]) -> set[int]:
+    """Those that were not seen before. Now they are."""
+    found = slots - seen
+    seen |= found
+    return found
 
 
 def _recency(age: int, id: str) -> str:
-    return f"{age + _ZERO_AGE:019d}{id}"
+    return f"{age + _ZERO_AGE:0{AGE_DIGITS}d}{id}"
 
 
-def _by_score(scores: Mapping[int, int]) -> dict[int, Slots]:
-    found: dict[int, list[int]] = {}
+def _by_score(scores: Mapping[int, int]) -> list[tuple[int, Slots]]:
+    found: dict[int, set[int]] = {}
     for slot, score in scores.items():
-        found.setdefault(score, []).append(slot)
-    return dict(found)
+        found.setdefault(score, set()).add(slot)
+    return sorted(found.items())
 
 
-def _having_all(asked: Sequence[str], having: Callable[[str], Collection[int]]) -> set[int]:
+def _having_all(asked: Sequence[str], having: Callable[[str], set[int]]) -> set[int]:
     found: set[int] | None = None
     for word in asked:
-        found = set(having(word)) if found is None else found.intersection(having(word))
+        found = having(word) if found is None else found & having(word)
         if not found:
             break
     return found or set()
