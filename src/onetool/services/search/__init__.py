@@ -4,13 +4,14 @@ A query that names a tool finds it whatever its text says. All other queries are
 a name than in a description, less in a long text, each further time a little less, and more the fewer tools have it.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from enum import IntEnum
-from heapq import nlargest
-from typing import Protocol
+from heapq import nlargest, nsmallest
+from itertools import combinations, islice
+from typing import NamedTuple, Protocol
 
 from onetool.core.spec import ToolSpec
-from onetool.services.search.postings import Document, WordIndex
+from onetool.services.search.postings import Document, Said, WordIndex
 from onetool.services.search.words import Group, QueryWords, name_key, query_words, split_words, stem, tool_words
 
 NO_TOOLS: Set[int] = frozenset()
@@ -97,8 +98,32 @@ TIE_WEIGHT = 0.05  # an everyday one: it finds nothing, but `get info` is rather
 SHORTEST_PREFIX = 3  # letters; the last word of a query may have fewer, it is still being typed
 MOST_GUESSES = 4  # words: a guess is slow, and nobody mistypes all of a long query
 
+COMMON = 2_000  # tools that have a word: going through all of them takes longer than finding out who matters
+DENSE = 50  # one of so many tools: see `first_of`
+
 Meaning = tuple[set[str], float]
 """Stems, any of which will do, and what finding one counts."""
+
+
+class Wanted(NamedTuple):
+    """What a search is about to use of the scores: so many of the best in this order, and some tools in any case."""
+
+    most: int
+    ordered: Sequence[int]
+    order: Mapping[int, int]  # the other way round
+    also: Set[int]
+
+    def first_of(self, said: Said) -> set[int]:
+        found = set[int]()
+        for tools in said.by_weight:
+            left = self.most - len(found)
+            if len(tools) * DENSE > len(self.ordered):  # then some stand near the beginning
+                found.update(islice((tool for tool in self.ordered if tool in tools), left))
+            else:
+                found.update(nsmallest(left, tools & self.order.keys(), key=self.order.__getitem__))
+            if len(found) >= self.most:
+                break
+        return found
 
 
 class LexicalIndex:
@@ -107,23 +132,33 @@ class LexicalIndex:
     def __init__(self, words: WordIndex) -> None:
         self._words = words
 
-    def scores(self, asked: QueryWords) -> dict[int, float]:
-        """Tool -> a positive number. Tools that share nothing with the query are left out."""
-        scores = self._summed(self._known(asked.telling)) or self._summed(self._fuzzy(asked.telling))
+    def scores(self, asked: QueryWords, wanted: Wanted | None = None) -> dict[int, float]:
+        """Tool -> a positive number. Tools that share nothing with the query are left out.
+
+        With `wanted`, those may be left out, too, that are neither among the best nor asked for.
+        """
+        scores = self._summed(self._known(asked.telling), wanted) or self._summed(self._fuzzy(asked.telling), wanted)
         for word, *_ in asked.everyday:
-            ties = self._best(self._stems_of([word]), TIE_WEIGHT)
-            for tool in scores.keys() & ties.keys():
-                scores[tool] += ties[tool]
+            for one in self._stems_of([word]):
+                said, times = self._words.said(one).by_slot, TIE_WEIGHT * self._words.rarity(one)
+                for tool in scores.keys() & said.keys():
+                    scores[tool] += times * said[tool]
         return scores
 
-    def _summed(self, meanings: Iterable[Meaning]) -> dict[int, float]:
+    def _summed(self, meanings: Iterable[Meaning], wanted: Wanted | None) -> dict[int, float]:
         scores: dict[int, float] = {}
+        common: list[tuple[Said, float]] = []
         for stems, factor in meanings:
+            if wanted is not None and len(stems) == 1 and len(self._words.said(*stems).slots) > COMMON:
+                common.append((self._words.said(*stems), factor * self._words.rarity(*stems)))
+                continue
             best = self._best(stems, factor)
             both = scores.keys() & best.keys()  # most tools have one of the words: theirs are taken over at once
             sums = {tool: scores[tool] + best[tool] for tool in both}
             scores |= best
             scores |= sums
+        if wanted is not None:
+            _add_common(scores, common, wanted)
         return scores
 
     def _known(self, telling: Sequence[Group]) -> Iterator[Meaning]:
@@ -169,6 +204,20 @@ class LexicalIndex:
             both = {tool: max(best[tool], found[tool]) for tool in best.keys() & found.keys()}
             best = found | best | both if best else found
         return best
+
+
+def _add_common(scores: dict[int, float], common: Sequence[tuple[Said, float]], wanted: Wanted) -> None:
+    """Add what words say that very many tools have. A tool that has only one of these, and no other word, can't be
+    among the best unless it is among the best of that word: all others of its kind are left out.
+    """
+    some = {*scores, *wanted.also}
+    for said, _ in common:
+        some |= wanted.first_of(said)
+    for (one, _), (other, _) in combinations(common, 2):
+        some |= one.by_slot.keys() & other.by_slot.keys()
+    for said, times in common:
+        for tool in some & said.by_slot.keys():
+            scores[tool] = scores.get(tool, 0.0) + times * said.by_slot[tool]
 
 
 # The index
@@ -221,16 +270,19 @@ class SearchIndex:
         if limit < 1:
             return []
         with self._words.lock:
-            scores = self._scores(query[:LONGEST_QUERY])
+            scores = self._scores(query[:LONGEST_QUERY], limit)
             if len(self._specs) != len(self._words):  # others share the words
                 scores = {tool: score for tool, score in scores.items() if tool in self._specs}
             return [(self._specs[tool], score) for tool, score in self._best(scores, limit)]
 
-    def _scores(self, query: str) -> dict[int, float]:
+    def _scores(self, query: str, limit: int) -> dict[int, float]:
+        """Of very many tools only those that may be among the first `limit` ones."""
         words = query_words(query)
+        named = self._names.named(query, words.telling)
         # A further stage, one that knows meanings, would be blended in here: it too gives each tool 0 to 1.
-        scores = {tool: score / (score + _FULL_SCORE) for tool, score in self._lexical.scores(words).items()}
-        for tool, naming in self._names.named(query, words.telling).items():
+        lexical = self._lexical.scores(words, Wanted(limit, self._slots, self._order, named.keys()))
+        scores = {tool: score / (score + _FULL_SCORE) for tool, score in lexical.items()}
+        for tool, naming in named.items():
             scores[tool] = naming + scores.get(tool, 0.0)
         return scores
 

@@ -7,6 +7,7 @@ somebody asks: it depends on how many tools there are, and on how long their tex
 from array import array
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from itertools import accumulate
 from math import log
 from threading import RLock
@@ -80,11 +81,24 @@ class Posting(NamedTuple):
         del self.slots[at], self.counts[at]
 
 
-class Said(NamedTuple):
+class Said:
     """The tools that have a word in any of its forms, and what that says for each, but for how rare the word is."""
 
-    slots: Sequence[int]
-    weights: Sequence[float]
+    def __init__(self, slots: Sequence[int], weights: Sequence[float]) -> None:
+        self.slots = slots
+        self.weights = weights
+
+    @cached_property
+    def by_slot(self) -> dict[int, float]:
+        return dict(zip(self.slots, self.weights, strict=True))
+
+    @cached_property
+    def by_weight(self) -> list[set[int]]:
+        """Slots of one weight each, the heaviest first."""
+        found: dict[float, set[int]] = {}
+        for slot, weight in zip(self.slots, self.weights, strict=True):
+            found.setdefault(weight, set()).add(slot)
+        return [found[weight] for weight in sorted(found, reverse=True)]
 
 
 class _Worths(dict[tuple[int, int], float]):
