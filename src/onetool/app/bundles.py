@@ -87,7 +87,7 @@ class AppBundles:
         if self._service is None:
             return None
         with suppress(BundleError):
-            return self._service.searched()
+            return self._service.store.searched()
         return None
 
     def file_of(self, spec: ToolSpec) -> str | None:

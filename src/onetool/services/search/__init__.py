@@ -8,23 +8,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from enum import IntEnum
 from heapq import nlargest, nsmallest
 from itertools import combinations, islice
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from onetool.core.spec import ToolSpec
+from onetool.services.search.kept import KeptDocuments
 from onetool.services.search.postings import Document, Said, WordIndex
 from onetool.services.search.words import Group, QueryWords, name_key, query_words, split_words, stem, tool_words
 
 NO_TOOLS: Set[int] = frozenset()
 
 _AROUND = "\"'`()[]{}<>,;:.!?"
-
-
-class KeptDocuments(Protocol):
-    """Tools that are indexed already, by their ids in a store."""
-
-    words: WordIndex
-
-    def slot_of(self, id: str) -> int | None: ...
 
 
 class Naming(IntEnum):

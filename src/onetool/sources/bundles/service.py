@@ -49,7 +49,6 @@ from onetool.sources.bundles.validation import read_bundle, read_examples, read_
 
 if TYPE_CHECKING:
     from onetool.sources.bundles.archive import ImportPlan
-    from onetool.sources.bundles.searching import BundleSearch
 
 T = TypeVar("T")
 Content = TypeVar("Content", BundleContent, ToolContent)
@@ -278,10 +277,6 @@ class BundleService:
         rank = None if after is None else Rank(*after)
         page, last = page_of(more, self._listed(include_disabled, visibility), rank, limit)
         return self.shown_tools(page), None if last is None else list(last)
-
-    def searched(self) -> "BundleSearch":
-        """The words of the kept tools, in step with the store."""
-        return self.store.searched()
 
     def _listed(self, include_disabled: bool, visibility: Visibility) -> Callable[[Tool], bool]:
         """Tools whose function is gone count as disabled: only we know that."""
