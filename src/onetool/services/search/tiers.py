@@ -230,9 +230,10 @@ class TierIndex:
             found |= self._named(word)
             if (posting := self.words.posting(word)) is None:
                 continue
-            if counts.issuperset(posting.counts):
+            here = set(posting.counts)
+            if here <= counts:
                 found.update(posting.slots)
-            else:
+            elif here & counts:
                 found.update(slot for slot, count in zip(*posting, strict=True) if count in counts)
         return found & self._rows.keys() if len(self._rows) < len(self.words) else found
 
