@@ -62,12 +62,12 @@ class NameIndex:
 
     def _with(self, group: Group) -> Set[int]:
         word, *parts = group
-        forms = (self._words.name_words.get(form) for form in self._words.forms(stem(word)))
-        return set[int]().union(*forms) or self._with_all([(part,) for part in parts], last=self._with)
+        named = self._words.name_words.having(self._words.forms(stem(word)))
+        return named or self._with_all([(part,) for part in parts], last=self._with)
 
     def _with_prefix(self, group: Group) -> Set[int]:
         begun = self._words.vocabulary.sorted.with_prefix(group[0])
-        return set[int]().union(*map(self._words.name_words.get, begun))
+        return self._words.name_words.having(begun)
 
     def _exact(self, name: str) -> list[int]:
         found = self._words.spelled.get(name_key(name) or name)

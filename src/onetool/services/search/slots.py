@@ -50,6 +50,12 @@ class SlotMap:
         held = self._held.get(key)
         return NO_SLOTS if held is None else (held,) if isinstance(held, int) else held
 
+    def having(self, keys: Iterable[str]) -> set[int]:
+        """All slots that have one of them."""
+        held = list(map(self._held.get, keys))
+        found = {one for one in held if isinstance(one, int)}
+        return found.union(*(one for one in held if isinstance(one, array))) if len(found) < len(held) else found
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._held)
 

@@ -13,7 +13,7 @@ begins exactly where the one before ended, whoever changes tools in between. The
 from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from heapq import nsmallest
-from itertools import chain, islice
+from itertools import islice
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -85,7 +85,7 @@ class NameWords:
         self.words.add_all(list(self.slots))
 
     def having(self, words: Iterable[str]) -> set[int]:
-        return set(chain.from_iterable(map(self.slots.get, words)))
+        return self.slots.having(words)
 
 
 class TierIndex:
