@@ -1,4 +1,4 @@
-"""`IndexedSearch`: the search over an index, in memory. It is brought up to date by what has changed since it last was.
+"""What is in memory of an index, the search and all tools: brought up to date by what has changed since it last was.
 
 Every row has the revision that it was written at, and what is gone stays in a table for a while. Who was away for
 longer reads everything.
@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from threading import Lock
+from typing import TypeGuard
 
 from onetool.sources.bundles.index.changes import KEPT_REVISIONS
 from onetool.sources.bundles.index.database import IndexConnection
@@ -43,7 +44,7 @@ class IndexedSearch:
                 return self._found
             born, revision = _born(database), _revision(database)
             seen, self._seen = self._seen or self._saved(born), None  # should this fail
-            if seen is None or seen[0] != born or not 0 <= revision - seen[1] <= KEPT_REVISIONS:
+            if not _can_follow(seen, born, revision):
                 self._found = _read_all(database)
                 self._unsaved = sys.maxsize
             elif revision != seen[1]:
@@ -74,6 +75,52 @@ class IndexedSearch:
         tools = tools_of_ids(connection.database, [rank.id for rank in ranks])
         # Another thread may have come with a later moment: what is not there in ours is left out.
         return [SearchHit(rank, tools[rank.id]) for rank in ranks if rank.id in tools]
+
+
+class KnownTools:
+    """All tools that are not built-in, in the order of their ids. Safe for several threads."""
+
+    def __init__(self) -> None:
+        self._tools: dict[str, Tool] = {}
+        self._seen: tuple[int, int] | None = None
+        self._lock = Lock()
+
+    def current(self, connection: IndexConnection) -> list[Tool]:
+        """A tool that has not changed since the last call is the same object."""
+        database = connection.database
+        if connection.is_changing:
+            return list(_all_tools(database).values())
+        with self._lock:
+            born, revision = _born(database), _revision(database)
+            seen, self._seen = self._seen, None  # should this fail
+            if not _can_follow(seen, born, revision):
+                self._tools = _all_tools(database)
+            elif revision != seen[1]:
+                self._follow(database, seen[1])
+            self._seen = (born, revision)
+            return list(self._tools.values())
+
+    def _follow(self, database: sqlite3.Connection, since: int) -> None:
+        last = next(reversed(self._tools), "")
+        for (id,) in database.execute("SELECT id FROM gone WHERE since >= ? AND NOT is_bundle", (since,)):
+            self._tools.pop(id, None)
+        changed = {id: read_tool(body) for id, body in database.execute(f"{_TOOLS} AND since >= ?", (since,))}
+        is_behind = all(id > last for id in changed if id not in self._tools)
+        self._tools |= changed
+        if not is_behind:
+            self._tools = dict(sorted(self._tools.items()))
+
+
+_TOOLS = "SELECT id, body FROM tools JOIN bodies USING (no) WHERE NOT built_in"
+
+
+def _all_tools(database: sqlite3.Connection) -> dict[str, Tool]:
+    return {id: read_tool(body) for id, body in database.execute(f"{_TOOLS} ORDER BY id")}
+
+
+def _can_follow(seen: tuple[int, int] | None, born: int, revision: int) -> TypeGuard[tuple[int, int]]:
+    """Whether what has changed since then is known."""
+    return seen is not None and seen[0] == born and 0 <= revision - seen[1] <= KEPT_REVISIONS
 
 
 def _born(database: sqlite3.Connection) -> int:

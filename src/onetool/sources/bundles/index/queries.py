@@ -75,18 +75,14 @@ def tools(
 
 
 def bodies(database: sqlite3.Connection, numbers: list[int]) -> list[Tool]:
-    """The tools of these numbers, in this order."""
-    found = raw_bodies(database, numbers)
-    return [read_tool(found[no]) for no in numbers]
-
-
-def raw_bodies(database: sqlite3.Connection, numbers: list[int]) -> dict[int, bytes]:
-    """What is kept of them. Of very many it is quicker to take all."""
+    """The tools of these numbers, in this order. Of very many it is quicker to take all."""
     if len(numbers) > MANY:
         wanted = set(numbers)
-        return {no: body for no, body in database.execute("SELECT no, body FROM bodies") if no in wanted}
-    asked = "SELECT no, body FROM bodies WHERE no IN (SELECT value FROM json_each(?))"
-    return dict(database.execute(asked, (json.dumps(numbers),)))
+        found = {no: body for no, body in database.execute("SELECT no, body FROM bodies") if no in wanted}
+    else:
+        asked = "SELECT no, body FROM bodies WHERE no IN (SELECT value FROM json_each(?))"
+        found = dict(database.execute(asked, (json.dumps(numbers),)))
+    return [read_tool(found[no]) for no in numbers]
 
 
 def tools_of_ids(database: sqlite3.Connection, ids: list[str]) -> dict[str, Tool]:
