@@ -4,12 +4,9 @@ import json
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import pytest
@@ -268,12 +265,6 @@ def test_ways_to_write_a_name() -> None:
 # --- how quickly. The limits are wide, for busy machines; what they catch is a step that became quadratic.
 
 
-def seconds(work: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
-
-
 @cache
 def many() -> SearchIndex:
     kinds = json.loads((DATA / "search_golden.json").read_text("utf-8"))["tools"]
@@ -294,7 +285,12 @@ def test_two_thousand_tools_answer_at_once() -> None:
         "list everything in the folder",
         "commit",
     ]
-    assert median(seconds(lambda query=query: many().search(query)) for query in queries) < 0.05
+    index = many()
+    for query in queries:
+        index.search(query)
+    with computing(0.25):
+        for query in queries:
+            index.search(query)
 
 
 @pytest.mark.parametrize(
@@ -313,7 +309,10 @@ def test_two_thousand_tools_answer_at_once() -> None:
     ids=["one word", "signs", "repeated", "no spaces", "unknown words", "camels", "ligatures", "no text", "accents"],
 )
 def test_long_and_weird_queries_are_quick_and_safe(query: str) -> None:
-    assert seconds(lambda: many().search(query)) < 1
+    index = many()
+    index.search("file")  # the first search makes the vectors
+    with computing(1):
+        index.search(query)
 
 
 def test_importing_and_plain_searching_loads_no_fuzzy_matcher() -> None:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from onetool.core.call import ToolResult
     from onetool.core.context import CallEvent
     from onetool.core.registry import Further
+    from onetool.services.search import KeptDocuments
     from onetool.sources.bundles.service import BundleService, Shown
     from onetool.sources.bundles.switches import KeptSettings
 
@@ -55,6 +56,7 @@ class AppBundles:
         self._offered = Offered()
         self._kept: KeptSettings | None = None  # what was set of other tools when that could be read last
         self._retry_at = 0.0  # when to try again, where bundles could not be read
+        self._searched: KeptDocuments | None = None
 
     @property
     def service(self) -> "BundleService":
@@ -80,6 +82,13 @@ class AppBundles:
     def versions(self) -> "Further | None":
         """What finds single versions of the tools that were loaded last."""
         return None if self._service is None else self._service.loading.versions()
+
+    def searched(self) -> "KeptDocuments | None":
+        """The words of the tools that are kept, for the search. Where the store is busy: as they were known last."""
+        if self._service is not None:
+            with suppress(BundleError):
+                self._searched = self._service.store.searched()
+        return self._searched
 
     def file_of(self, spec: ToolSpec) -> str | None:
         """The file that the tool is stored in, if it is stored."""
@@ -166,10 +175,12 @@ class AppBundles:
         self.service.store.sync()
         self.service.store.reap()
         self._refresh()
+        self.searched()  # here, in the background: nobody who searches has to wait for it
 
     def _close_service(self) -> None:
         with self._lock:
             service, self._service = self._service, None
+            self._searched = None
         if service is not None:
             service.close()
 

@@ -73,6 +73,7 @@ class ToolCatalog:
         self._index: tuple[Snapshot, SearchIndex] | None = None
         self._evidence = CallEvidence()
         self._serves = False
+        self._indexing = RLock()
         self._listing = RLock()  # servers tell of their tools in a thread of their own
         self._refreshing = RLock()  # one load for all who wait for it
         self._listeners: list[Callable[[], None]] = []
@@ -92,7 +93,7 @@ class ToolCatalog:
         most = len(snapshot) if allowed is not None else limit + len(self._own.tools) + (FURTHER if counted else 0)
         found = [
             (spec, score + counted.get(spec.name, 0.0))
-            for spec, score in self._indexed(snapshot).search(query, most)
+            for spec, score in self._search_index(snapshot).search(query, most)
             if allowed is None or spec.name in allowed
         ]
         return sorted(found, key=lambda one: (one[0].pack == OWN and one[1] < NAMED, -one[1]))[:limit]
@@ -102,13 +103,21 @@ class ToolCatalog:
         if event.ok and event.spec is not None and event.spec.pack != OWN:
             self._evidence.record(owner(), event.spec.name)
 
-    def _indexed(self, snapshot: Snapshot) -> "SearchIndex":
+    def _search_index(self, snapshot: Snapshot) -> "SearchIndex":
+        """In step with these tools: only those that are new since the last time are read."""
         from onetool.services.search import SearchIndex
 
-        if self._index is None or self._index[0] is not snapshot:
-            tools = [spec for spec in snapshot if spec.enabled]
-            self._index = (snapshot, SearchIndex(tools, background=self._serves))
-        return self._index[1]
+        with self._indexing:
+            known = self._index
+            if known is None or known[0] is not snapshot:
+                kept, specs = self._bundles.searched(), (spec for spec in snapshot if spec.enabled)
+                if known is None or known[1].kept is not kept:
+                    index = SearchIndex(specs, kept, background=self._serves)
+                else:
+                    index = known[1]
+                    index.update(specs)
+                known = self._index = (snapshot, index)
+            return known[1]
 
     def real_name(self, name: str) -> str:
         """The name of a tool that was given as code spells it (`files.read_text` for `files.read-text`), or by an
@@ -158,7 +167,7 @@ class ToolCatalog:
 
         if is_installed():
             try:
-                self._indexed(self.current_snapshot()).load_meanings()
+                self._search_index(self.current_snapshot()).load_meanings()
             except Exception as error:  # noqa: BLE001 - the first search tries again, and tells its caller
                 log.warning("the search could not be prepared: %s: %s", type(error).__name__, error)
 

@@ -8,7 +8,7 @@ Matches are scored, best first, whether they are tools, packs, aliases or snippe
 """
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from onetool.core.registry import Snapshot
@@ -26,48 +26,25 @@ LONGEST_COMPARED = 100  # characters of a query that are compared with names
 _SIGNS = re.compile(r"[^\w]|_")
 
 
-class ToolNames:
-    """The names of a catalogue's tools, ready to be compared. Made once for each catalogue."""
+def tools_for(query: str, words: Mapping[str, str], found: Iterable[tuple[ToolSpec, float]]) -> list[tuple[str, float]]:
+    """Names of tools and their scores, best first. `found` is what the search says, which scores in its own way.
 
-    def __init__(self, tools: Sequence[ListedTool]) -> None:
-        self.tools = tools
-        self.known = {tool.spec.name for tool in tools}
-        self._whole = [comparable(tool.word) for tool in tools]
-        self._own = [comparable(tool.word.rpartition(".")[2]) for tool in tools]
-
-    def begun(self, query: str) -> dict[str, float]:
-        """Tools whose name, or own name, begins with it."""
-        said = comparable(query)
-        if not said:
-            return {}
-        return {
-            tool.spec.name: PREFIX + len(said) / len(whole)
-            for tool, whole, own in zip(self.tools, self._whole, self._own, strict=True)
-            if whole.startswith(said) or own.startswith(said)
-        }
-
-    def alike(self, query: str) -> dict[str, float]:
-        """Tools whose name, or own name, is spelled much like it."""
-        from rapidfuzz import fuzz, process
-
-        said, found = comparable(query)[:LONGEST_COMPARED], dict[str, float]()
-        for names in (self._whole, self._own):
-            for _, score, at in process.extract(said, names, scorer=fuzz.ratio, score_cutoff=CLOSE, limit=20):
-                name = self.tools[at].spec.name
-                found[name] = max(found.get(name, 0.0), score / 100)
-        return found
-
-
-def tools_for(query: str, names: ToolNames, found: Iterable[tuple[ToolSpec, float]]) -> list[tuple[str, float]]:
-    """Names of tools and their scores, best first. `found` is what the search says, which scores in its own way."""
-    scores = names.alike(query)
+    `words` are what code calls each tool that may be shown.
+    """
+    said, scores = comparable(query), dict[str, float]()
     for spec, score in found:
-        naming, text = divmod(score, 1.0)
-        scores[spec.name] = max(scores.get(spec.name, 0.0), (WORDS if naming else 0.0) + text)
-    scores |= names.begun(query)
-    best = _sorted({name: score for name, score in scores.items() if name in names.known})
+        if spec.name in words:
+            naming, text = divmod(score, 1.0)
+            scores[spec.name] = _begun(said, words[spec.name]) or (WORDS if naming else 0.0) + text
+    best = _sorted(scores)
     enough = min(best[0][1] if best else 0.0, WORDS) * WEAK
     return [(name, score) for name, score in best if score >= enough]
+
+
+def _begun(said: str, word: str) -> float:
+    """Whether the name, or the own name, begins with what was said: the more of it is there, the better."""
+    whole, own = comparable(word), comparable(word.rpartition(".")[2])
+    return PREFIX + len(said) / len(whole) if said and (whole.startswith(said) or own.startswith(said)) else 0.0
 
 
 def others_for(query: str, texts: dict[str, str]) -> list[tuple[str, float]]:
@@ -143,7 +120,7 @@ Tips:
 MOST_TOOLS, MOST_OTHERS = 5, 3  # of each kind that matches
 MOST_TOKENS = 350  # of the matches in short; names may count for more than we guess
 MOST_PAGES = 3  # of each kind, in full
-SEARCHED = 20  # tools that are asked of the search
+SEARCHED = 50  # tools that are asked of the search
 LONGEST_QUERY = 1_000  # characters of a query: no name is longer, and no question
 SHOWN = 80  # of them, in an answer
 
@@ -179,7 +156,7 @@ class Help:
         """What may be meant, by its kind."""
         said = query.removeprefix("$")
         found = self._view.search(said, SEARCHED, allowed)
-        tools = [] if query.startswith("$") else tools_for(said, there.names, found)
+        tools = [] if query.startswith("$") else tools_for(said, there.words, found)
         return {
             "Tools": [there.by_name[name].word for name, _ in tools[:MOST_TOOLS]],
             "Packs": _best(said, {name: pack.instructions or "" for name, pack in there.packs.items()}),
@@ -194,7 +171,7 @@ class _Catalogue:
     def __init__(self, view: View, tools: list[ListedTool], allowed: Collection[str] | None) -> None:
         self.view = view
         self.tools = tools
-        self.names = ToolNames(tools)
+        self.words = {tool.spec.name: tool.word for tool in tools}
         self.by_name = by_name(tools)
         self.aliases = view.aliases
         if allowed is not None:  # of what may be used

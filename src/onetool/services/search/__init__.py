@@ -5,33 +5,21 @@ a name than in a description, less in a long text, each further time a little le
 Where numpy is installed, that is blended with how near a tool's meaning is: see `meaning` and `blend`.
 """
 
-import re
-from array import array
-from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from enum import IntEnum
-from math import log
+from heapq import nlargest, nsmallest
+from itertools import combinations, islice
 from typing import NamedTuple
 
 from onetool.core.spec import ToolSpec
 from onetool.services.search.blend import blended
+from onetool.services.search.kept import KeptDocuments
 from onetool.services.search.meaning import ToolMeanings, is_installed
-from onetool.services.search.words import (
-    Group,
-    QueryWords,
-    ToolTexts,
-    Vocabulary,
-    name_key,
-    query_words,
-    split_words,
-    stem,
-    tool_texts,
-)
+from onetool.services.search.postings import Document, Said, WordIndex
+from onetool.services.search.words import Group, QueryWords, name_key, query_words, split_words, stem, tool_words
 
-ToolPositions = frozenset[int]
-NO_TOOLS: ToolPositions = frozenset()
+NO_TOOLS: Set[int] = frozenset()
 
-_BETWEEN_PARTS = re.compile(r"[./:@]")
 _AROUND = "\"'`()[]{}<>,;:.!?"
 
 
@@ -47,30 +35,25 @@ class Naming(IntEnum):
 
 
 class NameIndex:
-    """Immutable. Tools go by their position."""
+    """Which tools a query names. Tools go by their slots."""
 
-    def __init__(self, names: Sequence[str]) -> None:
-        self._exact = _by(names, lambda name: [name])
-        self._spelled = _by(names, lambda name: [name_key(name)])
-        self._parts = _by(names, lambda name: map(name_key, _BETWEEN_PARTS.split(name)))
-        self._words = _by(names, split_words)
-        self._stems = _by(names, lambda name: map(stem, split_words(name)))
-        self._sorted = sorted(self._words)
+    def __init__(self, words: WordIndex) -> None:
+        self._words = words
 
     def named(self, query: str, telling: Sequence[Group]) -> dict[int, Naming]:
         """Tool -> the surest way in which the query names it. Tools that it does not name are left out."""
-        spelled = name_key(query)
+        spelled, text = name_key(query), query.strip()
         ways = (
             (Naming.BEGUN, self._with_all(telling, last=self._with_prefix)),
             (Naming.WORDS, self._with_all(telling, last=self._with)),
-            (Naming.PART, self._parts.get(spelled, NO_TOOLS)),
+            (Naming.PART, self._words.parts.get(spelled)),
             (Naming.MENTIONED, self._mentioned(query)),
-            (Naming.SPELLED, self._spelled.get(spelled, NO_TOOLS)),
-            (Naming.EXACT, self._exact.get(query.strip(), NO_TOOLS)),
+            (Naming.SPELLED, self._words.spelled.get(spelled) if spelled else ()),
+            (Naming.EXACT, self._exact(text)),
         )
         return {tool: way for way, tools in ways for tool in tools}
 
-    def _with_all(self, words: Sequence[Group], last: Callable[[Group], ToolPositions]) -> ToolPositions:
+    def _with_all(self, words: Sequence[Group], last: Callable[[Group], Set[int]]) -> Set[int]:
         if not words:
             return NO_TOOLS
         tools = last(words[-1])
@@ -80,82 +63,23 @@ class NameIndex:
             tools = tools & self._with(group)
         return tools
 
-    def _with(self, group: Group) -> ToolPositions:
+    def _with(self, group: Group) -> Set[int]:
         word, *parts = group
-        return self._stems.get(stem(word)) or self._with_all([(part,) for part in parts], last=self._with)
+        named = self._words.name_words.having(self._words.forms(stem(word)))
+        return named or self._with_all([(part,) for part in parts], last=self._with)
 
-    def _with_prefix(self, group: Group) -> ToolPositions:
-        start = group[0]
-        first, last = bisect_left(self._sorted, start), bisect_left(self._sorted, start + "\U0010ffff")
-        return NO_TOOLS.union(*(self._words[word] for word in self._sorted[first:last]))
+    def _with_prefix(self, group: Group) -> Set[int]:
+        begun = self._words.vocabulary.sorted.with_prefix(group[0])
+        return self._words.name_words.having(begun)
 
-    def _mentioned(self, query: str) -> ToolPositions:
+    def _exact(self, name: str) -> list[int]:
+        found = self._words.spelled.get(name_key(name) or name)
+        return [tool for tool in found if self._words.names[tool] == name]
+
+    def _mentioned(self, query: str) -> set[int]:
         """A name of one plain word may be just that word, so only longer ones count."""
         names = (name.strip(_AROUND) for name in query.split())
-        return NO_TOOLS.union(
-            *(self._exact[name] for name in names if name in self._exact and len(split_words(name)) > 1)
-        )
-
-
-def _by(names: Sequence[str], keys: Callable[[str], Iterable[str]]) -> dict[str, ToolPositions]:
-    """Key -> the tools whose names have it."""
-    tools: dict[str, set[int]] = {}
-    for tool, name in enumerate(names):
-        for found in filter(None, keys(name)):
-            tools.setdefault(found, set()).add(tool)
-    return {found: frozenset(having) for found, having in tools.items()}
-
-
-# BM25F weights, computed once per catalogue
-
-
-SATURATION = 1.0
-
-
-class SearchField(NamedTuple):
-    weight: float
-    evening: float  # 0: its length does not matter; 1: only the share of the text counts
-
-
-# In the order of `texts`. Parameters are many and alike (`path`, `limit`): they hint, they do not decide.
-FIELDS = (SearchField(2.0, 0.3), SearchField(1.0, 0.5), SearchField(0.3, 0.7), SearchField(2.0, 0.3))
-
-
-class Posting(NamedTuple):
-    """The tools that have one word, in their order, and what the word says for each."""
-
-    tools: "array[int]"
-    weights: "array[float]"
-
-
-def postings(tools: Sequence[ToolTexts], stems: Mapping[str, str]) -> dict[str, Posting]:
-    """Stem -> its posting."""
-    counted = _counted(tools, stems)
-    return {stem: _posting(counts, len(tools)) for stem, counts in counted.items()}
-
-
-def _counted(tools: Sequence[ToolTexts], stems: Mapping[str, str]) -> dict[str, dict[int, float]]:
-    """Stem -> tool -> how often, each time weighed by where it stands."""
-    usual = [_usual_length(words) for words in zip(*tools, strict=True)]
-    counted: dict[str, dict[int, float]] = {}
-    for tool, fields in enumerate(tools):
-        for words, field, length in zip(fields, FIELDS, usual, strict=True):
-            worth = field.weight / (1 - field.evening + field.evening * len(words) / length)
-            for word in words:
-                counts = counted.setdefault(stems[word], {})
-                counts[tool] = counts.get(tool, 0.0) + worth
-    return counted
-
-
-def _usual_length(texts: Iterable[Sequence[str]]) -> float:
-    lengths = [len(words) for words in texts if words]
-    return sum(lengths) / len(lengths) if lengths else 1.0
-
-
-def _posting(counts: Mapping[int, float], tools: int) -> Posting:
-    rarity = log(1 + (tools - len(counts) + 0.5) / (len(counts) + 0.5))
-    weights = (rarity * count / (SATURATION + count) for count in counts.values())
-    return Posting(array("L", counts), array("d", weights))
+        return {tool for name in names if len(split_words(name)) > 1 for tool in self._exact(name)}
 
 
 # Scores of words
@@ -170,34 +94,67 @@ TIE_WEIGHT = 0.05  # an everyday one: it finds nothing, but `get info` is rather
 SHORTEST_PREFIX = 3  # letters; the last word of a query may have fewer, it is still being typed
 MOST_GUESSES = 4  # words: a guess is slow, and nobody mistypes all of a long query
 
+COMMON = 2_000  # tools that have a word: going through all of them takes longer than finding out who matters
+DENSE = 50  # one of so many tools: see `first_of`
+
 Meaning = tuple[set[str], float]
 """Stems, any of which will do, and what finding one counts."""
 
 
+class Wanted(NamedTuple):
+    """What a search is about to use of the scores: so many of the best in this order, and some tools in any case."""
+
+    most: int
+    ordered: Sequence[int]
+    order: Mapping[int, int]  # the other way round
+    also: Set[int]
+
+    def first_of(self, said: Said) -> set[int]:
+        found = set[int]()
+        for tools in said.by_weight:
+            left = self.most - len(found)
+            if len(tools) * DENSE > len(self.ordered):  # then some stand near the beginning
+                found.update(islice((tool for tool in self.ordered if tool in tools), left))
+            else:
+                found.update(nsmallest(left, tools & self.order.keys(), key=self.order.__getitem__))
+            if len(found) >= self.most:
+                break
+        return found
+
+
 class LexicalIndex:
-    """Immutable. Tools go by their position."""
+    """BM25F over the words. Tools go by their slots."""
 
-    def __init__(self, specs: Sequence[ToolSpec]) -> None:
-        tools = [tool_texts(spec) for spec in specs]
-        words = {word for tool in tools for field in tool for word in field}
-        self._stems = {word: stem(word) for word in words}
-        self._postings = postings(tools, self._stems)
-        self._vocabulary = Vocabulary(words)
+    def __init__(self, words: WordIndex) -> None:
+        self._words = words
 
-    def scores(self, asked: QueryWords) -> dict[int, float]:
-        """Tool -> a positive number. Tools that share nothing with the query are left out."""
-        scores = self._summed(self._known(asked.telling)) or self._summed(self._fuzzy(asked.telling))
+    def scores(self, asked: QueryWords, wanted: Wanted | None = None) -> dict[int, float]:
+        """Tool -> a positive number. Tools that share nothing with the query are left out.
+
+        With `wanted`, those may be left out, too, that are neither among the best nor asked for.
+        """
+        scores = self._summed(self._known(asked.telling), wanted) or self._summed(self._fuzzy(asked.telling), wanted)
         for word, *_ in asked.everyday:
-            for tool, weight in self._best(self._stems_of([word])):
-                if tool in scores:
-                    scores[tool] += TIE_WEIGHT * weight
+            for one in self._stems_of([word]):
+                said, times = self._words.said(one).by_slot, TIE_WEIGHT * self._words.rarity(one)
+                for tool in scores.keys() & said.keys():
+                    scores[tool] += times * said[tool]
         return scores
 
-    def _summed(self, meanings: Iterable[Meaning]) -> dict[int, float]:
+    def _summed(self, meanings: Iterable[Meaning], wanted: Wanted | None) -> dict[int, float]:
         scores: dict[int, float] = {}
+        common: list[tuple[Said, float]] = []
         for stems, factor in meanings:
-            for tool, weight in self._best(stems):
-                scores[tool] = scores.get(tool, 0.0) + factor * weight
+            if wanted is not None and len(stems) == 1 and len(self._words.said(*stems).slots) > COMMON:
+                common.append((self._words.said(*stems), factor * self._words.rarity(*stems)))
+                continue
+            best = self._best(stems, factor)
+            both = scores.keys() & best.keys()  # most tools have one of the words: theirs are taken over at once
+            sums = {tool: scores[tool] + best[tool] for tool in both}
+            scores |= best
+            scores |= sums
+        if wanted is not None:
+            _add_common(scores, common, wanted)
         return scores
 
     def _known(self, telling: Sequence[Group]) -> Iterator[Meaning]:
@@ -207,18 +164,18 @@ class LexicalIndex:
     def _fuzzy(self, telling: Sequence[Group]) -> Iterator[Meaning]:
         """Matches with the first letter open, too, when no word was understood."""
         for word, *_ in telling[:MOST_GUESSES]:
-            yield self._stems_of(self._vocabulary.close_with_any_start(word)), GUESS_WEIGHT
+            yield self._stems_of(self._words.vocabulary.close_with_any_start(word)), GUESS_WEIGHT
 
     def _meanings(self, group: Group, last: bool) -> Iterator[Meaning]:
         word, *parts = group
-        if stem(word) not in self._postings:
+        if not self._words.knows(word):
             yield from self._parts(parts, last) if parts else self._completed(word, last)
             return
         yield {stem(word)}, 1.0
         for part in parts:
             yield self._stems_of([part]), EVERYDAY_WEIGHT
         if last:  # somebody may still be typing it
-            yield self._stems_of(self._vocabulary.with_prefix(word)) - {stem(word)}, EVERYDAY_WEIGHT
+            yield self._stems_of(self._words.vocabulary.longer(word)) - {stem(word)}, EVERYDAY_WEIGHT
 
     def _parts(self, parts: Iterable[str], last: bool) -> Iterator[Meaning]:
         for part in parts:
@@ -226,24 +183,37 @@ class LexicalIndex:
 
     def _completed(self, word: str, last: bool) -> Iterator[Meaning]:
         """No tool has this word: take it as the start of one, else as a mistyped one."""
-        if (last or len(word) >= SHORTEST_PREFIX) and (begun := self._vocabulary.with_prefix(word)):
+        if (last or len(word) >= SHORTEST_PREFIX) and (begun := self._words.vocabulary.longer(word)):
             yield self._stems_of(begun), PREFIX_WEIGHT
         else:
-            yield self._stems_of(self._vocabulary.close(word)), GUESS_WEIGHT
+            yield self._stems_of(self._words.vocabulary.close(word)), GUESS_WEIGHT
 
     def _stems_of(self, words: Iterable[str]) -> set[str]:
-        return {self._stems[word] for word in words if word in self._stems}
+        return self._words.stems_of(words)
 
-    def _best(self, stems: set[str]) -> Iterable[tuple[int, float]]:
-        """Tools that have any of these words, each with what the most telling one says for it."""
-        found = [zip(*self._postings[stem], strict=True) for stem in stems]
-        if len(found) == 1:
-            return found[0]
+    def _best(self, stems: set[str], factor: float) -> dict[int, float]:
+        """Tools that have any of these words, each with what the most telling one says for it, times the factor."""
         best: dict[int, float] = {}
-        for posting in found:
-            for tool, weight in posting:
-                best[tool] = max(weight, best.get(tool, 0.0))
-        return best.items()
+        for one in stems:
+            said, times = self._words.said(one), factor * self._words.rarity(one)
+            found = dict(zip(said.slots, [times * weight for weight in said.weights], strict=True))
+            both = {tool: max(best[tool], found[tool]) for tool in best.keys() & found.keys()}
+            best = found | best | both if best else found
+        return best
+
+
+def _add_common(scores: dict[int, float], common: Sequence[tuple[Said, float]], wanted: Wanted) -> None:
+    """Add what words say that very many tools have. A tool that has only one of these, and no other word, can't be
+    among the best unless it is among the best of that word: all others of its kind are left out.
+    """
+    some = {*scores, *wanted.also}
+    for said, _ in common:
+        some |= wanted.first_of(said)
+    for (one, _), (other, _) in combinations(common, 2):
+        some |= one.by_slot.keys() & other.by_slot.keys()
+    for said, times in common:
+        for tool in some & said.by_slot.keys():
+            scores[tool] = scores.get(tool, 0.0) + times * said.by_slot[tool]
 
 
 # The index
@@ -253,47 +223,101 @@ LONGEST_QUERY = 10_000  # characters of a query: a pasted document must not cost
 
 
 class SearchIndex:
-    """Built once over a list of tools, then only read: any number of threads may share one.
+    """Finds tools. They come and go by `update`; any number of threads may share one.
 
     A score is a whole number, how surely the query names the tool (see `Naming`), and a fraction, how well the text
     fits. Tools that score the same stay in the order in which they were given.
     """
 
-    def __init__(self, specs: Iterable[ToolSpec], *, background: bool = False) -> None:
-        """With `background`, words answer alone until a thread has loaded the meanings; otherwise a query waits."""
-        self._specs = tuple(spec for spec in specs if not spec.hidden)
-        self._names = NameIndex([spec.name for spec in self._specs])
-        self._lexical = LexicalIndex(self._specs)
+    def __init__(
+        self, specs: Iterable[ToolSpec], kept: KeptDocuments | None = None, *, background: bool = False
+    ) -> None:
+        """`kept` has the words of tools that are kept in a store. With `background`, words answer alone until a thread
+        has loaded the meanings; otherwise a query waits for them.
+        """
+        self.kept = kept
+        self._words = WordIndex() if kept is None else kept.words
+        self._names = NameIndex(self._words)
+        self._lexical = LexicalIndex(self._words)
         self._meanings = ToolMeanings(background=background) if is_installed() else None
-        if self._meanings is not None:
-            for slot, spec in enumerate(self._specs):
-                self._meanings.set(slot, spec)
+        self._specs: dict[int, ToolSpec] = {}  # by slot
+        self._slots: list[int] = []  # in the order in which they were given
+        self._order: dict[int, int] = {}  # the other way round
+        self._own: dict[int, tuple[int, ToolSpec]] = {}  # by the spec's id: of those that are kept nowhere else
+        self.update(specs)
+
+    def update(self, specs: Iterable[ToolSpec]) -> None:
+        """From now on it is about these. Only what is not there yet is read, and only what is gone is removed."""
+        with self._words.lock:
+            before, self._own = self._own, {}
+            slots = [(self._slot(spec, before), spec) for spec in specs if not spec.hidden]
+            for slot, _ in before.values():
+                self._words.remove(slot)
+            self._tell_meanings(dict(slots))
+            self._specs = dict(slots)
+            self._slots = list(self._specs)
+            self._order = {slot: place for place, slot in enumerate(self._slots)}
 
     def load_meanings(self) -> None:
         """Begin to load them, in a thread."""
         if self._meanings is not None:
             self._meanings.load()
 
+    def _tell_meanings(self, specs: Mapping[int, ToolSpec]) -> None:
+        """Which tools are new or say something else, and which are gone."""
+        if self._meanings is None:
+            return
+        for slot in self._specs.keys() - specs.keys():
+            self._meanings.set(slot, None)
+        for slot, spec in specs.items():
+            known = self._specs.get(slot)
+            if known is None or (known is not spec and _texts(known) != _texts(spec)):
+                self._meanings.set(slot, spec)
+
+    def _slot(self, spec: ToolSpec, before: dict[int, tuple[int, ToolSpec]]) -> int:
+        if self.kept is not None and spec.kept_as and (slot := self.kept.slot_of(spec.kept_as)) is not None:
+            return slot
+        found = before.pop(id(spec), None) or (self._words.add(tool_document(spec)), spec)
+        self._own[id(spec)] = found  # with the spec: so that its id stays its own
+        return found[0]
+
     def search(self, query: str, limit: int = 5) -> list[tuple[ToolSpec, float]]:
         if limit < 1:
             return []
-        scores = self._scores(query[:LONGEST_QUERY])
-        return [(self._specs[tool], score) for tool, score in _best(scores, limit)]
+        with self._words.lock:
+            scores = self._scores(query[:LONGEST_QUERY], limit)
+            if self._meanings is not None or len(self._specs) != len(self._words):  # others share the words
+                scores = {tool: score for tool, score in scores.items() if tool in self._specs}
+            return [(self._specs[tool], score) for tool, score in self._best(scores, limit)]
 
-    def _scores(self, query: str) -> dict[int, float]:
+    def _scores(self, query: str, limit: int) -> dict[int, float]:
+        """Of very many tools only those that may be among the first `limit` ones."""
         words = query_words(query)
+        named = self._names.named(query, words.telling)
+        lexical = self._lexical.scores(words, Wanted(limit, self._slots, self._order, named.keys()))
         meanings = None if self._meanings is None else self._meanings.similarities(query)
-        scores = blended(self._lexical.scores(words), meanings)
-        for tool, naming in self._names.named(query, words.telling).items():
+        scores = blended(lexical, meanings)
+        for tool, naming in named.items():
             scores[tool] = naming + scores.get(tool, 0.0)
         return scores
 
+    def _best(self, scores: dict[int, float], limit: int) -> list[tuple[int, float]]:
+        if len(scores) > limit:  # comparing bare numbers is much quicker than sorting pairs, and many may be equal
+            least = nlargest(limit, scores.values())[-1]
+            equals = sorted([self._order[tool] for tool, score in scores.items() if score == least])
+            scores = {tool: score for tool, score in scores.items() if score > least}
+            scores |= {self._slots[place]: least for place in equals[: limit - len(scores)]}
+        return sorted(scores.items(), key=lambda item: (-item[1], self._order[item[0]]))
 
-def _best(scores: dict[int, float], limit: int) -> list[tuple[int, float]]:
-    if len(scores) > limit:  # comparing bare numbers first is much quicker than sorting pairs
-        least = sorted(scores.values(), reverse=True)[limit - 1]
-        scores = {tool: score for tool, score in scores.items() if score >= least}
-    return sorted(scores.items(), key=lambda item: (-item[1], item[0]))[:limit]
+
+def _texts(spec: ToolSpec) -> tuple[object, ...]:
+    """All that a tool's meaning is made of."""
+    return spec.name, spec.description, spec.tags, spec.examples, spec.input_schema
 
 
-__all__ = ["SearchIndex"]
+def tool_document(spec: ToolSpec) -> Document:
+    words = tool_words(spec.name, spec.description, spec.input_schema, spec.tags)
+    return Document(spec.name, words.names, words.description, words.parameters, words.tags)
+
+
+__all__ = ["KeptDocuments", "SearchIndex"]

@@ -1,4 +1,4 @@
-"""Splits texts of tools and queries into words, stems them, and finds words that were begun or mistyped.
+"""Splits texts of tools and queries into words, and stems them.
 
 A *group* is one word as it was written, whole first, then its parts: `readFile2` gives `("readfile2", "read", "file",
 "2")`, `weather` gives `("weather",)`. Stems are light: a wrong stem costs little, since the same rules run over the
@@ -8,14 +8,13 @@ would make them weigh more than the word that counts.
 
 import re
 import unicodedata
-from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 from onetool.core.schema_keywords import subschemas
-from onetool.core.spec import ToolSpec
 
 Group = tuple[str, ...]
 
@@ -31,12 +30,14 @@ UNSPACED = (
 # Vowel signs and points belong to their word, though `\w` does not know them.
 MARKS = "\u0300-\u036f\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0900-\u0963\u0970-\u0dff"
 
-# Either a run of one kind or of the other.
-RUNS = rf"([{UNSPACED}]+)|((?:(?![{UNSPACED}])[^\W_]|[{MARKS}])+)"
+# A run of one kind or of the other, or a sign that may be a symbol.
+RUNS = rf"([{UNSPACED}]+)|((?:(?![{UNSPACED}])[^\W_]|[{MARKS}])+|[^\w\s\0-\x7f])"
 
 _ASCII_WORD = re.compile(r"[A-Za-z0-9]+")
 _ACCENTS = re.compile("[\u0300-\u036f]")
 _PART = re.compile(r"[0-9]+|[A-Z]+s?(?![a-z])|[A-Z]?[^A-Z0-9]+")
+_BETWEEN_PARTS = re.compile(r"[./:@]")
+LONGEST_KEPT = 40  # characters of a word that may come again: hashes and keys seldom do
 
 
 def word_groups(text: str) -> Iterator[Group]:
@@ -50,12 +51,23 @@ def word_groups(text: str) -> Iterator[Group]:
 
 def split_words(text: str) -> list[str]:
     """All words of a text, wholes and parts."""
-    return [word for group in word_groups(text) for word in group]
+    if not text.isascii():
+        return [word for group in word_groups(text) for word in group]
+    words: list[str] = []
+    for word in _ASCII_WORD.findall(text, 0, MOST_TEXT):  # the same, but quicker: most texts are so
+        words += _group(word)
+    return words
 
 
-def name_key(name: str) -> str:
+def name_key(name: str, between: str = "") -> str:
     """One spelling for all ways to write a name: `brave.web_search`, `Brave Web Search` and `braveWebSearch` agree."""
-    return "".join(unspaced + word for unspaced, word in _runs(name)).casefold()
+    return between.join(unspaced + word for unspaced, word in _runs(name)).casefold()
+
+
+def name_keys(name: str) -> tuple[str, list[str]]:
+    """The key of a name, and those of its parts. A name made of signs is its own key."""
+    parts = filter(None, map(name_key, _BETWEEN_PARTS.split(name)))
+    return name_key(name) or name, list(parts)
 
 
 def _runs(text: str) -> list[tuple[str, str]]:
@@ -63,7 +75,13 @@ def _runs(text: str) -> list[tuple[str, str]]:
     if text.isascii():
         return [("", word) for word in _ASCII_WORD.findall(text, 0, MOST_TEXT)]
     # Not compiled above: that takes longer than everything else here, and plain ASCII never needs it. `re` keeps it.
-    return re.findall(RUNS, _plain(text[:MOST_TEXT]))
+    found = re.findall(RUNS, _plain(text[:MOST_TEXT]))
+    return [(unspaced, word) for unspaced, word in found if unspaced or len(word) > 1 or _counts(word)]
+
+
+def _counts(sign: str) -> bool:
+    """A letter, a digit, a mark or a symbol such as an emoji: no punctuation."""
+    return sign.isalnum() or unicodedata.category(sign)[0] == "M" or unicodedata.category(sign) == "So"
 
 
 def _plain(text: str) -> str:
@@ -72,11 +90,18 @@ def _plain(text: str) -> str:
 
 
 def _group(word: str) -> Group:
+    return _kept_group(word) if len(word) <= LONGEST_KEPT else _split(word)
+
+
+def _split(word: str) -> Group:
     whole = word.casefold()
     if whole == word and word.isalpha():
         return (whole,)
     parts = _PART.findall(word)
     return (whole, *(part.casefold() for part in parts[:MOST_PARTS])) if len(parts) > 1 else (whole,)
+
+
+_kept_group = lru_cache(20_000)(_split)  # most words come again and again
 
 
 def _pairs(run: str) -> Iterator[Group]:
@@ -151,6 +176,11 @@ def stem(word: str) -> str:
     """What the forms of a lower-case word share. A word that is not plain ASCII letters is its own stem."""
     if len(word) <= SHORTEST_STEM or len(word) > LONGEST_STEMMED or not (word.isascii() and word.isalpha()):
         return word
+    return _stemmed(word)
+
+
+@lru_cache(50_000)
+def _stemmed(word: str) -> str:
     return _trimmed(_without_ending(_singular(word)))
 
 
@@ -188,22 +218,29 @@ def _trimmed(word: str) -> str:
 # Words of a tool
 
 
-ToolTexts = tuple[list[str], ...]
-"""The words of one tool, field by field: name, description, parameters, tags."""
+class ToolWords(NamedTuple):
+    """Field by field. Somebody chose each word of a name or a tag: even `get` or `now` may tell two tools apart."""
+
+    names: list[str]
+    description: list[str]
+    parameters: list[str]
+    tags: list[str]
+    everyday: list[str]  # of the description: they say nothing
 
 
-def tool_texts(spec: ToolSpec) -> ToolTexts:
-    # Somebody chose each word of a name or a tag: even `get` or `now` may be what tells two tools apart.
-    return (
-        split_words(spec.name),
-        _telling(spec.description),
-        _telling("\n".join(said_of_parameters(spec.input_schema))),
-        split_words("\n".join(spec.tags)),
+def tool_words(name: str, description: str, schema: Any, tags: Iterable[str]) -> ToolWords:
+    said = split_words(description)
+    parameters = split_words("\n".join(said_of_parameters(schema)))
+    return ToolWords(
+        split_words(name),
+        [word for word in said if word not in EVERYDAY],
+        [word for word in parameters if word not in EVERYDAY],
+        split_words("\n".join(tags)),
+        [word for word in said if word in EVERYDAY],
     )
 
 
-def _telling(text: str) -> list[str]:
-    return [word for word in split_words(text) if word not in EVERYDAY]
+_PLAIN = frozenset((str, int, float, bool, type(None)))
 
 
 def said_of_parameters(schema: Any) -> Iterator[str]:
@@ -215,7 +252,8 @@ def said_of_parameters(schema: Any) -> Iterator[str]:
             todo.extend(node)
         elif isinstance(node, Mapping):
             yield from _said_here(node)
-            todo.extend(subschemas(node))
+            if not _PLAIN.issuperset(map(type, node.values())):  # most have no other schema in them
+                todo.extend(subschemas(node))
 
 
 def _said_here(node: Mapping[str, Any]) -> Iterator[str]:
@@ -224,61 +262,3 @@ def _said_here(node: Mapping[str, Any]) -> Iterator[str]:
         yield description
     if isinstance(properties, Mapping):
         yield from map(str, properties)
-
-
-# Vocabulary: completes and corrects words
-
-
-MOST_BEGUN = 24  # the shortest first: they are nearest to what was typed
-MOST_CLOSE = 3
-SHORTEST_MISTYPED = 4  # one wrong letter in three could be any word
-LONGEST_MISTYPED = 32
-TWO_MISTAKES = 8  # letters from which two mistakes still leave a word recognisable
-
-
-class Vocabulary:
-    """Immutable."""
-
-    def __init__(self, words: Iterable[str]) -> None:
-        self._words = sorted(set(words))
-        self._by_length: dict[int, list[str]] = {}
-        self._by_start: dict[tuple[int, str], list[str]] = {}
-        for word in self._words:
-            self._by_length.setdefault(len(word), []).append(word)
-            self._by_start.setdefault((len(word), word[0]), []).append(word)
-
-    def with_prefix(self, start: str) -> list[str]:
-        """The words that start so, and go on."""
-        first, last = bisect_left(self._words, start + "\0"), bisect_left(self._words, start + "\U0010ffff")
-        return sorted(self._words[first:last], key=len)[:MOST_BEGUN]
-
-    def close(self, word: str) -> list[str]:
-        """The words that differ by a mistake in typing, which seldom hits the first letter."""
-        return _close(word, [self._by_start.get((length, word[0]), []) for length in _lengths(word)])
-
-    def close_with_any_start(self, word: str) -> list[str]:
-        """The same, with the first letter open too. Slower: every word of about this length is compared."""
-        return _close(word, [self._by_length.get(length, []) for length in _lengths(word)])
-
-
-def _mistakes(word: str) -> int:
-    return 2 if len(word) >= TWO_MISTAKES else 1
-
-
-def _lengths(word: str) -> range:
-    """The possible lengths of a mistyped word; none if mistakes could not be distinguished from other words."""
-    if not SHORTEST_MISTYPED <= len(word) <= LONGEST_MISTYPED or not word.isalpha():
-        return range(0)
-    return range(max(len(word) - _mistakes(word), SHORTEST_MISTYPED), len(word) + _mistakes(word) + 1)
-
-
-def _close(word: str, alike: Sequence[Sequence[str]]) -> list[str]:
-    """Those of them with the fewest mistakes. A swap of neighbours is one."""
-    candidates = [known for words in alike for known in words]
-    if not candidates:
-        return []
-    from rapidfuzz.distance import OSA  # only a mistake needs it, and most queries have none
-    from rapidfuzz.process import extract
-
-    found = extract(word, candidates, scorer=OSA.distance, score_cutoff=_mistakes(word), limit=MOST_CLOSE)
-    return [known for known, mistakes, _ in found if mistakes == found[0][1]]

@@ -1,8 +1,7 @@
 """`CatalogueStore` is a folder of bundles together with the bundles that are derived from the catalogue.
 
 Both are listed and searched as one: a page of each is asked for, and they are merged by id or by rank, which depend on
-nothing but the row. For the search the derived ones have an index of their own, in memory; who searches brings it up to
-date.
+nothing but the row. For the search the derived ones have words of their own; who searches brings them up to date.
 """
 
 from bisect import bisect_right
@@ -11,7 +10,6 @@ from functools import cached_property
 from heapq import merge
 from itertools import islice
 from pathlib import Path
-from threading import Lock
 from typing import Any, TypeVar
 
 from onetool.sources.bundles.derived import DerivedBundles, DerivedSet
@@ -19,6 +17,7 @@ from onetool.sources.bundles.files.overlay import read_switches
 from onetool.sources.bundles.files.store import FileStore
 from onetool.sources.bundles.index import Index
 from onetool.sources.bundles.model import Bundle, Tool
+from onetool.sources.bundles.searching import BundleSearch
 from onetool.sources.bundles.store import Rank, SearchHit
 
 Thing = TypeVar("Thing", Bundle, Tool)
@@ -57,9 +56,7 @@ class CatalogueStore(FileStore):
         super().__init__(folder, built_in, **options)
         self._derived = derived
         self._switched: SwitchedSet | None = None
-        self._in_memory: Index | None = None  # of the derived ones
-        self._indexed: SwitchedSet | None = None
-        self._indexing = Lock()
+        self._searched = DerivedSearch()
 
     # Reading
 
@@ -112,22 +109,14 @@ class CatalogueStore(FileStore):
         self, query: str, include_disabled: bool = False, after: Rank | None = None, limit: int = 100
     ) -> list[SearchHit]:
         found = super().search(query, include_disabled, after, limit)
-        if (index := self._searchable()) is None:
-            return found
-        derived = index.search(query, include_disabled, after, limit)
-        return list(islice(merge(found, derived, key=lambda hit: hit.rank), limit))
+        derived = self._searched.search(self._current(), query, include_disabled, after, limit)
+        return list(islice(merge(found, derived, key=lambda hit: hit.rank), limit)) if derived else found
 
     def derived(self) -> list[tuple[Bundle, Sequence[Tool]]]:
         return list(self._current().by_id.values())
 
     def are_all_on(self) -> bool:
         return not self._read(Index.switches)
-
-    def close(self) -> None:
-        super().close()
-        with self._indexing:
-            if self._in_memory is not None:
-                self._in_memory.close()
 
     # How it is done
 
@@ -140,18 +129,39 @@ class CatalogueStore(FileStore):
             known = self._switched = SwitchedSet(of, switches)
         return known
 
-    def _searchable(self) -> Index | None:
-        """The index of the derived ones, up to date; None where there are none."""
-        now = self._current()
+
+class DerivedSearch:
+    """The search over the derived ones. Who searches brings it up to date."""
+
+    def __init__(self) -> None:
+        self._found = BundleSearch()
+        self._of: SwitchedSet | None = None
+        self._tools: dict[str, Tool] = {}
+
+    def search(
+        self, now: SwitchedSet, query: str, include_disabled: bool, after: Rank | None, limit: int
+    ) -> list[SearchHit]:
         if not now.by_id:
-            return None
-        with self._indexing:
-            index = self._in_memory = self._in_memory or Index(None)
-            if self._indexed is not now:
-                with index.changing() as changes:
-                    changes.built_in(now.by_id.values())
-                self._indexed = now
-        return index
+            return []
+        with self._found.words.lock:
+            if self._of is not now:
+                self._follow(now)
+            ranks = self._found.search(query, include_disabled, after, limit)
+            return [SearchHit(rank, self._tools[rank.id]) for rank in ranks]
+
+    def _follow(self, now: SwitchedSet) -> None:
+        before, self._tools = self._tools, {tool.id: tool for tool in now.tools}
+        for id in before.keys() - self._tools.keys():
+            self._found.drop_tool(id)
+        if self._of is not None:
+            for id in self._of.by_id.keys() - now.by_id.keys():
+                self._found.drop_bundle(id, tuple)
+        for bundle, tools in now.by_id.values():
+            self._found.put_bundle(bundle, lambda tools=tools: tools)
+        for id, tool in self._tools.items():
+            if before.get(id) != tool:
+                self._found.put_tool(tool)
+        self._of = now
 
 
 def _id(one: Bundle | Tool) -> str:

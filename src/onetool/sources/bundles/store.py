@@ -10,6 +10,7 @@ from contextvars import ContextVar
 from typing import NamedTuple, Protocol
 
 from onetool.core.errors import Mistake
+from onetool.services.search.kept import KeptDocuments
 from onetool.sources.bundles.model import Bundle, BundleContent, Tool, ToolContent, ToolExample
 from onetool.sources.bundles.names import code_name
 
@@ -61,6 +62,10 @@ class BundleStore(Protocol):
     def search(
         self, query: str, include_disabled: bool = False, after: Rank | None = None, limit: int = 100
     ) -> list[SearchHit]: ...
+
+    def searched(self) -> KeptDocuments:
+        """The words of the tools that are kept, in step with the store, for whoever ranks them in another way."""
+        ...
 
     def everything(self) -> tuple[list[Bundle], Iterator[Tool]]:
         """All bundles and tools that are not built-in, in one snapshot."""

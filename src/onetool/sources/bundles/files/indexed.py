@@ -23,6 +23,7 @@ from onetool.sources.bundles.files.writing import FolderLock
 from onetool.sources.bundles.index import Index, IndexUnwritableError
 from onetool.sources.bundles.index.waiting import SingleRunner, WaitLimit
 from onetool.sources.bundles.model import Bundle, Tool
+from onetool.sources.bundles.searching import BundleSearch
 from onetool.sources.bundles.store import Rank, SearchHit
 
 log = logging.getLogger("onetool.bundles")
@@ -79,6 +80,9 @@ class IndexedReads:
         self, query: str, include_disabled: bool = False, after: Rank | None = None, limit: int = 100
     ) -> list[SearchHit]:
         return self._read(lambda index: index.search(query, include_disabled, after, limit))
+
+    def searched(self) -> BundleSearch:
+        return self._read(Index.searched)
 
     def everything(self) -> tuple[list[Bundle], Iterator[Tool]]:
         return self._read(Index.everything)

@@ -1,13 +1,15 @@
-"""`Index` is derived from a folder of bundles: lists and search without opening a file. Delete it, and it comes back.
+"""`Index` is derived from a folder of bundles: lists without opening a file. Delete it, and it comes back.
 
-Safe for several threads and processes.
+The search is in memory, and follows the index. Safe for several threads and processes.
 
     access      reads and transactions, with recovery of a damaged file
     database    the SQLite file, its tables, and a connection per thread
     waiting     how long a caller waits, and the errors of the index
-    rows        bundles and tools as rows, texts as words
+    rows        bundles and tools as rows
     changes     what is written, in one transaction
-    queries     lists by id, search by rank
+    queries     lists by id
+    feed        what is in memory: the search, and all tools
+    search_cache   the file that the search is ready from
 """
 
 from collections.abc import Generator, Hashable, Iterable, Iterator
@@ -19,10 +21,12 @@ from onetool.sources.bundles.index import queries
 from onetool.sources.bundles.index.access import Fill, IndexAccess
 from onetool.sources.bundles.index.changes import IndexTransaction, PathTakenError, Stamp
 from onetool.sources.bundles.index.database import IndexConnection
-from onetool.sources.bundles.index.queries import KnownWords, search
-from onetool.sources.bundles.index.rows import inode_out, path_out, read_bundle, read_tool
+from onetool.sources.bundles.index.feed import IndexedSearch, KnownTools
+from onetool.sources.bundles.index.rows import inode_out, path_out, read_bundle
+from onetool.sources.bundles.index.search_cache import NAME
 from onetool.sources.bundles.index.waiting import IndexBusyError, IndexDamagedError, IndexUnwritableError
 from onetool.sources.bundles.model import Bundle, Tool
+from onetool.sources.bundles.searching import BundleSearch
 from onetool.sources.bundles.store import Rank, SearchHit
 
 
@@ -36,8 +40,8 @@ class Index:
 
     def __init__(self, file: Path | None, fill: Fill | None = None) -> None:
         self._access = IndexAccess(file, fill)
-        self._known = KnownWords()
-        self._taken: dict[int, tuple[int, Tool]] = {}  # all tools, by their numbers, and the revision of each
+        self._search = IndexedSearch(None if file is None else file.with_name(NAME))
+        self._known = KnownTools()
 
     # Writing
 
@@ -85,29 +89,23 @@ class Index:
         self, query: str, include_disabled: bool = False, after: Rank | None = None, limit: int = 100
     ) -> list[SearchHit]:
         def question(connection: IndexConnection) -> list[SearchHit]:
-            return search(
-                connection.database, query, include_disabled, after, limit, lambda: self._known.words(connection)
-            )
+            return self._search.search(connection, query, include_disabled, after, limit)
 
         return self._access.read(question)
 
+    def searched(self) -> BundleSearch:
+        """The words of all tools, in step with the index."""
+        return self._access.read(self._search.current)
+
     def everything(self) -> tuple[list[Bundle], Iterator[Tool]]:
         """All bundles and tools in one snapshot. A tool that has not changed since the last call is the same object."""
-        before = self._taken
 
-        def question(connection: IndexConnection) -> tuple[list[Bundle], list[tuple[int, int]], dict[int, bytes]]:
-            database = connection.database
-            bundles = database.execute("SELECT body FROM bundles WHERE NOT built_in ORDER BY id").fetchall()
-            tools = database.execute(
-                "SELECT no, since FROM tools JOIN bodies USING (no) WHERE NOT built_in ORDER BY id"
-            ).fetchall()
-            fresh = [no for no, since in tools if no not in before or before[no][0] != since]
-            return [read_bundle(body) for (body,) in bundles], tools, queries.raw_bodies(database, fresh)
+        def question(connection: IndexConnection) -> tuple[list[Bundle], list[Tool]]:
+            found = connection.database.execute("SELECT body FROM bundles WHERE NOT built_in ORDER BY id")
+            return [read_bundle(body) for (body,) in found], self._known.current(connection)
 
-        bundles, rows, bodies = self._access.read(question)
-        taken = {no: (since, read_tool(bodies[no])) if no in bodies else before[no] for no, since in rows}
-        self._taken = taken
-        return bundles, (tool for _, tool in taken.values())
+        bundles, tools = self._access.read(question)
+        return bundles, iter(tools)
 
     def path_of(self, tool_id: str) -> str | None:
         asked = "SELECT path FROM files JOIN tools ON tool = no WHERE id = ?"

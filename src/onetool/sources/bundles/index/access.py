@@ -98,6 +98,7 @@ class IndexAccess:
         try:
             database, before = connection.database, connection.database.total_changes
             try:
+                connection.is_changing = True
                 yield database
                 database.execute("UPDATE meta SET value = 1 WHERE key = 'filled' AND value = 0")
                 if database.total_changes != before:
@@ -111,6 +112,7 @@ class IndexAccess:
             self._recover(connection, error)
             raise IndexDamagedError(error) from error
         finally:
+            connection.is_changing = False
             connection.lock.release()
 
     def close(self) -> None:

@@ -12,9 +12,7 @@ import msgspec
 
 from onetool.sources.bundles.index.rows import (
     IndexedToolRow,
-    Texts,
     bundle_row,
-    can_be_mistyped,
     fingerprint,
     inode_in,
     path_in,
@@ -25,6 +23,7 @@ from onetool.sources.bundles.index.rows import (
 from onetool.sources.bundles.model import Bundle, Tool
 
 _REVISION = "(SELECT value FROM meta WHERE key = 'revision')"
+KEPT_REVISIONS = 10_000  # for which it is known what is gone
 SAME = -1  # in place of the number of a tool that needs no writing
 _SET_TOOL = ", ".join(f"{column} = ?" for column in IndexedToolRow._fields)
 
@@ -32,35 +31,33 @@ _SET_TOOL = ", ".join(f"{column} = ?" for column in IndexedToolRow._fields)
 class RowWriter:
     def __init__(self, database: sqlite3.Connection) -> None:
         self._db = database
-        self._learnt: set[str] = set()  # in this transaction: of many tools most words are the same
 
     def bundle(self, bundle: Bundle) -> None:
         row = bundle_row(bundle)
-        old = self._db.execute("SELECT words FROM bundles WHERE id = ?", (bundle.id,)).fetchone()
-        self._db.execute("INSERT OR REPLACE INTO bundles VALUES (?, ?, ?, ?, ?)", row)
-        if old != (row.words,):
-            self._rename(bundle.id, row.words)
-            self._learn((row.words,))
+        self._db.execute(f"INSERT OR REPLACE INTO bundles VALUES (?, ?, ?, ?, {_REVISION})", row)  # noqa: S608 - our own words
 
     def tool(self, tool: Tool, no: int | None) -> int:
         """Its number: `no`, where it takes the place of another one."""
-        (row, texts), body = tool_row(tool), tool_body(tool)
+        row, body = tool_row(tool), tool_body(tool)
         if no is None:
-            no = self._db.execute("INSERT INTO tools VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row).lastrowid
+            no = self._db.execute("INSERT INTO tools VALUES (NULL, ?, ?, ?, ?, ?, ?)", row).lastrowid
             assert no is not None  # noqa: S101 - an insert has one
             self._db.execute(f"INSERT INTO bodies VALUES (?, ?, {_REVISION})", (no, body))  # noqa: S608 - our own words
         else:
+            ((id,),) = self._db.execute("SELECT id FROM tools WHERE no = ?", (no,))
+            if id != tool.id:
+                self._note_gone(id)
             self._db.execute(f"UPDATE tools SET {_SET_TOOL} WHERE no = ?", (*row, no))  # noqa: S608 - our own words
             self._db.execute(f"UPDATE bodies SET body = ?, since = {_REVISION} WHERE no = ?", (body, no))  # noqa: S608
             self._db.execute("DELETE FROM tags WHERE no = ?", (no,))
         self._db.executemany("INSERT OR IGNORE INTO tags VALUES (?, ?, ?)", [(tag, tool.id, no) for tag in tool.tags])
-        self._find_by(no, tool.bundle_id, texts)
         return no
 
     def forget_tool(self, no: int) -> None:
+        ((id,),) = self._db.execute("SELECT id FROM tools WHERE no = ?", (no,))
+        self._note_gone(id)
         for statement in (
             "DELETE FROM tags WHERE no = ?",
-            "DELETE FROM finding WHERE rowid = ?",
             "DELETE FROM bodies WHERE no = ?",
             "DELETE FROM tools WHERE no = ?",
         ):
@@ -69,7 +66,12 @@ class RowWriter:
     def forget_bundle(self, id: str) -> None:
         """Remove the row of a bundle. Its tools stay until their own files are gone."""
         self._db.execute("DELETE FROM bundles WHERE id = ?", (id,))
-        self._rename(id, "")
+        self._note_gone(id, is_bundle=True)
+
+    def _note_gone(self, id: str, is_bundle: bool = False) -> None:
+        """For the search of this and other processes, which follows what changes."""
+        self._db.execute(f"INSERT OR REPLACE INTO gone VALUES (?, ?, {_REVISION})", (id, is_bundle))  # noqa: S608
+        self._db.execute(f"DELETE FROM gone WHERE since < {_REVISION} - ?", (KEPT_REVISIONS,))  # noqa: S608
 
     def forget_built_in(self, bundles: Collection[str], tools: Mapping[str, Tool]) -> dict[str, int]:
         """Forget the built-in ones but these. Of the tools that stay: their numbers, or SAME where nothing differs."""
@@ -85,35 +87,6 @@ class RowWriter:
             if id not in bundles:
                 self.forget_bundle(id)
         return numbers
-
-    def _find_by(self, no: int, bundle_id: str, own: Texts) -> None:
-        """A toggle changes none of them: then the tables of the search stay as they are."""
-        bundle = self._db.execute("SELECT words FROM bundles WHERE id = ?", (bundle_id,)).fetchone()
-        texts = (*own, bundle[0] if bundle else "")
-        old = self._db.execute("SELECT * FROM finding WHERE rowid = ?", (no,)).fetchone()
-        if texts == old:
-            return
-        if old is not None:
-            self._db.execute("DELETE FROM finding WHERE rowid = ?", (no,))
-        self._db.execute(
-            "INSERT INTO finding (rowid, heading, tags, description, of_bundle) VALUES (?, ?, ?, ?, ?)", (no, *texts)
-        )
-        self._learn(own)
-
-    def _rename(self, bundle_id: str, text: str) -> None:
-        """Tools are found by their bundle's names, too."""
-        self._db.execute(
-            "UPDATE finding SET of_bundle = :text "
-            "WHERE rowid IN (SELECT no FROM tools WHERE bundle = :bundle) AND of_bundle != :text",
-            {"text": text, "bundle": bundle_id},
-        )
-
-    def _learn(self, texts: Iterable[str]) -> None:
-        """Add words for the search of mistyped ones."""
-        new = {word for text in texts for word in text.split()} - self._learnt
-        self._learnt |= new
-        rows = [(word,) for word in new if can_be_mistyped(word)]
-        self._db.executemany("INSERT OR IGNORE INTO letters (word) VALUES (?)", rows)
 
 
 # Transactions

@@ -22,29 +22,26 @@ from onetool.sources.bundles.errors import UnavailableError
 from onetool.sources.bundles.index.waiting import LONG_SECONDS, IndexBusyError, WaitLimit, is_damage, is_gone
 
 APPLICATION = 0x0B0D1E5  # says that a file is ours
-LAYOUT = 3
+LAYOUT = 4
 
 # `no` is a tool's number in here, and nowhere else. Its JSON lies apart, so that what is scanned stays slim.
-# `since`: the revision that a body was written at; another one for every other body.
+# `since`: the revision that a row was written at; another one for every other content.
 # `live`: a bundle that is neither disabled nor soft-deleted. Built-in rows have no file.
-# Texts in `finding` are words already: "ascii" parts them at the blanks, and takes everything else as it is.
-# `heads`: the words of the names, to look inside of them. `letters`: every word that may be mistyped; it only grows.
+# `gone`: what was here not long ago. The search, which is in memory, follows `since` and this.
 _TABLES = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
 CREATE TABLE bundles (
-    id TEXT PRIMARY KEY, live INTEGER NOT NULL, built_in INTEGER NOT NULL, words TEXT NOT NULL, body BLOB NOT NULL
+    id TEXT PRIMARY KEY, live INTEGER NOT NULL, built_in INTEGER NOT NULL, body BLOB NOT NULL, since INTEGER NOT NULL
 ) WITHOUT ROWID;
 CREATE TABLE tools (
     no INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, bundle TEXT NOT NULL, slug TEXT NOT NULL, version TEXT NOT NULL,
-    enabled INTEGER NOT NULL, built_in INTEGER NOT NULL, age INTEGER NOT NULL, slug_key TEXT NOT NULL,
-    name_key TEXT NOT NULL, heads TEXT NOT NULL, UNIQUE (bundle, slug, version)
+    enabled INTEGER NOT NULL, built_in INTEGER NOT NULL, UNIQUE (bundle, slug, version)
 );
 CREATE INDEX tools_of_bundle ON tools (bundle, id);
-CREATE INDEX tools_by_slug ON tools (slug_key);
-CREATE INDEX tools_by_name ON tools (name_key);
-CREATE INDEX tools_by_age ON tools (age, id);
 CREATE INDEX tools_built_in ON tools (no) WHERE built_in;
 CREATE TABLE bodies (no INTEGER PRIMARY KEY, body BLOB NOT NULL, since INTEGER NOT NULL);
+CREATE INDEX bodies_since ON bodies (since);
+CREATE TABLE gone (id TEXT, is_bundle INTEGER, since INTEGER NOT NULL, PRIMARY KEY (id, is_bundle)) WITHOUT ROWID;
 CREATE TABLE tags (tag TEXT, id TEXT, no INTEGER NOT NULL, PRIMARY KEY (tag, id)) WITHOUT ROWID;
 CREATE INDEX tags_of_tool ON tags (no);
 CREATE TABLE files (
@@ -54,20 +51,16 @@ CREATE TABLE files (
 CREATE UNIQUE INDEX files_of_bundles ON files (bundle) WHERE bundle IS NOT NULL;
 CREATE UNIQUE INDEX files_of_tools ON files (tool) WHERE tool IS NOT NULL;
 CREATE INDEX broken_files ON files (path) WHERE reason IS NOT NULL;
-CREATE VIRTUAL TABLE finding USING fts5 (
-    heading, tags, description, of_bundle, tokenize = 'ascii', detail = column, columnsize = 0
-);
-CREATE VIRTUAL TABLE found_words USING fts5vocab (finding, instance);
-CREATE TABLE letters (no INTEGER PRIMARY KEY, word TEXT NOT NULL UNIQUE);
 """
 
 
 def create(database: sqlite3.Connection) -> None:
     """All tables, empty. The revision begins at the time: a file made anew never has a number of the one before."""
+    now = time_ns() // 1000
     database.executescript(f"BEGIN; {_TABLES} COMMIT;")
     database.executemany(
         "INSERT INTO meta VALUES (?, ?)",
-        [("revision", time_ns() // 1000), ("filled", 0), ("built_in", ""), ("switches", "")],
+        [("born", now), ("revision", now), ("filled", 0), ("built_in", ""), ("switches", "")],
     )
     database.execute(f"PRAGMA application_id = {APPLICATION}")
     database.execute(f"PRAGMA user_version = {LAYOUT}")
@@ -247,6 +240,7 @@ class IndexConnection:
         self._busy_timeout = seconds  # that SQLite was told; None: unknown
         self.lock = RLock()
         self.process = os.getpid()
+        self.is_changing = False  # it is in the middle of a change, which may yet be undone
         self.is_filled = False  # whether the index was checked and filled
         self.revision: int | None = None  # of one in memory, which nobody else changes: after its last change
 

@@ -1,0 +1,162 @@
+"""What is in memory of an index, the search and all tools: brought up to date by what has changed since it last was.
+
+Every row has the revision that it was written at, and what is gone stays in a table for a while. Who was away for
+longer reads everything.
+"""
+
+import sqlite3
+import sys
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from threading import Lock
+from typing import TypeGuard
+
+from onetool.sources.bundles.index.changes import KEPT_REVISIONS
+from onetool.sources.bundles.index.database import IndexConnection
+from onetool.sources.bundles.index.queries import tools_of_ids
+from onetool.sources.bundles.index.rows import read_bundle, read_tool
+from onetool.sources.bundles.index.search_cache import read_search, write_search
+from onetool.sources.bundles.model import Tool
+from onetool.sources.bundles.searching import BundleSearch
+from onetool.sources.bundles.store import Rank, SearchHit
+
+LEAST_SAVED = 500  # tools, and changes: fewer are read again as quickly
+SAVED_SHARE = 20  # … or one of so many
+
+
+class IndexedSearch:
+    """Safe for several threads."""
+
+    def __init__(self, cache: Path | None = None) -> None:
+        """`cache` is the file that it is ready from."""
+        self._cache = cache
+        self._found = BundleSearch()
+        self._seen: tuple[int, int] | None = None  # which index, and its revision
+        self._unsaved = 0  # changes
+        self._lock = Lock()
+
+    def current(self, connection: IndexConnection) -> BundleSearch:
+        """In step with what this connection sees. It is another object where it had to be made anew."""
+        database = connection.database
+        with self._lock:
+            if connection.is_changing:  # what is not certain yet must not get in
+                return self._found
+            born, revision = _born(database), _revision(database)
+            seen, self._seen = self._seen or self._saved(born), None  # should this fail
+            if not _can_follow(seen, born, revision):
+                self._found = _read_all(database)
+                self._unsaved = sys.maxsize
+            elif revision != seen[1]:
+                with self._found.words.lock:
+                    self._unsaved += _read_changes(self._found, database, seen[1])
+            self._seen = (born, revision)
+            if self._unsaved > max(LEAST_SAVED, len(self._found) // SAVED_SHARE):
+                self._save()
+            return self._found
+
+    def _saved(self, born: int) -> tuple[int, int] | None:
+        if self._cache is None or (found := read_search(self._cache, born)) is None:
+            return None
+        revision, self._found = found
+        return born, revision
+
+    def _save(self) -> None:
+        self._unsaved = 0
+        if self._cache is not None and self._seen is not None and len(self._found) >= LEAST_SAVED:
+            write_search(self._cache, *self._seen, self._found)
+
+    def search(
+        self, connection: IndexConnection, query: str, include_disabled: bool, after: Rank | None, limit: int
+    ) -> list[SearchHit]:
+        found = self.current(connection)
+        with found.words.lock:
+            ranks = found.search(query, include_disabled, after, limit)
+        tools = tools_of_ids(connection.database, [rank.id for rank in ranks])
+        # Another thread may have come with a later moment: what is not there in ours is left out.
+        return [SearchHit(rank, tools[rank.id]) for rank in ranks if rank.id in tools]
+
+
+class KnownTools:
+    """All tools that are not built-in, in the order of their ids. Safe for several threads."""
+
+    def __init__(self) -> None:
+        self._tools: dict[str, Tool] = {}
+        self._seen: tuple[int, int] | None = None
+        self._lock = Lock()
+
+    def current(self, connection: IndexConnection) -> list[Tool]:
+        """A tool that has not changed since the last call is the same object."""
+        database = connection.database
+        if connection.is_changing:
+            return list(_all_tools(database).values())
+        with self._lock:
+            born, revision = _born(database), _revision(database)
+            seen, self._seen = self._seen, None  # should this fail
+            if not _can_follow(seen, born, revision):
+                self._tools = _all_tools(database)
+            elif revision != seen[1]:
+                self._follow(database, seen[1])
+            self._seen = (born, revision)
+            return list(self._tools.values())
+
+    def _follow(self, database: sqlite3.Connection, since: int) -> None:
+        last = next(reversed(self._tools), "")
+        for (id,) in database.execute("SELECT id FROM gone WHERE since >= ? AND NOT is_bundle", (since,)):
+            self._tools.pop(id, None)
+        changed = {id: read_tool(body) for id, body in database.execute(f"{_TOOLS} AND since >= ?", (since,))}
+        is_behind = all(id > last for id in changed if id not in self._tools)
+        self._tools |= changed
+        if not is_behind:
+            self._tools = dict(sorted(self._tools.items()))
+
+
+_TOOLS = "SELECT id, body FROM tools JOIN bodies USING (no) WHERE NOT built_in"
+
+
+def _all_tools(database: sqlite3.Connection) -> dict[str, Tool]:
+    return {id: read_tool(body) for id, body in database.execute(f"{_TOOLS} ORDER BY id")}
+
+
+def _can_follow(seen: tuple[int, int] | None, born: int, revision: int) -> TypeGuard[tuple[int, int]]:
+    """Whether what has changed since then is known."""
+    return seen is not None and seen[0] == born and 0 <= revision - seen[1] <= KEPT_REVISIONS
+
+
+def _born(database: sqlite3.Connection) -> int:
+    return database.execute("SELECT value FROM meta WHERE key = 'born'").fetchone()[0]
+
+
+def _revision(database: sqlite3.Connection) -> int:
+    return database.execute("SELECT value FROM meta WHERE key = 'revision'").fetchone()[0]
+
+
+def _read_all(database: sqlite3.Connection) -> BundleSearch:
+    found = BundleSearch()
+    for (body,) in database.execute("SELECT body FROM bundles"):
+        found.put_bundle(read_bundle(body), tuple)
+    for (body,) in database.execute("SELECT body FROM bodies"):
+        found.put_tool(read_tool(body))
+    return found
+
+
+def _read_changes(found: BundleSearch, database: sqlite3.Connection, since: int) -> int:
+    """How many there were."""
+    gone = database.execute("SELECT id, is_bundle FROM gone WHERE since >= ?", (since,)).fetchall()
+    for id, is_bundle in gone:
+        if is_bundle:
+            found.drop_bundle(id, partial(_tools_of, database, id))
+        else:
+            found.drop_tool(id)
+    for (body,) in database.execute("SELECT body FROM bundles WHERE since >= ?", (since,)).fetchall():
+        bundle = read_bundle(body)
+        found.put_bundle(bundle, partial(_tools_of, database, bundle.id))
+    tools = database.execute("SELECT body FROM bodies WHERE since >= ?", (since,)).fetchall()
+    for (body,) in tools:
+        found.put_tool(read_tool(body))
+    return len(gone) + len(tools)
+
+
+def _tools_of(database: sqlite3.Connection, bundle_id: str) -> Iterator[Tool]:
+    asked = "SELECT body FROM tools JOIN bodies USING (no) WHERE bundle = ?"
+    return (read_tool(body) for (body,) in database.execute(asked, (bundle_id,)))
