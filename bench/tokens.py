@@ -1,0 +1,136 @@
+"""What a model pays in tokens: the menu, finding two tools among 527 of real servers, and calling them.
+
+The tools are those of 70 real MCP servers; the tasks are twenty, each with two calls, in plain words. Every contender
+is asked over stdio as it is by default. A request counts as the model writes it, an answer to a search as it comes.
+Answers of the tools themselves are left out: they are the same for all. The vocabulary is o200k.
+"""
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+from bench.mcp_client import calling, listing
+from bench.mcp_contenders import ONETOOL, PEERS_PYTHON, ROOT, Process
+from bench.table import show
+from bench.tokens_ways import WAYS, Request, Task, Way
+
+DATA = ROOT / "tests" / "data"
+TOOLS, TASKS = DATA / "livemcp.json", DATA / "two_call_tasks.json"
+AIM = 1_500
+
+
+class Spent(NamedTuple):
+    """On one task. `found` is how many of its tools the answers had."""
+
+    menu: int
+    look: int
+    call: int
+    found: int
+
+    @property
+    def whole(self) -> int:
+        return self.menu + self.look + self.call
+
+
+def run() -> None:
+    tasks = json.loads(TASKS.read_text())
+    with TemporaryDirectory() as folder:
+        spent = {way: _spent(way, tasks, Path(folder)) for way in _ways()}
+    rows: list[list[str]] = []
+    for way, of_tasks in spent.items():
+        parts = [median(getattr(one, part) for one in of_tasks) for part in ("menu", "look", "call", "whole")]
+        most = max(one.whole for one in of_tasks)
+        found = sum(one.found for one in of_tasks)
+        rows.append([way.title, *(f"{part:,.0f}" for part in (*parts, most)), f"{found} of {2 * len(tasks)}"])
+    columns = ["tokens (o200k)", "menu", "finding", "calling", "in all", "at the most", "found"]
+    show(f"A task of two calls over 527 tools, medians of {len(tasks)} tasks (aim: {AIM:,} in all)", columns, rows)
+
+
+def _ways() -> list[Way]:
+    return [way for way in WAYS if way.server == "onetool" or PEERS_PYTHON.exists()]
+
+
+def _spent(way: Way, tasks: Sequence[Task], folder: Path) -> list[Spent]:
+    with _started(way, folder) as server:
+        menu = tokens(for_a_model(all_tools(server)))
+        return [_of_task(way, task, server, menu) for task in tasks]
+
+
+def _of_task(way: Way, task: Task, server: Process, menu: int) -> Spent:
+    asked = way.look(task)
+    answers = [_text(server, one) for one in asked]
+    seen = "\n".join(answers)
+    found = sum(way.spelled(one["tool"]) in seen for one in task["calls"]) if asked else len(task["calls"])
+    look = sum(map(tokens, answers)) + sum(map(_written, asked))
+    return Spent(menu, look, sum(map(_written, way.call(task))), found)
+
+
+def _written(request: Request) -> int:
+    return tokens(json.dumps(request._asdict(), ensure_ascii=False))
+
+
+def _text(server: Process, request: Request) -> str:
+    result = server.ask(calling(request.name, request.arguments))
+    text = "\n".join(block["text"] for block in result["content"])
+    if result.get("isError"):
+        raise RuntimeError(f"{request} got {text}")
+    return text
+
+
+@contextmanager
+def _started(way: Way, folder: Path) -> Iterator[Process]:
+    if way.server == "onetool":
+        home = folder / way.menu
+        home.mkdir()
+        (home / "onetool.yaml").write_text(json.dumps({"tools": declared()}))
+        command = [ONETOOL, "mcp", "--config", str(home / "onetool.yaml"), "--menu", way.menu]
+        env = {"ONETOOL_HOME": str(home), "PYTHONPATH": os.environ.get("PYTHONPATH", "")}
+    else:
+        command = [str(PEERS_PYTHON), "-m", "bench.tokens_peers", way.menu, str(TOOLS)]
+        env = {"PYTHONPATH": str(ROOT)}
+    with Process(command, folder, env) as server:
+        yield server
+
+
+def declared() -> list[dict[str, Any]]:
+    """The real tools, as a config has them."""
+    return [
+        {
+            "name": one["name"],
+            "description": one["description"] or one["name"],
+            "type": "function",
+            "handler": "mock",
+            "parameters": one["inputSchema"],
+            "implementation": {"type": "mock", "mock_response": {}},
+        }
+        for one in json.loads(TOOLS.read_text())["tools"]
+    ]
+
+
+# Counting
+
+
+def tokens(text: str) -> int:
+    from rs_bpe.bpe import openai
+
+    return openai.o200k_base().count(text)
+
+
+def all_tools(server: Process) -> Iterator[Mapping[str, Any]]:
+    cursor = None
+    while True:
+        result = server.ask(listing(cursor))
+        yield from result["tools"]
+        cursor = result.get("nextCursor")
+        if not cursor:
+            return
+
+
+def for_a_model(tools: Iterator[Mapping[str, Any]]) -> str:
+    """As clients hand them on."""
+    return json.dumps([{key: tool.get(key) for key in ("name", "description", "inputSchema")} for tool in tools])
