@@ -4,12 +4,12 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from bench.table import show
+from bench.table import Row, row, show
 from bench.workload import FEW, MANY, SIZES
 
 TURNS = 5
@@ -23,6 +23,9 @@ TAKEN: dict[str, dict[str, Any]] = {
     "1 MB out of a tool": {"what": "large_inside"},
     "1 MB as the result": {"what": "large_out"},
 }
+CHARTS = {"1 + 1": "speed", "a call, of 500 tools": "speed"}
+Times = dict[str, list[float]]
+"""Seconds of each turn, by who took them."""
 
 
 class Contender:
@@ -58,7 +61,7 @@ class Contender:
         self.process.wait()
 
 
-def run() -> None:
+def run() -> Iterator[Row]:
     names = list(NAMES) if PEERS_PYTHON.exists() else ["onetool"]
     contenders = {name: Contender(name) for name in names}
     try:
@@ -68,7 +71,7 @@ def run() -> None:
         for one in contenders.values():
             one.close()
     peers = names[1:]
-    rows = [_row(what, found, peers, "ms", 1000) for what, found in times.items()]
+    rows = [_row(what, _medians(turns), peers, "ms", 1000) for what, turns in times.items()]
     for number, runs in enumerate((FEW, MANY)):
         found = {name: sizes[number] for name, sizes in memory.items()}
         rows.append(_row(f"memory after {runs:,} runs", found, peers, "MB", 1))
@@ -78,14 +81,29 @@ def run() -> None:
         print("  smolagents interprets in its own process and calls functions as they are; it is no sandbox, it says.")
     else:
         print("  The peers are not installed; `make bench-peers` does that.")
+    yield from _reported(times, memory)
 
 
-def _seconds(contenders: dict[str, Contender], wanted: dict[str, Any]) -> dict[str, float | None]:
+def _reported(times: Mapping[str, Times], memory: Times) -> Iterator[Row]:
+    for what, turns in times.items():
+        known = {NAMES[name]: taken for name, taken in turns.items() if taken}
+        yield row(f"run: {what}", "ms", known, chart=CHARTS.get(what, ""))
+    for number, runs in enumerate((FEW, MANY)):
+        yield row(f"run: memory after {runs:,} runs", "MB", {NAMES[name]: [of[number]] for name, of in memory.items()})
+
+
+def _seconds(contenders: dict[str, Contender], wanted: dict[str, Any]) -> Times:
+    """The median of each turn."""
     taken: dict[str, list[float]] = {name: [] for name in contenders}
     for _ in range(TURNS):
         for name, one in contenders.items():
-            taken[name] += one.take(wanted)
-    return {name: median(times) if times else None for name, times in taken.items()}
+            if times := one.take(wanted):  # none where it knows no such thing
+                taken[name].append(median(times))
+    return taken
+
+
+def _medians(turns: Times) -> dict[str, float | None]:
+    return {name: median(taken) if taken else None for name, taken in turns.items()}
 
 
 def _row(what: str, found: Mapping[str, float | None], peers: list[str], unit: str, times: int) -> list[str]:

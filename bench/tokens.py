@@ -9,19 +9,21 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from bench.mcp_client import calling, listing
-from bench.mcp_contenders import ONETOOL, PEERS_PYTHON, ROOT, Process
-from bench.table import show
+from bench.mcp_contenders import ONETOOL, PEERS_PYTHON, ROOT, Home, Process, Server
+from bench.table import OURS, Row, row, show
 from bench.tokens_ways import WAYS, Request, Task, Way
 
 DATA = ROOT / "tests" / "data"
 TOOLS, TASKS = DATA / "livemcp.json", DATA / "two_call_tasks.json"
 AIM = 1_500
+MENUS, SIZES = ("run", "search", "direct"), (10, 527, 10_000)
 
 
 class Spent(NamedTuple):
@@ -37,7 +39,36 @@ class Spent(NamedTuple):
         return self.menu + self.look + self.call
 
 
-def run() -> None:
+def run() -> Iterator[Row]:
+    yield from _menus()
+    yield from _tasks()
+
+
+# The menu
+
+
+def _menus() -> Iterator[Row]:
+    """With tools made for it: how it grows."""
+    taken: dict[tuple[str, str], list[int]] = {}
+    which = [("onetool", menu) for menu in MENUS] + [("fastmcp", "direct")] * PEERS_PYTHON.exists()
+    with Home() as home:
+        for (name, menu), size in product(which, SIZES):
+            with Server(home, name, "stdio", size, menu) as server:
+                taken.setdefault((name, menu), []).append(tokens(for_a_model(all_tools(server))))
+    titles = {key: f"OneTool, menu {key[1]}" if key[0] == "onetool" else "FastMCP, every tool" for key in taken}
+    cells = [[titles[key], *(f"{count:,}" for count in counts)] for key, counts in taken.items()]
+    show("What the menu costs a model", ["tokens (o200k)", *(f"{size:,} tools" for size in SIZES)], cells)
+    for (at, size), menu in product(enumerate(SIZES), MENUS):
+        turns = {OURS: [taken["onetool", menu][at]]}
+        if ("fastmcp", "direct") in taken:
+            turns["FastMCP"] = [taken["fastmcp", "direct"][at]]
+        yield row(f"tokens: menu {menu}, {size:,} tools", "tokens", turns, aim="" if menu == "direct" else "500")
+
+
+# The tasks
+
+
+def _tasks() -> Iterator[Row]:
     tasks = json.loads(TASKS.read_text())
     with TemporaryDirectory() as folder:
         spent = {way: _spent(way, tasks, Path(folder)) for way in _ways()}
@@ -49,6 +80,19 @@ def run() -> None:
         rows.append([way.title, *(f"{part:,.0f}" for part in (*parts, most)), f"{found} of {2 * len(tasks)}"])
     columns = ["tokens (o200k)", "menu", "finding", "calling", "in all", "at the most", "found"]
     show(f"A task of two calls over 527 tools, medians of {len(tasks)} tasks (aim: {AIM:,} in all)", columns, rows)
+    yield from _reported({way.title: of_tasks for way, of_tasks in spent.items()}, len(tasks))
+
+
+def _reported(spent: Mapping[str, Sequence[Spent]], tasks: int) -> Iterator[Row]:
+    peers = {name: [one.whole for one in of_tasks] for name, of_tasks in spent.items() if "OneTool" not in name}
+    for name in [name for name in spent if name not in peers]:
+        turns = {OURS: [one.whole for one in spent[name]], **peers}
+        what = f"tokens: a task of two calls over 527 tools, {name.removeprefix('OneTool, ')}"
+        yield row(what, "tokens", turns, aim=f"{AIM:,}", chart="tokens")
+    looking = {name: [sum(one.found for one in of_tasks)] for name, of_tasks in spent.items() if "direct" not in name}
+    ours = {OURS: looking.pop("OneTool, menu run")}
+    others = {name: found for name, found in looking.items() if "every" not in name and "OneTool" not in name}
+    yield row(f"found at the first search, of {2 * tasks} tools", "tools", {**ours, **others}, more=True)
 
 
 def _ways() -> list[Way]:
@@ -133,4 +177,5 @@ def all_tools(server: Process) -> Iterator[Mapping[str, Any]]:
 
 def for_a_model(tools: Iterator[Mapping[str, Any]]) -> str:
     """As clients hand them on."""
-    return json.dumps([{key: tool.get(key) for key in ("name", "description", "inputSchema")} for tool in tools])
+    shown = [{key: tool.get(key) for key in ("name", "description", "inputSchema")} for tool in tools]
+    return json.dumps(shown, ensure_ascii=False)

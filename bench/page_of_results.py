@@ -1,0 +1,103 @@
+"""docs/benchmarks.md: one table of everything that was measured, and the few lines of it that the README quotes."""
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from bench.charts import CHARTS
+from bench.results import Results, Subject
+from bench.table import OURS, Figure, Row
+
+COLUMNS = ("FastMCP", "official SDK")  # peers with a column of their own; the others are named in their cell
+BEGIN, END = "<!-- measured: `make bench` writes these lines -->", "<!-- end of what is measured -->"
+QUOTED = "speed"  # the chart whose rows the README has
+
+HEAD = """\
+# Benchmarks
+
+`make bench` measures, and writes this page, [benchmarks.json](benchmarks.json) and the charts: do not edit them.
+Contenders take turns in one run on one machine, and each figure is the median of the turns. **× says how many times
+better OneTool is.** Above 1 OneTool is ahead. Below 1 it is behind; if that is to a peer, the last column names it. A
+yardstick is no peer: it is the least that could do the job, or OneTool with less to do. Read the ratios: seconds are
+those of one machine.
+
+Ours is as it is by default, with stats and an access log. Peers are set up to be as fast as they can: stateless, in
+plain JSON, without a log. `make bench-peers` installs them. `python -m bench compare A.json B.json` shows what has
+moved between two runs.
+"""
+
+
+def page(results: Results) -> str:
+    charts = "\n".join(
+        f"![{title}](pictures/bench-{name}.svg)\n" for name, title in CHARTS.items() if _has(results, name)
+    )
+    table = [_line(_heads()), _line(["---", *["--:"] * (len(COLUMNS) + 3), "---", "---"])]
+    for name, subject in results.items():
+        table.append(_line([f"**{name}**", *[""] * (len(COLUMNS) + 5)]))
+        table += map(line, subject.rows)
+    return "\n".join([HEAD, charts, *table, "", _footer(results)])
+
+
+def line(row: Row) -> str:
+    """The row of a table. It is the same on every page."""
+    peers = [_cell(row.peers.get(name), row.unit) for name in COLUMNS]
+    others = {name: figure for name, figure in row.peers.items() if name not in COLUMNS}
+    lost = ", ".join(row.lost_to())
+    return _line(
+        [row.what, shown(row.ours, row.unit), *peers, _named(others, row), _named(row.floors, row), row.aim, lost]
+    )
+
+
+def quoted(text: str, results: Results) -> str:
+    """The README with today's lines in it."""
+    rows = [row for subject in results.values() for row in subject.rows if row.chart == QUOTED]
+    lines = [_line(_heads()), _line(["---", *["--:"] * (len(COLUMNS) + 3), "---", "---"]), *map(line, rows)]
+    block = "\n".join([BEGIN, "", *lines, "", END])
+    return re.sub(f"{re.escape(BEGIN)}.*?{re.escape(END)}", lambda _: block, text, flags=re.DOTALL)
+
+
+def write(folder: Path, results: Results) -> None:
+    (folder / "benchmarks.md").write_text(page(results))
+
+
+def shown(value: float, unit: str) -> str:
+    digits = 0 if value >= 100 or value == int(value) else 1 if value >= 10 else 2 if value >= 1 else 3
+    return f"{value:,.{digits}f} {unit}"
+
+
+def times(ratio: float) -> str:
+    return f"{ratio:,.{0 if ratio >= 100 else 1 if ratio >= 10 else 2}f} ×"
+
+
+def _heads() -> list[str]:
+    return ["what", OURS, *COLUMNS, "other peers", "yardstick", "aim", "behind"]
+
+
+def _line(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _cell(figure: Figure | None, unit: str) -> str:
+    return "" if figure is None else f"{shown(figure.value, unit)}, {times(figure.ratio)}"
+
+
+def _named(figures: Mapping[str, Figure], row: Row) -> str:
+    return "; ".join(f"{name}: {_cell(figure, row.unit)}" for name, figure in figures.items())
+
+
+def _has(results: Results, chart: str) -> bool:
+    return any(row.chart == chart and row.peers for subject in results.values() for row in subject.rows)
+
+
+def _footer(results: Results) -> str:
+    """By whom and when; subjects of one run together."""
+    runs: dict[str, list[str]] = {}
+    for name, subject in results.items():
+        runs.setdefault(_told(subject), []).append(name)
+    return "".join(f"- {', '.join(names)}: {told}.\n" for told, names in runs.items())
+
+
+def _told(subject: Subject) -> str:
+    taken = subject.taken
+    versions = ", ".join(f"{name} {number}" for name, number in taken.versions.items())
+    return f"{taken.date}, on {taken.machine}; {versions}"
