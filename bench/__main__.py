@@ -71,7 +71,7 @@ QUICK = ("cold-start", "calls", "run", "tokens")
 
 def main() -> None:
     if sys.argv[1:2] == ["compare"]:
-        compare(*map(Path, sys.argv[2:]))
+        compare(*_two_files())
         return
     wanted = _arguments()
     failed: list[str] = []
@@ -86,12 +86,18 @@ def main() -> None:
                 found[name] = results.Subject(taken, rows)
             if wanted.json:
                 results.write(wanted.json, found)
-            if not wanted.quick:  # after each: what was measured is not lost if a later one has to be stopped
+            if found and not wanted.quick:  # after each: what was measured is not lost if a later one has to be stopped
                 write(wanted.docs, found)
     except KeyboardInterrupt:
         sys.exit(130)  # what a subject has started, it has ended
     if failed:
         sys.exit(f"Not measured, for the reason above: {', '.join(failed)}")
+
+
+def _two_files() -> list[Path]:
+    parser = argparse.ArgumentParser(prog="python -m bench compare", description="What has moved between two runs.")
+    parser.add_argument("files", nargs=2, type=Path, metavar="FILE", help="written by --json, or docs/benchmarks.json")
+    return parser.parse_args(sys.argv[2:]).files
 
 
 def _arguments() -> argparse.Namespace:
@@ -120,6 +126,7 @@ def write(docs: Path, found: results.Results) -> None:
     file = docs / "benchmarks.json"
     whole = results.merged(results.read(file) if file.exists() else {}, found, SUBJECTS)
     results.write(file, whole)
+    whole = results.read(file)  # with as many digits as it has, so that the page is that of the file
     page_of_results.write(docs, whole)
     charts.write(docs / "pictures", whole)
     readme = docs.parent / "README.md"

@@ -3,9 +3,12 @@
 Ratios come first, since the runs may be of different machines: they are compared where there is a peer or a yardstick.
 """
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
+
+import msgspec
 
 from bench.page_of_results import shown, times
 from bench.results import Results, read
@@ -24,7 +27,10 @@ class Move(NamedTuple):
 
 
 def compare(first: Path, second: Path) -> None:
-    before, after = read(first), read(second)
+    try:
+        before, after = read(first), read(second)
+    except (OSError, msgspec.MsgspecError) as error:
+        sys.exit(f"These are no two files that `python -m bench --json FILE` has written: {error}")
     moved = sorted(moves(before, after), key=lambda move: move.factor)
     cells = [[move.what, move.before, move.after, f"{move.factor:.2f}"] for move in moved]
     show(f"What has moved by over {NOISE:.0%}, the worst first", ["", "before", "after", "× better"], cells)
@@ -49,7 +55,8 @@ def _of_row(name: str, old: Row, new: Row) -> Iterator[Move]:
         if was.ratio and now.ratio:
             yield Move(f"{name}, beside {other}", times(was.ratio), times(now.ratio), now.ratio / was.ratio)
     if not both and old.ours and new.ours:
-        yield Move(name, shown(old.ours, old.unit), shown(new.ours, new.unit), old.ours / new.ours)
+        factor = new.ours / old.ours if new.more else old.ours / new.ours
+        yield Move(name, shown(old.ours, old.unit), shown(new.ours, new.unit), factor)
 
 
 def _counts(move: Move) -> bool:

@@ -25,6 +25,7 @@ class Row(msgspec.Struct, frozen=True, omit_defaults=True):
     ours: float
     peers: Mapping[str, Figure] = {}
     floors: Mapping[str, Figure] = {}
+    more: bool = False  # is better, as of requests a second
     aim: str = ""
     chart: str = ""  # the one that shows it
 
@@ -42,7 +43,7 @@ def row(
     aim: str = "",
     chart: str = "",
 ) -> Row:
-    """Of what each one took in each turn, ours first; times are in seconds. `more` is better, as of requests a second.
+    """Of what each one took in each turn, ours first; times are in seconds.
 
     A ratio is the median of those of the turns, since the machine drifts.
     """
@@ -55,6 +56,7 @@ def row(
         ours=median(turns[mine]) * scale,
         peers={name: figure for name, figure in figures.items() if name not in floors},
         floors={name: figure for name, figure in figures.items() if name in floors},
+        more=more,
         aim=aim,
         chart=chart,
     )

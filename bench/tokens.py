@@ -7,7 +7,7 @@ Answers of the tools themselves are left out: they are the same for all. The voc
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
@@ -71,7 +71,7 @@ def _menus() -> Iterator[Row]:
 def _tasks() -> Iterator[Row]:
     tasks = json.loads(TASKS.read_text())
     with TemporaryDirectory() as folder:
-        spent = {way: _spent(way, tasks, Path(folder)) for way in _ways()}
+        spent = {way: spent_on(way, tasks, Path(folder)) for way in _ways()}
     rows: list[list[str]] = []
     for way, of_tasks in spent.items():
         parts = [median(getattr(one, part) for one in of_tasks) for part in ("menu", "look", "call", "whole")]
@@ -99,7 +99,7 @@ def _ways() -> list[Way]:
     return [way for way in WAYS if way.server == "onetool" or PEERS_PYTHON.exists()]
 
 
-def _spent(way: Way, tasks: Sequence[Task], folder: Path) -> list[Spent]:
+def spent_on(way: Way, tasks: Sequence[Task], folder: Path) -> list[Spent]:
     with _started(way, folder) as server:
         menu = tokens(for_a_model(all_tools(server)))
         return [_of_task(way, task, server, menu) for task in tasks]
@@ -175,7 +175,7 @@ def all_tools(server: Process) -> Iterator[Mapping[str, Any]]:
             return
 
 
-def for_a_model(tools: Iterator[Mapping[str, Any]]) -> str:
+def for_a_model(tools: Iterable[Mapping[str, Any]]) -> str:
     """As clients hand them on."""
     shown = [{key: tool.get(key) for key in ("name", "description", "inputSchema")} for tool in tools]
     return json.dumps(shown, ensure_ascii=False)
