@@ -10,16 +10,18 @@ from bench.table import OURS, Figure, Row
 
 COLUMNS = ("FastMCP", "official SDK")  # peers with a column of their own; the others are named in their cell
 BEGIN, END = "<!-- measured: `make bench` writes these lines -->", "<!-- end of what is measured -->"
-QUOTED = "speed"  # the chart whose rows the README has
+QUOTED = ("speed", "tokens")  # the charts whose rows the README has …
+SHORT = len(COLUMNS) + 4  # … with so many cells: up to those to whom we lose
+RULE = ["---", *["--:"] * (len(COLUMNS) + 2), "---", "--:", "---"]
 
 HEAD = """\
 # Benchmarks
 
 `make bench` measures, and writes this page, [benchmarks.json](benchmarks.json) and the charts: do not edit them.
 Contenders take turns in one run on one machine, and each figure is the median of the turns. **× says how many times
-better OneTool is.** Above 1 OneTool is ahead. Below 1 it is behind; if that is to a peer, the last column names it. A
-yardstick is no peer: it is the least that could do the job, or OneTool with less to do. Read the ratios: seconds are
-those of one machine.
+better OneTool is.** Above 1 OneTool is ahead. Below 1 it is behind; if that is to a peer, the column "behind" names
+it. A yardstick is no peer: it is the least that could do the job, or OneTool with less to do. Read the ratios: seconds
+are those of one machine.
 
 Ours is as it is by default, with stats and an access log. Peers are set up to be as fast as they can: stateless, in
 plain JSON, without a log. `make bench-peers` installs them. `python -m bench compare A.json B.json` shows what has
@@ -31,29 +33,38 @@ def page(results: Results) -> str:
     charts = "\n".join(
         f"![{title}](pictures/bench-{name}.svg)\n" for name, title in CHARTS.items() if _has(results, name)
     )
-    table = [_line(_heads()), _line(["---", *["--:"] * (len(COLUMNS) + 3), "---", "---"])]
+    table = [_line(_heads()), _line(RULE)]
     for name, subject in results.items():
-        table.append(_line([f"**{name}**", *[""] * (len(COLUMNS) + 5)]))
+        table.append(_line([f"**{name}**", *[""] * (len(RULE) - 1)]))
         table += map(line, subject.rows)
     return "\n".join([HEAD, charts, *table, "", _footer(results)])
 
 
 def line(row: Row) -> str:
-    """The row of a table. It is the same on every page."""
-    peers = [_cell(row.peers.get(name), row.unit) for name in COLUMNS]
-    others = {name: figure for name, figure in row.peers.items() if name not in COLUMNS}
-    lost = ", ".join(row.lost_to())
-    return _line(
-        [row.what, shown(row.ours, row.unit), *peers, _named(others, row), _named(row.floors, row), row.aim, lost]
-    )
+    return _line(_cells(row))
 
 
 def quoted(text: str, results: Results) -> str:
-    """The README with today's lines in it."""
-    rows = [row for subject in results.values() for row in subject.rows if row.chart == QUOTED]
-    lines = [_line(_heads()), _line(["---", *["--:"] * (len(COLUMNS) + 3), "---", "---"]), *map(line, rows)]
+    """The README with the beginnings of today's lines in it."""
+    rows = [row for subject in results.values() for row in subject.rows if row.chart in QUOTED]
+    lines = [_line(cells[:SHORT]) for cells in (_heads(), RULE, *map(_cells, rows))]
     block = "\n".join([BEGIN, "", *lines, "", END])
     return re.sub(f"{re.escape(BEGIN)}.*?{re.escape(END)}", lambda _: block, text, flags=re.DOTALL)
+
+
+def _cells(row: Row) -> list[str]:
+    peers = [_cell(row.peers.get(name), row.unit) for name in COLUMNS]
+    others = {name: figure for name, figure in row.peers.items() if name not in COLUMNS}
+    lost = ", ".join(row.lost_to())
+    return [
+        row.what,
+        shown(row.ours, row.unit),
+        *peers,
+        _named(others, row),
+        lost,
+        _named(row.floors, row),
+        row.aim,
+    ]
 
 
 def write(folder: Path, results: Results) -> None:
@@ -70,7 +81,7 @@ def times(ratio: float) -> str:
 
 
 def _heads() -> list[str]:
-    return ["what", OURS, *COLUMNS, "other peers", "yardstick", "aim", "behind"]
+    return ["what", OURS, *COLUMNS, "other peers", "behind", "yardstick", "aim"]
 
 
 def _line(cells: Iterable[str]) -> str:
