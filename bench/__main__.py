@@ -21,10 +21,13 @@ What is not measured keeps its last figures and their date. `python -m bench com
 """
 
 import argparse
+import signal
 import sys
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from time import perf_counter
 
 from bench import (
     ask,
@@ -48,7 +51,9 @@ from bench.compare import compare
 from bench.mcp_contenders import ROOT
 from bench.table import Row
 
-SUBJECTS: dict[str, Callable[[], Iterable[Row]]] = {
+Measure = Callable[[], Iterable[Row] | None]
+
+SUBJECTS: dict[str, Measure] = {
     "cold-start": cold_start.run,
     "calls": calls.run,
     "packs": packs.run,
@@ -62,11 +67,12 @@ SUBJECTS: dict[str, Callable[[], Iterable[Row]]] = {
     "ask": ask.run,
     "tokens": tokens.run,
 }
-BY_NAME: dict[str, Callable[[], Iterable[Row]]] = {
+BY_NAME: dict[str, Measure] = {
     "bundles-large": bundles.run_large,
     "bundles-profile": bundles_profile.run,
 }
 QUICK = ("cold-start", "calls", "run", "tokens")
+PATIENCE_S = 900  # for one subject: then something hangs, and nobody may be there to see it
 
 
 def main() -> None:
@@ -112,12 +118,35 @@ def _arguments() -> argparse.Namespace:
 
 
 def _measured(name: str) -> list[Row] | None:
-    """All of a subject, or None. One that fails does not stop the others."""
+    """All of a subject, or None. One that fails or hangs does not stop the others."""
+    began = perf_counter()
     try:
-        return list({**SUBJECTS, **BY_NAME}[name]() or ())
+        with _limited(PATIENCE_S):
+            return list({**SUBJECTS, **BY_NAME}[name]() or ())
     except (Exception, SystemExit):  # noqa: BLE001 - whatever it is, it is shown
         traceback.print_exc()
         return None
+    finally:
+        print(f"\n{name} took {perf_counter() - began:.0f} s")
+
+
+@contextmanager
+def _limited(seconds: int) -> Iterator[None]:
+    """Raises where the main thread waits; a subject then ends what it has started."""
+
+    def stop(*_: object) -> None:
+        raise TimeoutError(f"not done after {seconds} s")
+
+    if not hasattr(signal, "SIGALRM"):  # Windows
+        yield
+        return
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def write(docs: Path, found: results.Results) -> None:

@@ -52,7 +52,7 @@ def run() -> Iterator[Row]:
 
 def _taken(value: Any) -> tuple[list[float], list[float], float]:
     """Seconds of a call in each turn, bare and counted, and of recording it alone."""
-    calls = CALLS if len(repr(value)) < 100_000 else 20
+    calls = min(CALLS, max(20, 5_000_000 // len(repr(value))))  # what is large takes milliseconds
     with TemporaryDirectory() as folder:
         stats = UsageStats(Path(folder) / "stats.db")
         registry = _registry(value)

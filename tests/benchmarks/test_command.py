@@ -1,6 +1,7 @@
 """`python -m bench`: what it writes, what it leaves alone, and what has moved between two runs."""
 
 import sys
+import time
 
 import pytest
 from bench import __main__ as command
@@ -49,6 +50,13 @@ def test_one_subject_that_fails_does_not_stop_the_others_nor_lose_what_was_known
     assert kept["page"] == before["mcp"]
     assert "| a call | 2 s | 1 s, 0.50 × |" in (docs / "benchmarks.md").read_text()
     assert (docs / "pictures" / "bench-speed.svg").exists()
+
+
+def test_one_that_hangs_is_given_up(bench, monkeypatch, capfd):
+    monkeypatch.setattr(command, "PATIENCE_S", 1)
+    command.SUBJECTS["page"] = lambda: time.sleep(60)
+    assert bench("page") == "Not measured, for the reason above: page"
+    assert "TimeoutError: not done after 1 s" in capfd.readouterr().err
 
 
 def test_a_subject_that_is_named_is_the_only_one_that_is_new(bench, tmp_path, before):
