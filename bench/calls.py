@@ -52,7 +52,13 @@ def _rows(lookups: Turns, calls: Turns) -> Iterator[Row]:
     for kind in ("async", "sync"):
         turns = {OURS: calls[f"{kind} {many}"], FLOOR: calls[FLOOR], least: calls[f"{kind} {few}"]}
         aim = f"under {AIM_US} µs" if kind == "async" else ""
-        yield row(f"a call of an {kind} tool, of {most}", "µs", turns, floors=[FLOOR, least], aim=aim)
+        yield row(
+            f"a call of {'an async' if kind == 'async' else 'a sync'} tool, of {most}",
+            "µs",
+            turns,
+            floors=[FLOOR, least],
+            aim=aim,
+        )
 
 
 def _registry(size: int) -> Registry:

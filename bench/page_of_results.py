@@ -1,7 +1,7 @@
 """docs/benchmarks.md: one table of everything that was measured, and the few lines of it that the README quotes."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
 from bench.charts import CHARTS
@@ -20,8 +20,8 @@ HEAD = """\
 `make bench` measures, and writes this page, [benchmarks.json](benchmarks.json) and the charts: do not edit them.
 Contenders take turns in one run on one machine, and each figure is the median of the turns. **× says how many times
 better OneTool is.** Above 1 OneTool is ahead. Below 1 it is behind; if that is to a peer, the column "behind" names
-it. A yardstick is no peer: it is the least that could do the job, or OneTool with less to do. Read the ratios: seconds
-are those of one machine.
+it. A yardstick is no peer: it is the least that could do the job, or OneTool with less to do, and "ours 2 ×" says that
+OneTool has twice its figure. Read the ratios: seconds are those of one machine.
 
 Ours is as it is by default, with stats and an access log. Peers are set up to be as fast as they can: stateless, in
 plain JSON, without a log. `make bench-peers` installs them. `python -m bench compare A.json B.json` shows what has
@@ -60,9 +60,9 @@ def _cells(row: Row) -> list[str]:
         row.what,
         shown(row.ours, row.unit),
         *peers,
-        _named(others, row),
+        "; ".join(f"{name}: {_cell(figure, row.unit)}" for name, figure in others.items()),
         lost,
-        _named(row.floors, row),
+        "; ".join(f"{name}: {_floor(figure, row)}" for name, figure in row.floors.items()),
         row.aim,
     ]
 
@@ -92,8 +92,9 @@ def _cell(figure: Figure | None, unit: str) -> str:
     return "" if figure is None else f"{shown(figure.value, unit)}, {times(figure.ratio)}"
 
 
-def _named(figures: Mapping[str, Figure], row: Row) -> str:
-    return "; ".join(f"{name}: {_cell(figure, row.unit)}" for name, figure in figures.items())
+def _floor(figure: Figure, row: Row) -> str:
+    """How many times as much ours is: what aims are said in."""
+    return f"{shown(figure.value, row.unit)}, ours {times(figure.ratio if row.more else 1 / figure.ratio)}"
 
 
 def _has(results: Results, chart: str) -> bool:

@@ -23,7 +23,9 @@ def test_a_row_has_each_peer_with_its_ratio():
     turns = {"OneTool": [3_000.0], "FastMCP": [400.0], "smolagents": [6_000.0], "bare": [9_000.0]}
     found = row("tools/call", "/s", turns, floors=["bare"], more=True, aim="5 ×")
     peers = "| tools/call | 3,000 /s | 400 /s, 7.50 × |  | smolagents: 6,000 /s, 0.50 × | smolagents |"
-    assert page_of_results.line(found) == f"{peers} bare: 9,000 /s, 0.33 × | 5 × |"
+    assert page_of_results.line(found) == f"{peers} bare: 9,000 /s, ours 0.33 × | 5 × |"
+    start = row("a start", "s", {"OneTool": [0.06], "python": [0.02]}, floors=["python"])
+    assert "| python: 0.020 s, ours 3.00 × |" in page_of_results.line(start)
 
 
 def test_figures_have_as_many_digits_as_one_reads():
