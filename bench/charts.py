@@ -14,15 +14,16 @@ CHARTS = {
     "tokens": "Tokens of a task of two calls over 527 tools",
 }
 ABSOLUTE = {"tokens"}  # these show figures; the others show ratios
-WIDTH, LABEL, VALUE = 920, 430, 90  # of all, of the names at the left, of the numbers at the right
-BAR, GAP, TOP, FOOT = 20, 8, 44, 12
+WIDTH, LABEL, VALUE = 980, 480, 90  # of all, of the names at the left, of the numbers at the right
+BAR, GAP, TOP, FOOT, EDGE = 20, 8, 48, 12, 14
 STYLE = """\
+.page{fill:#fff}
 text{font:13px system-ui,sans-serif;fill:#1f2328}
 .title{font-size:15px;font-weight:600}
 .quiet{fill:#59636e}
 .ours{fill:#1a7f5a}.peer{fill:#8c959f}.lost{fill:#bc4c00}
 .one{stroke:#59636e;stroke-dasharray:3 3}
-@media(prefers-color-scheme:dark){text{fill:#f0f6fc}.quiet{fill:#9198a1}.ours{fill:#3fb989}.peer{fill:#656c76}
+@media(prefers-color-scheme:dark){.page{fill:#0d1117}text{fill:#f0f6fc}.quiet{fill:#9198a1}.ours{fill:#3fb989}.peer{fill:#656c76}
 .lost{fill:#f0883e}.one{stroke:#9198a1}}"""
 
 
@@ -73,7 +74,8 @@ def drawn(title: str, bars: list[Bar], one: bool) -> str:
         f"<title>{escape(title)}</title>",
         f"<desc>{escape(described)}</desc>",
         f"<style>{STYLE}</style>",
-        f'<text class="title" x="0" y="20">{escape(title)}</text>',
+        f'<rect class="page" width="{WIDTH}" height="{height}" rx="8"/>',  # a dark page may ask for light colours
+        f'<text class="title" x="{EDGE}" y="28">{escape(title)}</text>',
         *(part for at, bar in enumerate(bars) for part in _bar(bar, TOP + at * (BAR + GAP), scale)),
     ]
     if one:

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from bench import page_of_results, results
+from bench import charts, page_of_results, results
 from bench.table import row
 
 ROOT = Path(__file__).parent.parent.parent
@@ -76,9 +76,13 @@ def test_the_readme_quotes_lines_of_the_page(after):
 # What is in this repository
 
 
-def test_the_page_and_the_charts_are_those_of_the_figures():
+def test_the_page_and_the_charts_are_those_of_the_figures(tmp_path):
     kept = results.read(ROOT / "docs" / "benchmarks.json")
     assert PAGE.read_text() == page_of_results.page(kept)
+    charts.write(tmp_path, kept)
+    drawn = {file.name: file.read_text() for file in tmp_path.iterdir()}
+    assert {name: (ROOT / "docs" / "pictures" / name).read_text() for name in drawn} == drawn
+    assert "bench-speed.svg" in drawn
 
 
 def test_each_figure_that_the_readme_names_as_measured_stands_in_the_page():
