@@ -95,7 +95,7 @@ def _reported(spent: Mapping[str, Sequence[Spent]], tasks: int) -> Iterator[Row]
     looking = {name: [sum(one.found for one in of_tasks)] for name, of_tasks in spent.items() if "direct" not in name}
     ours = {OURS: looking.pop("OneTool, menu run")}
     others = {name: found for name, found in looking.items() if "every" not in name and "OneTool" not in name}
-    yield row(f"found at the first search, of {2 * tasks} tools", "tools", {**ours, **others}, more=True)
+    yield row(f"tokens: tools found at the first search, of {2 * tasks}", "tools", {**ours, **others}, more=True)
 
 
 def _ways() -> list[Way]:

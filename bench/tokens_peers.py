@@ -13,12 +13,12 @@ def server(kind: str, definitions: list[dict[str, Any]]) -> Any:
     from fastmcp import FastMCP  # pyright: ignore[reportMissingImports]
     from fastmcp.tools.base import Tool  # pyright: ignore[reportMissingImports]
 
-    def never(**_: Any) -> str:
+    def never() -> str:
         """Answers are not counted, so that nothing is called."""
         raise NotImplementedError
 
     made = FastMCP("bench", transforms=_transforms(kind))
-    one = Tool.from_function(lambda: "", name="never", output_schema=None)
+    one = Tool.from_function(never, output_schema=None)
     for definition in definitions:
         changes = {key: definition[key] for key in ("name", "description")}
         made.add_tool(one.model_copy(update={**changes, "parameters": definition["inputSchema"]}))
