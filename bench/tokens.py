@@ -109,12 +109,15 @@ def spent_on(way: Way, tasks: Sequence[Task], folder: Path) -> list[Spent]:
 
 
 def _of_task(way: Way, task: Task, server: Process, menu: int) -> Spent:
-    asked = way.look(task)
-    answers = [_text(server, one) for one in asked]
-    seen = "\n".join(answers)
-    found = sum(way.spelled(one["tool"]) in seen for one in task["calls"]) if asked else len(task["calls"])
-    look = sum(map(tokens, answers)) + sum(map(_written, asked))
+    answers = [(request, _text(server, request)) for request in way.look(task)]
+    found = sum(told(way.spelled(one["tool"]), answers) for one in task["calls"]) if answers else len(task["calls"])
+    look = sum(_written(request) + tokens(text) for request, text in answers)
     return Spent(menu, look, sum(map(_written, way.call(task))), found)
+
+
+def told(name: str, answers: Sequence[tuple[Request, str]]) -> bool:
+    """By an answer to a request that did not name it: one that asks for a known tool's schema finds nothing."""
+    return any(name in text and name not in str(request.arguments) for request, text in answers)
 
 
 def _written(request: Request) -> int:

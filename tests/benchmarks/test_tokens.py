@@ -6,7 +6,7 @@ from statistics import median
 
 import pytest
 from bench import tokens
-from bench.tokens_ways import WAYS
+from bench.tokens_ways import WAYS, Request
 
 from onetool import App, ToolSpec
 from onetool.interfaces.mcp.menus import menu
@@ -67,6 +67,12 @@ def test_the_tasks_are_twenty_with_two_calls_that_their_tools_take(tasks, live_t
         spec = ToolSpec(name="a.b", description="", input_schema=known[one["tool"]]["inputSchema"])
         assert spec.arguments.check(one["args"]) == [], one
     assert {len(task["calls"]) for task in tasks} == {2}
+
+
+def test_a_tool_is_found_by_an_answer_to_a_request_that_did_not_name_it():
+    searched, asked_for = Request("search", {"query": "the time"}), Request("get_schema", {"tools": ["time.now"]})
+    assert tokens.told("time.now", [(searched, "- time.now: The time.")])
+    assert not tokens.told("time.now", [(searched, "nothing"), (asked_for, "### time.now")])
 
 
 def test_a_usual_task_stays_within_the_budget(tasks, tmp_path):
