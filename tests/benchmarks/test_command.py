@@ -26,7 +26,7 @@ def bench(monkeypatch, tmp_path):
     }
     monkeypatch.setattr(command, "SUBJECTS", subjects)
     monkeypatch.setattr(command, "BY_NAME", {"profile": lambda: None})
-    monkeypatch.setattr(command, "QUICK", ("tokens",))
+    monkeypatch.setattr(command, "QUICK", {"tokens": subjects["tokens"]})
 
     def run(*args):
         monkeypatch.setattr(sys, "argv", ["bench", *args, "--docs", str(tmp_path / "docs")])
