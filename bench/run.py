@@ -15,7 +15,7 @@ from bench.workload import FEW, MANY, SIZES
 TURNS = 5
 ROOT = Path(__file__).parent.parent
 PEERS_PYTHON = ROOT / ".venv-bench" / "bin" / "python"
-NAMES = {"onetool": "OneTool", "fastmcp": "FastMCP", "smolagents": "smolagents"}
+NAMES = {"onetool": "OneTool", "fastmcp": "FastMCP", "smolagents": "smolagents, no sandbox"}
 TAKEN: dict[str, dict[str, Any]] = {
     "1 + 1": {"what": "sum"},
     **{f"a call, of {size:,} tools": {"what": "call", "size": size} for size in SIZES},
