@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from bench.bundles_made import write_home
+from bench.mcp_contenders import ROOT
 from bench.table import OURS, Row, row, show
 
 TOOLS = 10_000
@@ -80,6 +81,7 @@ def _unvisited() -> Iterator[Row]:
 @contextmanager
 def _served() -> Iterator[str]:
     """A server with 10,000 tools in bundles."""
+    sys.path.append(str(ROOT / "tests"))  # where its helpers are
     from tests.interfaces.http.conftest import Served
 
     with TemporaryDirectory() as folder:

@@ -9,6 +9,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from itertools import product
 from pathlib import Path
 from statistics import median
@@ -168,10 +169,15 @@ def declared() -> list[dict[str, Any]]:
 # Counting
 
 
-def tokens(text: str) -> int:
+@cache
+def _vocabulary() -> Any:
     from rs_bpe.bpe import openai
 
-    return openai.o200k_base().count(text)
+    return openai.o200k_base()
+
+
+def tokens(text: str) -> int:
+    return _vocabulary().count(text)
 
 
 def all_tools(server: Process) -> Iterator[Mapping[str, Any]]:
