@@ -9,7 +9,6 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache
 from itertools import product
 from pathlib import Path
 from statistics import median
@@ -169,15 +168,10 @@ def declared() -> list[dict[str, Any]]:
 # Counting
 
 
-@cache
-def _vocabulary() -> Any:
+def tokens(text: str) -> int:
     from rs_bpe.bpe import openai
 
-    return openai.o200k_base()
-
-
-def tokens(text: str) -> int:
-    return _vocabulary().count(text)
+    return openai.o200k_base().count(text)
 
 
 def all_tools(server: Process) -> Iterator[Mapping[str, Any]]:
