@@ -65,7 +65,7 @@ def _short(value: object) -> object:
             return {key: _short(one) for key, one in value.items()}
         case list():
             return [_short(one) for one in value]
-        case float():
+        case float() if not value.is_integer():
             return float(f"{value:.4g}")
         case _:
             return value

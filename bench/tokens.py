@@ -65,7 +65,8 @@ def _menus() -> Iterator[Row]:
         turns = {OURS: [taken["onetool", menu][at]]}
         if theirs := taken.get(("fastmcp", "direct"), [])[at : at + 1]:
             turns["FastMCP"] = theirs
-        yield row(f"tokens: menu {menu}, {size:,} tools", "tokens", turns, aim="" if menu == "direct" else "500")
+        what = f"tokens: menu {menu}, {size:,} tools{' and our own' if menu == 'direct' else ''}"
+        yield row(what, "tokens", turns, aim="" if menu == "direct" else "500")
 
 
 # The tasks
