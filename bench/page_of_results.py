@@ -78,7 +78,8 @@ def shown(value: float, unit: str) -> str:
 
 
 def times(ratio: float) -> str:
-    return f"{ratio:,.{0 if ratio >= 100 else 1 if ratio >= 10 else 2}f} ×"
+    digits = 0 if ratio >= 100 else 1 if ratio >= 10 else 2 if ratio >= 0.1 else 3
+    return f"{ratio:,.{digits}f} ×"
 
 
 def _heads() -> list[str]:
