@@ -75,7 +75,7 @@ QUICK: dict[str, Measure] = {
     "cold-start": cold_start.run,
     "calls": calls.run,
     "run": run.run_quick,
-    "tokens": tokens.run,
+    "tokens": tokens.two_call_tasks,
 }
 PATIENCE_S = 900  # for one subject: then something hangs, and nobody may be there to see it
 

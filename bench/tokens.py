@@ -41,7 +41,7 @@ class Spent(NamedTuple):
 
 def run() -> Iterator[Row]:
     yield from _menus()
-    yield from _tasks()
+    yield from two_call_tasks()
 
 
 # The menu
@@ -72,7 +72,7 @@ def _menus() -> Iterator[Row]:
 # The tasks
 
 
-def _tasks() -> Iterator[Row]:
+def two_call_tasks() -> Iterator[Row]:
     tasks = json.loads(TASKS.read_text())
     with TemporaryDirectory() as folder:
         spent = {way: spent_on(way, tasks, Path(folder)) for way in _ways()}
