@@ -60,8 +60,8 @@ fuzz: $(VENV)/.dev  ## schemathesis over the REST API, ARGS are its own options;
 	PYTHONPATH=tests $(BIN)/python -m tests.interfaces.rest.fuzz $(ARGS)
 	$(BIN)/python -m tests.sandbox.fuzz --seconds 300
 
-bench: $(VENV)/.dev  ## measure, as ratios in one run
-	$(BIN)/python -m bench $(ARGS)
+bench: $(VENV)/.dev  ## measure, as ratios in one run: docs/benchmarks.md; under 25 minutes, ARGS=--quick under two
+	$(BIN)/python -u -m bench $(ARGS)
 
 search-eval: $(VENV)/.dev  ## how well the search finds tools, on public sets; ARGS=--record: note the figures that must not fall
 	$(BIN)/python -m tests.search_eval $(ARGS)

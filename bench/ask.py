@@ -10,14 +10,14 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from statistics import median
 from time import perf_counter
 from typing import Any
 
 from bench.ask_model import ScriptedModel, calls, says
-from bench.table import show
+from bench.table import OURS, Row, row, show
 from onetool import App, ToolSpec
 from onetool.formats import ProviderNames
 
@@ -35,13 +35,13 @@ OpenAI(base_url={url!r}, api_key="k", max_retries=0).chat.completions.create(
 """
 
 
-def run() -> None:
+def run() -> Iterator[Row]:
     with tempfile.TemporaryDirectory() as folder:
-        _first_request(Path(folder))
-        _tokens(Path(folder))
+        yield from _first_request(Path(folder))
+        yield from _tokens(Path(folder))
 
 
-def _first_request(folder: Path) -> None:
+def _first_request(folder: Path) -> Iterator[Row]:
     with ScriptedModel(lambda _: says("Hello.")) as model:
         (folder / "onetool.yaml").write_text(_config(model.url))
         ours = [ONETOOL, "ask", "--config", str(folder / "onetool.yaml"), "Hello"]
@@ -66,6 +66,9 @@ def _first_request(folder: Path) -> None:
         for name, times in taken.items()
     ]
     show(f"From nothing to the first request, median of {ROUNDS}", ["", "ms", "× ours", "aim"], rows)
+    ours, *others = taken
+    turns = {OURS: taken[ours], **{name: taken[name] for name in others}}
+    yield row("ask: to its first request", "ms", turns, floors=others[-1:], aim=f"{AIM} × import openai", chart="start")
 
 
 def _seconds(command: list[str], folder: Path, model: ScriptedModel | None) -> float:
@@ -83,7 +86,7 @@ def _config(url: str) -> str:
 # Tokens
 
 
-def _tokens(folder: Path) -> None:
+def _tokens(folder: Path) -> Iterator[Row]:
     rows: list[list[str]] = []
     for count in (10, 100, 527):
         tools = _declared(count)
@@ -92,9 +95,13 @@ def _tokens(folder: Path) -> None:
             "run, a run for each call": _spent(folder, tools, "run", _run_by_run),
             "run, one run for all": _spent(folder, tools, "run", _all_at_once),
         }
+        direct = {"OneTool, menu direct": [spent["direct"][1]]}
         for name, (requests, tokens) in spent.items():
             share = f"{tokens / spent['direct'][1]:.3f}"
             rows.append([f"{count} tools, {name}", f"{requests}", f"{tokens:,}", share])
+            if name != "direct":
+                what = f"ask: {STEPS} calls of {count} tools by {name}"
+                yield row(what, "tokens", {OURS: [tokens], **direct}, floors=direct)
     show(f"A task of {STEPS} calls: tokens sent to the model", ["", "requests", "tokens", "× direct"], rows)
 
 

@@ -7,7 +7,7 @@ access log, which goes to a file. `bundles-large` is the store with 100,000 tool
 import compileall
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import count
 from pathlib import Path
@@ -26,7 +26,7 @@ from bench.bundles_stage import Serving, machine
 from bench.bundles_start import ADDER, in_step, starts
 from bench.mcp_contenders import ROOT
 from bench.mcp_rows import NOTE, number
-from bench.table import show
+from bench.table import OURS, Row, row, show
 from onetool.sources.bundles.files.store import FileStore
 from onetool.sources.bundles.validation import read_tool
 
@@ -40,31 +40,31 @@ Ways = dict[str, Callable[[], object]]
 """What is measured, by its name."""
 
 
-def run(sizes: Sequence[int] = SIZES) -> None:
+def run(sizes: Sequence[int] = SIZES) -> Iterator[Row]:
     # An installed package is compiled by its installer; a checkout that was just edited is not.
     for folder in (Path(onetool.__file__).parent, ROOT / "bench"):
         compileall.compile_dir(str(folder), quiet=2)
     os.environ.pop("ONETOOL_HOME", None)  # each has its own
     with TemporaryDirectory() as folder:
         place = Path(folder)
-        homes = _homes(place, sizes)
-        _over_rest(homes, place)
-        _in_process(homes, place)
-        in_step(homes)
-        starts(homes, place)
-        invokes(place)
+        homes = yield from _homes(place, sizes)
+        yield from _over_rest(homes, place)
+        yield from _in_process(homes, place)
+        yield from in_step(homes)
+        yield from starts(homes, place)
+        yield from invokes(place)
     print(NOTE)
     print(f"  The machine in the end: {machine()}.")
 
 
-def run_large() -> None:
-    run((*SIZES, LARGE))
+def run_large() -> Iterator[Row]:
+    return run((*SIZES, LARGE))
 
 
 # The folders
 
 
-def _homes(place: Path, sizes: Sequence[int]) -> dict[int, Path]:
+def _homes(place: Path, sizes: Sequence[int]) -> Generator[Row, None, dict[int, Path]]:
     """Each with so many tools. The index of the files is made here, which is measured."""
     print(f"\nBundles, on {machine()}")
     rows: list[list[str]] = []
@@ -76,6 +76,8 @@ def _homes(place: Path, sizes: Sequence[int]) -> dict[int, Path]:
         cold = _opened(homes[size], size)
         warm = [_opened(homes[size], size) for _ in range(5)]
         rows.append([f"{size:,} tools", f"{cold:.3f}", f"{cold / size * 1e6:,.0f}", number(warm, "s")])
+        turns = {OURS: [cold], "with an index": warm}
+        yield row(f"a store of {size:,} tools opens without an index", "s", turns, floors=["with an index"])
     columns = ["", "no index yet, s", "µs a tool", "with an index, s"]
     show("Bundles: from a folder of files to the store's first answer", columns, rows)
     return homes
@@ -95,14 +97,14 @@ def _opened(home: Path, size: int) -> float:
 # The store, and its REST API
 
 
-def _over_rest(homes: Mapping[int, Path], place: Path) -> None:
+def _over_rest(homes: Mapping[int, Path], place: Path) -> Iterator[Row]:
     with ExitStack() as stack:
         servers = {size: stack.enter_context(Serving(home)) for size, home in homes.items()}
-        _grown("over REST", {size: _asking(server.rest, size) for size, server in servers.items()}, place)
-        _meanwhile(servers)
+        yield from _grown("over REST", {size: _asking(server.rest, size) for size, server in servers.items()}, place)
+        yield from _meanwhile(servers)
 
 
-def _meanwhile(servers: Mapping[int, Serving]) -> None:
+def _meanwhile(servers: Mapping[int, Serving]) -> Iterator[Row]:
     """Whether calls have to wait for changes: the app follows each of those."""
     rows: list[list[str]] = []
     for size, server in servers.items():
@@ -115,6 +117,9 @@ def _meanwhile(servers: Mapping[int, Serving]) -> None:
             for part in (0.5, 0.99, 1.0)
         ]
         rows.append([f"{size:,} tools", *marks])
+        alone = "alone"
+        slow, usual = ([times[round((len(times) - 1) * 0.99)]] for times in (busy, quiet))
+        yield row(f"invoke while tools are PUT, {size:,} tools, p99", "ms", {OURS: slow, alone: usual}, floors=[alone])
     columns = ["", "p50", "p99", "slowest", "p50 meanwhile", "p99 meanwhile", "slowest meanwhile"]
     pause = f"{PUT_EVERY_S:g} s"
     show(f"Bundles: invoke, one after the other, alone and while somebody PUTs a tool every {pause}, ms", columns, rows)
@@ -153,10 +158,10 @@ def _puts(port: int) -> Iterator[None]:
         rest.close()
 
 
-def _in_process(homes: Mapping[int, Path], place: Path) -> None:
+def _in_process(homes: Mapping[int, Path], place: Path) -> Iterator[Row]:
     with ExitStack() as stack:
         stores = {size: stack.enter_context(_store(home)) for size, home in homes.items()}
-        _grown("of the store alone", {size: _calling(store, size) for size, store in stores.items()}, place)
+        yield from _grown("of the store alone", {size: _calling(one, size) for size, one in stores.items()}, place)
 
 
 @contextmanager
@@ -207,18 +212,21 @@ def _calling(store: FileStore, size: int) -> Ways:
     }
 
 
-def _grown(which: str, ways: Mapping[int, Ways], place: Path) -> None:
+def _grown(which: str, ways: Mapping[int, Ways], place: Path) -> Iterator[Row]:
     """A table: what each takes at each size, and how much longer than with the fewest tools."""
     fewest, *others = ways
     rows: list[list[str]] = []
     for name in ways[fewest]:
         least = {"bare": _bare_put(place)} if name == "PUT one" else {}
         turns = _turns({**{str(size): of_one[name] for size, of_one in ways.items()}, **least})
-        row = [name, number(turns[str(fewest)], "ms")]
+        cells = [name, number(turns[str(fewest)], "ms")]
+        few, bare = f"{fewest:,} tools", "write + fsync"
         for size in others:
-            row += [number(turns[str(size)], "ms"), _ratio(turns[str(size)], turns[str(fewest)])]
+            cells += [number(turns[str(size)], "ms"), _ratio(turns[str(size)], turns[str(fewest)])]
+            beside = {OURS: turns[str(size)], few: turns[str(fewest)], **({bare: turns["bare"]} if least else {})}
+            yield row(f"{name} {which}, {size:,} tools", "ms", beside, floors=[few, bare])
         rows.append(
-            [*row, *([number(turns["bare"], "ms"), _ratio(turns[str(fewest)], turns["bare"])] if least else ["", ""])]
+            [*cells, *([number(turns["bare"], "ms"), _ratio(turns[str(fewest)], turns["bare"])] if least else ["", ""])]
         )
     columns = [
         "",

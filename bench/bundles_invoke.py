@@ -6,7 +6,7 @@ are two Starlette routes with httpx2 that check nothing. Ours over MCP is there 
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
@@ -19,7 +19,7 @@ from bench.bundles_stage import Serving, peer, processor_seconds, upstream
 from bench.mcp_client import as_post, calling
 from bench.mcp_contenders import PEERS_PYTHON, Process
 from bench.mcp_rows import number
-from bench.table import show
+from bench.table import Row, row, show
 
 CONNECTIONS, TURNS, SECONDS = (1, 16, 64), 5, 0.8
 WARM_S = 0.3
@@ -38,7 +38,7 @@ class Contender(NamedTuple):
     asked: Mapping[str, bytes]
 
 
-def invokes(place: Path) -> None:
+def invokes(place: Path) -> Iterator[Row]:
     with ExitStack() as stack:
         api = stack.enter_context(upstream(place)).port
         ours = stack.enter_context(Serving(home_for_calls(place, api), menu="direct"))
@@ -52,12 +52,12 @@ def invokes(place: Path) -> None:
             _check(one)
         load = stack.enter_context(load_client())
         most = load(api, request(api, "GET", "/v1/Kyiv?days=3"), CONNECTIONS[-1], SECONDS).rate
-        _show(
-            {(kind, many): _loaded(contenders, kind, many, load) for kind in KINDS for many in CONNECTIONS}, contenders
-        )
+        found = {(kind, many): _loaded(contenders, kind, many, load) for kind in KINDS for many in CONNECTIONS}
+        _show(found, contenders)
     print(f"  The load reaches {most:,.0f} a second on the API behind; the API itself is in every HTTP number.")
     if "fastmcp" not in contenders:
         print("  The peers are not installed; `make bench-peers` does that.")
+    yield from _reported(found)
 
 
 def home_for_calls(place: Path, api: int) -> Path:
@@ -150,6 +150,16 @@ def _show(found: Found, contenders: Mapping[str, Contender]) -> None:
         for mark in ("p50", "p99")
     ]
     show("Bundles: how long an invoke took meanwhile, ms", _columns(others, "× ours"), waits)
+
+
+def _reported(found: Found) -> Iterator[Row]:
+    floors = [TITLES["bare"], TITLES["mcp"]]
+    for (kind, many), turns in found.items():
+        for field, unit in (("rate", "/s"), ("p99", "ms")):
+            taken = {TITLES[name]: [getattr(one, field) for one in of] for name, of in turns.items()}
+            chart = "speed" if (field, many) == ("rate", 16) else ""
+            told = f"REST: invoke, {_title(kind, many)}{'' if field == 'rate' else ', p99'}"
+            yield row(told, unit, taken, floors=floors, more=field == "rate", chart=chart)
 
 
 def _columns(others: list[str], ratio: str) -> list[str]:

@@ -3,7 +3,7 @@
 import gc
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import count, product
 from pathlib import Path
 from statistics import median
@@ -15,7 +15,7 @@ from bench.bundles_made import ADDING, bundle_id, named, write_home
 from bench.bundles_stage import Serving
 from bench.mcp_contenders import ONETOOL
 from bench.mcp_rows import number
-from bench.table import show
+from bench.table import OURS, Row, row, show
 from onetool import App
 
 STARTS, COLD_STARTS = 7, 3
@@ -32,7 +32,7 @@ class Start(NamedTuple):
     invokes: float
 
 
-def starts(homes: Mapping[int, Path], place: Path) -> None:
+def starts(homes: Mapping[int, Path], place: Path) -> Iterator[Row]:
     none = place / "no-tools"
     write_home(none, 0)
     all_homes = {0: none, **homes}
@@ -48,8 +48,20 @@ def starts(homes: Mapping[int, Path], place: Path) -> None:
         cold = [_served(_without_index(home), size) for _ in range(COLD_STARTS)]
         lists = [_command(_without_index(home), "tools", "list") for _ in range(COLD_STARTS)]
         rows.append(_row(f"{size:,} tools, no index", cold, served[0], lists, listed[0]))
+        yield from _reported(f"{size:,} tools, no index", cold, served[0], lists, listed[0])
     columns = ["onetool serve", "address, s", "GET /tools/tools, s", "×", "invoke, s", "onetool tools list, s", "×"]
     show(f"Bundles: from nothing to the first answer, median of {STARTS} (aim: 10,000 under 1 s)", columns, rows)
+    for size in homes:
+        yield from _reported(f"{size:,} tools", served[size], served[0], listed[size], listed[0])
+
+
+def _reported(
+    name: str, taken: list[Start], least: list[Start], lists: list[float], least_lists: list[float]
+) -> Iterator[Row]:
+    none = "no tools"
+    turns = {OURS: [one.lists for one in taken], none: [one.lists for one in least]}
+    yield row(f"serve to its first list over REST, {name}", "s", turns, floors=[none])
+    yield row(f"onetool tools list, {name}", "s", {OURS: lists, none: least_lists}, floors=[none])
 
 
 def _row(name: str, taken: list[Start], least: list[Start], lists: list[float], least_lists: list[float]) -> list[str]:
@@ -94,7 +106,7 @@ def _without_index(home: Path) -> Path:
 # Keeping in step
 
 
-def in_step(homes: Mapping[int, Path]) -> None:
+def in_step(homes: Mapping[int, Path]) -> Iterator[Row]:
     gc.set_threshold(50_000)  # as `onetool` has it; with Python's own it would take twice as long
     rows: list[list[str]] = []
     for size, home in homes.items():
@@ -107,6 +119,8 @@ def in_step(homes: Mapping[int, Path]) -> None:
             changed = [_after_a_change(app) for _ in range(CHANGES)]
         puts, rests, follows = zip(*changed, strict=True)
         times = [number(puts, "ms"), number(rests, "ms"), number(follows, "ms")]
+        yield row(f"a changed one of {size:,} tools is found over REST", "ms", {OURS: rests})
+        yield row(f"a changed one of {size:,} tools is found by ot.search", "ms", {OURS: follows})
         rows.append([f"{size:,} tools", f"{median(unchanged) * 1e6:.1f}", f"{first:.2f}", *times])
     columns = [
         "",

@@ -15,13 +15,13 @@ from itertools import product
 from pathlib import Path
 from statistics import median
 from time import perf_counter, sleep
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import onetool
 from bench.mcp_client import Message, listing
 from bench.mcp_contenders import PEERS, ROOT, Home, Server, contenders
-from bench.mcp_rows import NOTE, Rivals, Spread, cells, columns, number
-from bench.table import show
+from bench.mcp_rows import NOTE, YARDSTICKS, Rivals, Spread, cells, columns, number, titled
+from bench.table import OURS, Row, row, show
 from bench.workload import megabytes
 
 STARTS = 5
@@ -29,8 +29,8 @@ TURNS, CALLS, SECONDS = 5, 200, 0.4  # of calls one after the other: so many a t
 CONNECTIONS, LOADS, LOADED_S = (1, 16, 64), 3, 0.8
 SETTLED_S = 3.0  # until a server has started all that it starts besides
 REMEMBERED = (100, 1_000, 10_000)  # calls after which memory is measured; so many of a peer would take minutes
-SIZES = (30, 300, 2_000)
 MANY_TOOLS = 1_000
+CHARTED = "tools/call, 16 connections"
 
 
 class Loaded(NamedTuple):
@@ -41,17 +41,16 @@ class Loaded(NamedTuple):
     p99: float
 
 
-def run() -> None:
+def run() -> Iterator[Row]:
     # An installed package is compiled by its installer; a checkout that was just edited is not.
     for folder in (Path(onetool.__file__).parent, ROOT / "bench"):
         compileall.compile_dir(str(folder), quiet=2)
     rivals = contenders()
     with Home() as home:
-        _starts(home, rivals)
-        _calls(home, rivals)
-        _loads(home, rivals)
-        _memory(home, rivals)
-        _tokens(home, rivals)
+        yield from _starts(home, rivals)
+        yield from _calls(home, rivals)
+        yield from _loads(home, rivals)
+        yield from _memory(home, rivals)
     if not PEERS.keys() & rivals.keys():
         print("  The peers are not installed; `make bench-peers` does that.")
 
@@ -59,7 +58,7 @@ def run() -> None:
 # From nothing to the first list
 
 
-def _starts(home: Home, rivals: Rivals) -> None:
+def _starts(home: Home, rivals: Rivals) -> Iterator[Row]:
     which = {name: (one.title, name, 0, "run" if name == "onetool" else "direct") for name, one in rivals.items()}
     which = {name: one for name, one in which.items() if "stdio" in rivals[name].over}
     for menu in ("run", "direct"):
@@ -75,6 +74,12 @@ def _starts(home: Home, rivals: Rivals) -> None:
         for key, times in taken.items()
     ]
     show(f"MCP: from nothing to the first tools/list over stdio, median of {STARTS}", ["", "s", "× ours", "aim"], rows)
+    beside = titled({key: times for key, times in taken.items() if key in rivals}, rivals)
+    yield row(
+        "MCP: from nothing to tools/list over stdio", "s", beside, floors=YARDSTICKS, aim="8 × FastMCP", chart="start"
+    )
+    for menu in ("run", "direct"):
+        yield row(f"the same with {MANY_TOOLS:,} tools, menu {menu}", "s", {OURS: taken[f"many {menu}"]})
 
 
 def _start(home: Home, name: str, tools: int, menu: str) -> float:
@@ -87,7 +92,7 @@ def _start(home: Home, name: str, tools: int, menu: str) -> float:
 # Calls, one after the other
 
 
-def _calls(home: Home, rivals: Rivals) -> None:
+def _calls(home: Home, rivals: Rivals) -> Iterator[Row]:
     rows: list[list[str]] = []
     for menu, transport in product(("run", "direct"), ("stdio", "http")):
         asked = {
@@ -101,6 +106,8 @@ def _calls(home: Home, rivals: Rivals) -> None:
         for mark, part in (("p50", 0.50), ("p99", 0.99)):
             found = {name: [times[round((len(times) - 1) * part)]] for name, times in taken.items()}
             rows.append([f"{what}, {mark}", *cells(found, rivals, "ms", lambda ours, theirs: theirs / ours)])
+            chart = "speed" if mark == "p50" else ""
+            yield row(f"MCP: {what}, {mark}", "ms", titled(found, rivals), floors=YARDSTICKS, chart=chart)
     title = f"MCP: calls, one after the other, ms over {TURNS} turns (aim: run 5 × faster)"
     show(title, columns(rivals, "× ours"), rows)
     print("  The floor is a bare loop over stdio and a Starlette echo over HTTP. It and the SDK run no code.")
@@ -120,7 +127,7 @@ def _times(servers: Mapping[str, Server], asked: Mapping[str, Message]) -> dict[
 # Many connections
 
 
-def _loads(home: Home, rivals: Rivals) -> None:
+def _loads(home: Home, rivals: Rivals) -> Iterator[Row]:
     over_http = {name: one.add for name, one in rivals.items() if "http" in one.over and one.add}
     with _started(home, over_http, "http", "direct") as servers, _load_client() as load:
         shown = len(servers["onetool"].ask(listing())["tools"])
@@ -147,6 +154,11 @@ def _loads(home: Home, rivals: Rivals) -> None:
     ]
     show("MCP: how long a request took meanwhile, ms", columns(rivals, "× ours"), waits)
     print(NOTE)
+    for what, turns in found.items():
+        rates, slowest = titled(_of(turns, "rate"), rivals), titled(_of(turns, "p99"), rivals)
+        chart = "speed" if what == CHARTED else ""
+        yield row(f"MCP: {what}", "/s", rates, floors=YARDSTICKS, more=True, aim="5 × the SDK", chart=chart)
+        yield row(f"MCP: {what}, p99", "ms", slowest, floors=YARDSTICKS)
 
 
 def _of(turns: Mapping[str, list[Loaded]], field: str) -> dict[str, Spread]:
@@ -195,8 +207,9 @@ def _load_client() -> Iterator[Callable[..., Loaded]]:
 # Memory
 
 
-def _memory(home: Home, rivals: Rivals) -> None:
+def _memory(home: Home, rivals: Rivals) -> Iterator[Row]:
     rows: list[list[str]] = []
+    taken: dict[str, dict[str, list[float]]] = {"stdio": {}, "http": {}}
     for name, transport in product(("onetool", "fastmcp"), ("stdio", "http")):
         if name not in rivals:
             continue
@@ -204,11 +217,18 @@ def _memory(home: Home, rivals: Rivals) -> None:
         assert message
         most = REMEMBERED[-1] if name == "onetool" else REMEMBERED[1]
         with Server(home, name, transport) as server:
-            sizes = [f"{size:.1f}" for size in _sizes(server, message, most)]
+            taken[transport][name] = list(_sizes(server, message, most))
+        sizes = [f"{size:.1f}" for size in taken[transport][name]]
         padded = [*sizes, *["–"] * (len(REMEMBERED) - len(sizes))]
         rows.append([f"{rivals[name].title} over {'HTTP' if transport == 'http' else transport}", *padded])
     head = ["MB of the server and its workers", *(f"after {calls:,}" for calls in REMEMBERED)]
     show("MCP: memory after so many run(1+1) (aim: no growth)", head, rows)
+    first, middle, last = (f"after {calls:,}" for calls in REMEMBERED)
+    for transport, of_all in taken.items():
+        what = f"MCP: memory over {'HTTP' if transport == 'http' else transport}"
+        yield row(f"{what} {middle} runs", "MB", titled({name: [of[1]] for name, of in of_all.items()}, rivals))
+        ours = of_all["onetool"]
+        yield row(f"{what} {last} runs", "MB", {OURS: [ours[2]], first: [ours[0]]}, floors=[first], aim="no growth")
 
 
 def _sizes(server: Server, message: Message, most: int) -> Iterator[float]:
@@ -219,45 +239,6 @@ def _sizes(server: Server, message: Message, most: int) -> Iterator[float]:
         server.wire.reply(data)
         if calls in REMEMBERED:
             yield megabytes(server.process.pid)
-
-
-# What a model pays
-
-
-def _tokens(home: Home, rivals: Rivals) -> None:
-    try:
-        from rs_bpe.bpe import openai
-    except ImportError:
-        print("  No tokens were counted: rs-bpe is not installed.")
-        return
-    count = openai.o200k_base().count
-    which = [("onetool", menu) for menu in ("run", "search", "direct")]
-    which += [("fastmcp", "direct")] if "fastmcp" in rivals else []
-    rows: list[list[str]] = []
-    for name, menu in which:
-        sizes: list[str] = []
-        for size in SIZES:
-            with Server(home, name, "stdio", size, menu) as server:
-                sizes.append(f"{count(_for_a_model(_all_tools(server))):,}")
-        rows.append([f"{rivals[name].title}, {menu if name == 'onetool' else 'every tool'}", *sizes])
-    head = ["tokens (o200k)", *(f"{size:,} tools" for size in SIZES)]
-    show("MCP: what the menu costs a model: names, descriptions and input schemas", head, rows)
-    print("  Ours has some tools of its own besides.")
-
-
-def _all_tools(server: Server) -> Iterator[Mapping[str, Any]]:
-    cursor = None
-    while True:
-        result = server.ask(listing(cursor))
-        yield from result["tools"]
-        cursor = result.get("nextCursor")
-        if not cursor:
-            return
-
-
-def _for_a_model(tools: Iterable[Mapping[str, Any]]) -> str:
-    """As clients hand them on."""
-    return json.dumps([{key: tool.get(key) for key in ("name", "description", "inputSchema")} for tool in tools])
 
 
 # All together

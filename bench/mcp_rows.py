@@ -12,6 +12,12 @@ Spread = Sequence[float]  # one number a turn
 Rivals = Mapping[str, Contender]
 Ratio = Callable[[float, float], float]
 """Of ours and theirs."""
+YARDSTICKS = [one.title for one in FLOORS.values()]
+
+
+def titled(found: Mapping[str, Spread], rivals: Rivals) -> dict[str, Spread]:
+    """By the names that readers know; ours first."""
+    return {rivals[name].title: found[name] for name in rivals if name in found}
 
 
 def columns(rivals: Rivals, ratio: str) -> list[str]:

@@ -2,13 +2,13 @@
 
 import asyncio
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
-from statistics import median
 from time import perf_counter
 from types import ModuleType
 
 from bench.made import TOOLS, write_packs
-from bench.table import show
+from bench.table import OURS, Row, row, show
 from onetool.sdk import call_tool
 from onetool.sdk.testing import packs
 from onetool.sources.packs import PackSource
@@ -16,19 +16,18 @@ from onetool.sources.packs import PackSource
 PACKS, ROUNDS, HOPS = 50, 5, 3_000
 
 
-def run() -> None:
-    show(
-        f"Packs, median of {ROUNDS}",
-        ["what", "measured", "aim"],
-        [
-            [f"load {PACKS * TOOLS:,} tools in {PACKS} packs", f"{_load():.2f} s", "under 0.5 s"],
-            ["call_tool from a sync tool", f"{_hop(sync=True):.0f} µs", "under 60 µs"],
-            ["call_tool from an async tool", f"{_hop(sync=False):.0f} µs", "under 60 µs"],
-        ],
-    )
+def run() -> Iterator[Row]:
+    rows = [
+        row(f"load {PACKS * TOOLS:,} tools in {PACKS} packs", "s", {OURS: _load()}, aim="under 0.5 s"),
+        row("call_tool from a sync tool", "µs", {OURS: _hops(sync=True)}, aim="under 60 µs"),
+        row("call_tool from an async tool", "µs", {OURS: _hops(sync=False)}, aim="under 60 µs"),
+    ]
+    cells = [[one.what, f"{one.ours:.{2 if one.unit == 's' else 0}f} {one.unit}", one.aim] for one in rows]
+    show(f"Packs, median of {ROUNDS}", ["what", "measured", "aim"], cells)
+    yield from rows
 
 
-def _load() -> float:
+def _load() -> list[float]:
     with tempfile.TemporaryDirectory() as folder:
         write_packs(Path(folder), PACKS * TOOLS)
         times: list[float] = []
@@ -37,11 +36,11 @@ def _load() -> float:
             catalogue = PackSource([Path(folder)]).load()
             times.append(perf_counter() - started)
             assert len(catalogue.tools) >= PACKS * TOOLS
-        return median(times)
+        return times
 
 
-def _hop(sync: bool) -> float:
-    """Microseconds for one call of a tool by a tool."""
+def _hops(sync: bool) -> list[float]:
+    """Seconds for one call of a tool by a tool, in each turn."""
 
     def inner(n: int) -> int:
         """Give it back."""
@@ -56,14 +55,14 @@ def _hop(sync: bool) -> float:
         started = perf_counter()
         for number in range(HOPS):
             call_tool("bench.inner", n=number)
-        return (perf_counter() - started) / HOPS * 1e6
+        return (perf_counter() - started) / HOPS
 
     async def outer_async() -> float:
         """Call the other many times."""
         started = perf_counter()
         for number in range(HOPS):
             await call_tool("bench.inner", n=number)
-        return (perf_counter() - started) / HOPS * 1e6
+        return (perf_counter() - started) / HOPS
 
     module = ModuleType("bench")
     pair = (inner, outer) if sync else (inner_async, outer_async)
@@ -72,7 +71,7 @@ def _hop(sync: bool) -> float:
         setattr(module, name, function)
     with packs(module) as tools:
 
-        async def measure() -> float:
-            return min([(await tools.result_async("bench.outer")).data for _ in range(ROUNDS)])
+        async def measure() -> list[float]:
+            return [(await tools.result_async("bench.outer")).data for _ in range(ROUNDS)]
 
         return asyncio.run(measure())

@@ -23,7 +23,7 @@ from bench.mcp_client import Message, NoReply, as_line, listing
 from bench.mcp_contenders import ONETOOL, PEERS_PYTHON, ROOT, Home, Process
 from bench.mcp_rows import NOTE, number
 from bench.servers_stage import Block, Blocks, Stage
-from bench.table import show
+from bench.table import OURS, Row, row, show
 
 Rounds = dict[str, list[float]]
 
@@ -40,16 +40,16 @@ ALONE = "SDK client"
 TITLES = {"sdk": ALONE, "onetool": "OneTool", "fastmcp": "FastMCP", "fastmcp-kept": "FastMCP, kept"}
 
 
-def run() -> None:
+def run() -> Iterator[Row]:
     # An installed package is compiled by its installer; a checkout that was just edited is not.
     for folder in (Path(onetool.__file__).parent, ROOT / "bench"):
         compileall.compile_dir(str(folder), quiet=2)
     with Home() as home:
         stage = Stage(home.path)
-        _calls(stage)
-        _through(stage)
-        _first_starts(stage)
-        _second_starts(stage)
+        yield from _calls(stage)
+        yield from _through(stage)
+        yield from _first_starts(stage)
+        yield from _second_starts(stage)
     if not PEERS_PYTHON.exists():
         print("  The peers are not installed; `make bench-peers` does that.")
 
@@ -60,18 +60,24 @@ def run() -> None:
 WHICH = [("sdk", "stdio"), ("sdk", "http"), ("bare", "stdio"), ("bare", "http")]
 
 
-def _calls(stage: Stage) -> None:
+def _calls(stage: Stage) -> Iterator[Row]:
     kinds = [kind for kind in TITLES if "fastmcp" not in kind or PEERS_PYTHON.exists()]
     rows: list[list[str]] = []
     for which, transport in WHICH:
         with stage.server(which, transport) as block, ExitStack() as stack:
             callers = {kind: stack.enter_context(stage.caller(kind, {"up": block})) for kind in kinds}
-            rows.append([_title(which, transport), *_cells(_in_turns(callers), "sdk")])
+            taken = _in_turns(callers)
+        rows.append([_title(which, transport), *_cells(taken, "sdk")])
+        ours_first = {TITLES[kind]: taken[kind] for kind in sorted(kinds, key=lambda kind: kind != "onetool")}
+        aim = f"1.3 × the {ALONE}"
+        yield row(
+            f"a call of another server's tool, {_title(which, transport)}", "ms", ours_first, floors=[ALONE], aim=aim
+        )
     title = f"Servers: a call of add(1, 1), ms, median of {TURNS} turns (aim: OneTool under 1.3 × the SDK's client)"
     show(title, _columns([TITLES[kind] for kind in kinds]), rows)
 
 
-def _through(stage: Stage) -> None:
+def _through(stage: Stage) -> Iterator[Row]:
     rows: list[list[str]] = []
     for which, transport in WHICH:
         with stage.server(which, transport) as block, ExitStack() as stack:
@@ -79,7 +85,12 @@ def _through(stage: Stage) -> None:
             if PEERS_PYTHON.exists():
                 ways["FastMCP"] = stage.peer_gateway({"up": block})
             callers = {way: stack.enter_context(stage.caller("sdk", {"up": block})) for way, block in ways.items()}
-            rows.append([_title(which, transport), *_cells(_in_turns(callers), ALONE)])
+            taken = _in_turns(callers)
+        rows.append([_title(which, transport), *_cells(taken, ALONE)])
+        turns = {OURS: taken["onetool mcp"], **{way: of for way, of in taken.items() if way != "onetool mcp"}}
+        chart = "speed" if (which, transport) == ("sdk", "http") else ""
+        what = f"a call through a gateway, {_title(which, transport)}"
+        yield row(what, "ms", turns, floors=[ALONE], chart=chart)
     columns = [ALONE, "onetool mcp", *(["FastMCP"] if PEERS_PYTHON.exists() else [])]
     title = f"Servers: the same by the SDK's client over stdio through a gateway, ms, median of {TURNS} turns"
     show(title, _columns(columns), rows)
@@ -140,7 +151,7 @@ class Start(NamedTuple):
     whole: float
 
 
-def _first_starts(stage: Stage) -> None:
+def _first_starts(stage: Stage) -> Iterator[Row]:
     taken: dict[str, list[Start]] = {}
     slow = {"s": stage.bare("stdio", seconds=SLOWEST)}
     every = {f"s{n}": stage.bare("stdio", seconds=SLOWEST * n / SERVERS) for n in range(1, SERVERS + 1)}
@@ -159,6 +170,16 @@ def _first_starts(stage: Stage) -> None:
     columns = ["", "first list, s", "all listed, s", "× the slowest", "× the sum", "aim"]
     show(f"{title}, median of {FIRST_STARTS}, the sums once", columns, rows)
     print("  With a client of 2025, which shakes hands first, FastMCP's proxy connects one server after the other.")
+    names = {OURS: "onetool mcp", "FastMCP": "FastMCP", "SDK clients": "SDK clients"}
+    for told in ("", ", a client of 2025"):
+        what = f"{SERVERS}{told}"
+        turns = {
+            title: [start.whole for start in taken[f"{kind}, {what}"]]
+            for title, kind in names.items()
+            if f"{kind}, {what}" in taken
+        }
+        started = f"from nothing to the tools of {SERVERS} servers{told}"
+        yield row(started, "s", turns, floors=["SDK clients"], chart="start")
 
 
 def _all_starts(stage: Stage, slow: Blocks, every: Blocks) -> Iterator[tuple[str, Start]]:
@@ -243,7 +264,7 @@ def _connected(stage: Stage, kind: str, blocks: Blocks) -> Start:
 # A second start, when their tools are remembered
 
 
-def _second_starts(stage: Stage) -> None:
+def _second_starts(stage: Stage) -> Iterator[Row]:
     few = {f"s{n}": stage.bare("stdio") for n in range(SERVERS)}
     many = {f"s{n}": stage.bare("stdio", MANY_TOOLS // MANY_SERVERS - 1) for n in range(MANY_SERVERS)}
     which = {"no servers": {}, f"{SERVERS} servers": few, f"{MANY_SERVERS} servers, {MANY_TOOLS:,} tools": many}
@@ -263,6 +284,10 @@ def _second_starts(stage: Stage) -> None:
     columns = ["", "onetool tools list, s", "×", "onetool mcp, all listed, s", "×"]
     show(f"Servers: a second start, median of {STARTS} (aim: no process, near 1)", columns, rows)
     print("  `tools list` has started none of them; `mcp` starts them when it has begun to listen.")
+    none, *others = which
+    for name, (what, taken) in product(others, {"onetool tools list": lists, "onetool mcp": menus}.items()):
+        turns = {OURS: taken[name], none: taken[none]}
+        yield row(f"{what}, a second start with {name}", "s", turns, floors=[none])
 
 
 def _ratio(taken: Rounds, name: str) -> list[str]:

@@ -1,13 +1,14 @@
 """What counting a call costs on its way, beside an executor that tells nobody: the same work, with and without."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from statistics import median
 from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Any
 
-from bench.table import show
+from bench.table import OURS, Row, row, show
 from onetool import Executor, Registry, ToolCall, ToolSpec
 from onetool.core.context import CallEvent
 from onetool.services.stats import UsageStats
@@ -24,17 +25,34 @@ VALUES: Sequence[tuple[str, Any]] = (
 )
 
 
-def run() -> None:
-    rows = [_row(name, value) for name, value in VALUES]
+BARE = "not counted"
+
+
+def run() -> Iterator[Row]:
+    taken = {name: _taken(value) for name, value in VALUES}
+    rows = [
+        [
+            name,
+            f"{median(bare) * 1e6:.1f}",
+            f"{median(counted) * 1e6:.1f}",
+            f"{median(counted) / median(bare):.2f}",
+            f"{alone * 1e6:.1f}",
+        ]
+        for name, (bare, counted, alone) in taken.items()
+    ]
     show(
-        f"Stats, best of {ROUNDS} × {CALLS} calls (aim: under 15 µs a call for usual sizes)",
+        f"Stats, medians of {ROUNDS} × {CALLS} calls (aim: under 15 µs a call for usual sizes)",
         ["the tool gives", "bare call µs", "counted µs", "× bare", "recording alone µs"],
         rows,
     )
+    for name, (bare, counted, _) in taken.items():
+        turns = {OURS: counted, BARE: bare}
+        yield row(f"a call that is counted, of a tool that gives {name}", "µs", turns, floors=[BARE])
 
 
-def _row(name: str, value: Any) -> list[str]:
-    calls = CALLS if len(repr(value)) < 100_000 else 20
+def _taken(value: Any) -> tuple[list[float], list[float], float]:
+    """Seconds of a call in each turn, bare and counted, and of recording it alone."""
+    calls = min(CALLS, max(20, 5_000_000 // len(repr(value))))  # what is large takes milliseconds
     with TemporaryDirectory() as folder:
         stats = UsageStats(Path(folder) / "stats.db")
         registry = _registry(value)
@@ -42,7 +60,7 @@ def _row(name: str, value: Any) -> list[str]:
         bare, counted = asyncio.run(_per_call(executors, calls))
         alone = _recorded(stats, value, calls)
         stats.flush()
-    return [name, f"{bare:.1f}", f"{counted:.1f}", f"{counted / bare:.2f}", f"{alone:.1f}"]
+    return bare, counted, alone
 
 
 def _registry(value: Any) -> Registry:
@@ -55,26 +73,26 @@ def _registry(value: Any) -> Registry:
     return registry
 
 
-async def _per_call(executors: Sequence[Executor], calls: int) -> list[float]:
+async def _per_call(executors: Sequence[Executor], calls: int) -> list[list[float]]:
     """Of each, in turns: whatever else the machine does falls on all of them."""
-    best = [float("inf")] * len(executors)
+    taken: list[list[float]] = [[] for _ in executors]
     for _ in range(ROUNDS):
         for index, executor in enumerate(executors):
             started = perf_counter()
             for number in range(calls):
                 call = ToolCall(str(number), "pack.give", {"query": "what there is"}, "bench")
                 assert (await executor.execute(call)).ok
-            best[index] = min(best[index], perf_counter() - started)
-    return [seconds / calls * 1e6 for seconds in best]
+            taken[index].append((perf_counter() - started) / calls)
+    return taken
 
 
 def _recorded(stats: UsageStats, value: Any, calls: int) -> float:
     call = ToolCall("1", "pack.give", {"query": "what there is"}, "bench")
     event = CallEvent(call=call, duration_ms=1.5, value=value, client="bench", run="0123456789abcdef-7")
-    best = float("inf")
+    taken: list[float] = []
     for _ in range(ROUNDS):
         started = perf_counter()
         for _ in range(calls):
             stats.record(event)
-        best = min(best, perf_counter() - started)
-    return best / calls * 1e6
+        taken.append((perf_counter() - started) / calls)
+    return median(taken)
