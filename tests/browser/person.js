@@ -81,6 +81,13 @@ globalThis.__person = (() => {
     return true;
   }
 
+  /* Files of the clipboard, as the browser hands them to what has the focus. */
+  function paste(files) {
+    const clipboardData = new DataTransfer();
+    for (const [name, type, bytes] of files) clipboardData.items.add(new File([new Uint8Array(bytes)], name, { type }));
+    active().dispatchEvent(new ClipboardEvent("paste", { clipboardData, bubbles: true, cancelable: true }));
+  }
+
   function active() {
     let one = document.activeElement;
     while (one?.shadowRoot?.activeElement) one = one.shadowRoot.activeElement;
@@ -101,5 +108,5 @@ globalThis.__person = (() => {
     for (let at = one.parentElement; at; at = at.parentElement) if (/auto|scroll|hidden|clip/.test(getComputedStyle(at).overflowX)) return true;
     return one.closest(".unseen, .skip") !== null;
   }
-  return { all, where, target, hit, text, choose, focused, names, clear, reachable, overflow };
+  return { all, where, target, hit, text, choose, paste, focused, names, clear, reachable, overflow };
 })();

@@ -149,6 +149,19 @@ class Person:
         """Type where the focus is."""
         self.page.ask("Input.insertText", text=text)
 
+    def paste(self, *files):
+        """Paste files where the focus is: (name, type, bytes) each. The clipboard of a headless browser has none."""
+        made = [[name, kind, list(data)] for name, kind, data in files]
+        self.value(f"__person.paste({json.dumps(made)})")
+
+    def paste_text(self, text):
+        """Put a text into the clipboard, and paste it by the keys for that."""
+        self.page.ask("Browser.grantPermissions", permissions=["clipboardReadWrite", "clipboardSanitizedWrite"])
+        self.value(f"navigator.clipboard.writeText({json.dumps(text)})")
+        facts = {"key": "v", "code": "KeyV", "windowsVirtualKeyCode": 86, "modifiers": MODIFIERS["Control"]}
+        self.page.ask("Input.dispatchKeyEvent", type="rawKeyDown", commands=["paste"], **facts)
+        self.page.ask("Input.dispatchKeyEvent", type="keyUp", **facts)
+
     def drop(self, name, *files):
         """Drag files from outside over something, and drop them there."""
         spot = self._find("thing", name, None, 0)

@@ -1,5 +1,6 @@
 """What the page is tried on: a real server with tools of every source, and an API behind one of them."""
 
+import json
 from contextlib import contextmanager
 
 import httpx
@@ -66,11 +67,22 @@ SCRIPT = {
 class Stage:
     """A server that runs, where its page is, and a client of its API: somebody else who uses it, too."""
 
-    def __init__(self, server, upstream, token=None):
-        self.server, self.upstream, self.token = server, upstream, token
+    def __init__(self, begin, upstream, token=None):
+        """`begin` starts the server at a port."""
+        self._begin, self.upstream, self.token = begin, upstream, token
+        self.server = server = begin(0)
         self.url = f"http://127.0.0.1:{server.port}/"
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         self.api = httpx.Client(base_url=self.url, headers=headers, timeout=20)
+
+    def vanish(self):
+        """The server is killed: it ends no stream and says nothing."""
+        self.server.process.kill()
+        self.server.stop()
+
+    def come_back(self):
+        """Start the server again, at the same address."""
+        self.server = self._begin(self.server.port)
 
     def put_bundle(self, id, slug, **facts):
         self._put(f"/tools/bundles/{id}", {"slug": slug, **facts})
@@ -116,6 +128,15 @@ def config(upstream, **more):
     }
 
 
+def asks(folder, model):
+    """What the config says so that a scripted model is asked, and a key for it in the folder."""
+    secrets = folder / "secrets.yaml"
+    secrets.write_text(json.dumps({"OPENAI_API_KEY": "sk-stand-in-0123456789"}), encoding="utf-8")
+    secrets.chmod(0o600)
+    ask = {"provider": "openai", "base_url": model.urls["openai"], "model": "stand-in"}
+    return {"ask": ask, "secrets": "secrets.yaml"}
+
+
 @contextmanager
 def stage(folder, token=None, command=("-m", "onetool"), **more):
     """Start it in this folder. With a token, the page asks for it."""
@@ -124,8 +145,11 @@ def stage(folder, token=None, command=("-m", "onetool"), **more):
     with Upstream() as upstream:
         upstream.say(Reply(headers={"Content-Type": "application/json"}, body=b'{"sky": "clear", "celsius": 21.5}'))
         given = config(upstream, **more) | ({"http": {"token": token}} if token else {})
-        server = Served(folder, "--port", "0", config=given, command=command, env={"HOME": str(folder)})
-        one = Stage(server, upstream, token)
+
+        def begin(port):
+            return Served(folder, "--port", str(port), config=given, command=command, env={"HOME": str(folder)})
+
+        one = Stage(begin, upstream, token)
         try:
             one.put_bundle(METEO, "meteo", displayName="Meteo", description="Weather of a web API.")
             request = {"urlTemplate": f"{upstream.url}/v1/${{city}}", "query": {"days": "3"}}
@@ -135,4 +159,4 @@ def stage(folder, token=None, command=("-m", "onetool"), **more):
             yield one
         finally:
             one.api.close()
-            server.stop()
+            one.server.stop()

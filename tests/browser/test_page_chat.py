@@ -3,12 +3,11 @@
 import json
 
 import pytest
-from ask.stand_in import Breaks, Says, StandIn, Wants
+from ask.stand_in import Breaks, Fails, Says, StandIn, Wants
 from browser.person import Person
-from browser.stage import stage
+from browser.stage import asks, stage
 from helpers import until
 
-KEY = "sk-stand-in-0123456789"
 MARKDOWN = """## Found
 
 There are **two** files, and `numbers.add` gives *3*.
@@ -42,6 +41,8 @@ HOSTILE = """<img src=x onerror=hit=1> <script>hit=1</script> <b onclick=hit=1>b
 </pre><img src=x onerror=hit=1>
 ```
 """
+MARKUP = "<img src=x onerror=hit=1>\u202egpj\u200b"
+SHOWN = "<img src=x onerror=hit=1>⟨U+202E⟩gpj⟨U+200B⟩"
 NESTED = "> " * 3000 + "deep " + "**a *b " * 3000 + "- " * 2000 + "[" * 5000
 
 
@@ -54,11 +55,7 @@ def model():
 @pytest.fixture(scope="module")
 def served(tmp_path_factory, model):
     folder = tmp_path_factory.mktemp("chat")
-    secrets = folder / "secrets.yaml"
-    secrets.write_text(json.dumps({"OPENAI_API_KEY": KEY}), encoding="utf-8")
-    secrets.chmod(0o600)
-    ask = {"provider": "openai", "base_url": model.urls["openai"], "model": "stand-in"}
-    with stage(folder, ask=ask, secrets="secrets.yaml") as one:
+    with stage(folder, **asks(folder, model)) as one:
         yield one
 
 
@@ -179,6 +176,34 @@ def test_hostile_markdown_is_text(chat, model):
     chat.until("__person.text().split('11 + 7 tokens').length === 3", "see the second answer complete")
 
 
+def test_names_arguments_results_titles_and_files_are_text(chat, model, served, tmp_path):
+    file = tmp_path / f"{MARKUP}.txt"
+    file.write_text(MARKUP)
+    chat.attach("input[type=file]", file)
+    calls = [Wants("numbers__fail", {"reason": MARKUP}), Wants("<b>no_such_tool</b>", {"<i>": MARKUP})]
+    model.will(Says(calls=calls, thinking=MARKUP), Fails(400, message=MARKUP))
+    ask(chat, f"Title {MARKUP}")
+    chat.see("The model wants to call numbers.fail", SHOWN)
+    nothing_ran(chat)
+    chat.click("Approve", role="button")
+    chat.see("<b>no_such_tool</b>", "Ask again")
+    chat.value("document.querySelectorAll('[role=log] details').forEach((one) => (one.open = true))")
+    chat.see("<i>", "Failed")
+    nothing_ran(chat)
+    assert chat.text().count(SHOWN) >= 5  # the title twice, the question, its file, arguments, the refusal
+    chat.reload()
+    chat.see(f"Title {SHOWN}", "<b>no_such_tool</b>")
+    nothing_ran(chat)
+    title = next(one for one in sessions(served) if one.startswith("Title "))
+    assert served.api.delete(f"/ask/sessions/{sessions(served)[title]}").status_code == 204
+
+
+def nothing_ran(chat):
+    assert chat.value("window.hit") is None
+    assert chat.value("document.querySelectorAll('main :is(script, b, i, [onerror])').length") == 0
+    assert not set(chat.text()) & {"\u202e", "\u200b"}
+
+
 def test_files_go_with_a_question(chat, model, tmp_path):
     picture, notes, other = tmp_path / "plan.png", tmp_path / "notes.md", tmp_path / "data.bin"
     picture.write_bytes(b"\x89PNG\r\n\x1a\n")
@@ -199,6 +224,27 @@ def test_files_go_with_a_question(chat, model, tmp_path):
     chat.see("Jam, too.")
     assert "and jam" in json.dumps(model.seen[-1].body)
     assert "data:image/png;base64,iVBORw0KGgo=" in sent
+
+
+def test_a_file_and_a_picture_are_pasted(chat, model):
+    model.will(Says("Milk, and a plan."))
+    chat.click("Your question")
+    chat.paste(("list.txt", "text/plain", b"buy milk"), ("plan.png", "image/png", b"\x89PNG\r\n\x1a\n"))
+    chat.see("list.txt", "plan.png")
+    assert chat.value("document.querySelector('form img').src") == "data:image/png;base64,iVBORw0KGgo="
+    chat.paste(("other.bin", "application/octet-stream", b"\xff\xfe\x00"))
+    chat.see("other.bin is neither a picture")
+    chat.paste_text("What do I buy?")
+    assert chat.reads("Your question") == "What do I buy?", "a text that is pasted is a text"
+    chat.press("Enter")
+    chat.see("Milk, and a plan.")
+    sent = json.dumps(model.seen[-1].body)
+    assert "buy milk" in sent
+    assert "data:image/png;base64,iVBORw0KGgo=" in sent
+    assert "other.bin" not in sent
+    chat.until("document.querySelector('.user img') !== null", "see the picture with the question")
+    chat.reload()
+    chat.see("list.txt", "plan.png")
 
 
 def test_nothing_stands_in_the_way_of_anybody(browser, served, model):

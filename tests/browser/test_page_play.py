@@ -94,8 +94,17 @@ def test_a_server_that_goes_away_while_code_runs_is_told(browser, tmp_path):
         try:
             assert told.wait(15)
             person.see("before")
-            served.server.process.kill()
+            served.vanish()
             person.see("The server stopped answering while this ran", "before", "how it ended is not known")
         finally:
             waits.set()
         assert person.overflow() == []
+        assert person.axe() == []
+        served.come_back()
+        person.type_into(CODE, "numbers.add(a=40, b=2)")
+        person.press("Control+Enter")
+        person.see("42").see_no("The server stopped answering")
+        person.click("Tools", role="link")
+        person.see("numbers.add")
+        served.put_tool(METEO, "later", {"type": "script", "scriptImpl": {"code": "1"}})
+        person.see("meteo.later")  # what happens is followed again

@@ -4,7 +4,8 @@ import asyncio
 import json
 
 import pytest
-from browser.stage import METEO
+from ask.stand_in import Says, StandIn, Wants
+from browser.stage import METEO, asks, stage
 from helpers import cli
 from mcp.client import Client
 from upstream import Reply
@@ -46,6 +47,19 @@ class Post:
 
 
 @pytest.fixture(scope="module")
+def model():
+    with StandIn() as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory, model):
+    folder = tmp_path_factory.mktemp("recipe")
+    with stage(folder, **asks(folder, model)) as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
 def post(served):
     answers, url = Post(), served.upstream.url
     served.upstream.say(answers)
@@ -62,7 +76,7 @@ def add(person, name):
     person.click(name, role="option")
 
 
-def test_the_weather_of_three_cities_is_mailed_as_a_table(person, served, post):
+def test_the_weather_of_three_cities_is_mailed_as_a_table(person, served, post, model):
     person.open("#/tools")
     person.see("numbers.add")
     person.press("g r")
@@ -112,6 +126,10 @@ def test_the_weather_of_three_cities_is_mailed_as_a_table(person, served, post):
     assert [one["text"] for one in post.mails] == [TABLE] * 2
     by_mcp(served)
     assert [one["text"] for one in post.mails] == [TABLE] * 3
+    by_chat(person)
+    assert [one["text"] for one in post.mails] == [TABLE] * 4
+    by_the_model_in_chat(person, model, post)
+    assert [one["text"] for one in post.mails] == [TABLE] * 5
 
 
 def by_command_line(served):
@@ -128,6 +146,28 @@ def by_mcp(served):
             return await client.call_tool("run", {"code": "meteo.mailed()"})
 
     assert not asyncio.run(call()).is_error
+
+
+def by_chat(person):
+    person.open("#/chat").see("Ask anything")
+    person.click("Your question")
+    person.press("+")
+    person.until("__person.focused()[1] === 'Call a tool'")
+    person.write("meteo.mailed")
+    person.click("meteo.mailed", role="option")
+    person.click("Run", role="button")
+    person.see("+meteo.mailed", "OK")
+
+
+def by_the_model_in_chat(person, model, post):
+    model.will(Says(calls=[Wants("meteo__mailed")]), Says("The table is on its way."))
+    person.type_into("Your question", "Mail me the weather of my cities.")
+    person.press("Enter")
+    person.see("The model wants to call meteo.mailed")
+    assert len(post.mails) == 4, "nothing is mailed before it is approved"
+    person.click("Approve", role="button")
+    person.see("The table is on its way.")
+    assert "{sent: 4}" in json.dumps(model.seen[0].body), "it has read the call of the person"
 
 
 def test_code_that_is_more_than_a_recipe_opens_as_code(person, served, post):

@@ -1,5 +1,7 @@
 """Stored results in a real browser: found, read page by page, and deleted with a way back."""
 
+from browser.person import Person
+from browser.stage import stage
 from helpers import until
 
 CODE = "[{'name': f'row {n} <b>x</b>', 'square': n * n} for n in range(5000)]"
@@ -26,3 +28,21 @@ def test_a_large_result_is_read_and_deleted(person, served):
     person.see("No result is stored")
     person.reload()  # who leaves the page means it
     until(lambda: served.api.get("/results").json()["results"] == [])
+
+
+def test_results_outlive_the_server_and_one_that_is_gone_says_so(browser, tmp_path):
+    with stage(tmp_path) as served, browser.page(width=1280, height=800) as page:
+        handle = served.api.post("/run", json={"code": CODE}).json()["stored"]
+        served.vanish()
+        served.come_back()
+        person = Person(page, served.url)
+        person.open("#/results")
+        person.click("row 0", role="link")
+        person.see("1 to 100 of 5,000")
+        assert handle in person.place
+        person.forgive("status of 404")
+        assert served.api.delete(f"/results/{handle}").status_code == 204
+        person.reload()
+        person.see("This result is gone", "No result is stored").see_no("Delete")
+        assert person.axe() == []
+        assert person.faults() == []

@@ -261,7 +261,9 @@ def test_putting_takes_no_second_copy(results):
 
 def test_a_small_result_has_no_index(results, tmp_path):
     results.put("x" * SMALL)
-    assert only_file(tmp_path).stat().st_size == SMALL
+    file = only_file(tmp_path)
+    assert file.stat().st_size < SMALL + 1000
+    assert bytes.fromhex(file.stem) not in file.read_bytes()
 
 
 def test_the_index_is_in_no_text(results, tmp_path):
@@ -293,11 +295,12 @@ def test_a_text_that_ends_like_an_index_is_a_text(results, tmp_path):
     assert results.page(handle)["total_lines"] == len(lines_of(text))
 
 
-@pytest.mark.parametrize("at", [-40, -24])
+@pytest.mark.parametrize("at", [-24, -8])
 def test_a_broken_index_is_told(results, tmp_path, at):
     handle = results.put("line\n" * SMALL).handle
     file = only_file(tmp_path)
     data = bytearray(file.read_bytes())
+    at += data.rindex(bytes.fromhex(file.stem))  # the seal of the index
     data[at : at + 8] = b"\xff" * 8
     file.write_bytes(data)
     with pytest.raises(ToolFailure, match="can't be read") as caught:

@@ -84,7 +84,7 @@ def test_a_process_that_is_killed_while_it_puts_leaves_no_half_result(tmp_path):
             assert results.page(handle, "alice", 2 * MB - 5) == query(expected, 2 * MB - 5)
         assert len({path.stat().st_size for path in whole(folder)}) <= 1
         for path in whole(folder):
-            assert path.read_bytes()[-16:].hex() == path.stem
+            assert path.read_bytes()[-16:][::-1].hex() == path.stem
         left += len(drafts(folder))
         results.sweep()
         ResultStore(folder, 3600, 100, now=lambda: time() + 310).sweep()

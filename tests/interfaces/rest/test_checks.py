@@ -69,6 +69,7 @@ def test_where_all_is_well(tmp_path, start):
         "reaches": [],
         "message": None,
         "command": None,
+        "digest": None,
     }
 
 
@@ -101,3 +102,28 @@ def test_they_are_closed_where_changes_are(tmp_path, start):
     api = start(real=tmp_path, args=["--tool-allow", "time.now"])
     for path in ("/check", "/trust"):
         problem(api.get(path), 403, "read_only")
+
+
+def test_what_was_seen_of_a_folder_is_trusted(tmp_path):
+    """With the token of the person's own config. What has changed since it was shown is refused."""
+    project, own = tmp_path / "project" / ".onetool", tmp_path / ".onetool"
+    project.mkdir(parents=True)
+    own.mkdir()
+    (own / "onetool.yaml").write_text(json.dumps({"http": {"token": TOKEN}}))
+    (project / "onetool.yaml").write_text("servers: {a: {command: echo, enabled: false}}\n")
+    api = Api(real=project.parent, env={"HOME": str(tmp_path), "ONETOOL_HOME": ""})
+    api.client.headers["Authorization"] = f"Bearer {TOKEN}"
+    try:
+        seen = api.get("/trust").json()
+        assert seen["trusted"] is False
+        (project / "onetool.yaml").write_text("servers: {a: {command: cat, enabled: false}}\n")
+        body = {"folder": seen["folder"], "digest": seen["digest"]}
+        problem(api.ask("POST", "/tools/trust", body), 409, "changed")
+        now = api.get("/trust").json()
+        assert now["reaches"] == ["runs: server a: cat"]
+        assert api.ask("POST", "/tools/trust", {**body, "digest": now["digest"]}).status_code == 200
+        found = api.get("/trust").json()
+        assert (found["trusted"], found["digest"]) == (True, now["digest"])
+        assert [one["name"] for one in api.get("/servers").json()["servers"]] == ["a"]
+    finally:
+        api.stop()

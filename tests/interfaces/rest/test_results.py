@@ -7,8 +7,8 @@ from interfaces.rest.served import TOKEN, Api, problem
 from interfaces.rest.test_openapi import checker
 from interfaces.rest.test_run import run
 
+from onetool.interfaces.rest.results import PER_PAGE
 from onetool.services.results import ResultStore
-from onetool.services.results.kept import MOST_KEPT, KeptResult, KeptResults
 
 
 @pytest.fixture
@@ -69,6 +69,31 @@ def test_they_outlive_a_reload(real, tmp_path):
     assert [one["handle"] for one in real.get("/results").json()["results"]] == [handle]
 
 
+def test_another_process_lists_what_was_stored_before(real, tmp_path):
+    handle = stored(real)
+    real.stop()
+    later = Api(real=tmp_path, args=["--config", str(tmp_path / "onetool.yaml")])
+    try:
+        [one] = later.get("/results").json()["results"]
+        assert (one["handle"], one["lines"]) == (handle, 1000)
+        assert one["head"].startswith("- line 0")
+        assert [one["handle"] for one in later.get("/results?q=LINE 0").json()["results"]] == [handle]
+        assert later.get("/results?q=other").json()["results"] == []
+        assert later.ask("DELETE", f"/results/{handle}").status_code == 204
+        assert later.get("/results").json()["results"] == []
+    finally:
+        later.stop()
+
+
+def test_a_long_list_comes_in_pages(real, tmp_path):
+    store = ResultStore(tmp_path / "results", 3600, 10)
+    put = [store.put(f"text {number}").handle for number in range(PER_PAGE + 5)]
+    first = real.get("/results").json()
+    rest = real.get(f"/results?pageToken={first['nextPageToken']}").json()
+    assert [one["handle"] for page in (first, rest) for one in page["results"]] == put[::-1]
+    assert (len(first["results"]), rest["nextPageToken"]) == (PER_PAGE, None)
+
+
 def test_they_are_their_owners_alone(tmp_path, start):
     config = {"http": {"token": TOKEN}, "results": {"inline_bytes": 1000}}
     (tmp_path / "onetool.yaml").write_text(json.dumps(config))
@@ -96,22 +121,3 @@ def test_one_that_may_change_nothing_deletes_its_own(tmp_path, start):
     api = start(real=tmp_path, args=args)
     handle = stored(api)
     assert api.ask("DELETE", f"/results/{handle}").status_code == 204
-
-
-def test_the_folder_tells_no_handle_and_the_list_ends(tmp_path):
-    now = [1000.0]
-    store = ResultStore(tmp_path, 60, 1, now=lambda: now[0])
-    handle = store.put("some text", "me", "files.read").handle
-    assert [(one.handle, one.name) for one in store.kept("me")] == [(handle, "files.read")]
-    assert store.kept("you") == []
-    assert not any(handle in file.name or handle in file.read_text() for file in tmp_path.iterdir())
-    now[0] += 61
-    assert store.kept("me") == []
-
-
-def test_what_is_listed_is_bounded():
-    kept = KeptResults()
-    for number in range(MOST_KEPT + 5):
-        kept.add("me", KeptResult(handle=str(number), name=None, at=0.0, size=1, lines=1, head=""))
-    found = kept.of("me")
-    assert (len(found), found[0].handle) == (MOST_KEPT, str(MOST_KEPT + 4))

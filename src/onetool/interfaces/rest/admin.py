@@ -134,7 +134,7 @@ async def approve_server(request: RestRequest) -> RestResponse:
 
     refuse_tools(request)
     require_token(request, "Approving starts the server and trusts its tools")
-    wish = converted(await json_body(request.headers, request.receive, empty={}), SeenDigest)
+    asked = converted(await json_body(request.headers, request.receive, empty={}), SeenDigest)
     (name,), servers = request.path, request.context.app.catalog.servers
     known = [] if servers is None else servers.names()
     if servers is None or name not in known:
@@ -145,7 +145,7 @@ async def approve_server(request: RestRequest) -> RestResponse:
         raise RestError(409, "source_unavailable", f"{name} can't be reached: {status.error}")
     differences = await asyncio.to_thread(servers.differences, name)
     digest = digest_of(differences)
-    if wish.digest not in (None, digest):
+    if asked.digest not in (None, digest):
         raise _changed(name)
     dry_run = request.query["dryRun"]
     if not dry_run:
@@ -164,22 +164,22 @@ async def approve_server(request: RestRequest) -> RestResponse:
 async def trust(request: RestRequest) -> RestResponse:
     refuse_tools(request)
     require_token(request, "Trusting a folder lets its code run")
-    wish = converted(await json_body(request.headers, request.receive), TrustRequest)
-    return await asyncio.to_thread(_trust, request.context.app, wish, request.query["dryRun"])
+    asked = converted(await json_body(request.headers, request.receive), TrustRequest)
+    return await asyncio.to_thread(_trust, request.context.app, asked, request.query["dryRun"])
 
 
-def _trust(app: "App", wish: TrustRequest, dry_run: bool) -> RestResponse:
+def _trust(app: "App", asked: TrustRequest, dry_run: bool) -> RestResponse:
     from onetool.config.find import trust_store
     from onetool.config.trust import trust_folder
 
-    folder = _folder(wish.folder)
+    folder = _folder(asked.folder)
     try:
         reach = reach_at(folder)
     except ConfigError as error:
         raise RestError(409, "config_unchanged", "; ".join(map(str, error.mistakes))) from None
     found = {part: list(getattr(reach, part)) for part in ("runs", "dials", "reads", "secrets")}
     digest = digest_of(reach.pinned())
-    if wish.digest not in (None, digest):
+    if asked.digest not in (None, digest):
         raise _changed(folder)
     warnings: list[dict[str, str]] = []
     if not dry_run:

@@ -6,8 +6,8 @@ message, hints, answer}. What is refused before the model is asked has the same 
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterator
-from contextlib import aclosing, contextmanager
+from collections.abc import Awaitable, Callable, Collection
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -188,6 +188,7 @@ async def _answer_whole(turn: AskTurn, receive: Receive) -> Answer | None:
 
 MOST_AT_ONCE = 16  # questions; each is long, and costs somebody's money
 RETRY_S = 5  # when it is worth trying again
+TOO_MANY = f"{MOST_AT_ONCE} questions are being answered here: try again when one of them has its answer."
 NEEDS_STREAM = 'approve "ask" needs a stream, in which you are asked: send `Accept: text/event-stream`, or say never.'
 
 
@@ -202,7 +203,7 @@ async def ask(request: RestRequest) -> RestResponse | None:
     if asked.approve == "ask" and not has_stream:
         raise RestError(400, "needs_stream", NEEDS_STREAM, part="body", pointer="/approve")
     set_caller(request.scope.get("principal", ""))
-    with _admit(context):
+    with context.admitted(MOST_AT_ONCE, TOO_MANY, RETRY_S):
         if has_stream:
             await stream_answer(request, context, asked)
             return None
@@ -213,18 +214,6 @@ async def ask(request: RestRequest) -> RestResponse | None:
 async def list_models(request: RestRequest) -> RestResponse:
     """GET /ask/models."""
     return RestResponse(200, encode(await request.context.app.ask_models(request.context.allowed)))
-
-
-@contextmanager
-def _admit(context: AskContext) -> Iterator[None]:
-    if context.running >= MOST_AT_ONCE:
-        message = f"{MOST_AT_ONCE} questions are being answered here: try again when one of them has its answer."
-        raise RestError(503, "too_many", message, headers=[(b"retry-after", b"%d" % RETRY_S)])
-    context.running += 1
-    try:
-        yield
-    finally:
-        context.running -= 1
 
 
 # Names stand before what stands for any name.

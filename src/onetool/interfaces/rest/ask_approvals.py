@@ -169,10 +169,9 @@ def _iso(seconds: float) -> str:
 
 
 class AskContext(RestContext):
-    """What handlers of /ask use. `running` is how many questions are under way."""
+    """What handlers of /ask use."""
 
     questions: OpenQuestions
-    running: int = 0
 
 
 def open_question(request: RestRequest) -> OpenQuestion:

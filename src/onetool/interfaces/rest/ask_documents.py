@@ -93,15 +93,20 @@ class UserCallResult(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def session_summary(one: SessionInfo) -> SessionSummary:
-    return SessionSummary(
-        id=one.id,
-        title=one.title,
-        created_at=_iso(one.created),
-        modified_at=_iso(one.modified),
-        turns=one.turns,
-        model=one.model,
-        provider=one.provider,
-    )
+    return SessionSummary(**_summary(one))
+
+
+def _summary(one: SessionInfo | Transcript) -> dict[str, Any]:
+    """What a list and the conversation itself tell alike."""
+    return {
+        "id": one.id,
+        "title": one.title,
+        "created_at": _iso(one.created),
+        "modified_at": _iso(one.modified),
+        "turns": one.turns,
+        "model": one.model,
+        "provider": one.provider,
+    }
 
 
 def _iso(seconds: float) -> str | None:
@@ -111,18 +116,8 @@ def _iso(seconds: float) -> str | None:
 
 def session_document(read: Transcript, whole: bool = False) -> SessionDocument:
     """The conversation; with `whole` nothing in it is cut, and files have their content."""
-    return SessionDocument(
-        id=read.id,
-        title=read.title,
-        created_at=_iso(read.created),
-        modified_at=_iso(read.modified),
-        turns=read.turns,
-        model=read.model,
-        provider=read.provider,
-        usage=read.usage,
-        damaged=read.damaged,
-        messages=tuple(_entries(read, whole)),
-    )
+    messages = tuple(_entries(read, whole))
+    return SessionDocument(**_summary(read), usage=read.usage, damaged=read.damaged, messages=messages)
 
 
 def _entries(read: Transcript, whole: bool) -> Iterator[SessionEntry]:

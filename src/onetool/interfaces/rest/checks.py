@@ -11,7 +11,7 @@ from msgspec import UNSET, UnsetType
 
 from onetool.core.errors import ConfigError, Mistake
 from onetool.interfaces.json_data import encode
-from onetool.interfaces.rest.admin import reach_at
+from onetool.interfaces.rest.admin import digest_of, reach_at
 from onetool.interfaces.rest.request import RestRequest, RestResponse
 from onetool.interfaces.rest.servers import server_problems
 
@@ -48,6 +48,7 @@ class TrustState(msgspec.Struct, frozen=True, kw_only=True):
     reaches: list[str]
     message: str | None
     command: str | None
+    digest: str | None
 
 
 async def check(request: RestRequest) -> RestResponse:
@@ -98,22 +99,24 @@ def _finding(mistake: Mistake) -> CheckFinding:
 def _trust(app: "App") -> TrustState:
     if (untrusted := app.untrusted) is not None:
         command = "onetool trust" if untrusted.mistake is None else "onetool check"
-        reaches = [] if untrusted.mistake is not None else _reaches(untrusted.folder)
-        return TrustState(
-            folder=str(untrusted.folder), trusted=False, reaches=reaches, message=str(untrusted), command=command
-        )
+        reaches, digest = ([], None) if untrusted.mistake is not None else _reaches(untrusted.folder)
+        about = {"folder": str(untrusted.folder), "message": str(untrusted), "command": command}
+        return TrustState(**about, trusted=False, reaches=reaches, digest=digest)
     folder = app.config.folder
     if app.config.whose != "project" or folder is None:
-        return TrustState(folder=None, trusted=False, reaches=[], message=None, command=None)
-    return TrustState(
-        folder=str(folder), trusted=True, reaches=_reaches(folder), message=None, command="onetool trust --revoke"
-    )
+        return TrustState(folder=None, trusted=False, reaches=[], message=None, command=None, digest=None)
+    reaches, digest = _reaches(folder)
+    about = {"folder": str(folder), "message": None, "command": "onetool trust --revoke"}
+    return TrustState(**about, trusted=True, reaches=reaches, digest=digest)
 
 
-def _reaches(folder: "Path") -> list[str]:
-    """What it runs, dials and reads, and which secrets it names; each with that word before it."""
+def _reaches(folder: "Path") -> tuple[list[str], str | None]:
+    """What it runs, dials and reads, and which secrets it names, each with that word before it; and the digest of it.
+
+    Of a config that can't be used, what is wrong with it, and no digest.
+    """
     try:
         reach = reach_at(folder)
     except ConfigError as error:
-        return [str(one) for one in error.mistakes]
-    return [f"{part}: {line}" for part in REACHES for line in getattr(reach, part)]
+        return [str(one) for one in error.mistakes], None
+    return [f"{part}: {line}" for part in REACHES for line in getattr(reach, part)], digest_of(reach.pinned())

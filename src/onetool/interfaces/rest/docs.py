@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from onetool.interfaces.asgi import SECURITY_HEADERS, Asgi, Receive, Scope, Send, respond
 from onetool.interfaces.rest.openapi import openapi_document
-from onetool.interfaces.rest.openapi_schemas import SCHEMA_PREFIX
+from onetool.interfaces.rest.openapi_parts import SCHEMA_PREFIX
 
 if TYPE_CHECKING:
     from onetool.app import App

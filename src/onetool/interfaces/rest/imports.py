@@ -59,9 +59,9 @@ async def import_zip(request: RestRequest) -> RestResponse:
 
 
 def _from_base64(data: bytes) -> bytes:
-    wish = converted(parse_json(data), ArchiveRequest)
+    asked = converted(parse_json(data), ArchiveRequest)
     try:
-        return b64decode(wish.archive, validate=True)
+        return b64decode(asked.archive, validate=True)
     except ValueError:
         raise InvalidError("/archive: expected a ZIP archive in Base64", "/archive") from None
 
@@ -77,13 +77,13 @@ async def import_openapi(request: RestRequest) -> RestResponse:
         data = await fetch_document(request.context.app, url)
     if data.startswith(b"PK"):
         raise InvalidError("this is a ZIP archive: send it to /tools/imports/zip", "")
-    wishes = ImportOptions(query["as"], query["baseUrl"], url, query["token"])
-    return await asyncio.to_thread(_imported, request, data, wishes)
+    options = ImportOptions(query["as"], query["baseUrl"], url, query["token"])
+    return await asyncio.to_thread(_imported, request, data, options)
 
 
 async def import_curl(request: RestRequest) -> RestResponse:
-    wish = converted(await json_body(request.headers, request.receive), CurlRequest)
-    return await asyncio.to_thread(_curl, request.context.app, wish, request.query["dryRun"])
+    asked = converted(await json_body(request.headers, request.receive), CurlRequest)
+    return await asyncio.to_thread(_curl, request.context.app, asked, request.query["dryRun"])
 
 
 async def export(request: RestRequest) -> RestResponse:
@@ -94,12 +94,12 @@ async def export(request: RestRequest) -> RestResponse:
 # What they do, in threads
 
 
-def _imported(request: RestRequest, data: bytes, wishes: "ImportOptions") -> RestResponse:
+def _imported(request: RestRequest, data: bytes, options: "ImportOptions") -> RestResponse:
     from onetool.app.bundle_import import name_taken, read_import, store_import
     from onetool.app.tool_requirements import requirements_of
 
     app, dry_run = request.context.app, request.query["dryRun"]
-    arrival = read_import(app, data, wishes)
+    arrival = read_import(app, data, options)
     plan = arrival.plan
     if plan.refused:
         reasons = "; ".join(plan.refused)
@@ -129,16 +129,16 @@ def _tool_rows(arrival: "BundleImport") -> list[dict[str, Any]]:
     return [{"slug": row.slug, "version": row.version, "what": row.what} for row in arrival.plan.rows[1:]]
 
 
-def _curl(app: "App", wish: CurlRequest, dry_run: bool) -> RestResponse:
+def _curl(app: "App", asked: CurlRequest, dry_run: bool) -> RestResponse:
     from onetool.app.bundle_import import assemble
     from onetool.app.curl_import import SecretsNotKeptError, read_curl, secrets_stored
     from onetool.app.tool_requirements import requirements_of
 
     known = app.config.secrets
-    content, secrets, notes = read_curl(wish.command, wish.tool, wish.description, known, reuse=False)
-    home = _bundle_of(app, wish.bundle)
-    slug = home["slug"] if home else wish.bundle
-    bundle, (tool,) = assemble({"slug": slug}, [(wish.tool, wish.version, content)], home["id"] if home else None)
+    content, secrets, notes = read_curl(asked.command, asked.tool, asked.description, known, reuse=False)
+    home = _bundle_of(app, asked.bundle)
+    slug = home["slug"] if home else asked.bundle
+    bundle, (tool,) = assemble({"slug": slug}, [(asked.tool, asked.version, content)], home["id"] if home else None)
     app.bundles.check(tool)
     _refuse_place(app, home, tool)
     if not dry_run:
@@ -199,16 +199,16 @@ def reloaded(app: "App") -> list[dict[str, str]]:
     return []
 
 
-def _exported(request: RestRequest, sight: Any) -> RestResponse:
+def _exported(request: RestRequest, visibility: Any) -> RestResponse:
     from onetool.app.bundle_import import tools_of
     from onetool.sources.bundles.archive import pack
 
     app, (id,) = request.context.app, request.path
-    said, _ = app.bundles.get_bundle(id, visibility=sight)
+    said, _ = app.bundles.get_bundle(id, visibility=visibility)
     found = app.bundles.store.bundle(said["id"])
     if said["isBuiltIn"] or found is None:
         raise ForbiddenError(f"{said['slug']} is built in: every OneTool has it, and it can't be exported", "built_in")
-    data = pack(found, [tool for tool in tools_of(app, found) if sight.tool(tool)])
+    data = pack(found, [tool for tool in tools_of(app, found) if visibility.tool(tool)])
     tag = sha256(data).hexdigest()[:24]
     name = quote(f"{found.slug}.zip", safe="")
     headers = (etag(tag), (b"content-disposition", f"attachment; filename*=UTF-8''{name}".encode()))

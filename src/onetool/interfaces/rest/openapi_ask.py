@@ -1,14 +1,11 @@
 """What the OpenAPI document says of /ask and what is below: questions, approvals, cancelling."""
 
-from typing import Any
-
 from onetool.app.ask_models import ModelOverview
 from onetool.ask.sessions.records import LAST, SESSION_ID
 from onetool.interfaces.rest.ask_approvals import ApprovalAnswer
 from onetool.interfaces.rest.ask_documents import SessionDocument, SessionPage, UserCallResult
 from onetool.interfaces.rest.ask_sessions import JSON, MARKDOWN, SessionTitle, UserCallRequest
-
-Part = dict[str, Any]
+from onetool.interfaces.rest.openapi_parts import Part, request_body, schema_ref
 
 ASK_GROUP = "Questions"
 SHAPES = (ApprovalAnswer, SessionPage, SessionDocument, SessionTitle, UserCallRequest, UserCallResult, ModelOverview)
@@ -96,11 +93,6 @@ PARAMETERS: dict[str, Part] = {
 }
 
 
-def _takes(schema: str, example: Any) -> Part:
-    content = {"schema": {"$ref": f"#/components/schemas/{schema}"}, "example": example}
-    return {"required": True, "content": {"application/json": content}}
-
-
 # As in openapi_insight: what `operation` of openapi.py takes. By the templates of `ASK_ROUTES`.
 _CALL_EXAMPLE = {"name": "time.now", "args": {}}
 OPERATIONS: dict[tuple[str, str], Part] = {
@@ -130,7 +122,7 @@ OPERATIONS: dict[tuple[str, str], Part] = {
         "gives": {200: ("It, as a list shows it.", "SessionSummary")},
         "refused": (404, 409),
         "note": "That is no use of it: `modifiedAt` stays. A title is one line of at most 80 characters.",
-        "takes": _takes("SessionTitle", {"title": "Tea"}),
+        "takes": request_body("SessionTitle", {"title": "Tea"}),
     },
     ("/sessions/{session}", "DELETE"): {
         "id": "deleteSession",
@@ -145,7 +137,7 @@ OPERATIONS: dict[tuple[str, str], Part] = {
         "gives": {200: ("All of it.", "SessionDocument")},
         "content": {
             "text/markdown": {"schema": {"type": "string"}},
-            "application/json": {"schema": {"$ref": "#/components/schemas/SessionDocument"}},
+            "application/json": {"schema": schema_ref("SessionDocument")},
         },
         "refused": (404,),
     },
@@ -155,7 +147,7 @@ OPERATIONS: dict[tuple[str, str], Part] = {
         "gives": {200: ("It ran.", "UserCallResult")},
         "refused": (404, 409, 429),
         "note": "Your own call, which nobody has to approve. The model reads it and its result with the next question.",
-        "takes": _takes("UserCallRequest", _CALL_EXAMPLE),
+        "takes": request_body("UserCallRequest", _CALL_EXAMPLE),
     },
     ("/calls", "POST"): {
         "id": "callInNewSession",
@@ -163,7 +155,7 @@ OPERATIONS: dict[tuple[str, str], Part] = {
         "gives": {200: ("It ran.", "UserCallResult")},
         "refused": (404, 429),
         "note": "As `callInSession`.",
-        "takes": _takes("UserCallRequest", _CALL_EXAMPLE),
+        "takes": request_body("UserCallRequest", _CALL_EXAMPLE),
     },
     ("/{question}", "DELETE"): {
         "id": "cancelQuestion",
@@ -179,6 +171,6 @@ OPERATIONS: dict[tuple[str, str], Part] = {
         "refused": (404, 409),
         "note": "For questions with `approve: ask`. Only for the client that asked; to all others there is no such "
         "question. Five minutes without an answer are a no.",
-        "takes": _takes("ApprovalAnswer", {"approve": True}),
+        "takes": request_body("ApprovalAnswer", {"approve": True}),
     },
 }

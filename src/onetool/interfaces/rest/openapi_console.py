@@ -1,16 +1,13 @@
 """What the OpenAPI document says of what is not below /tools: code that runs, servers, results, statistics."""
 
-from typing import Any
-
 from onetool.app.code_names import CodeNames
 from onetool.interfaces.rest.checks import CheckReport, TrustState
+from onetool.interfaces.rest.openapi_parts import COUNTED_NOTE, IS_COUNTED, Part, request_body, schema_ref
 from onetool.interfaces.rest.results import ResultLines, ResultList
 from onetool.interfaces.rest.run import RunAnswer, RunRequest
 from onetool.interfaces.rest.servers import LoginPage, NoOptions, ServerEntry, ServerList, ServerLogPage
 from onetool.script.code_places import CodeReport
 from onetool.services.stats.overview import StatsOverview
-
-Part = dict[str, Any]
 
 EXAMPLE_RUN = {"code": "tools.echo(message=word)", "variables": {"word": "hello"}}
 
@@ -76,7 +73,8 @@ DESCRIPTIONS = {
     "TrustState.trusted": "Whether its config, packs, bundles and servers are used.",
     "TrustState.reaches": "What it runs, dials and reads, and which secrets it names.",
     "TrustState.command": "What changes that, on the command line; `POST /tools/trust` does it here.",
-    "StatsOverview.enabled": "false: nothing is counted (`stats.enabled` in the config).",
+    "TrustState.digest": "What `POST /tools/trust` takes, so that nothing is trusted that nobody has seen.",
+    "StatsOverview.enabled": IS_COUNTED,
     "StatsOverview.tokensSaved": "By runs and menus, as `onetool stats` has it; null where calls are picked by source, "
     "client or allow-list.",
     "StatsOverview.sources": "How tools were called: rest, mcp, run, cli …",
@@ -84,11 +82,6 @@ DESCRIPTIONS = {
     "CountedFailure.message": "The finer cause in a word, or the code. What callers were told is not kept.",
     "CodeNames.aliases": "Names for tools.",
 }
-
-
-def _takes(schema: str, example: Any) -> Part:
-    content = {"schema": {"$ref": f"#/components/schemas/{schema}"}, "example": example}
-    return {"required": True, "content": {"application/json": content}}
 
 
 def _act(id: str, summary: str, note: str = "") -> tuple[str, Part]:
@@ -99,7 +92,7 @@ def _act(id: str, summary: str, note: str = "") -> tuple[str, Part]:
         "gives": {200: ("How it is doing now.", "ServerEntry")},
         "refused": (404, 409),
     }
-    return "Servers", {**facts, "note": note, "takes": _takes("NoOptions", {})}
+    return "Servers", {**facts, "note": note, "takes": request_body("NoOptions", {})}
 
 
 _RUN_STREAM = {
@@ -133,7 +126,7 @@ OPERATIONS: dict[tuple[str, str], tuple[str, Part]] = {
             "summary": "Run code over all tools",
             "gives": {200: ("It ran, and ended or failed.", "RunAnswer")},
             "content": {
-                "application/json": {"schema": {"$ref": "#/components/schemas/RunAnswer"}},
+                "application/json": {"schema": schema_ref("RunAnswer")},
                 "text/event-stream": {"schema": _RUN_STREAM},
             },
             "refused": (),
@@ -143,7 +136,7 @@ OPERATIONS: dict[tuple[str, str], tuple[str, Part]] = {
             "`chunk` {data}, `print` {text}, and at the end `result` {value, type, size, stored, calls, durationMs} or "
             "`error` {message, code, reason, hints, calls, line, column, endLine, endColumn}. A client that leaves "
             "stops the run. At most 16 run at once; others get 503.",
-            "takes": _takes("RunRequest", EXAMPLE_RUN),
+            "takes": request_body("RunRequest", EXAMPLE_RUN),
         },
     ),
     ("/run/check", "POST"): (
@@ -155,7 +148,7 @@ OPERATIONS: dict[tuple[str, str], tuple[str, Part]] = {
             "refused": (),
             "note": "Nothing runs. Calls are checked against the tools that there are and their schemas, as before "
             "every run.",
-            "takes": _takes("RunRequest", EXAMPLE_RUN),
+            "takes": request_body("RunRequest", EXAMPLE_RUN),
         },
     ),
     ("/run/names", "GET"): (
@@ -214,7 +207,7 @@ OPERATIONS: dict[tuple[str, str], tuple[str, Part]] = {
             "gives": {200: ("Where a person logs in.", "LoginPage")},
             "refused": (404, 409),
             "note": "For servers with OAuth. 409: there is nothing to log in to.",
-            "takes": _takes("NoOptions", {}),
+            "takes": request_body("NoOptions", {}),
         },
     ),
     ("/results", "GET"): (
@@ -224,7 +217,7 @@ OPERATIONS: dict[tuple[str, str], tuple[str, Part]] = {
             "summary": "List stored results",
             "gives": {200: ("A page, the newest first.", "ResultList")},
             "refused": (),
-            "note": "Only those of this client, and only what this server has stored since it was started.",
+            "note": "Only those of this client, whichever process of this state folder has stored them.",
         },
     ),
     ("/results/{handle}", "GET"): (
@@ -273,8 +266,7 @@ OPERATIONS: dict[tuple[str, str], tuple[str, Part]] = {
             "summary": "How often tools were called, and how that went",
             "gives": {200: ("What was counted.", "StatsOverview")},
             "refused": (),
-            "note": "As far as calls are kept (`stats` in the config). Nothing of arguments and values is. Of two days "
-            "or less the series has hours, else days, also those without a call.",
+            "note": COUNTED_NOTE,
         },
     ),
 }

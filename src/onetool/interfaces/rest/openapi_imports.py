@@ -1,13 +1,9 @@
 """What the OpenAPI document says of imports, exports, editing, servers and trust: operations, parameters, schemas."""
 
-from typing import Any
-
-from onetool.interfaces.rest.openapi_schemas import ID, SCHEMA_PREFIX, SLUG, VERSION
-
-Part = dict[str, Any]
+from onetool.interfaces.rest.openapi_parts import TOOL_PLACE, Part, object_schema, request_body, schema_ref
+from onetool.interfaces.rest.openapi_schemas import ID, SLUG, VERSION
 
 _BASE64 = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
-_TOOL_PLACE = "/bundles/{bundleID}/tools/{toolSlug}/version/{version}"
 _DRY = " With `dryRun=true` nothing is changed, and the answer is what the real one would be."
 _ALL = " All of it, or nothing." + _DRY
 _GUARDED = " It needs the token of the server (`http.token`): without one it is refused with 403. No tool can reach it."
@@ -69,19 +65,11 @@ EXAMPLE_DOCUMENT = {
 EXAMPLE_COPY = {"version": "2.0", "changes": {"description": "The forecast for a city, for a week."}}
 
 
-def _takes(**content: Part) -> Part:
-    return {"required": True, "content": {key.replace("_", "/"): one for key, one in content.items()}}
-
-
-def _ref(name: str) -> Part:
-    return {"$ref": f"{SCHEMA_PREFIX}{name}"}
-
-
 _ZIP = {"application/zip": {"schema": {"type": "string", "contentMediaType": "application/zip"}}}
 
 # Of each operation: its group, and what `operation` of openapi.py takes. A response is its words, schema and headers.
 OPERATIONS: dict[tuple[str, str], tuple[str, Part]] = {
-    (f"{_TOOL_PLACE}/copy", "POST"): (
+    (f"{TOOL_PLACE}/copy", "POST"): (
         "Tools",
         {
             "id": "copyTool",
@@ -90,11 +78,11 @@ OPERATIONS: dict[tuple[str, str], tuple[str, Part]] = {
             "refused": (404, 409, 412),
             "note": "`changes` is a JSON Merge Patch (RFC 7396) of the tool: null removes a key. A copy has an id of "
             "its own, and its usage begins at 0. Built-in tools can be copied into a bundle that is not.",
-            "takes": _takes(application_json={"schema": _ref("ToolCopy"), "example": EXAMPLE_COPY}),
+            "takes": request_body("ToolCopy", EXAMPLE_COPY),
             "conditions": ("If-Match", "If-None-Match"),
         },
     ),
-    (f"{_TOOL_PLACE}/rename", "POST"): (
+    (f"{TOOL_PLACE}/rename", "POST"): (
         "Tools",
         {
             "id": "renameTool",
@@ -102,7 +90,7 @@ OPERATIONS: dict[tuple[str, str], tuple[str, Part]] = {
             "gives": {200: ("The tool.", "Tool", "ETag", "Content-Location")},
             "refused": (404, 409, 412),
             "note": "It is the same tool after that, with its id, its usage and its switch.",
-            "takes": _takes(application_json={"schema": _ref("ToolRename"), "example": {"slug": "weather-forecast"}}),
+            "takes": request_body("ToolRename", {"slug": "weather-forecast"}),
             "conditions": ("If-Match", "If-None-Match"),
         },
     ),
@@ -130,7 +118,7 @@ OPERATIONS: dict[tuple[str, str], tuple[str, Part]] = {
                 "required": True,
                 "content": {
                     **_ZIP,
-                    "application/json": {"schema": _ref("ArchiveRequest"), "example": {"archive": "UEsDBA=="}},
+                    "application/json": {"schema": schema_ref("ArchiveRequest"), "example": {"archive": "UEsDBA=="}},
                 },
             },
         },
@@ -144,7 +132,7 @@ OPERATIONS: dict[tuple[str, str], tuple[str, Part]] = {
             "refused": (409,),
             "note": "The command is not run. What may differ from call to call becomes arguments; credentials go into "
             f"the secrets file of the server, and only their names into the tool.{_ALL}",
-            "takes": _takes(application_json={"schema": _ref("CurlRequest"), "example": EXAMPLE_CURL}),
+            "takes": request_body("CurlRequest", EXAMPLE_CURL),
         },
     ),
     ("/imports/openapi", "POST"): (
@@ -175,7 +163,10 @@ OPERATIONS: dict[tuple[str, str], tuple[str, Part]] = {
             "note": "Blocks as other clients have them, by their names. Secrets go into the secrets file. A block with "
             "a `command`, or one that names a secret of the server, needs the token of the server (`http.token`): "
             f"without one it is refused with 403. No tool can reach this.{_ALL}",
-            "takes": _takes(application_json={"schema": {"type": "object"}, "example": EXAMPLE_SERVERS}),
+            "takes": {
+                "required": True,
+                "content": {"application/json": {"schema": {"type": "object"}, "example": EXAMPLE_SERVERS}},
+            },
         },
     ),
     ("/servers/{server}/approve", "POST"): (
@@ -186,7 +177,7 @@ OPERATIONS: dict[tuple[str, str], tuple[str, Part]] = {
             "gives": {200: ("What had changed.", "ServerChanges")},
             "refused": (404, 409),
             "note": f"With `digest` of a dry run, what has changed since is refused with 409.{_GUARDED}{_DRY}",
-            "takes": _takes(application_json={"schema": _ref("SeenDigest"), "example": {}}),
+            "takes": request_body("SeenDigest", {}),
         },
     ),
     ("/trust", "POST"): (
@@ -197,25 +188,13 @@ OPERATIONS: dict[tuple[str, str], tuple[str, Part]] = {
             "gives": {200: ("What it reaches.", "TrustReport")},
             "refused": (409,),
             "note": f"With `digest` of a dry run, what has changed since is refused with 409.{_GUARDED}{_DRY}",
-            "takes": _takes(
-                application_json={"schema": _ref("TrustRequest"), "example": {"folder": "/home/me/project"}}
-            ),
+            "takes": request_body("TrustRequest", {"folder": "/home/me/project"}),
         },
     ),
 }
 
 
 # Schemas
-
-
-def _object(properties: Part, *required: str, words: str = "") -> Part:
-    return {
-        "type": "object",
-        **({"description": words} if words else {}),
-        "properties": properties,
-        "required": list(required),
-        "additionalProperties": False,
-    }
 
 
 def _list(of: Part) -> Part:
@@ -225,10 +204,10 @@ def _list(of: Part) -> Part:
 _TEXT: Part = {"type": "string"}
 _TEXTS = _list(_TEXT)
 _OR_NULL: Part = {"type": ["string", "null"]}
-_REMARK = _object({"about": _TEXT, "why": _TEXT}, "about", "why")
+_REMARK = object_schema({"about": _TEXT, "why": _TEXT}, "about", "why")
 _WHAT = {"enum": ["new", "same", "changed", "clash", "kept"], "description": "What it is to what is here."}
-_SECRET = _object({"name": _TEXT, "source": _OR_NULL}, "name", "source", words="`source` is null: it is not set.")
-_HOST = _object(
+_SECRET = object_schema({"name": _TEXT, "source": _OR_NULL}, "name", "source", words="`source` is null: it is not set.")
+_HOST = object_schema(
     {
         "host": _TEXT,
         "allowed": {"type": ["boolean", "null"]},
@@ -238,13 +217,13 @@ _HOST = _object(
 )
 _REPORT = {
     "dryRun": {"type": "boolean"},
-    "bundles": _list(_object({"id": ID, "slug": SLUG, "what": _WHAT}, "id", "slug", "what")),
-    "tools": _list(_object({"slug": SLUG, "version": VERSION, "what": _WHAT}, "slug", "version", "what")),
-    "servers": _list(_object({"name": _TEXT, "what": _WHAT, "block": {"type": "object"}}, "name", "what")),
+    "bundles": _list(object_schema({"id": ID, "slug": SLUG, "what": _WHAT}, "id", "slug", "what")),
+    "tools": _list(object_schema({"slug": SLUG, "version": VERSION, "what": _WHAT}, "slug", "version", "what")),
+    "servers": _list(object_schema({"name": _TEXT, "what": _WHAT, "block": {"type": "object"}}, "name", "what")),
     "skipped": {**_list(_REMARK), "description": "What could not be taken, and why."},
     "warnings": {**_list(_REMARK), "description": "What is not quite as it was, or can't be called yet."},
     "secretsKept": {**_TEXTS, "description": "Names of secrets that came with it, and are in the secrets file."},
-    "needs": _object({"secrets": _list(_SECRET), "hosts": _list(_HOST)}, "secrets", "hosts"),
+    "needs": object_schema({"secrets": _list(_SECRET), "hosts": _list(_HOST)}, "secrets", "hosts"),
 }
 _DIGEST = {**_TEXT, "description": "For the real one: what has changed since is refused."}
 _SEEN = {**_OR_NULL, "description": "That of a dry run."}
@@ -255,9 +234,11 @@ def import_schemas(tool: Part, bundle: Part) -> dict[str, Part]:
     return {
         "ListedTool": _partial(tool),
         "ListedBundle": _partial(bundle),
-        "ImportReport": _object(_REPORT, *_REPORT, words="What came, or would."),
-        "ArchiveRequest": _object({"archive": {**_TEXT, "contentEncoding": "base64", "pattern": _BASE64}}, "archive"),
-        "CurlRequest": _object(
+        "ImportReport": object_schema(_REPORT, *_REPORT, words="What came, or would."),
+        "ArchiveRequest": object_schema(
+            {"archive": {**_TEXT, "contentEncoding": "base64", "pattern": _BASE64}}, "archive"
+        ),
+        "CurlRequest": object_schema(
             {
                 "command": {**_TEXT, "description": "As it is typed: `curl https://…`."},
                 "bundle": {**_TEXT, "description": "A slug or an id; one that is not there is made."},
@@ -267,7 +248,7 @@ def import_schemas(tool: Part, bundle: Part) -> dict[str, Part]:
             },
             *("command", "bundle", "tool"),
         ),
-        "ToolCopy": _object(
+        "ToolCopy": object_schema(
             {
                 "bundleID": {**ID, "description": "Where it is put; the same bundle by default."},
                 "slug": {**SLUG, "description": "The same by default."},
@@ -275,19 +256,21 @@ def import_schemas(tool: Part, bundle: Part) -> dict[str, Part]:
                 "changes": {"type": "object", "description": "What is other about it (RFC 7396)."},
             }
         ),
-        "ToolRename": {**_object({"slug": SLUG, "version": VERSION}), "minProperties": 1},
-        "SeenDigest": _object({"digest": _SEEN}),
-        "TrustRequest": _object({"folder": {**_TEXT, "description": "Its absolute path."}, "digest": _SEEN}, "folder"),
-        "ServerChanges": _object(
+        "ToolRename": {**object_schema({"slug": SLUG, "version": VERSION}), "minProperties": 1},
+        "SeenDigest": object_schema({"digest": _SEEN}),
+        "TrustRequest": object_schema(
+            {"folder": {**_TEXT, "description": "Its absolute path."}, "digest": _SEEN}, "folder"
+        ),
+        "ServerChanges": object_schema(
             {
                 "dryRun": {"type": "boolean"},
                 "server": _TEXT,
-                "changes": _list(_object({"tool": _TEXT, "lines": _TEXTS}, "tool", "lines")),
+                "changes": _list(object_schema({"tool": _TEXT, "lines": _TEXTS}, "tool", "lines")),
                 "digest": _DIGEST,
             },
             *("dryRun", "server", "changes", "digest"),
         ),
-        "TrustReport": _object(
+        "TrustReport": object_schema(
             {
                 "dryRun": {"type": "boolean"},
                 "folder": _TEXT,

@@ -1,19 +1,22 @@
 """What the OpenAPI document says of what pages show: the status."""
 
-from typing import Any
-
 from onetool.interfaces.rest.drafts import PreviewDraft
 from onetool.interfaces.rest.events import EVENTS_PATH
 from onetool.interfaces.rest.handlers import VERSION_KEYS
+from onetool.interfaces.rest.openapi_parts import (
+    COUNTED_NOTE,
+    IS_COUNTED,
+    TOOL_PLACE,
+    Part,
+    object_schema,
+    request_body,
+)
 from onetool.interfaces.rest.status import STATUS_PATH, StatusReport
 from onetool.services.stats.tool_usage import ToolUsage
 from onetool.sources.bundles.drafts import DraftReport
 from onetool.sources.bundles.preview import PreviewReport
 from onetool.sources.bundles.validation import ExampleList
 
-Part = dict[str, Any]
-
-_TOOL_PLACE = "/bundles/{bundleID}/tools/{toolSlug}/version/{version}"
 EXAMPLE_DRAFT = {"type": "script", "scriptImpl": {"code": "1 + 1"}}
 
 SHAPES = (StatusReport, DraftReport, PreviewReport, PreviewDraft, ToolUsage, ExampleList)
@@ -24,7 +27,7 @@ DESCRIPTIONS = {
     "DraftReport.ok": "Whether it would be taken.",
     "DraftReport.warnings": "What keeps it from being called for now; it can be stored.",
     "DraftFault.pointer": "JSON pointer (RFC 6901) to what is wrong.",
-    "ToolUsage.enabled": "false: nothing is counted (`stats.enabled` in the config).",
+    "ToolUsage.enabled": IS_COUNTED,
     "ToolUsage.lastErrors": "The newest first, at most 20.",
     "ToolUsage.recent": "The newest first, at most 20.",
     "UsageFailure.message": "The finer cause in a word, or the code. What the caller was told is not kept.",
@@ -43,11 +46,6 @@ DESCRIPTIONS = {
 }
 
 
-def _takes(schema: str, example: Any) -> Part:
-    content = {"schema": {"$ref": f"#/components/schemas/{schema}"}, "example": example}
-    return {"required": True, "content": {"application/json": content}}
-
-
 # Of each operation: its group, and what `operation` of openapi.py takes, as in openapi_imports.
 OPERATIONS: dict[tuple[str, str], tuple[str, Part]] = {
     ("/validate", "POST"): (
@@ -59,10 +57,10 @@ OPERATIONS: dict[tuple[str, str], tuple[str, Part]] = {
             "refused": (),
             "note": "Nothing is stored. Pointers lead into the tool or the bundle. With `bundleID`, `slug` and "
             "`version` it is also checked whether it could be put there. Only where bundles may be changed.",
-            "takes": _takes("DraftRequest", {"tool": EXAMPLE_DRAFT}),
+            "takes": request_body("DraftRequest", {"tool": EXAMPLE_DRAFT}),
         },
     ),
-    (f"{_TOOL_PLACE}/validate", "POST"): (
+    (f"{TOOL_PLACE}/validate", "POST"): (
         "Drafts",
         {
             "id": "validateArgs",
@@ -71,7 +69,7 @@ OPERATIONS: dict[tuple[str, str], tuple[str, Part]] = {
             "refused": (404,),
             "note": "Nothing is called, but for the pre-processors of the tool, which have 5 s. Pointers lead into the "
             "arguments.",
-            "takes": _takes("Call", {"args": {"city": "Oslo"}}),
+            "takes": request_body("Call", {"args": {"city": "Oslo"}}),
         },
     ),
     ("/preview", "POST"): (
@@ -83,10 +81,10 @@ OPERATIONS: dict[tuple[str, str], tuple[str, Part]] = {
             "refused": (),
             "note": "Nothing is stored or sent, and secrets are `***`. Pointers of errors begin with `/tool` or "
             "`/args`. Only where bundles may be changed.",
-            "takes": _takes("PreviewDraft", {"tool": EXAMPLE_DRAFT, "args": {}}),
+            "takes": request_body("PreviewDraft", {"tool": EXAMPLE_DRAFT, "args": {}}),
         },
     ),
-    (f"{_TOOL_PLACE}/preview", "POST"): (
+    (f"{TOOL_PLACE}/preview", "POST"): (
         "Drafts",
         {
             "id": "previewCall",
@@ -95,10 +93,10 @@ OPERATIONS: dict[tuple[str, str], tuple[str, Part]] = {
             "refused": (404,),
             "note": "Nothing is sent or called, but for the pre-processors of the tool; secrets are `***`. Pointers of "
             "errors lead into the arguments.",
-            "takes": _takes("Call", {"args": {"city": "Oslo"}}),
+            "takes": request_body("Call", {"args": {"city": "Oslo"}}),
         },
     ),
-    (f"{_TOOL_PLACE}/examples", "GET"): (
+    (f"{TOOL_PLACE}/examples", "GET"): (
         "Tools",
         {
             "id": "getExamples",
@@ -108,7 +106,7 @@ OPERATIONS: dict[tuple[str, str], tuple[str, Part]] = {
             "conditions": ("If-None-Match",),
         },
     ),
-    (f"{_TOOL_PLACE}/examples", "PUT"): (
+    (f"{TOOL_PLACE}/examples", "PUT"): (
         "Tools",
         {
             "id": "putExamples",
@@ -118,19 +116,18 @@ OPERATIONS: dict[tuple[str, str], tuple[str, Part]] = {
             "note": "Also of tools that are read-only else. Help shows them to people and models. An example has at "
             "most 16 KiB, a name of its own, and no argument that its schema marks as secret. The version "
             "of the tool stays, and `modifiedAt`, too.",
-            "takes": _takes("ExampleList", {"examples": [{"name": "Oslo", "args": {"city": "Oslo"}}]}),
+            "takes": request_body("ExampleList", {"examples": [{"name": "Oslo", "args": {"city": "Oslo"}}]}),
             "conditions": ("If-Match", "If-None-Match"),
         },
     ),
-    (f"{_TOOL_PLACE}/usage", "GET"): (
+    (f"{TOOL_PLACE}/usage", "GET"): (
         "Tools",
         {
             "id": "getUsage",
             "summary": "How often a tool was called, and how that went",
             "gives": {200: ("Its usage.", "ToolUsage")},
             "refused": (404,),
-            "note": "As far as calls are kept (`stats` in the config). Nothing of arguments and values is. Of two days "
-            "or less the series has hours, else days, also those without a call.",
+            "note": COUNTED_NOTE,
         },
     ),
     ("/bundles/{bundleID}/tools/{toolSlug}/versions", "GET"): (
@@ -173,10 +170,6 @@ OUTSIDE: dict[tuple[str, str], tuple[str, Part]] = {
 }
 
 
-def _object(properties: Part, *required: str) -> Part:
-    return {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
-
-
 _ANY_OBJECT: Part = {"type": "object", "description": "As PUT takes it."}
 
 
@@ -184,10 +177,15 @@ def insight_schemas(tool: Part) -> dict[str, Part]:
     """Schemas of these operations that no struct has. `tool` is the complete one."""
     is_default = {"type": "boolean", "description": "Whether its name in code stands for this version."}
     known: Part = {**tool["properties"], "isDefault": is_default}
-    version = _object({key: known[key] for key in VERSION_KEYS}, *VERSION_KEYS)
+    version = object_schema({key: known[key] for key in VERSION_KEYS}, *VERSION_KEYS)
     places = {key: {"type": ["string", "null"]} for key in ("bundleID", "slug", "version")}
-    draft = {"oneOf": [_object({"tool": _ANY_OBJECT, **places}, "tool"), _object({"bundle": _ANY_OBJECT}, "bundle")]}
+    draft = {
+        "oneOf": [
+            object_schema({"tool": _ANY_OBJECT, **places}, "tool"),
+            object_schema({"bundle": _ANY_OBJECT}, "bundle"),
+        ]
+    }
     return {
         "DraftRequest": draft,
-        "VersionList": _object({"versions": {"type": "array", "items": version}}, "versions"),
+        "VersionList": object_schema({"versions": {"type": "array", "items": version}}, "versions"),
     }

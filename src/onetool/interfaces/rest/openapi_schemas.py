@@ -11,6 +11,7 @@ from onetool.core import call
 from onetool.http.definition import HttpImpl, ToolLimits
 from onetool.interfaces.rest import openapi_ask, openapi_console, openapi_insight, problem
 from onetool.interfaces.rest.ask_body import PICTURES, AskProblem, AskQuestion
+from onetool.interfaces.rest.openapi_parts import SCHEMA_PREFIX, Part, schema_ref
 from onetool.sources.bundles.model import (
     IMPLS,
     UNSAID,
@@ -22,8 +23,6 @@ from onetool.sources.bundles.model import (
     ToolContent,
 )
 from onetool.sources.bundles.validation import KEPT, SHOWN
-
-SCHEMA_PREFIX = "#/components/schemas/"
 
 EXAMPLE_BUNDLE_ID = "01890a5d-ac96-774b-bcce-b302099a8057"
 EXAMPLE_TOOL_SLUG = "forecast"
@@ -61,8 +60,6 @@ EXAMPLE_QUESTION = {"prompt": "What time is it?", "toolAllow": ["time.now"]}
 
 # Schemas of POST /ask
 
-
-Part = dict[str, Any]
 
 ASK_SHAPES = (AskQuestion, Answer, AskProblem)
 ASK_DESCRIPTIONS = {
@@ -121,7 +118,7 @@ def refine_ask(named: dict[str, Part]) -> None:
     )
     named["QuestionFile"] = {
         "description": file["description"],
-        "oneOf": [{"$ref": f"{SCHEMA_PREFIX}{name}"} for name in ("QuestionText", "QuestionPicture")],
+        "oneOf": [schema_ref(name) for name in ("QuestionText", "QuestionPicture")],
     }
 
 
@@ -139,10 +136,6 @@ def _file_schema(words: str, properties: Part, *required: str) -> Part:
 
 
 Schema = dict[str, Any]
-
-
-def _ref(name: str) -> Schema:
-    return {"$ref": f"{SCHEMA_PREFIX}{name}"}
 
 
 ID: Schema = {
@@ -199,7 +192,7 @@ _READ_ONLY = {  # of what the store adds
     "softDeletedAt": {"type": ["string", "null"], "format": "date-time", "readOnly": True},
     "schemaVersion": {"type": "string", "readOnly": True},
     "source": {
-        **_ref("BundleSource"),
+        **schema_ref("BundleSource"),
         "readOnly": True,
         "description": "Only of what is no bundle of its own: the pack, config or MCP server that it comes from.",
     },
@@ -291,7 +284,7 @@ _PATTERNS = {
 
 
 def components() -> dict[str, Schema]:
-    _, found = msgspec.json.schema_components(_SHAPES, ref_template="#/components/schemas/{name}")
+    _, found = msgspec.json.schema_components(_SHAPES, ref_template=f"{SCHEMA_PREFIX}{{name}}")
     named = {_component_name(name): _renamed(schema) for name, schema in found.items()}
     content = named.pop("ToolContent")
     shown = named["Tool"]
@@ -307,7 +300,7 @@ def components() -> dict[str, Schema]:
     for schema in (named["Bundle"], shown):
         schema["required"] = [key for key in schema["required"] if key not in left_out]
     for kind, (key, _) in IMPLS.items():
-        shown["properties"][key] = _ref(_IMPL_NAMES[kind])
+        shown["properties"][key] = schema_ref(_IMPL_NAMES[kind])
     named |= {_content_name(kind): _content(content, kind) for kind in IMPLS}
     named["ToolContent"] = _one_of({kind: _content_name(kind) for kind in IMPLS}, "type")
     named["HttpImpl"] = _one_or_several(named["HttpImpl"])
@@ -369,8 +362,8 @@ def _content(base: Schema, kind: str) -> Schema:
     properties = schema["properties"]
     properties["type"] = {"const": kind}
     for key, _ in IMPLS.values():
-        properties[key] = _ref(_IMPL_NAMES[kind]) if key == own else {"type": "null"}
-    properties["limits"] = _ref("Limits")
+        properties[key] = schema_ref(_IMPL_NAMES[kind]) if key == own else {"type": "null"}
+    properties["limits"] = schema_ref("Limits")
     properties |= dict.fromkeys(sorted(KEPT | SHOWN | {"slug", "version"}), ANYTHING)
     schema["required"] = ["type", own]
     schema["description"] = _TOOL_TYPES[kind]
@@ -382,7 +375,7 @@ def _one_or_several(impl: Schema) -> Schema:
     nothing = {"type": "null"}
     properties = impl["properties"]
     requests = {**properties["requests"]["anyOf"][0], "description": properties["requests"]["description"]}
-    one = properties | {"request": _ref("Request"), "requests": nothing}
+    one = properties | {"request": schema_ref("Request"), "requests": nothing}
     several = {"requests": requests, "request": nothing, "response": nothing}
     shape = {"type": "object", "additionalProperties": False}
     kinds = [shape | {"properties": one, "required": ["request"]}]
@@ -427,11 +420,11 @@ def _plain_schemas() -> dict[str, Schema]:
         "Failure": {
             "type": "object",
             "description": "The tool ran, and failed.",
-            "properties": {"ok": {"const": False}, "error": _ref("ToolError")},
+            "properties": {"ok": {"const": False}, "error": schema_ref("ToolError")},
             "required": ["ok", "error"],
             "additionalProperties": False,
         },
-        "Envelope": {"oneOf": [_ref("Value"), _ref("Failure")]},
+        "Envelope": {"oneOf": [schema_ref("Value"), schema_ref("Failure")]},
         "BundlePage": _page("bundles", "ListedBundle"),
         "ToolPage": _page("tools", "ListedTool"),
     }
@@ -441,7 +434,7 @@ def _page(key: str, name: str) -> Schema:
     token = {"type": ["string", "null"], "description": "pageToken of the next page; null on the last one."}
     return {
         "type": "object",
-        "properties": {key: {"type": "array", "items": _ref(name)}, "nextPageToken": token},
+        "properties": {key: {"type": "array", "items": schema_ref(name)}, "nextPageToken": token},
         "required": [key, "nextPageToken"],
         "additionalProperties": False,
     }
@@ -450,6 +443,6 @@ def _page(key: str, name: str) -> Schema:
 def _one_of(names: dict[str, str], by: str) -> Schema:
     mapping = {value: f"{SCHEMA_PREFIX}{name}" for value, name in names.items()}
     return {
-        "oneOf": [_ref(name) for name in names.values()],
+        "oneOf": [schema_ref(name) for name in names.values()],
         "discriminator": {"propertyName": by, "mapping": mapping},
     }

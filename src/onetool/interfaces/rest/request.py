@@ -8,7 +8,8 @@ import asyncio
 import json
 import re
 from codecs import BOM_UTF8
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, unquote_to_bytes
 
@@ -193,8 +194,19 @@ class RestContext:
     def __init__(self, app: "App", allowed: Collection[str] | None) -> None:
         self._app = app
         self.allowed = allowed
-        self.runs = 0  # that are under way; see run.py
+        self._under_way = 0
         self.pre_processor_turns = PreProcessorTurns()
+
+    @contextmanager
+    def admitted(self, most: int, refusal: str, retry_s: int) -> Iterator[None]:
+        """Count one that takes long, for as long as it does. RestError, where so many are under way already."""
+        if self._under_way >= most:
+            raise RestError(503, "too_many", refusal, headers=[(b"retry-after", b"%d" % retry_s)])
+        self._under_way += 1
+        try:
+            yield
+        finally:
+            self._under_way -= 1
 
     @property
     def app(self) -> "App":

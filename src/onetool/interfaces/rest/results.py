@@ -1,8 +1,9 @@
 """The handlers below /results: large results that were stored, for those alone who caused them."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -90,26 +91,25 @@ def _store(request: RestRequest) -> "tuple[ResultStore, str]":
 
 def _list(request: RestRequest) -> RestResponse:
     store, owner = _store(request)
-    wanted, token = request.query["q"].casefold(), request.query["pageToken"]
-    every = store.kept(owner)
-    if token is not None:
-        at = next((at for at, one in enumerate(every) if one.handle == token), None)
-        if at is None:
-            raise RestError(
-                400,
-                "bad_page_token",
-                "The page token is not one of this list any more: begin anew.",
-                part="query",
-                pointer="/pageToken",
-            )
-        every = every[at + 1 :]
-    found = [one for one in every if _fits(one, wanted)]
-    page = found[:PER_PAGE]
+    wanted = request.query["q"].casefold()
+    try:
+        found = (one for one in _after(store.kept(owner), request.query["pageToken"]) if _fits(one, wanted))
+        page = list(islice(found, PER_PAGE + 1))
+    except OSError as error:
+        raise RestError(503, "unavailable", f"Results can't be listed: {error.strerror or error}.") from None
     shown = ResultList(
-        results=[_entry(store, one) for one in page],
-        next_page_token=page[-1].handle if len(found) > len(page) else None,
+        results=[_entry(store, one) for one in page[:PER_PAGE]],
+        next_page_token=page[PER_PAGE - 1].handle if len(page) > PER_PAGE else None,
     )
     return RestResponse(200, encode(shown))
+
+
+def _after(kept: "Iterator[KeptResult]", token: str | None) -> "Iterator[KeptResult]":
+    """Those that follow the one that a page token names."""
+    if token is None or any(one.handle == token for one in kept):
+        return kept
+    message = "The page token is not one of this list any more: begin anew."
+    raise RestError(400, "bad_page_token", message, part="query", pointer="/pageToken")
 
 
 def _fits(kept: "KeptResult", wanted: str) -> bool:

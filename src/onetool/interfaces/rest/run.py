@@ -13,8 +13,6 @@
 """
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
@@ -30,7 +28,6 @@ from onetool.interfaces.json_data import encode
 from onetool.interfaces.response_stream import ResponseStream
 from onetool.interfaces.rest.invoke import ProgressEvents, sse_event, wants_events
 from onetool.interfaces.rest.light_list import list_response
-from onetool.interfaces.rest.problem import RestError
 from onetool.interfaces.rest.request import SOURCE, RestContext, RestRequest, RestResponse, json_body, set_caller
 from onetool.script.run_result import RunResult
 from onetool.sources.bundles.errors import InvalidError
@@ -38,6 +35,7 @@ from onetool.sources.bundles.validation import converted
 
 MOST_RUNS = 16  # at once, over REST
 RETRY_SECONDS = 2
+TOO_MANY = f"{MOST_RUNS} runs are under way here: try again when one of them has ended."
 LONGEST_ARGS = 4096  # bytes of the arguments of a call that are shown
 LONGEST_PREVIEW = 500  # characters of what a call gave
 MOST_CALLS = 1000  # that the answer lists
@@ -93,25 +91,25 @@ class RunAnswer(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_
 
 async def run(request: RestRequest) -> RestResponse | None:
     """Run code. Returns None if the client has disconnected, or the result was streamed."""
-    wish = _checked(converted(await json_body(request.headers, request.receive), RunRequest))
+    asked = _checked(converted(await json_body(request.headers, request.receive), RunRequest))
     set_caller(request.scope.get("principal", ""))
-    with _admitted(request.context):
+    with request.context.admitted(MOST_RUNS, TOO_MANY, RETRY_SECONDS):
         await request.context.app.catalog.refresh(at_once=True)  # what somebody has switched off is not called
         if wants_events(request.headers.get(b"accept", b"")):
-            await _stream(request, wish)
+            await _stream(request, asked)
             return None
         calls = RunCalls(request.context)
         with DisconnectWatch(request.receive):
-            result = await _run(request, wish, calls)
+            result = await _run(request, asked, calls)
             answer = await asyncio.to_thread(_answer, request.context, result)
             return RestResponse(200, encode(replace(answer, prints=result.printed, calls=calls.listed())))
     return None
 
 
 async def check(request: RestRequest) -> RestResponse:
-    wish = _checked(converted(await json_body(request.headers, request.receive), RunRequest))
+    asked = _checked(converted(await json_body(request.headers, request.receive), RunRequest))
     context = request.context
-    found = await asyncio.to_thread(context.app.check_code, wish.code, context.allowed, wish.variables)
+    found = await asyncio.to_thread(context.app.check_code, asked.code, context.allowed, asked.variables)
     return RestResponse(200, encode(found))
 
 
@@ -124,34 +122,22 @@ async def names(request: RestRequest) -> RestResponse:
     )
 
 
-def _checked(wish: RunRequest) -> RunRequest:
-    for name in wish.variables:
+def _checked(asked: RunRequest) -> RunRequest:
+    for name in asked.variables:
         if not name.isidentifier():
             raise InvalidError(f"/variables: {name[:100]!r} is no name that code can say", "/variables")
-    return wish
-
-
-@contextmanager
-def _admitted(context: RestContext) -> Iterator[None]:
-    if context.runs >= MOST_RUNS:
-        message = f"{MOST_RUNS} runs are under way here: try again when one of them has ended."
-        raise RestError(503, "too_many", message, headers=[(b"retry-after", b"%d" % RETRY_SECONDS)])
-    context.runs += 1
-    try:
-        yield
-    finally:
-        context.runs -= 1
+    return asked
 
 
 async def _run(
-    request: RestRequest, wish: RunRequest, calls: "RunCalls", events: "RunEvents | None" = None
+    request: RestRequest, asked: RunRequest, calls: "RunCalls", events: "RunEvents | None" = None
 ) -> RunResult:
     context = request.context
     return await context.app.run(
-        wish.code,
+        asked.code,
         context.allowed,
         source=SOURCE,
-        variables=wish.variables,
+        variables=asked.variables,
         watch=calls,
         progress=None if events is None else events.progress,
         live=None if events is None else events.printed,
@@ -256,12 +242,12 @@ class RunEvents(RunCalls):
         self._loop.call_soon_threadsafe(self._response.push_event, sse_event(name, encode(data)))
 
 
-async def _stream(request: RestRequest, wish: RunRequest) -> None:
+async def _stream(request: RestRequest, asked: RunRequest) -> None:
     response = ResponseStream(request.send)
     response.push_event(sse_event("started", encode({"id": new_id()})))
     events = RunEvents(request.context, response)
     with DisconnectWatch(request.receive), response.dropped_on_error():
-        result = await _run(request, wish, events, events)
+        result = await _run(request, asked, events, events)
         answer = await asyncio.to_thread(_answer, request.context, result)
         response.push_event(_last_event(answer))
         await response.end()

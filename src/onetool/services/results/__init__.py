@@ -3,8 +3,8 @@
 Results are plain files, so that other processes can read them, too. A file's name is a hash of handle and owner: a
 handle is never a path, another owner's result is simply not found, and listing the folder tells no handle. A result
 that has ended leaves a line in the list of its day (`ended-19000`), so that "expired" can be told from "unknown". A
-large file ends with an index of its lines and a seal that its name is made of: a text that ends like an index has no
-seal.
+large text is followed by an index of its lines and a seal that its name is made of: a text that ends like an index has
+no seal. At the end of each file stands what is known of the text, for its owner (see `kept`).
 """
 
 import logging
@@ -13,7 +13,6 @@ import re
 from array import array
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from os import SEEK_END
 from pathlib import Path
 from time import time
 from typing import BinaryIO
@@ -29,7 +28,7 @@ from onetool.services.results.errors import (
     ResultTooLargeError,
     is_handle,
 )
-from onetool.services.results.kept import LONGEST_HEAD, KeptResult, KeptResults
+from onetool.services.results.kept import SEAL, KeptResult, ResultNote, note_of, read_note, written_note
 from onetool.services.results.paging import (
     MOST_BYTES,
     Page,
@@ -44,7 +43,6 @@ from onetool.services.results.paging import fitting as fitting
 from onetool.services.results.paging import is_page as is_page
 
 SMALL = 1024 * 1024  # bytes that are read as a whole in no time
-SEAL = 16
 _ENDING = 3 * 8 + SEAL
 
 
@@ -53,8 +51,8 @@ def bytes_of(text: str) -> int:
     return len(text) if text.isascii() else sum(len(_encoded(piece)) for piece in pieces(text))
 
 
-def write(stream: BinaryIO, text: str, seal: bytes) -> tuple[int, int]:
-    """Write it piece by piece. Returns the size of the file, and the text's lines."""
+def write(stream: BinaryIO, text: str, seal: bytes) -> tuple[int, int, int]:
+    """Write it piece by piece. Returns how much was written, the text's size and its lines."""
     firsts, columns, starts, size, position = array("Q"), array("Q"), array("Q"), 0, Position()
     for piece in pieces(text):
         data = _encoded(piece)
@@ -65,11 +63,11 @@ def write(stream: BinaryIO, text: str, seal: bytes) -> tuple[int, int]:
         position.go_past(piece)
         size += len(data)
     if size <= SMALL:
-        return size, position.total
+        return size, size, position.total
     facts = array("Q", [size, position.total, len(starts)])
     index = b"".join(numbers.tobytes() for numbers in (firsts, columns, starts, facts)) + seal
     stream.write(index)
-    return size + len(index), position.total
+    return size + len(index), size, position.total
 
 
 class StoredText:
@@ -77,7 +75,7 @@ class StoredText:
 
     def __init__(self, stream: BinaryIO, seal: bytes) -> None:
         self._stream = stream
-        self.size = stream.seek(0, SEEK_END)
+        self.size, _ = read_note(stream, seal)
         self._lines = self._indexed(seal)
 
     def read(self) -> str:
@@ -88,7 +86,7 @@ class StoredText:
         return self._lines or in_memory(self.read())
 
     def _indexed(self, seal: bytes) -> TextLines | None:
-        """The lines by way of the index, where there is one; then `size` is the text's, no longer the file's."""
+        """The lines by way of the index, where there is one; then `size` no longer includes it."""
         end = self.size - _ENDING
         if self.size <= SMALL or (ending := self._bytes(end, self.size))[-SEAL:] != seal:
             return None
@@ -122,6 +120,7 @@ log = logging.getLogger("onetool.results")
 
 DAY = 86_400
 _MINUTE = 60
+MOST_LISTED = 10_000  # files that are looked at for a list: the newest
 _ABANDONED = 5 * _MINUTE  # who lives writes on
 _FILE = re.compile(r"[0-9a-f]{32}\.txt")
 _DRAFT = re.compile(r"\.[0-9a-f]{32}\.txt")
@@ -159,30 +158,41 @@ class ResultStore:
         self._now = now
         self._bytes_to_sweep = 0  # bytes to write before the folder is looked through again …
         self._next_sweep = 0.0  # … and until when at the latest
-        self._kept = KeptResults()
 
     def put(self, text: str, owner: str = "", name: str | None = None) -> StoredResult:
         """Keep a text. NotStoredError says why it could not be. `name` is the tool that it came from."""
-        size = self._allowed(bytes_of(text))
+        self._allowed(bytes_of(text))
         handle = os.urandom(16).hex()
+        file = self._file(handle, owner)
         try:
-            written, lines = self._write(self._file(handle, owner), text)
+            written, note = self._write(file, text, note_of(text, name, handle, file.stem, owner))
         except OSError as error:
             raise NotStoredError(f"the result could not be kept: {self._folder}: {error.strerror or error}") from error
         self._bytes_to_sweep -= written
         if self._bytes_to_sweep < 0 or self._now() >= self._next_sweep:
             self.sweep()
-        head = text[:LONGEST_HEAD]
-        kept = KeptResult(handle=handle, name=name, at=self._now(), size=size, lines=lines, head=head)
-        self._kept.add(owner, kept)
-        return StoredResult(handle, size, lines)
+        return StoredResult(handle, note.size, note.lines)
 
-    def kept(self, owner: str = "") -> list[KeptResult]:
-        """What this process has stored for an owner and is still there, the newest first."""
+    def kept(self, owner: str = "") -> Iterator[KeptResult]:
+        """What is stored for an owner, by whichever process, the newest first. Others' are not told.
+
+        OSError, where the folder can't be read.
+        """
         now = self._now()
-        return [
-            one for one in self._kept.of(owner) if one.at + self._ttl > now and self._file(one.handle, owner).exists()
-        ]
+        try:
+            files = sorted(self._files(now), reverse=True)
+        except FileNotFoundError:  # nothing was ever stored
+            return
+        for at, _, name in files[:MOST_LISTED]:
+            if at + self._ttl > now and (found := self._owned(self._folder / name, owner, at)) is not None:
+                yield found
+
+    def _owned(self, file: Path, owner: str, at: float) -> KeptResult | None:
+        with suppress(OSError, msgspec.DecodeError, ValueError), open(file, "rb", 0) as stream:  # gone, or not of ours
+            if data := read_note(stream, _seal(file))[1]:
+                kept = msgspec.json.decode(data, type=ResultNote).kept(file.stem, owner, at)
+                return kept if self._file(kept.handle, owner) == file else None
+        return None
 
     def expires_at(self, kept: KeptResult) -> float:
         return kept.at + self._ttl
@@ -248,10 +258,9 @@ class ResultStore:
             return HandleNotFoundError(handle)
         return ResultExpiredError(handle, ended.removed)
 
-    def _allowed(self, size: int) -> int:
+    def _allowed(self, size: int) -> None:
         if size > self._most:
             raise NotStoredError(f"{size:,} bytes are more than all kept results may have: {self._most:,}")
-        return size
 
     def sweep(self) -> None:
         """Take away what has expired, then the oldest until the rest fits. Putting does this when it may be needed."""
@@ -327,13 +336,17 @@ class ResultStore:
         whose = blake2b(f"{handle} {owner}".encode("utf-8", "surrogatepass"), digest_size=16)
         return self._folder / f"{whose.hexdigest()}.txt"
 
-    def _write(self, file: Path, text: str) -> tuple[int, int]:
+    def _write(self, file: Path, text: str, note: Callable[[int, int], ResultNote]) -> tuple[int, ResultNote]:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         draft = file.with_name(f".{file.name}")
         try:
             with os.fdopen(os.open(draft, _NEW, 0o600), "wb") as stream:
-                written, lines = write(stream, text, _seal(file))
-            self._allowed(written)
+                written, size, lines = write(stream, text, _seal(file))
+                self._allowed(written)
+                about = note(size, lines)
+                ending = written_note(about, _seal(file))
+                if written + len(ending) <= self._most:  # else it can be read, but is not listed
+                    written += stream.write(ending)
             now = self._now()
             os.utime(draft, (now, now))
             draft.replace(file)
@@ -341,7 +354,7 @@ class ResultStore:
             with suppress(OSError):
                 draft.unlink()
             raise
-        return written, lines
+        return written, about
 
 
 def _seal(file: Path) -> bytes:

@@ -1,17 +1,20 @@
-"""Which results this process has stored, for their owners alone.
+"""What is known of a stored result besides its text. It stands at the end of the file, so that both go together.
 
-The folder of the store tells no handle, and is not to: whoever can list it could read all results. So only what was
-stored since the process began can be listed, and the list is in memory.
+No file tells its handle: it is masked with a hash of its owner. So whoever reads a folder of somebody else's results
+can't ask a server for them, and an owner finds their own alone, whichever process has stored them.
 """
 
-from collections import deque
-from threading import Lock
+from collections.abc import Callable
+from os import SEEK_END
+from typing import BinaryIO
 
 import msgspec
 
-MOST_KEPT = 1000  # of one owner
-MOST_OWNERS = 1000
 LONGEST_HEAD = 200  # characters
+LONGEST_NAME = 200
+LONGEST_NOTE = 4096  # bytes; what we write is shorter, also if each character takes six
+_NUMBER = 8
+SEAL = 16
 
 
 class KeptResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,24 +28,60 @@ class KeptResult(msgspec.Struct, frozen=True, kw_only=True):
     head: str
 
 
-class KeptResults:
-    """The newest of each owner. Thread-safe."""
+class ResultNote(msgspec.Struct, frozen=True, kw_only=True):
+    """What a file says of its text. `masked` is the handle, masked."""
 
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._by_owner: dict[str, deque[KeptResult]] = {}
+    masked: str
+    name: str | None
+    size: int
+    lines: int
+    head: str
 
-    def add(self, owner: str, result: KeptResult) -> None:
-        with self._lock:
-            kept = self._by_owner.pop(owner, None)
-            if kept is None:
-                kept = deque[KeptResult](maxlen=MOST_KEPT)
-                if len(self._by_owner) >= MOST_OWNERS:
-                    self._by_owner.pop(next(iter(self._by_owner)))  # who has stored nothing for longest
-            kept.append(result)
-            self._by_owner[owner] = kept
+    def kept(self, file: str, owner: str, at: float) -> KeptResult:
+        """As its owner knows it. For anybody else the handle is a wrong one."""
+        handle = masked(self.masked, file, owner)
+        return KeptResult(handle=handle, name=self.name, at=at, size=self.size, lines=self.lines, head=self.head)
 
-    def of(self, owner: str) -> list[KeptResult]:
-        """The newest first."""
-        with self._lock:
-            return list(reversed(self._by_owner.get(owner, ())))
+
+def masked(handle: str, file: str, owner: str) -> str:
+    """The handle, masked; of one that is masked, the handle. `file` is the name of the file without its suffix."""
+    from hashlib import blake2b  # listing tools does not need it
+
+    pad = blake2b(f"{file} {owner}".encode("utf-8", "surrogatepass"), digest_size=16, person=b"handle").digest()
+    return bytes(one ^ other for one, other in zip(bytes.fromhex(handle), pad, strict=True)).hex()
+
+
+def note_of(text: str, name: str | None, handle: str, file: str, owner: str) -> Callable[[int, int], ResultNote]:
+    """The note on a text, once its size and its lines are known."""
+    facts = {
+        "masked": masked(handle, file, owner),
+        "name": name and _sayable(name[:LONGEST_NAME]),
+        "head": _sayable(text[:LONGEST_HEAD]),
+    }
+    return lambda size, lines: ResultNote(**facts, size=size, lines=lines)
+
+
+def written_note(note: ResultNote, seal: bytes) -> bytes:
+    """The end of a file. The seal is unknown to whoever wrote the text, so that no text ends like this."""
+    data = msgspec.json.encode(note)
+    return data + len(data).to_bytes(_NUMBER, "little") + seal[::-1]  # an index ends with it the right way round
+
+
+def read_note(stream: BinaryIO, seal: bytes) -> tuple[int, bytes]:
+    """Where the note begins, and the note: at the end of the file, and empty, where there is none."""
+    size = stream.seek(0, SEEK_END)
+    most = min(size, LONGEST_NOTE)
+    stream.seek(size - most)
+    ending = stream.read(most)
+    if len(ending) < _NUMBER + SEAL or ending[-SEAL:] != seal[::-1]:
+        return size, b""
+    end = most - _NUMBER - SEAL
+    length = int.from_bytes(ending[end:-SEAL], "little")
+    if length > end:
+        raise OSError("what is known of it is broken")
+    return size - (most - end) - length, ending[end - length : end]
+
+
+def _sayable(text: str) -> str:
+    """Without halves of characters, which JSON can't say."""
+    return text.encode("utf-8", "replace").decode()
