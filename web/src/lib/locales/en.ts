@@ -616,7 +616,7 @@ export const en = {
   "chat.export": "Export",
   "chat.failed": "This conversation can't be shown",
   "chat.file.kind": "{name} is neither a picture (PNG, JPEG, GIF, WebP) nor a text in UTF-8.",
-  "chat.file.large": "{name} is larger than 5 MiB. Name it in the question: a tool can read it.",
+  "chat.file.large": "{name} is too large: all files of a question have at most 5 MiB together. Name it in the question: a tool can read it.",
   "chat.file.remove": "Do not attach {name}",
   "chat.files": "Attached files",
   "chat.missing": "needs {name}",
@@ -637,7 +637,7 @@ export const en = {
   "chat.runs": "runs",
   "chat.sessions": "Conversations",
   "chat.steps": "{n} step|{n} steps",
-  "chat.stopped": "You stopped it. What came until then is above.",
+  "chat.stopped": "Stopped. What came until then is above.",
   "chat.thinking": "Thoughts",
   "chat.title": "Title",
   "chat.tokens": "{input} + {output} tokens",
@@ -647,6 +647,12 @@ export const en = {
   "chat.turns": "{n} question|{n} questions",
   "chat.works": "The model works …",
   "screen.chat": "Chat",
+  "chat.waits": "Waits for your approval",
+  "chat.plus.busy": "An answer is under way. When it is there, you can call this.",
+  "play.stopped": "Stopped. What was called until then has run.",
+  "play.printed.cut": "Much was printed: the beginning is cut off here.",
+  "play.stored.open": "Open it in Results",
+  "play.replaced": "Another tool that was begun in this bundle gave way to the code",
 } as const;
 
 export type Key = keyof typeof en;
