@@ -19,6 +19,9 @@ def test_calls_are_counted_while_one_looks(person, served):
     assert "tool=meteo.forecast" in person.place, "a link to what is shown can be kept"
     person.click("Remove the filter Tool meteo.forecast", role="button")
     until(lambda: _calls(person) == "3")
+    person.click("rest", role="link")
+    person.see("Source: rest", "meteo.forecast")
+    person.click("Remove the filter Source rest", role="button")
     person.choose("Time span", "Last day")
     person.until("location.hash.includes('days=1')")
     person.see("meteo.forecast")

@@ -244,3 +244,21 @@ def test_much_that_is_printed_is_drawn_together_and_says_that_its_beginning_is_c
         """,
     )
     assert found == [True, 200_000, True]
+
+
+def test_only_whole_rows_are_a_table(node):
+    found = node(
+        {"row-lines.ts": "rowsIn"},
+        """
+        return [
+          rowsIn(["- {name: Oslo, days: [1, 2]}", "- {name: 'a, b', days: []}"]),
+          rowsIn(['{"a": 1}', '{"a": 2}']),
+          rowsIn(["- name: Oslo", "  days: 3"]),           // a row of several lines may be cut at the page's end
+          rowsIn(["  days: 3", "- name: Rome"]),
+          rowsIn(["- note: buy tea", "- todo: sleep"]),    // any list that somebody wrote
+        ];
+        """,
+    )
+    assert [one["name"] for one in found[0]] == ["Oslo", "a, b"]
+    assert found[1] == [{"a": 1}, {"a": 2}]
+    assert found[2:] == [None, None, None]

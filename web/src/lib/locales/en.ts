@@ -563,7 +563,7 @@ export const en = {
   "stats.without": "Remove the filter {what}",
   "tour.again": "Show the tour",
   "tour.build": "Make your own",
-  "tour.build.text": "Build makes a tool of a web API: paste a curl command or drop an OpenAPI document, try it, save it.",
+  "tour.build.text": "Build makes a tool of a web API: paste a curl command or drop an OpenAPI document, try it, save it. Playground is for code, Recipes for steps by clicking.",
   "tour.done": "Done",
   "tour.end": "End the tour",
   "tour.find": "Find anything",
@@ -574,7 +574,7 @@ export const en = {
   "tour.servers": "Servers of others",
   "tour.servers.text": "MCP servers are connected here: their state, their log, and what has changed before you trust it again.",
   "tour.tools": "Every tool in one list",
-  "tour.tools.text": "Filter it, switch tools on and off, and open one to call it with a form. Agents see the same tools.",
+  "tour.tools.text": "Filter it, switch tools on and off, and open one to call it with a form. Agents see the same tools; Chat asks a model that has them.",
   "trust.accept": "Trust this folder",
   "trust.accept.text": "Its config, packs and servers are used then. If what it reaches changes, you are asked again.",
   "trust.command": "To trust it, run this in the folder. With the server's token (http.token) there is a button here.",
@@ -659,6 +659,7 @@ export const en = {
   "servers.login.odd": "The server names a place to log in that is no web address: {url}",
   "chat.nomodel.ask": "No model is set up, so nobody can answer. Above is how to set one up.",
   "results.of.run": "Value of code",
+  "chat.missing.ollama": "does not run here",
 } as const;
 
 export type Key = keyof typeof en;

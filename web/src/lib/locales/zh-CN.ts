@@ -565,7 +565,7 @@ export const zhCN: Messages = {
   "stats.without": "移除筛选 {what}",
   "tour.again": "显示导览",
   "tour.build": "制作自己的工具",
-  "tour.build.text": "“构建”把 Web API 变成工具：粘贴 curl 命令或拖入 OpenAPI 文档，试用，然后保存。",
+  "tour.build.text": "“构建”把 Web API 变成工具：粘贴 curl 命令或拖入 OpenAPI 文档，试用，然后保存。“演练场”用于代码，“配方”用于点击组合步骤。",
   "tour.done": "完成",
   "tour.end": "结束导览",
   "tour.find": "查找任何内容",
@@ -576,7 +576,7 @@ export const zhCN: Messages = {
   "tour.servers": "他人的服务器",
   "tour.servers.text": "MCP 服务器在这里连接：状态、日志，以及再次信任之前发生的变更。",
   "tour.tools": "所有工具在一个列表中",
-  "tour.tools.text": "筛选、开启或关闭工具，打开一个并用表单调用它。代理看到的是同样的工具。",
+  "tour.tools.text": "筛选、开启或关闭工具，打开一个并用表单调用它。代理看到的是同样的工具。“聊天”则向拥有这些工具的模型提问。",
   "trust.accept": "信任此文件夹",
   "trust.accept.text": "之后将使用其配置、包和服务器。如果它涉及的内容发生变化，会再次询问。",
   "trust.command": "要信任它，请在该文件夹中运行此命令。使用服务器的令牌（http.token）登录后，此处会有按钮。",
@@ -661,4 +661,5 @@ export const zhCN: Messages = {
   "servers.login.odd": "服务器给出的登录地址不是网址：{url}",
   "chat.nomodel.ask": "尚未设置模型，无法回答。上方说明了如何设置。",
   "results.of.run": "代码的值",
+  "chat.missing.ollama": "未在此运行",
 };
