@@ -290,7 +290,7 @@ export class Conversation {
     const open = this.items.filter((one) => one.kind === "call" && one.outcome === null);
     if (open.length === 0) return;
     const path = `ask/sessions/${encodeURIComponent(this.id ?? "last")}`;
-    const kept = keptCalls((await get<JsonObject | null>(path).catch(() => null)) ?? {});
+    const kept = keptCalls((await get<JsonObject | null>(path, { signal: AbortSignal.timeout(STOP_WITHIN_MS) }).catch(() => null)) ?? {});
     for (const { call } of open.filter((one) => one.kind === "call")) {
       const found = kept.get(call);
       if (found) this.#change(call, (one) => ({ ...one, outcome: found.outcome, isNotRun: found.isNotRun }));

@@ -29,9 +29,13 @@ class Chats {
   #fresh: Conversation = $state.raw(new Conversation(null, (one) => this.#changed(one)));
   readonly #open = new Map<string, Conversation>();
 
+  stop(): void {
+    for (const one of [this.#fresh, ...this.#open.values()]) one.stop();
+  }
+
   /** What one person said is not shown to the next. */
   forget(): void {
-    for (const one of [this.#fresh, ...this.#open.values()]) one.stop();
+    this.stop();
     this.#open.clear();
     this.#fresh = new Conversation(null, (one) => this.#changed(one));
     [this.list, this.next, this.models, this.state] = [[], null, null, "loading"];
@@ -151,4 +155,5 @@ class Chats {
 const path = (id: string): string => `ask/sessions/${encodeURIComponent(id)}`;
 
 export const chats = new Chats();
+session.beforeSignOut(async () => chats.stop());
 session.onLeave(() => chats.forget());

@@ -88,10 +88,12 @@ class Play {
         print: (text: string) => this.#print(text),
         progress: (progress: Progress) => (this.progress = progress),
       };
-      this.ran = { ...(await runCode(code, {}, told, stop.signal)), code };
-      const { outcome } = this.ran;
+      const ran = await runCode(code, {}, told, stop.signal);
+      const { outcome } = ran;
+      this.ran = { ...ran, code };
       notices.announce(outcome.ok ? t("try.done") : line(outcome.failure.message));
     } catch (error) {
+      if (this.running?.stop !== stop) return; // somebody else sits here now
       if (stop.signal.aborted) {
         this.isStopped = true;
         notices.announce(t("try.stopped"));
@@ -126,6 +128,7 @@ class Play {
   /** What one person ran is not shown to the next. Of one whose session has only ended, the code stays. */
   forget(isOwnWish: boolean): void {
     this.stop();
+    this.running = null;
     this.#clear();
     [this.problems, this.names] = [[], null];
     if (isOwnWish) this.type("");
