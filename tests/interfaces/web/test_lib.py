@@ -262,3 +262,59 @@ def test_only_whole_rows_are_a_table(node):
     assert [one["name"] for one in found[0]] == ["Oslo", "a, b"]
     assert found[1] == [{"a": 1}, {"a": 2}]
     assert found[2:] == [None, None, None]
+
+
+def test_a_tool_that_was_begun_can_be_brought_back_when_code_takes_its_place(node):
+    found = node(
+        {
+            "play.svelte.ts": "play",
+            "catalog.svelte.ts": "catalog",
+            "build-draft.svelte.ts": "Draft",
+            "build.ts": "newTool",
+            "notices.svelte.ts": "notices",
+        },
+        """
+        catalog.bundles = [{ id: "b1", isBuiltIn: false, isEnabled: true }];
+        const place = { bundleID: "b1", slug: "", version: "1" };
+        const opened = () => new Draft("new/script/b1", { content: newTool("script"), place, etag: null, isNew: true });
+        const begun = opened();
+        begun.set("/scriptImpl/code", "half()");
+        begun.set("/displayName", "Half done");
+        begun.keep();
+        play.type("whole()");
+        play.saveAsTool();
+        const taken = [opened().text("/scriptImpl/code"), opened().text("/displayName")];
+        notices.undo(notices.list[0]);
+        return [taken, [opened().text("/scriptImpl/code"), opened().text("/displayName")]];
+        """,
+    )
+    assert found == [["whole()", ""], ["half()", "Half done"]]
+
+
+def test_of_a_session_that_ends_by_itself_the_code_stays(node):
+    found = node(
+        {"play.svelte.ts": "play", "session.svelte.ts": "session", "api.ts": "request"},
+        """
+        session.state = "in";
+        play.type("mine()");
+        play.printed = "secret";
+        answers["GET /x"] = { status: 401 };
+        await request("x").catch(() => {});
+        return [session.state, play.code, play.printed];
+        """,
+    )
+    assert found == ["out", "mine()", ""]
+
+
+def test_conversations_do_not_fill_the_memory(node):
+    found = node(
+        {"chats.svelte.ts": "chats"},
+        """
+        const written = chats.of("written");
+        written.draft = "half a question";
+        const first = chats.of("s0");
+        for (let n = 1; n < 60; n += 1) chats.of(`s${n}`);
+        return [chats.of("written") === written, chats.of("s59") === chats.of("s59"), chats.of("s0") === first];
+        """,
+    )
+    assert found == [True, True, False]
