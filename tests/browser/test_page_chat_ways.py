@@ -132,7 +132,7 @@ def test_a_refused_question_is_still_there_to_be_changed(chat):
 
 
 def test_a_form_that_is_closed_or_has_to_wait_calls_nothing(chat, model, served):
-    chat.press("Escape")
+    chat.until("__person.focused()[1] === 'Your question'", "begin to write at once")
     chat.click("Call a tool", role="button")
     chat.until("__person.focused()[1] === 'Call a tool'")
     chat.write("numbers.table")

@@ -318,3 +318,19 @@ def test_conversations_do_not_fill_the_memory(node):
         """,
     )
     assert found == [True, True, False]
+
+
+def test_how_far_a_run_is_is_told_while_it_runs(node):
+    events = [["progress", {"progress": 3, "total": 10, "message": "third"}], ["result", {"value": 1}]]
+    found = node(
+        {"play.svelte.ts": "play"},
+        f"""
+        answers["POST /run"] = {{ events: {json.dumps(events)} }};
+        const told = [];
+        Object.defineProperty(play, "progress", {{ set: (one) => told.push(one) }});
+        play.type("1");
+        await play.run();
+        return told;
+        """,
+    )
+    assert found == [None, {"done": 3, "total": 10, "message": "third"}, None]

@@ -11,7 +11,7 @@ import type { Progress } from "./invoke";
 import type { JsonObject } from "./json-text";
 import { notices } from "./notices.svelte";
 import { route } from "./route.svelte";
-import { placeOf, runCode, type Ran, type RunCall } from "./run";
+import { problemOf, runCode, type Ran, type RunCall } from "./run";
 import { session } from "./session.svelte";
 import { line } from "./shown";
 import { Soon } from "./soon";
@@ -66,7 +66,7 @@ class Play {
       if (code.trim() === "") return;
       try {
         const { data } = await request<{ errors: JsonObject[] }>("run/check", { json: { code }, signal: stop.signal });
-        if (!stop.signal.aborted) this.problems = data.errors.map((one) => placeOf(one));
+        if (!stop.signal.aborted) this.problems = data.errors.map((one) => problemOf(one));
       } catch {
         if (!stop.signal.aborted) this.problems = []; // the run says what is wrong
       }

@@ -69,10 +69,11 @@ function ended(call: RunCall, data: JsonObject): RunCall {
 function failed(data: JsonObject, when: { durationMs: number; at: string }, status: number): Ran {
   const error = isObject(data.error) ? data.error : data;
   const failure = failureOf(error, `HTTP ${status}`);
-  return { outcome: { ok: false, failure, ...when }, place: typeof data.line === "number" ? placeOf(data, failure.message) : null, handle: null };
+  return { outcome: { ok: false, failure, ...when }, place: typeof data.line === "number" ? problemOf(data, failure.message) : null, handle: null };
 }
 
-export function placeOf(data: JsonObject, message = String(data.message)): CodeProblem {
+/** Where in the code something is wrong, in the server's words. */
+export function problemOf(data: JsonObject, message = String(data.message)): CodeProblem {
   const number = (name: string): number | undefined => (typeof data[name] === "number" ? data[name] : undefined);
   return { message, line: number("line"), column: number("column"), endLine: number("endLine"), endColumn: number("endColumn") };
 }
