@@ -87,10 +87,10 @@ def test_a_folder_is_trusted_by_who_has_seen_what_it_reaches(browser, project):
             _trusted(person, config)
         else:
             person.see("onetool trust", "With the server's token").see_no("Trust this folder")
-            person.page.ask("Browser.grantPermissions", permissions=["clipboardReadWrite", "clipboardSanitizedWrite"])
+            person.value("void (navigator.clipboard.writeText = async (text) => void (globalThis.copied = text))")
             person.click("Copy", role="button")
             person.see("Copied")
-            assert person.value("navigator.clipboard.readText()").startswith("onetool ")
+            assert person.value("globalThis.copied").startswith("onetool ")
         assert person.faults() == []
 
 
