@@ -54,6 +54,7 @@ class Recorder:
     def __init__(self, specs: Sequence[ToolSpec] = TOOLS) -> None:
         self.toolset = Toolset(specs)
         self.denied: list[str] = []
+        self.not_run: set[str] = set()
         self.log: list[str] = []
         self.pause = 0.0
 

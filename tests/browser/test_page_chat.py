@@ -149,7 +149,7 @@ def test_denied_broken_off_and_stopped(chat, model):
     ask(chat, "Talk.")
     chat.see("word word")
     chat.click("Stop", role="button")
-    chat.see("You stopped it", "word word", "Ask again")
+    chat.see("Stopped. What came", "word word", "Ask again")
     model.will(Says("Enough said."))
     ask(chat, "And now?")
     chat.see("Enough said.")

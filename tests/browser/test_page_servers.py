@@ -75,12 +75,17 @@ def _switched(person):
 
 
 def _stopped(person):
-    """Without a token, a program can be stopped from here, and not started: no way back is offered."""
-    person.forgive("status of 403")
+    """Without a token, a program can be stopped from here, and not started: that is said before."""
     person.click("Switch uno on or off", role="switch")
+    person.see("only the command line, or somebody with the token, can start it again", "onetool servers enable uno")
+    person.click("Close", role="button")
+    person.see_no("onetool servers enable uno", "uno is off now")
+    person.click("Switch uno on or off", role="switch")
+    assert person.axe() == []
+    person.click("Switch it off", role="button")
     person.see("uno is off now").see_no("Undo")
     person.click("Switch uno on or off", role="switch")
-    person.see("http.token")
+    person.see("can switch it on", "onetool servers enable uno").see_no("Bearer")
 
 
 def test_nobody_has_servers_at_first(person):

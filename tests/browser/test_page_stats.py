@@ -19,10 +19,38 @@ def test_calls_are_counted_while_one_looks(person, served):
     assert "tool=meteo.forecast" in person.place, "a link to what is shown can be kept"
     person.click("Remove the filter Tool meteo.forecast", role="button")
     until(lambda: _calls(person) == "3")
+    person.click("rest", role="link")
+    person.see("Source: rest", "meteo.forecast")
+    person.click("Remove the filter Source rest", role="button")
     person.choose("Time span", "Last day")
     person.until("location.hash.includes('days=1')")
     person.see("meteo.forecast")
     assert person.value("document.querySelector('main b') === null")
+
+
+def test_the_calls_of_one_client_are_picked(person, served):
+    _called_over_mcp(served, "Tester <b>x</b>")
+    person.open("#/stats").see("By client", "Tester <b>x</b>")
+    person.click("Tester <b>x</b>", role="link")
+    person.see("Client: Tester <b>x</b>")
+    until(lambda: _calls(person) == "1")
+    person.click("Remove the filter Client Tester <b>x</b>", role="button")
+    person.see("By client").see_no("Client: Tester")
+
+
+def _called_over_mcp(served, client):
+    head = {"Accept": "application/json, text/event-stream"}
+
+    def ask(body):
+        return served.api.post("/mcp", json={"jsonrpc": "2.0", **body}, headers=head)
+
+    about = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": client, "version": "1"}}
+    begun = ask({"id": 1, "method": "initialize", "params": about})
+    head |= {"Mcp-Session-Id": begun.headers["mcp-session-id"]} if "mcp-session-id" in begun.headers else {}
+    ask({"method": "notifications/initialized"})
+    code = {"name": "run", "arguments": {"code": "numbers.add(a=1)"}}
+    assert ask({"id": 2, "method": "tools/call", "params": code}).json()["result"]["content"][0]["text"] == "2"
+    until(lambda: served.api.get("/stats").json()["clients"])
 
 
 def _invoke(served, name, args):

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from onetool.app.catalog import ToolCatalog
     from onetool.app.runtime import Runtime
     from onetool.ask.tool_calls import ToolBackend
+    from onetool.core.context import CallWatch
     from onetool.core.registry import Snapshot
 
 MENUS = ("direct", "run")
@@ -64,6 +65,7 @@ class AskOptions(msgspec.Struct, frozen=True, kw_only=True):
     max_steps: int | None = None
     menu: str | None = None
     approve: Approve = "never"
+    watch: "CallWatch | None" = None  # told of the calls that code makes
     files: Sequence[File] = ()
     stream: bool = True
     wait: float = 0.0  # seconds for somebody else's turn in the same session to end
@@ -130,7 +132,7 @@ class AskService:
         approval = Approval(options.approve)
         if (options.menu or config.ask.menu) == "run":
             await catalog.refresh()
-            return RunBackend(caller, catalog, run_tool(catalog, config, allowed), allowed, approval)
+            return RunBackend(caller, catalog, run_tool(catalog, config, allowed), allowed, approval, options.watch)
         await catalog.wait_for_servers(None)  # servers that have not listed their tools yet
         await catalog.refresh()
         return DirectBackend(caller, catalog, self._tools(allowed), allowed, approval)

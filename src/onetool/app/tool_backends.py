@@ -25,7 +25,7 @@ from onetool.script.run_result import RunResult
 if TYPE_CHECKING:
     from onetool.app.catalog import ToolCatalog
     from onetool.app.runtime import Runtime
-    from onetool.core.context import Gate
+    from onetool.core.context import CallWatch, Gate
 
 
 OT_RESULT = "ot.result"
@@ -54,7 +54,13 @@ class ToolCaller(Protocol):
     ) -> ToolResult: ...
 
     async def run(
-        self, code: str, allowed: Collection[str] | None = None, *, source: str = "run", gate: "Gate | None" = None
+        self,
+        code: str,
+        allowed: Collection[str] | None = None,
+        *,
+        source: str = "run",
+        gate: "Gate | None" = None,
+        watch: "CallWatch | None" = None,
     ) -> RunResult: ...
 
 
@@ -65,6 +71,7 @@ class NoToolsBackend:
         self.toolset = Toolset(others=catalog.registry.snapshot().list())
         self.clean = lambda value: caller.runtime.redact(value)  # a reload replaces the runtime
         self.denied: list[str] = []
+        self.not_run: set[str] = set()
 
     def spec(self, name: str) -> ToolSpec | None:
         return None
@@ -98,7 +105,7 @@ class DirectBackend:
         self._approval = approval
         self._specs = {spec.name: spec for spec in toolset.specs}
         self.toolset = toolset
-        self.denied = approval.denied
+        self.denied, self.not_run = approval.denied, approval.not_run
         self.clean = lambda value: caller.runtime.redact(value)  # a reload replaces the runtime
 
     def spec(self, name: str) -> ToolSpec | None:
@@ -140,8 +147,10 @@ class RunBackend:
         listing: Mapping[str, Any],
         allowed: Collection[str] | None,
         approval: "Approval",
+        watch: "CallWatch | None" = None,
     ) -> None:
-        """`listing` is what the model reads of `run`: see `describe.run_tool`."""
+        """`listing` is what the model reads of `run`: see `describe.run_tool`. `watch` is told of what code calls."""
+        self._watch = watch
         self._caller = caller
         self._catalog = catalog
         self._allowed = allowed
@@ -150,7 +159,7 @@ class RunBackend:
             name=listing["name"], description=listing["description"], input_schema=listing["inputSchema"]
         )
         self.toolset = Toolset([self._spec], others=catalog.registry.snapshot().list())
-        self.denied = approval.denied
+        self.denied, self.not_run = approval.denied, approval.not_run
         self.clean = lambda value: caller.runtime.redact(value)  # a reload replaces the runtime
 
     def spec(self, name: str) -> ToolSpec | None:
@@ -172,7 +181,9 @@ class RunBackend:
             message = "Invalid arguments for run: expected one, code, the text of a program"
             return _error_result(call, ToolError(code="invalid_args", message=message, hints=(signature(self._spec),)))
         with nested_ask():
-            return await self._caller.run(code, self._allowed, source=SOURCE, gate=self._approval.gate)
+            return await self._caller.run(
+                code, self._allowed, source=SOURCE, gate=self._approval.gate, watch=self._watch
+            )
 
     async def content(self, result: ToolResult) -> str:
         ran = result if isinstance(result, RunResult) else RunResult(ok=result.ok, error=result.error)
@@ -217,11 +228,12 @@ GO_ON = "do not try it again: go on without it, or say in your answer what you w
 
 
 class Approval:
-    """`denied` are the tools that were not let run, in order."""
+    """`denied` are the tools that were not let run, in order; `not_run` the ids of those calls."""
 
     def __init__(self, approve: Approve) -> None:
         self._approve: Approve = approve
         self.denied: list[str] = []
+        self.not_run: set[str] = set()
 
     async def gate(self, call: ToolCall, spec: ToolSpec) -> ToolFailure | None:
         """What the executor asks before it runs a tool: why not, for the model to read."""
@@ -235,6 +247,7 @@ class Approval:
         finally:  # who fails to say yes has not said it
             if is_denied:
                 self.denied.append(spec.name)
+                self.not_run.add(call.id)
         return ToolFailure(self._words(spec), reason="denied", hints=[GO_ON]) if is_denied else None
 
     def _words(self, spec: ToolSpec) -> str:

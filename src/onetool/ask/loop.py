@@ -73,12 +73,17 @@ class AskLoop:
         session, model = self._session, self._model
         yield Started(session_id=session.id, is_new=session.is_new, provider=model.provider, model=model.name)
         session.append(self._task.question)
+        how, why = "stopped", ""
         try:
             async with aclosing(self._rounds()) as rounds:
                 async for event in rounds:
+                    how = "answered" if isinstance(event, Done) else how
                     yield event
+        except AskError as error:
+            how, why = "failed", self._backend.clean(str(error))
+            raise
         finally:
-            session.end(model.provider, model.name, self._usage, self._steps)
+            session.end(model.provider, model.name, self._usage, self._steps, how, why)
 
     async def _rounds(self) -> AsyncGenerator[Event, None]:
         most = self._task.max_steps

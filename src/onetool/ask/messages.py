@@ -109,6 +109,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=
     content: str
     ok: bool = True
     value: Any | UnsetType = UNSET
+    not_run: bool = False  # nobody let it run, or it was stopped before it began
 
 
 class UserCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="called"):

@@ -41,6 +41,7 @@ class ToolBackend(Protocol):
 
     toolset: Toolset
     denied: list[str]  # tools that were not approved
+    not_run: set[str]  # ids of calls that were not approved, also because nobody waits for that any more
 
     def spec(self, name: str) -> ToolSpec | None:
         """The tool of that name, if the model may call it."""
@@ -96,7 +97,7 @@ async def run_calls(
             tasks |= _start_group(group, backend, session)
             for call in group:
                 given = await tasks[call.id]
-                session.append(_result_message(call, given, backend.spec(call.name)))
+                session.append(_result_message(call, given, backend))
                 waiting.pop(0)
                 yield CallEnded(call=public_call(call, backend), result=given.result, is_cached=given.is_cached)
     finally:
@@ -104,10 +105,11 @@ async def run_calls(
         for call in waiting:
             task = tasks.get(call.id)
             if task is not None and not task.cancelled() and task.exception() is None:
-                session.append(_result_message(call, task.result(), backend.spec(call.name)))
+                session.append(_result_message(call, task.result(), backend))
             else:
-                words = NOT_STARTED if task is None else STOPPED
-                session.append(Result(call=call.id, name=call.name, ok=False, content=mark_as_data(words)))
+                not_run = task is None or call.id in backend.not_run
+                content = mark_as_data(NOT_STARTED if not_run else STOPPED)
+                session.append(Result(call=call.id, name=call.name, ok=False, content=content, not_run=not_run))
 
 
 async def run_user_call(
@@ -183,10 +185,12 @@ def _malformed_error(call: Call) -> ToolError:
     )
 
 
-def _result_message(call: Call, given: CallOutcome, spec: ToolSpec | None) -> Result:
-    keeps = spec is not None and spec.pure and given.result.ok and not given.is_cached and _is_small(given.result.data)
-    value: Any | UnsetType = given.result.data if keeps else UNSET
-    return Result(call=call.id, name=call.name, ok=given.result.ok, content=given.content, value=value)
+def _result_message(call: Call, given: CallOutcome, backend: ToolBackend) -> Result:
+    spec, result = backend.spec(call.name), given.result
+    keeps = spec is not None and spec.pure and result.ok and not given.is_cached and _is_small(result.data)
+    value: Any | UnsetType = result.data if keeps else UNSET
+    not_run = not result.ok and call.id in backend.not_run
+    return Result(call=call.id, name=call.name, ok=result.ok, content=given.content, value=value, not_run=not_run)
 
 
 def _is_small(value: Any) -> bool:

@@ -62,9 +62,10 @@ def test_what_has_changed_is_shown_and_can_be_approved(api, tmp_path):
     assert (found["changed"], found["refused"]) == (1, True)
     (change,) = found["changes"]
     assert change["name"] == "one"
-    assert "enemy" in change["after"]
-    assert "enemy" not in change["before"]
-    assert "Gives one." in change["before"]
+    sides = {sign: "".join(line for line in change["lines"] if line.startswith(sign)) for sign in "-+"}
+    assert "enemy" in sides["+"]
+    assert "enemy" not in sides["-"]
+    assert "Gives one." in sides["-"]
     assert api.ask("POST", "/tools/servers/one/approve", {"digest": found["digest"]}).status_code == 200
     assert api.get("/servers/one").json()["changes"] == []
 

@@ -1,5 +1,7 @@
 /** Calls that have ended while the page is open, by whoever made them: the newest first. */
 
+import { session } from "./session.svelte";
+
 export interface EndedCall {
   n: number; // counts up: two calls may have ended at the same time
   name: string;
@@ -23,3 +25,4 @@ class Calls {
 }
 
 export const calls = new Calls();
+session.onLeave(() => (calls.list = []));

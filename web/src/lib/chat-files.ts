@@ -5,12 +5,18 @@ import { t } from "./i18n.svelte";
 import { line } from "./shown";
 
 const PICTURES = ["image/png", "image/jpeg", "image/gif", "image/webp"];
-const LARGEST = 5 * 1024 * 1024;
+const LARGEST = 5 * 1024 * 1024; // of all files of a question: the server takes no more
 
-/** Raises Error, in words, for what can't be sent. */
-export async function attached(file: File): Promise<Attached> {
+/** How many bytes an attached file has. */
+function sizeOf({ text, data }: Attached): number {
+  if (data !== undefined) return (data.length * 3) / 4;
+  return new Blob([text ?? ""]).size;
+}
+
+/** Raises Error, in words, for what can't be sent beside the others. */
+export async function attached(file: File, others: readonly Attached[] = []): Promise<Attached> {
   const name = file.name || "file";
-  if (file.size > LARGEST) throw new Error(t("chat.file.large", { name: line(name) }));
+  if (file.size + others.reduce((sum, one) => sum + sizeOf(one), 0) > LARGEST) throw new Error(t("chat.file.large", { name: line(name) }));
   const bytes = new Uint8Array(await file.arrayBuffer());
   if (PICTURES.includes(file.type)) return { name, kind: file.type, data: base64(bytes) };
   try {

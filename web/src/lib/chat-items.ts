@@ -1,7 +1,8 @@
 /** What stands in a conversation, one below the other: what people ask, what models say, what is called. */
 
 import { t } from "./i18n.svelte";
-import type { CallFailure, Outcome } from "./invoke";
+import { failureOf } from "./failure";
+import type { Outcome } from "./invoke";
 import { isObject, parseJson, writeJson, type Json, type JsonObject } from "./json-text";
 
 export interface Attached {
@@ -28,6 +29,7 @@ export interface CallItem {
   isCached: boolean;
   isCut: boolean;
   outcome: Outcome | null; // null while it runs
+  isNotRun: boolean; // nobody let it run, or it never began
   approval: Approval | null;
 }
 
@@ -61,7 +63,7 @@ export const textsOf = (value: unknown): string[] => list(value).map((one) => (t
 
 export function callOf(found: unknown, isMine = false): CallItem {
   const { id, name, args } = object(found);
-  return { kind: "call", call: text(id), name: text(name), args: object(args), isMine, isCached: false, isCut: false, outcome: null, approval: null };
+  return { kind: "call", call: text(id), name: text(name), args: object(args), isMine, isCached: false, isCut: false, isNotRun: false, outcome: null, approval: null };
 }
 
 /** The result of a call in the form that a tester of tools shows. */
@@ -72,19 +74,13 @@ export function outcomeOf(found: unknown): Outcome {
     const value = result.data ?? result.value ?? null;
     return { ok: true, value, size: new Blob([typeof value === "string" ? value : writeJson(value)]).size, durationMs, at: "" };
   }
-  return { ok: false, failure: failureOf(object(result.error)), durationMs, at: "" };
+  return { ok: false, failure: failureOf(object(result.error), ""), durationMs, at: "" };
 }
 
-function failureOf(error: JsonObject): CallFailure {
-  const { code, message, reason, hints } = error;
-  return { code: text(code), message: text(message), reason: text(reason) || null, hints: textsOf(hints), faults: [], retryAfter: null };
-}
-
-/** The clock of this machine may not be the server's: what can't be right counts as a wait that begins now. */
+/** By the seconds that the server says are left: the clock of this machine may not be the server's. */
 export function approvalOf(found: JsonObject): Approval {
-  const left = Date.parse(text(found.expiresAt)) - Date.now();
-  const expiresAt = Date.now() + (left > 0 && left < WAIT_MS ? left : WAIT_MS);
-  return { question: text(found.question), call: text(found.call), warnings: textsOf(found.warnings), expiresAt, decided: null };
+  const left = number(found.expiresInSeconds) * 1000 || WAIT_MS;
+  return { question: text(found.question), call: text(found.call), warnings: textsOf(found.warnings), expiresAt: Date.now() + left, decided: null };
 }
 
 /** What a turn cost: of the answer's object. */
@@ -112,18 +108,30 @@ export function itemsOf(found: JsonObject): Item[] {
     const said = text(one.text);
     if (said) items.push(isMine ? { kind: "user", text: said, files } : { kind: "text", text: said });
     items.push(...list(one.calls).map((call) => keptCall(object(call), isMine)));
-    if (one.brokenOff === true) items.push({ kind: "notice", text: t("chat.broken") });
-    if (isObject(one.usage)) items.push(endOf(one, null));
+    if (one.end === "stopped" || one.end === "failed") items.push(brokenOf(one));
+    else if (one.brokenOff === true) items.push({ kind: "notice", text: t("chat.broken") });
+    if (one.end !== "stopped" && one.end !== "failed" && isObject(one.usage)) items.push(endOf(one, null));
   }
   return items;
+}
+
+/** Calls of models, by their ids. */
+export function keptCalls(found: JsonObject): Map<string, CallItem> {
+  const calls = itemsOf(found).filter((one) => one.kind === "call");
+  return new Map(calls.map((one) => [one.call, one]));
+}
+
+function brokenOf(one: JsonObject): Item {
+  const isCalm = one.end === "stopped";
+  return { kind: "failed", text: isCalm ? t("chat.stopped") : text(one.why) || t("chat.broken"), hints: [], isCalm };
 }
 
 /** Of a result, the server keeps what the model read. */
 function keptCall(call: JsonObject, isMine: boolean): CallItem {
   const args = isObject(call.args) ? call.args : { "…": call.argsText ?? call.args ?? "" };
   const result = text(call.result);
-  const outcome = call.state === "ok" ? { value: call.isCut ? result : valueOf(result) } : { ok: false, error: { message: call.state === "failed" ? result : t("chat.call.unknown") } };
-  return { ...callOf({ id: call.id ?? "", name: call.name ?? "", args }, isMine), outcome: outcomeOf(outcome), isCut: call.isCut === true };
+  const outcome = call.state === "ok" ? { value: call.isCut ? result : valueOf(result) } : { ok: false, error: { message: call.state === "running" ? t("chat.call.unknown") : result } };
+  return { ...callOf({ id: call.id ?? "", name: call.name ?? "", args }, isMine), outcome: outcomeOf(outcome), isCut: call.isCut === true, isNotRun: call.state === "not_run" };
 }
 
 function valueOf(written: string): Json {

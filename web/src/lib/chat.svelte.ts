@@ -5,12 +5,13 @@
  */
 
 import { ApiError, get, refusal, request, send } from "./api";
-import { approvalOf, callOf, endOf, itemsOf, outcomeOf, textsOf, type Attached, type CallItem, type Item } from "./chat-items";
+import { approvalOf, callOf, endOf, itemsOf, keptCalls, outcomeOf, textsOf, type Attached, type CallItem, type Item } from "./chat-items";
 import { texts } from "./events";
 import { t } from "./i18n.svelte";
 import { isObject, parseJson, writeJson, type JsonObject } from "./json-text";
 import { messageOf, notices } from "./notices.svelte";
 import { line } from "./shown";
+import { working } from "./working.svelte";
 
 const DRAW_EVERY_MS = 40;
 const STOP_WITHIN_MS = 3000;
@@ -46,6 +47,16 @@ export class Conversation {
     return this.#stream;
   }
 
+  /** Whether a call waits for an approval. */
+  get waits(): boolean {
+    return this.running !== null && this.items.some((one) => one.kind === "call" && one.approval?.decided === null && one.outcome === null);
+  }
+
+  /** Whether all of it can be read again. */
+  get isKeptElsewhere(): boolean {
+    return this.id !== null && this.running === null && this.draft === "" && this.files.length === 0;
+  }
+
   /** Read what was said before, once. */
   async open(): Promise<void> {
     if (this.#isRead || this.id === null) return;
@@ -53,6 +64,8 @@ export class Conversation {
     try {
       const found = await get<JsonObject>(`ask/sessions/${encodeURIComponent(this.id)}`);
       [this.items, this.state] = [itemsOf(found), "ready"];
+      const asked = this.items.findLast((one) => one.kind === "user");
+      if (asked?.files.length === 0) this.#last = { text: asked.text, files: [] }; // of files only the names are kept
     } catch (error) {
       [this.error, this.state, this.#isRead] = [error, "failed", false];
     }
@@ -94,8 +107,8 @@ export class Conversation {
       await request(path, { json: { approve } });
     } catch (error) {
       notices.error(error);
-      if (!(error instanceof ApiError) || error.status < 400) set(null);
-      else set("no"); // nobody waits for it any more
+      const isOver = error instanceof ApiError && (error.status === 404 || error.status === 409);
+      set(isOver ? "no" : null); // over: nobody waits for it any more
     }
   }
 
@@ -103,7 +116,7 @@ export class Conversation {
   async call(name: string, args: JsonObject): Promise<void> {
     if (this.running) return;
     const [stop, since] = [new AbortController(), performance.now()];
-    this.running = stop;
+    this.#begin(stop);
     const item = callOf({ id: `own-${this.items.length}`, name, args }, true);
     this.#put(item);
     await this.#stream;
@@ -120,9 +133,19 @@ export class Conversation {
       const outcome = outcomeOf({ ok: false, error: { code: error instanceof ApiError ? error.code : "", message: stop.signal.aborted ? t("try.stopped") : messageOf(error) } });
       this.#change(item.call, (one) => ({ ...one, outcome }));
     } finally {
-      this.running = null;
+      this.#end();
       this.changed(this);
     }
+  }
+
+  #begin(stop: AbortController): void {
+    this.running = stop;
+    working.begin(this);
+  }
+
+  #end(): void {
+    this.running = null;
+    working.end(this);
   }
 
   #answer(choice: ModelChoice, withTools: boolean): Promise<void> {
@@ -133,20 +156,21 @@ export class Conversation {
   /** `before` is the stream of the last answer: until it ends, the conversation is not free. */
   async #run(choice: ModelChoice, withTools: boolean, before: Promise<void>): Promise<void> {
     const [stop, since] = [new AbortController(), performance.now()];
-    this.running = stop;
+    this.#begin(stop);
+    const at = this.items.length;
     if (this.#last) this.#put({ kind: "user", ...this.#last }); // also where it is asked again: that is another turn
     await before;
     try {
       if (!(await this.#listen(choice, withTools, stop.signal, since))) this.#fail(t("chat.broken"));
     } catch (error) {
       if (stop.signal.aborted) this.#fail(t("chat.stopped"), [], true);
-      else if (error instanceof ApiError) this.#fail(messageOf(error), hintsOf(error.body));
+      else if (error instanceof ApiError) this.#refused(error, at);
       else this.#fail(t("chat.broken"));
     } finally {
       this.#draw();
       this.#question = "";
-      if (this.running === stop) this.running = null; // else the next question waits for this end
-      this.#endCalls();
+      if (this.running === stop) this.#end(); // else the next question waits for this end
+      await this.#endCalls();
       this.changed(this);
     }
   }
@@ -235,7 +259,8 @@ export class Conversation {
     const said = typeof answer.answer === "string" ? answer.answer : "";
     if (said && !this.items.slice(this.#lastQuestion()).some((one) => one.kind === "text")) this.#put({ kind: "text", text: said });
     this.#put(endOf(answer, performance.now() - since));
-    [this.#last, this.running] = [null, null];
+    this.#last = null;
+    this.#end();
     notices.announce(t("chat.answered"));
   }
 
@@ -249,8 +274,27 @@ export class Conversation {
     notices.announce(line(text));
   }
 
-  /** Calls that still ran when the stream ended: nobody tells any more what came of them. */
-  #endCalls(): void {
+  /** What is wrong with a question has to be put right in it: it goes back to where it was written. */
+  #refused(error: ApiError, at: number): void {
+    if (error.status >= 400 && error.status < 500 && this.#last) {
+      this.items = this.items.toSpliced(at, 1);
+      if (this.draft === "") this.draft = this.#last.text;
+      if (this.files.length === 0) this.files = this.#last.files;
+      this.#last = null;
+    }
+    this.#fail(messageOf(error), hintsOf(error.body));
+  }
+
+  /** Calls that still ran when the stream ended: what came of them only the server may know. */
+  async #endCalls(): Promise<void> {
+    const open = this.items.filter((one) => one.kind === "call" && one.outcome === null);
+    if (open.length === 0) return;
+    const path = `ask/sessions/${encodeURIComponent(this.id ?? "last")}`;
+    const kept = keptCalls((await get<JsonObject | null>(path, { signal: AbortSignal.timeout(STOP_WITHIN_MS) }).catch(() => null)) ?? {});
+    for (const { call } of open.filter((one) => one.kind === "call")) {
+      const found = kept.get(call);
+      if (found) this.#change(call, (one) => ({ ...one, outcome: found.outcome, isNotRun: found.isNotRun }));
+    }
     const outcome = outcomeOf({ ok: false, error: { code: "", message: t("chat.call.unknown") } });
     this.items = this.items.map((one) => (one.kind === "call" && one.outcome === null ? { ...one, outcome } : one));
   }

@@ -1,39 +1,21 @@
 /** All conversations, and the models that can answer. */
 
-import { get, refusal, request, send } from "./api";
+import { get, refusal, request, send, type Schemas } from "./api";
 import { Conversation, type ModelChoice } from "./chat.svelte";
+import { deletedLater } from "./deleted-later.svelte";
 import { t } from "./i18n.svelte";
 import { notices } from "./notices.svelte";
+import { withFirst, withNext } from "./pages";
 import { route } from "./route.svelte";
 import { session } from "./session.svelte";
 import { line } from "./shown";
 import { store, stored } from "./storage";
+import { working } from "./working.svelte";
 
-export interface SessionRow {
-  id: string;
-  title: string;
-  createdAt: string;
-  modifiedAt: string;
-  turns: number;
-  model: string;
-  provider: string;
-}
+export type SessionRow = Schemas["SessionSummary"];
+export type Models = Schemas["ModelOverview"];
 
-export interface Provider {
-  id: string;
-  models: string[];
-  isConfigured: boolean;
-  missing?: string;
-}
-
-export interface Models {
-  provider: string | null;
-  model: string | null;
-  providers: Provider[];
-  toolTokens: number;
-}
-
-const UNDO_MS = 8000; // as long as the notice stays
+const MOST_OPEN = 20; // conversations that stay in memory
 
 class Chats {
   list: SessionRow[] = $state.raw([]);
@@ -46,19 +28,14 @@ class Chats {
   /** Where the next conversation begins. */
   #fresh: Conversation = $state.raw(new Conversation(null, (one) => this.#changed(one)));
   readonly #open = new Map<string, Conversation>();
-  readonly #leaving = new Map<string, ReturnType<typeof setTimeout>>();
 
-  constructor() {
-    addEventListener("pagehide", () => {
-      for (const id of this.#leaving.keys()) void this.#forget(id, true);
-    });
+  stop(): void {
+    for (const one of [this.#fresh, ...this.#open.values()]) one.stop();
   }
 
-  /** What one person said is not shown to the next. A deletion that still waited is not sent: nobody is signed in. */
+  /** What one person said is not shown to the next. */
   forget(): void {
-    for (const one of [this.#fresh, ...this.#open.values()]) one.stop();
-    for (const timer of this.#leaving.values()) clearTimeout(timer);
-    this.#leaving.clear();
+    this.stop();
     this.#open.clear();
     this.#fresh = new Conversation(null, (one) => this.#changed(one));
     [this.list, this.next, this.models, this.state] = [[], null, null, "loading"];
@@ -67,12 +44,24 @@ class Chats {
   /** The conversation of an id; without one, the one that begins. */
   of(id: string | undefined): Conversation {
     if (!id) return this.#fresh;
-    let found = this.#open.get(id);
-    if (!found) {
-      found = new Conversation(id, (one) => this.#changed(one));
-      this.#open.set(id, found);
-    }
+    const found = this.#open.get(id) ?? new Conversation(id, (one) => this.#changed(one));
+    this.#keep(id, found);
     return found;
+  }
+
+  /** The one that is being answered, and that somebody may want to come back to. */
+  get underWay(): string | null {
+    return working.list.find((one) => one.waits)?.id ?? working.list.at(-1)?.id ?? null;
+  }
+
+  /** Those that were opened last stay, and all with something that nobody else keeps. */
+  #keep(id: string, one: Conversation): void {
+    this.#open.delete(id);
+    this.#open.set(id, one);
+    for (const [key, other] of this.#open) {
+      if (this.#open.size <= MOST_OPEN) return;
+      if (other !== one && other.isKeptElsewhere) this.#open.delete(key);
+    }
   }
 
   get hasModel(): boolean {
@@ -97,10 +86,11 @@ class Chats {
   async load(isMore = false): Promise<void> {
     try {
       const query = { pageToken: (isMore && this.next) || undefined };
-      const found = await get<{ sessions: SessionRow[]; nextPageToken?: string | null }>("ask/sessions", { query });
-      const rows = found.sessions.filter((one) => !this.#leaving.has(one.id));
-      this.list = isMore ? [...this.list, ...rows.filter((one) => !this.list.some((known) => known.id === one.id))] : rows;
-      [this.next, this.state] = [found.nextPageToken ?? null, "ready"];
+      const { sessions, nextPageToken } = await get<Schemas["SessionPage"]>("ask/sessions", { query });
+      const page = { rows: sessions.filter((one) => !deletedLater.has(path(one.id))), next: nextPageToken };
+      const [known, id] = [{ rows: this.list, next: this.next }, (one: SessionRow): string => one.id];
+      const found = isMore ? withNext(known, page, id) : withFirst(known, page, id, (one) => one.modifiedAt ?? "");
+      [this.list, this.next, this.state] = [found.rows, found.next, "ready"];
     } catch (error) {
       [this.error, this.state] = [error, "failed"];
     }
@@ -126,29 +116,15 @@ class Chats {
     }
   }
 
-  /** Gone here at once; on the server when nobody can undo it any more, or when the page is closed. */
+  /** Gone here at once; on the server when nobody can undo it any more. */
   remove(row: SessionRow): void {
     const at = this.list.indexOf(row);
     this.list = this.list.filter((one) => one.id !== row.id);
     this.#open.get(row.id)?.stop();
     if (route.params.session === row.id) route.go("chat");
-    this.#leaving.set(row.id, setTimeout(() => void this.#forget(row.id), UNDO_MS));
-    notices.done(t("chat.deleted", { name: line(row.title) || row.id }), () => {
-      clearTimeout(this.#leaving.get(row.id));
-      if (this.#leaving.delete(row.id)) this.list = this.list.toSpliced(at, 0, row);
+    deletedLater.add(path(row.id), t("chat.deleted", { name: line(row.title) || row.id }), () => {
+      if (!this.list.some((one) => one.id === row.id)) this.list = this.list.toSpliced(at, 0, row);
     });
-  }
-
-  async #forget(id: string, keepalive = false): Promise<void> {
-    clearTimeout(this.#leaving.get(id));
-    try {
-      await request(path(id), { method: "DELETE", keepalive });
-      this.#open.delete(id);
-    } catch (error) {
-      notices.error(error);
-    } finally {
-      this.#leaving.delete(id);
-    }
   }
 
   async exported(id: string, format: "markdown" | "json"): Promise<void> {
@@ -168,15 +144,16 @@ class Chats {
   /** A conversation got its id, or an answer. */
   #changed(one: Conversation): void {
     if (one.id !== null && one === this.#fresh) {
-      this.#open.set(one.id, one);
+      this.#keep(one.id, one);
       if (route.screen === "chat" && !route.params.session) route.set({ session: one.id }, true);
       this.#fresh = new Conversation(null, (other) => this.#changed(other));
     }
-    if (one.running === null) void this.load();
+    void this.load();
   }
 }
 
 const path = (id: string): string => `ask/sessions/${encodeURIComponent(id)}`;
 
 export const chats = new Chats();
+session.beforeSignOut(async () => chats.stop());
 session.onLeave(() => chats.forget());

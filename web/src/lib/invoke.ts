@@ -2,25 +2,12 @@
 
 import { ApiError, send, toolPath } from "./api";
 import { texts } from "./events";
-import { isObject, parseJson, writeJson, type Json, type JsonObject } from "./json-text";
+import { NOTHING, failureOf, type CallFailure } from "./failure";
+import { isObject, objectIn, parseJson, type Json, type JsonObject } from "./json-text";
 import type { Tool } from "./tool";
 
+export type { CallFailure, Fault } from "./failure";
 type Place = Pick<Tool, "bundleID" | "slug" | "version">;
-
-export interface Fault {
-  pointer: string;
-  message: string;
-}
-
-/** Why a call failed, in the server's words. `hints` say what to do. */
-export interface CallFailure {
-  code: string;
-  message: string;
-  reason: string | null;
-  hints: string[];
-  faults: Fault[]; // of arguments: pointers into them
-  retryAfter: number | null; // seconds
-}
 
 export type Outcome = { durationMs: number; at: string } & (
   | { ok: true; value: Json; size: number }
@@ -49,7 +36,6 @@ export async function invoke(tool: Place, args: string, told: Told, signal: Abor
 }
 
 type Result = { ok: true; value: Json; size: number } | { ok: false; failure: CallFailure };
-const NOTHING: CallFailure = { code: "", message: "", reason: null, hints: [], faults: [], retryAfter: null };
 
 async function call(tool: Place, args: string, told: Told, signal: AbortSignal): Promise<Result> {
   const sent = { body: `{"args": ${args}}`, accept: "text/event-stream", signal };
@@ -60,44 +46,20 @@ async function call(tool: Place, args: string, told: Told, signal: AbortSignal):
     if (name === "result") return envelope(data, response);
     const found = parseJson(data) as JsonObject;
     if (name === "chunk") told.piece(String(found.data ?? ""));
-    else if (name === "progress") told.progress({ done: Number(found.progress), total: numberOr(found.total, null), message: String(found.message ?? "") });
+    else if (name === "progress") told.progress(progressOf(found));
   }
   throw new ApiError(0, "unreachable", "");
 }
 
 function envelope(text: string, response: Response): Result {
-  const body = read(text);
+  const body = objectIn(text);
   if (response.ok && body.ok === true) return { ok: true, value: body.value ?? null, size: new Blob([text]).size - '{"ok":true,"value":}'.length };
   const failure = failureOf(isObject(body.error) ? body.error : body, text || `HTTP ${response.status}`);
   return { ok: false, failure: { ...failure, retryAfter: numberOr(response.headers.get("retry-after"), null) } };
 }
 
-function read(text: string): JsonObject {
-  try {
-    const found = parseJson(text);
-    return isObject(found) ? found : {};
-  } catch {
-    return {};
-  }
-}
-
-/** Of the envelope of a tool that failed, or of a problem: the call was refused. */
-function failureOf(error: JsonObject, otherwise: string): CallFailure {
-  const listed = [error.errors, error.details].find(Array.isArray) ?? [];
-  return {
-    ...NOTHING,
-    code: String(error.code ?? error.status ?? ""),
-    message: String(error.detail ?? error.message ?? error.title ?? otherwise).slice(0, 20_000),
-    reason: typeof error.reason === "string" ? error.reason : null,
-    hints: Array.isArray(error.hints) ? error.hints.map((one) => (typeof one === "string" ? one : writeJson(one))) : [],
-    faults: listed.filter(isObject).map(faultOf),
-  };
-}
-
-function faultOf(found: JsonObject): Fault {
-  const words = [found.expected && `≠ ${String(found.expected)}:`, found.got, found.hint && `(${String(found.hint)})`];
-  const message = found.message ?? words.filter(Boolean).join(" ");
-  return { pointer: String(found.pointer ?? "").replace(/^\/args(?=\/|$)/, ""), message: String(message) };
+export function progressOf(found: JsonObject): Progress {
+  return { done: Number(found.progress), total: numberOr(found.total, null), message: String(found.message ?? "") };
 }
 
 function numberOr<T>(value: unknown, otherwise: T): number | T {

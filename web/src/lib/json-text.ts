@@ -160,3 +160,13 @@ class Reader {
     throw new JsonTextError(before.length, (before.at(-1)?.length ?? 0) + 1, sign);
   }
 }
+
+/** The object in a text; an empty one where it is none. */
+export function objectIn(text: string): JsonObject {
+  try {
+    const found = parseJson(text);
+    return isObject(found) ? found : {};
+  } catch {
+    return {};
+  }
+}

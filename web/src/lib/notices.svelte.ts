@@ -3,6 +3,7 @@
 import { ApiError } from "./api";
 import { t } from "./i18n.svelte";
 import type { Key } from "./locales/en";
+import { session } from "./session.svelte";
 import { shown } from "./shown";
 
 export interface Notice {
@@ -10,6 +11,7 @@ export interface Notice {
   text: string;
   kind: "done" | "error";
   undo?: () => void | Promise<void>;
+  gone?: () => void;
 }
 
 const STAYS_MS = 8000;
@@ -23,8 +25,19 @@ class Notices {
   #next = 0;
   #timers = new Map<number, ReturnType<typeof setTimeout>>();
 
-  done(text: string, undo?: Notice["undo"]): void {
-    this.#add({ id: this.#next++, text, kind: "done", undo });
+  /** `gone` is called when it goes and nobody has undone it. Returns its id. */
+  done(text: string, undo?: Notice["undo"], gone?: Notice["gone"]): number {
+    return this.#add({ id: this.#next++, text, kind: "done", undo, gone });
+  }
+
+  undo(notice: Notice): void {
+    this.list = this.list.filter((one) => one.id !== notice.id);
+    void notice.undo?.();
+  }
+
+  /** What one person did is not shown to the next, who could undo nothing of it. */
+  forget(): void {
+    this.list = [];
   }
 
   error(error: unknown): void {
@@ -48,14 +61,18 @@ class Notices {
   }
 
   close(id: number): void {
+    const closed = this.list.find((one) => one.id === id);
     this.list = this.list.filter((one) => one.id !== id);
+    closed?.gone?.();
   }
 
-  #add(notice: Notice): void {
-    this.list = [...this.list.slice(1 - MOST), notice];
+  #add(notice: Notice): number {
+    for (const one of this.list.slice(0, 1 - MOST)) this.close(one.id);
+    this.list = [...this.list, notice];
     this.announce(notice.text);
     // An error stays until it is closed: it may have to be read twice.
     if (notice.kind === "done") this.leave(notice);
+    return notice.id;
   }
 }
 
@@ -71,3 +88,4 @@ export function messageOf(error: unknown): string {
 }
 
 export const notices = new Notices();
+session.onLeave(() => notices.forget());

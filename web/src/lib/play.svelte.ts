@@ -7,14 +7,18 @@ import { catalog } from "./catalog.svelte";
 import type { CodeNames } from "./code-names";
 import type { CodeProblem } from "./editor";
 import { t } from "./i18n.svelte";
+import type { Progress } from "./invoke";
 import type { JsonObject } from "./json-text";
 import { notices } from "./notices.svelte";
 import { route } from "./route.svelte";
 import { problemOf, runCode, type Ran, type RunCall } from "./run";
+import { session } from "./session.svelte";
 import { line } from "./shown";
+import { Soon } from "./soon";
 import { store, stored } from "./storage";
 
 const CHECK_AFTER_MS = 300;
+const DRAW_EVERY_MS = 40;
 const LONGEST_PRINT = 200_000; // characters that are kept of what is printed
 
 class Play {
@@ -25,6 +29,12 @@ class Play {
   running: { stop: AbortController; since: number } | null = $state.raw(null);
   calls: readonly RunCall[] = $state.raw([]);
   printed = $state("");
+  /** Whether the beginning of what was printed is not kept. */
+  isPrintCut = $state(false);
+  progress: Progress | null = $state.raw(null);
+  isStopped = $state(false);
+  #prints: string[] = []; // that are not shown yet
+  readonly #draws = new Soon(() => this.#draw(), DRAW_EVERY_MS);
   ran: (Ran & { code: string }) | null = $state.raw(null);
   /** The stream ended before the run did. */
   isBroken = $state(false);
@@ -71,19 +81,57 @@ class Play {
     if (this.running || this.code.trim() === "") return;
     const [code, stop] = [this.code, new AbortController()];
     this.running = { stop, since: performance.now() };
-    [this.calls, this.printed, this.ran, this.isBroken] = [[], "", null, false];
+    this.#clear();
     try {
-      const told = { calls: (calls: RunCall[]) => (this.calls = calls), print: (text: string) => (this.printed = (this.printed + text).slice(-LONGEST_PRINT)) };
-      this.ran = { ...(await runCode(code, {}, told, stop.signal)), code };
-      const { outcome } = this.ran;
+      const told = {
+        calls: (calls: RunCall[]) => (this.calls = calls),
+        print: (text: string) => this.#print(text),
+        progress: (progress: Progress) => (this.progress = progress),
+      };
+      const ran = await runCode(code, {}, told, stop.signal);
+      const { outcome } = ran;
+      this.ran = { ...ran, code };
       notices.announce(outcome.ok ? t("try.done") : line(outcome.failure.message));
     } catch (error) {
-      if (stop.signal.aborted) notices.announce(t("try.stopped"));
-      else if (error instanceof ApiError && error.code !== "unreachable") notices.error(error);
+      if (this.running?.stop !== stop) return; // somebody else sits here now
+      if (stop.signal.aborted) {
+        this.isStopped = true;
+        notices.announce(t("try.stopped"));
+      } else if (error instanceof ApiError && error.code !== "unreachable") notices.error(error);
       else this.isBroken = true;
     }
     this.calls = this.calls.map((one) => (one.isOk === null ? { ...one, isOk: false, preview: t("play.unknown") } : one));
+    this.#draw();
+    [this.running, this.progress] = [null, null];
+  }
+
+  /** Programs print quicker than anybody reads: what comes is drawn together. */
+  #print(text: string): void {
+    this.#prints.push(text);
+    this.#draws.want();
+  }
+
+  #draw(): void {
+    this.#draws.stop();
+    const all = this.printed + this.#prints.join("");
+    this.#prints = [];
+    this.isPrintCut ||= all.length > LONGEST_PRINT;
+    this.printed = all.slice(-LONGEST_PRINT);
+  }
+
+  #clear(): void {
+    this.#prints = [];
+    [this.calls, this.printed, this.isPrintCut] = [[], "", false];
+    [this.ran, this.progress, this.isBroken, this.isStopped] = [null, null, false, false];
+  }
+
+  /** What one person ran is not shown to the next. Of one whose session has only ended, the code stays. */
+  forget(isOwnWish: boolean): void {
+    this.stop();
     this.running = null;
+    this.#clear();
+    [this.problems, this.names] = [[], null];
+    if (isOwnWish) this.type("");
   }
 
   stop(): void {
@@ -98,10 +146,17 @@ class Play {
       return route.go("build", { new: "bundle" });
     }
     const draft = new Draft(`new/script/${home.id}`, { content: newTool("script"), place: { bundleID: home.id, slug: "", version: "1" }, etag: null, isNew: true });
+    const bringBack = draft.isFound ? draft.discard() : null; // somebody has begun another tool there
     draft.set("/scriptImpl/code", this.code);
     draft.keep();
+    const undo = (): void => {
+      bringBack?.();
+      route.go("play"); // where the code still is
+    };
+    if (bringBack) notices.done(t("play.replaced"), undo);
     route.go("build", { new: "script", bundle: home.id });
   }
 }
 
 export const play = new Play();
+session.onLeave((isOwnWish) => play.forget(isOwnWish));

@@ -1,8 +1,7 @@
 /**
- * Rows in the lines of a stored result, as OneTool writes lists: `- {name: Oslo, days: [1, 2]}`, a line for each key
- * of a long row, or JSON.
+ * Rows in the lines of a stored result, as OneTool writes lists: `- {name: Oslo, days: [1, 2]}`, or JSON.
  *
- * Only where every line belongs to a row there is a table. Values inside of values stay text.
+ * Only where every line is a whole row there is a table: other lists, and rows of several lines, are text. Values inside of values stay text.
  */
 
 import { isObject, parseJson, type Json, type JsonObject } from "./json-text";
@@ -11,22 +10,9 @@ const ROW = /^ *(?:- )?(\{.*\}),?$/;
 const PAIR = /^ *('(?:[^']|'')*'|"(?:[^"\\]|\\.)*"|[^:]+):(?: +(.*))?$/s;
 const PIECE = /(?<=(?:^|[[{,:]) *)(?:'(?:[^']|'')*'|"(?:[^"\\]|\\.)*")|[^]/g; // a quote is one where a value begins
 
-/** The rows of these lines; null, if they are none. */
+/** The rows of these lines; null, if they are none. A row that began on the page before, or goes on on the next, is none. */
 export function rowsIn(lines: readonly string[]): JsonObject[] | null {
-  const rows: (JsonObject | null)[] = [];
-  let key = "";
-  for (const line of lines.filter((one) => !/^\s*[[\]]?$/.test(one))) {
-    const row = rows.at(-1);
-    if (line.startsWith("    ") && row && key) row[key] = [row[key], line.trim()].filter(Boolean).join(" ");
-    else if (ROW.test(line)) [key] = ["", rows.push(rowIn(line))];
-    else {
-      const pair = /^(- |  )\S/.test(line) ? pairIn(line.slice(2)) : null;
-      if (pair === null) return null;
-      if (line.startsWith("-") || !row) rows.push({});
-      key = pair[0];
-      Object.assign(rows.at(-1) ?? {}, Object.fromEntries([pair]));
-    }
-  }
+  const rows = lines.filter((one) => !/^\s*[[\]]?$/.test(one)).map((one) => (ROW.test(one) ? rowIn(one) : null));
   return rows.length > 0 && rows.every((row) => row !== null) ? rows : null;
 }
 

@@ -3,8 +3,9 @@
 import { ApiError, send } from "./api";
 import type { CodeProblem } from "./editor";
 import { texts } from "./events";
-import type { Outcome } from "./invoke";
-import { isObject, parseJson, writeJson, type Json, type JsonObject } from "./json-text";
+import { failureOf } from "./failure";
+import { progressOf, type Outcome, type Progress } from "./invoke";
+import { isObject, objectIn, writeJson, type JsonObject } from "./json-text";
 
 export interface RunCall {
   id: string;
@@ -20,6 +21,8 @@ export interface RunCall {
 export interface RunTold {
   calls: (calls: RunCall[]) => void;
   print: (text: string) => void;
+  /** How far the tool is that runs. */
+  progress: (progress: Progress) => void;
 }
 
 /** `place` is where in the code it failed. `handle` is what a large value is kept under: then `value` is its beginning. */
@@ -35,11 +38,12 @@ export async function runCode(code: string, variables: JsonObject, told: RunTold
   const body = writeJson({ code, variables });
   const response = await send("run", { body, accept: "text/event-stream", signal });
   const since = (): number => performance.now() - start;
-  if (!response.ok || !response.body) return failed(objectOf(await response.text()), { durationMs: since(), at }, response.status);
+  if (!response.ok || !response.body) return failed(objectIn(await response.text()), { durationMs: since(), at }, response.status);
   let calls: RunCall[] = [];
   for await (const [name, text] of texts(response.body)) {
-    const data = objectOf(text);
+    const data = objectIn(text);
     if (name === "print") told.print(String(data.text ?? ""));
+    else if (name === "progress") told.progress(progressOf(data));
     else if (name === "call") told.calls((calls = [...calls, begun(data, calls[0])]));
     else if (name === "called") told.calls((calls = calls.map((one) => (one.id === String(data.id) ? ended(one, data) : one))));
     else if (name === "error") return failed(data, { durationMs: since(), at }, 0);
@@ -64,23 +68,12 @@ function ended(call: RunCall, data: JsonObject): RunCall {
 
 function failed(data: JsonObject, when: { durationMs: number; at: string }, status: number): Ran {
   const error = isObject(data.error) ? data.error : data;
-  const message = String(error.message ?? error.detail ?? error.title ?? `HTTP ${status}`);
-  const hints = Array.isArray(error.hints) ? error.hints.map((one) => (typeof one === "string" ? one : writeJson(one))) : [];
-  const failure = { code: String(error.code ?? (status || "")), message, reason: null, hints, faults: [], retryAfter: null };
-  return { outcome: { ok: false, failure, ...when }, place: typeof data.line === "number" ? problemOf(data, message) : null, handle: null };
+  const failure = failureOf(error, `HTTP ${status}`);
+  return { outcome: { ok: false, failure, ...when }, place: typeof data.line === "number" ? problemOf(data, failure.message) : null, handle: null };
 }
 
 /** Where in the code something is wrong, in the server's words. */
 export function problemOf(data: JsonObject, message = String(data.message)): CodeProblem {
   const number = (name: string): number | undefined => (typeof data[name] === "number" ? data[name] : undefined);
   return { message, line: number("line"), column: number("column"), endLine: number("endLine"), endColumn: number("endColumn") };
-}
-
-function objectOf(text: string): JsonObject {
-  try {
-    const found: Json = parseJson(text);
-    return isObject(found) ? found : {};
-  } catch {
-    return {};
-  }
 }

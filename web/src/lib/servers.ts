@@ -1,31 +1,11 @@
 /** MCP servers whose tools are used here, as the API gives them. */
 
+import type { Schemas } from "./api";
 import type { Key } from "./locales/en";
 
-export interface ServerRow {
-  name: string;
-  state: string;
-  isEnabled: boolean;
-  tools: number;
-  error?: string;
-  transport: string;
-  command?: string;
-  url?: string;
-  since: string | null;
-  changed: number;
-  needsLogin: boolean;
-  hints?: string[];
-}
-
-export interface ServerChange {
-  name: string;
-  lines: string[]; // as programmers read it: they begin with -, + or a space
-}
-
-export interface Server extends ServerRow {
-  changes?: ServerChange[];
-  digest?: string;
-}
+export type ServerRow = Schemas["ServerEntry"];
+export type ServerChange = Schemas["ServerChange"]; // its lines are as programmers read it: they begin with -, + or a space
+export type Server = ServerRow;
 
 /** How a server does, as a badge: what it says, and its colour. */
 export function badgeOf(server: ServerRow): [Key, string] {

@@ -12,7 +12,8 @@ class Session {
   state: "asking" | "in" | "out" | "away" = $state("asking");
   /** Whether a token is configured: only then can one sign out. */
   needed = $state(false);
-  #forgets: (() => void)[] = [];
+  #forgets: ((isOwnWish: boolean) => void)[] = [];
+  #before: (() => Promise<void>)[] = [];
 
   constructor() {
     whenSignedOut(() => {
@@ -25,9 +26,14 @@ class Session {
     });
   }
 
-  /** Have something forgotten when somebody signs out. */
-  onLeave(forget: () => void): void {
+  /** Have something forgotten when somebody signs out, or their session has ended: that they did not wish. */
+  onLeave(forget: (isOwnWish: boolean) => void): void {
     this.#forgets.push(forget);
+  }
+
+  /** Have something done while the session still stands. */
+  beforeSignOut(work: () => Promise<void>): void {
+    this.#before.push(work);
   }
 
   async start(): Promise<void> {
@@ -50,17 +56,18 @@ class Session {
 
   /** End the session, here and on the server. Raises if the server does not answer: then the session lives on. */
   async signOut(): Promise<void> {
+    await Promise.all(this.#before.map((work) => work()));
     await request("login", { method: "DELETE" }).catch((error: unknown) => {
       if (!(error instanceof ApiError) || error.status !== 401) throw error;
     });
     setSession(null);
-    this.#leave();
+    this.#leave(true);
   }
 
   /** What was read for one person is not shown to the next. */
-  #leave(): void {
+  #leave(isOwnWish = false): void {
     this.state = "out";
-    for (const forget of this.#forgets) forget();
+    for (const forget of this.#forgets) forget(isOwnWish);
   }
 }
 

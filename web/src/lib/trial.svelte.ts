@@ -12,7 +12,7 @@ import { keyOf, nameOf } from "./catalog.svelte";
 import { initial, valueAt } from "./form-model";
 import { t } from "./i18n.svelte";
 import { invoke, type Fault, type Outcome, type Progress } from "./invoke";
-import { JsonTextError, isObject, parseJson, writeJson, type JsonObject } from "./json-text";
+import { JsonTextError, isObject, objectIn, parseJson, writeJson, type JsonObject } from "./json-text";
 import { notices } from "./notices.svelte";
 import { recent } from "./recent.svelte";
 import { line } from "./shown";
@@ -187,10 +187,7 @@ export function argumentsIn(text: string): JsonObject | null {
   }
 }
 
-/** The object that a JSON text is; an empty one where it is none. */
-export function objectOf(text: string): JsonObject {
-  return argumentsIn(text) ?? {};
-}
+export const objectOf = objectIn;
 
 export function textErrorOf(error: unknown): { line?: number; message: string } {
   if (!(error instanceof JsonTextError)) return { message: String(error) };

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable
 from io import BytesIO
 from os import urandom
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -67,6 +67,9 @@ class SessionHeader(msgspec.Struct, frozen=True, kw_only=True, tag="session"):
     title: str = ""  # the first words of the first question
 
 
+TurnEnd = Literal["answered", "failed", "stopped"]
+
+
 class TurnEnded(msgspec.Struct, frozen=True, kw_only=True, tag="ended"):
     """A turn has come to its end. `turns` and `total` are of the session up to here, so that a list needs no more."""
 
@@ -78,6 +81,8 @@ class TurnEnded(msgspec.Struct, frozen=True, kw_only=True, tag="ended"):
     turns: int = 0
     total: Usage = Usage()
     title: str | UnsetType = UNSET  # that somebody has given it
+    how: TurnEnd | UnsetType = UNSET  # older ones don't say
+    why: str = ""  # it failed, for people
 
 
 class Titled(msgspec.Struct, frozen=True, kw_only=True, tag="titled"):

@@ -13,6 +13,7 @@ from onetool.ask.sessions.records import (
     Allowed,
     SessionContent,
     SessionHeader,
+    TurnEnd,
     TurnEnded,
     message_line,
     record_line,
@@ -61,7 +62,9 @@ class ChatSession:
             self.allowed = names
             self._unwritten = record_line(Allowed(tools=names, at=round(self._now(), 3)))
 
-    def end(self, provider: str, model: str, usage: Usage, steps: int) -> None:
+    def end(
+        self, provider: str, model: str, usage: Usage, steps: int, how: TurnEnd | UnsetType = UNSET, why: str = ""
+    ) -> None:
         """A turn has come to its end: that is written down; leaving `turn` makes it safe. Raises SessionError."""
         total = self.usage + usage
         turns = sum(isinstance(message, User) for message in self.messages)
@@ -74,6 +77,8 @@ class ChatSession:
             turns=turns,
             total=total,
             title=self._title,
+            how=how,
+            why=why,
         )
         files.append_lines(self._path, self._file, record_line(ended))
         self.usage = total

@@ -159,6 +159,7 @@ class Route(NamedTuple):
     takes_bare_post: bool = False  # see `needs_json`
     check: Callable[[Scope], Collection[bytes]] | None = None  # raises where there is nothing, or not for this method;
     # else the media types that are taken beside JSON
+    body_factor: int = 1  # how many times http.max_body_mb its bodies may have: some carry files
 
     def is_above(self, path: str) -> bool:
         return self.below and path.startswith(f"{self.path}/")
@@ -225,14 +226,14 @@ class HttpApp:
             return
         else:
             answer.add = cors_headers(reader)
-        check_length(head.get(b"content-length"), self.max_body)
+        check_length(head.get(b"content-length"), self._most(route))
         is_open = route is not None and not route.protected
         authorization = head.get(b"authorization")
         scope["principal"] = "" if is_open else rules.check_token(authorization, scope)
         scope["is_admitted"] = lambda: is_open or self._admits(authorization, scope)
         route = self._can_take(scope, route, head)
         if has_unknown_length(scope["method"], head):
-            counted = BodyLimit(receive, answer.send, self.max_body, route.write_error, route.error_type)
+            counted = BodyLimit(receive, answer.send, self._most(route), route.write_error, route.error_type)
             await route.app(scope, counted.receive, counted.send)
         else:
             await route.app(scope, receive, answer.send)
@@ -243,6 +244,10 @@ class HttpApp:
             return self.rules.check_token(authorization, scope) == scope["principal"]
         except HttpError:
             return False
+
+    def _most(self, route: Route | None) -> int:
+        """Bytes of a body."""
+        return self.max_body * (route.body_factor if route is not None else 1)
 
     def _route(self, path: str) -> Route | None:
         found = self.routes.get(path) or self.routes.get(path.rstrip("/"))
@@ -272,7 +277,7 @@ class HttpApp:
         route = self._route(path)
         body, kind = (route.write_error(refused), route.error_type) if route else (refused.body(), JSON)
         if isinstance(refused, BodyTooLargeError):
-            await refuse_body(refused, self.max_body, receive, answer.send, body, kind)
+            await refuse_body(refused, self._most(route), receive, answer.send, body, kind)
         else:
             await self._fail(answer, refused, body, kind)
 

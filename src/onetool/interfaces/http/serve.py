@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("onetool.serve")
 
+ASK_BODY_FACTOR = 2  # a question may have 5 MiB of files, which base64 makes larger by a third
 SESSIONS_FOLDER = "page_sessions"  # of the state: their key
 HEALTH_BODY = msgspec.json.encode({"status": "ok", "version": __version__})
 
@@ -77,7 +78,7 @@ def _api_routes(
     return [
         *(route(root, rest, below=True, check=check_route) for root in routing.ROOTS),
         route(routing.CALL_PATH, call, methods=routing.CALL_METHODS, below=True, takes_bare_post=True),
-        route(routing.ASK_PATH, ask, below=True, check=_check_ask_route),
+        route(routing.ASK_PATH, ask, below=True, check=_check_ask_route, body_factor=ASK_BODY_FACTOR),
         route(STATUS_PATH, status, methods=READ),
         route(EVENTS_PATH, EventsApp(app, allowed), methods=("GET",)),
     ]

@@ -6,14 +6,16 @@ message, hints, answer}. What is refused before the model is asked has the same 
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Collection
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from onetool.ask.errors import AskError
-from onetool.ask.events import Answer, Done, Event, Started
+from onetool.ask.events import Answer, CallEnded, Done, Event, Started
+from onetool.core.call import ServerResult, ToolCall
+from onetool.core.context import shown_args
 from onetool.core.text import or_rather
 from onetool.interfaces.asgi import HttpError, Receive, Scope, Send, respond
 from onetool.interfaces.disconnect import DisconnectWatch
@@ -36,7 +38,7 @@ from onetool.interfaces.rest.routing import ASK_PATH, RestRoute, RouteMethod, Ro
 
 if TYPE_CHECKING:
     from onetool.app import App
-    from onetool.core.call import ToolCall
+    from onetool.core.call import ToolResult
     from onetool.core.spec import ToolSpec
 
 
@@ -76,19 +78,19 @@ MOST_HINTS = 10  # each looks for the names that could be meant
 
 
 class AskTurn:
-    """One question that is being answered. `log` is the dict of the access log; `approve` is asked about calls."""
+    """One question that is being answered. `log` is the dict of the access log; `further` are options of `app.ask`."""
 
     def __init__(
         self,
         context: AskContext,
         question: AskQuestion,
         log: dict[str, Any],
-        approve: "Callable[[ToolCall, ToolSpec], Awaitable[bool]] | None" = None,
+        **further: Any,
     ) -> None:
         app = self._app = context.app
         self._question = question
         self._log = log
-        options = question.options() | ({} if approve is None else {"approve": approve})
+        options = {**question.options(), **further}
         self.pending = app.ask(question.prompt, allowed=question.tool_allow, within=context.allowed, **options)
         self.clean = lambda value: app.runtime.redact(value)  # a reload replaces the runtime
 
@@ -111,6 +113,7 @@ class AskTurn:
 # As a stream of events
 
 
+LARGEST_SHOWN = 64 * 1024  # bytes of the value of a call that code made
 CANCELLED = "it was cancelled before there was an answer"
 
 
@@ -134,7 +137,39 @@ def _streamed_turn(
     def approve(call: "ToolCall", spec: "ToolSpec") -> Awaitable[bool]:
         return question.ask(call, spec, response.push_paced)
 
-    return AskTurn(context, asked, request.scope.get("log", {}), approve if asked.approve == "ask" else None)
+    log = request.scope.get("log", {})
+    if asked.approve != "ask":
+        return AskTurn(context, asked, log)
+    return AskTurn(context, asked, log, approve=approve, watch=CodeResults(context, question, response))
+
+
+class CodeResults:
+    """Tells what came of calls that code made, and that somebody was asked about. Told of them in any thread."""
+
+    def __init__(self, context: AskContext, question: OpenQuestion, response: PacedResponseStream) -> None:
+        self._app = context.app
+        self._question = question
+        self._response = response
+        self._loop = asyncio.get_running_loop()
+
+    def began(self, call: "ToolCall") -> None:
+        pass  # the approval has told it
+
+    def ended(self, call: "ToolCall", result: "ToolResult") -> None:
+        if (id := self._question.told_id(call.id)) is None:
+            return
+        args = self._app.runtime.redact(dict(shown_args(call, self._app.catalog.registry.get(call.name))))
+        told = CallEnded(call=ToolCall(id, call.name, args, call.source), result=self._shown(result))
+        self._loop.call_soon_threadsafe(self._response.push_event, _encoded_event(told))
+
+    def _shown(self, result: "ToolResult") -> "ToolResult":
+        """Without secrets. Code reads all of a large value; for people its beginning is enough."""
+        clean = result.cleaned(self._app.runtime.redact)
+        clean = clean.plain() if isinstance(clean, ServerResult) else clean
+        written = encode(clean.data)
+        if len(written) <= LARGEST_SHOWN:
+            return clean
+        return msgspec.structs.replace(clean, data=written[:LARGEST_SHOWN].decode(errors="ignore") + "…")
 
 
 async def _stream_turn(turn: AskTurn, question: OpenQuestion, response: PacedResponseStream) -> None:

@@ -61,19 +61,24 @@ class OpenQuestion:
         self._is_over = False
         self._waiting: dict[str, asyncio.Future[bool]] = {}  # by the ids under which the stream tells calls
         self._told: set[str] = set()
+        self._of_code: dict[str, str] = {}  # by the ids that calls of code have: those under which they were told
 
     async def ask(self, call: "ToolCall", spec: "ToolSpec", tell: Callable[[bytes], Awaitable[None]]) -> bool:
         """Tell the client of a call, and wait for its answer. What is told is the call that runs if it is yes."""
         id = self._unused_id(call.id)
         answer = self._waiting[id] = asyncio.get_running_loop().create_future()
         timer = self._later(APPROVAL_S, partial(self._expire, answer))
-        until = _iso(self._now() + APPROVAL_S)
+        until = {"expiresAt": _iso(self._now() + APPROVAL_S), "expiresInSeconds": APPROVAL_S}
         try:
             await tell(await asyncio.to_thread(self._event, id, call, spec.name, until))
             return await answer and not self._is_over
         finally:
             timer.cancel()
             del self._waiting[id]
+
+    def told_id(self, call: str) -> str | None:
+        """The id under which a call of code was told, if somebody was asked about it. Once."""
+        return self._of_code.pop(call, None)
 
     def decide(self, call: str, approve: bool) -> None:
         """Raises RestError where no such call waits."""
@@ -105,17 +110,18 @@ class OpenQuestion:
 
     def _unused_id(self, id: str) -> str:
         """The call's own id, unless one was told before under it, or it can't stand in a path: those of code can't."""
+        told = id
         if id in self._told or not _CALL_ID.fullmatch(id):
-            id = urandom(16).hex()
-        self._told.add(id)
-        return id
+            told = self._of_code[id] = urandom(16).hex()
+        self._told.add(told)
+        return told
 
-    def _event(self, id: str, call: "ToolCall", name: str, until: str) -> bytes:
+    def _event(self, id: str, call: "ToolCall", name: str, until: dict[str, Any]) -> bytes:
         """All of it, as the terminal's prompt has it: only known secrets are masked, whatever an argument is called."""
         args = self._app.runtime.redact(dict(call.args))
         said = {"type": "approval", "question": self.id, "call": id, "name": name, "args": args}
         warnings = approval_warnings(name, args, self._app.catalog.registry.names())
-        return sse_event("approval", encode({**said, "warnings": warnings, "expiresAt": until}))
+        return sse_event("approval", encode({**said, "warnings": warnings, **until}))
 
 
 def approval_warnings(name: str, args: Any, names: Iterable[str]) -> list[str]:

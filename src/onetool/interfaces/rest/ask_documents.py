@@ -13,7 +13,7 @@ from onetool.ask.messages import Assistant, Call, File, Result, SessionMessage, 
 from onetool.ask.prompt_texts import unmark
 from onetool.ask.sessions import SessionInfo, Transcript
 from onetool.ask.sessions.markdown import utc_time
-from onetool.ask.sessions.records import UNDER_WAY, TurnEnded
+from onetool.ask.sessions.records import UNDER_WAY, TurnEnd, TurnEnded
 from onetool.core.call import ToolError
 from onetool.interfaces.json_data import encode
 
@@ -55,7 +55,7 @@ class SessionCall(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     id: str | None
     name: str
     args: Any
-    state: Literal["ok", "failed", "running"]
+    state: Literal["ok", "failed", "running", "not_run"]
     result: str
     args_text: str | UnsetType = UNSET
     is_cut: bool = False
@@ -73,6 +73,8 @@ class SessionEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     usage: Usage | UnsetType = UNSET
     provider: str | UnsetType = UNSET
     model: str | UnsetType = UNSET
+    end: TurnEnd | UnsetType = UNSET
+    why: str | UnsetType = UNSET
 
 
 class SessionDocument(SessionSummary, frozen=True, kw_only=True, rename="camel"):
@@ -126,7 +128,7 @@ def _entries(read: Transcript, whole: bool) -> Iterator[SessionEntry]:
         when = _iso(at)
         if isinstance(message, User):
             files = tuple(_file(one, whole) for one in message.files)
-            yield SessionEntry(role="user", at=when, text=message.text, files=files)
+            yield SessionEntry(role="user", at=when, text=message.text, files=files, **_how(ends.get(place)))
         elif isinstance(message, UserCall):
             called = Call(id="", name=message.name, args=message.args)
             yield SessionEntry(role="user", at=when, text="", calls=(_call(called, message, whole),))
@@ -142,7 +144,13 @@ def _entries(read: Transcript, whole: bool) -> Iterator[SessionEntry]:
                 calls=calls,
                 broken_off=message.broken_off,
                 **({} if end is None else {"usage": end.usage, "provider": end.provider, "model": end.model}),
+                **_how(end),
             )
+
+
+def _how(end: TurnEnded | None) -> dict[str, Any]:
+    """How the turn ended that ended there, where that is known."""
+    return {} if end is None else {"end": end.how, "why": end.why or UNSET}
 
 
 def _ends(read: Transcript) -> dict[int, TurnEnded]:
@@ -173,7 +181,15 @@ def _call(call: Call, came: SessionMessage, whole: bool) -> SessionCall:
         name=call.name,
         args=call.args if text is None else None,
         args_text=UNSET if text is None else text[:most],
-        state="ok" if came.ok else "running" if came.content == UNDER_WAY else "failed",
+        state=_state(came),
         result=result[:most],
         is_cut=not whole and max(len(result), len(text or "")) > MOST_RESULT,
     )
+
+
+def _state(came: Result | UserCall) -> Literal["ok", "failed", "running", "not_run"]:
+    if came.ok:
+        return "ok"
+    if isinstance(came, Result) and came.not_run:
+        return "not_run"
+    return "running" if came.content == UNDER_WAY else "failed"

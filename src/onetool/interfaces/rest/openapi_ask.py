@@ -23,6 +23,9 @@ DESCRIPTIONS = {
     "SessionEntry.calls": "Of the model; in a message of the user the one call that the person made.",
     "SessionEntry.usage": "Tokens of the turn, in its last message, as `provider` and `model`.",
     "SessionEntry.brokenOff": "It was not let finish.",
+    "SessionEntry.end": "In the last message of a turn: how it ended, where that is known. `stopped`: nobody waited.",
+    "SessionEntry.why": "Why the turn failed.",
+    "SessionCall.state": "`not_run`: nobody let it run, or it was stopped before it began.",
     "SessionCall.args": "null where they are too large, or no object: then `argsText` has their beginning.",
     "SessionCall.result": "As the model read it; its beginning, where `isCut`.",
     "SessionFile.text": "In an export, of a text.",
@@ -42,7 +45,7 @@ A model answers, and may use the tools of this server. It is the one of the serv
 answer is a stream of events: `started`, `text` and `thinking` as the model writes, `call` and `result` as tools run,
 `notice`, and at the end `answer`, or `error` {reason, message, hints, answer}. A client that leaves ends it; what was
 said and done by then stays in the session. With `approve: ask`, which needs a stream, `approval` {question, call, name,
-args, warnings, expiresAt} tells of a call that waits for `approveCall`."""
+args, warnings, expiresAt, expiresInSeconds} tells of a call that waits for `approveCall`."""
 ASK_STREAM = {
     "type": "string",
     "description": "Server-sent events: started, text, thinking, call, approval, result, notice; answer or error.",

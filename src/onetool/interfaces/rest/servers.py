@@ -33,8 +33,6 @@ class ServerChange(msgspec.Struct, frozen=True, kw_only=True):
     """A tool that is not as it was approved: all that has changed, line by line."""
 
     name: str
-    before: str
-    after: str
     lines: list[str]
 
 
@@ -131,7 +129,7 @@ def _list(context: RestContext) -> RestResponse:
 def _get(context: RestContext, name: str) -> RestResponse:
     servers, status = _found(context, name)
     differences = servers.differences(name)
-    changes = [_change(tool, lines) for tool, lines in differences.items()]
+    changes = [ServerChange(name=tool, lines=lines) for tool, lines in differences.items()]
     facts = msgspec.structs.replace(_facts(context, status), changes=changes, digest=digest_of(differences))
     return RestResponse(200, encode(context.clean(msgspec.to_builtins(facts), None)))
 
@@ -191,11 +189,6 @@ def server_problems(status: "ServerStatus") -> list[tuple[str, str]]:
     elif status.state == "disconnected":
         found.append((status.error or "It is not connected.", "logs"))
     return [(message, f"onetool servers {command} {status.name}") for message, command in found]
-
-
-def _change(tool: str, lines: list[str]) -> ServerChange:
-    sides = ["\n".join(line[1:].lstrip() for line in lines if line[:1] == sign) for sign in "-+"]
-    return ServerChange(name=tool, before=sides[0], after=sides[1], lines=lines)
 
 
 # Switching them on and off: in the config, as the command line does

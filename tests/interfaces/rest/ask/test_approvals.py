@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from ask.stage import KEY, Stage
-from ask.stand_in import Says, Wants
+from ask.stand_in import Fails, Says, Wants
 from helpers import until
 from interfaces.rest.ask.door import Door, person, users
 
@@ -66,7 +66,8 @@ def test_a_call_waits_for_a_yes_and_a_no_does_not_run_it(stage, approve):
             return stream, told, await stream.end()
 
     stream, told, last = run(asked())
-    assert set(told) == {"type", "question", "call", "name", "args", "warnings", "expiresAt"}
+    assert set(told) == {"type", "question", "call", "name", "args", "warnings", "expiresAt", "expiresInSeconds"}
+    assert told["expiresInSeconds"] == APPROVAL_S
     assert (told["name"], told["args"], told["warnings"]) == ("notes.write", {"text": "one"}, [])
     assert re.fullmatch(r"[0-9a-f]{32}", told["question"])
     assert stream.events[0].data["question"] == told["question"]
@@ -93,6 +94,66 @@ def test_each_call_is_decided_by_itself_also_those_of_code(stage):
 
     assert run(asked()).data["answer"]["answer"] == "Done."
     assert written(stage) == ["first"]
+
+
+def test_the_stream_tells_what_came_of_calls_of_code(stage):
+    code = f'notes.write(text="{KEY}", password="hunter2")\n'
+    code += 'try:\n    notes.write(text="two")\nexcept Exception:\n    pass\n1'
+    stage.model.will(Says(calls=[Wants("run", {"code": code})]), "Done.")
+
+    async def asked():
+        door = users(stage.app)
+        async with door.asking(menu="run") as stream:
+            one = await stream.next("approval")
+            await door.decide(one)
+            first = await stream.next("result")
+            assert written(stage) == [KEY]
+            two = await stream.next("approval", 1)
+            await door.decide(two, False)
+            await stream.end()
+            return one, two, first, [each.data for each in stream.events if each.name == "result"]
+
+    one, two, first, results = run(asked())
+    assert [each["call"]["id"] for each in results[:2]] == [one["call"], two["call"]]
+    assert [each["call"]["name"] for each in results] == ["notes.write", "notes.write", "run"]
+    assert (first["result"]["ok"], first["result"]["data"]) == (True, "written")
+    assert KEY not in json.dumps(results)
+    assert "hunter2" not in json.dumps(results[:2])
+    assert results[1]["result"]["error"]["reason"] == "denied"
+
+
+@pytest.mark.parametrize("how", ["denied", "stopped"])
+def test_a_call_that_never_ran_is_told_as_that_also_later(stage, how):
+    async def asked():
+        door = person(stage.app)
+        async with door.asking() as stream:
+            told = await stream.next("approval")
+            if how == "denied":
+                await door.decide(told, False)
+            else:
+                await door.send("DELETE", f"/ask/{told['question']}")
+            await stream.end()
+        return (await door.send("GET", "/ask/sessions/last")).json["messages"]
+
+    messages = run(asked())
+    (call,) = messages[1]["calls"]
+    assert call["state"] == "not_run"
+    assert "not known" not in call["result"]
+    assert messages[-1]["end"] == ("answered" if how == "denied" else "stopped")
+
+
+def test_a_question_that_failed_says_why_also_later(stage):
+    stage.model.will(Fails(400, "nobody understands this"))
+
+    async def asked():
+        door = person(stage.app)
+        async with door.asking() as stream:
+            await stream.task
+        return (await door.send("GET", "/ask/sessions/last")).json["messages"]
+
+    (asked_,) = run(asked())
+    assert (asked_["role"], asked_["end"]) == ("user", "failed")
+    assert "nobody understands this" in asked_["why"]
 
 
 def test_it_is_shown_whole_and_only_known_secrets_are_masked(stage):

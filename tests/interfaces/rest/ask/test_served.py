@@ -186,13 +186,15 @@ def test_a_client_that_leaves_ends_the_turn_and_the_session_stays(server, ask, m
     assert any("Take your time." in str(one) for one in said)
 
 
-def test_a_token_is_needed_and_other_methods_are_refused(server):
+def test_a_token_is_needed_and_other_methods_are_refused(server, ask):
     problem(httpx.post(f"{server.url}/ask", json={"prompt": "x"}), 401, "unauthorized")
     refused = server.get("/ask")
     problem(refused, 405, "method_not_allowed")
     assert refused.headers["allow"] == "POST, OPTIONS"
     assert server.ask("OPTIONS", "/ask").status_code == 204
-    large = {"prompt": "x" * 1024**2}
+    fits = {"name": "plan.png", "kind": "image/png", "data": "A" * (4 * 1024 * 450)}
+    assert ask(["Seen."], files=[fits]).status_code == 200, "files may make the body twice as large"
+    large = {"prompt": "x" * 2 * 1024**2}
     problem(server.ask("POST", "/ask", large), 413, "too_large")
     problem(server.ask("POST", "/ask", {"prompt": "x"}, headers={"Origin": "https://evil.example"}), 403, "bad_origin")
 
