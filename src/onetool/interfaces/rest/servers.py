@@ -128,7 +128,7 @@ def _list(context: RestContext) -> RestResponse:
 
 def _get(context: RestContext, name: str) -> RestResponse:
     servers, status = _found(context, name)
-    differences = servers.differences(name)
+    differences = servers.differences(name, _allowed(context))
     changes = [_change(tool, lines) for tool, lines in differences.items()]
     facts = msgspec.structs.replace(_facts(context, status), changes=changes, digest=digest_of(differences))
     return RestResponse(200, encode(context.clean(msgspec.to_builtins(facts), None)))
