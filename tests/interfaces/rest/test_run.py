@@ -45,6 +45,10 @@ async def wait_for(mark: str) -> bool:
 def login(password: str) -> str:
     """Log in."""
     return "in"
+
+def repeat(name: str, password: str) -> dict:
+    """Say the password again."""
+    return {"said": f"{name} has {password}"}
 '''
 
 
@@ -183,6 +187,14 @@ def test_secrets_and_long_arguments_are_not_shown(real):
     (call,) = run(real, "tools.echo(message='x' * 100000)\n1")["calls"]
     assert len(call["args"]["message"]) < 5000
     assert len(call["preview"]) <= 500
+
+
+def test_a_password_that_a_tool_repeats_is_not_in_the_preview_of_its_call(real):
+    code = "slow.repeat(name='Ann', password='open sesame')"
+    found = run(real, code)
+    assert found["calls"][0]["preview"] == '{"said":"Ann has ***"}'
+    assert found["value"] == {"said": "Ann has open sesame"}  # that is the caller's own
+    assert dict(stream(real, code))["called"]["preview"] == '{"said":"Ann has ***"}'
 
 
 def test_what_is_no_request_is_refused(real):

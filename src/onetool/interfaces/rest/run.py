@@ -21,7 +21,7 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from onetool.core.call import ToolCall, ToolResult, new_id
-from onetool.core.context import shown_args
+from onetool.core.context import kept_value, shown_args
 from onetool.core.errors import cut
 from onetool.interfaces.disconnect import DisconnectWatch
 from onetool.interfaces.json_data import encode
@@ -186,7 +186,7 @@ class RunCalls:
 
     def ended(self, call: ToolCall, result: ToolResult) -> None:
         if (noted := self._calls.get(call.id)) is not None:
-            for key, value in _outcome(result).items():
+            for key, value in self._outcome(call, result).items():
                 setattr(noted, key, value)
 
     def _noted(self, call: ToolCall) -> RunCall:
@@ -194,12 +194,11 @@ class RunCalls:
         args = _bounded(dict(shown_args(call, self._registry.get(call.name))))
         return RunCall(id=call.id, name=call.name, args=args, at=at)
 
-
-def _outcome(result: ToolResult) -> dict[str, Any]:
-    found = {"ok": result.ok, "duration_ms": result.meta.get("duration_ms", 0.0)}
-    if result.error is not None:
-        return {**found, "error": cut(result.error.message, LONGEST_PREVIEW)}
-    return {**found, "preview": _preview(result.data)}
+    def _outcome(self, call: ToolCall, result: ToolResult) -> dict[str, Any]:
+        found = {"ok": result.ok, "duration_ms": result.meta.get("duration_ms", 0.0)}
+        if result.error is not None:
+            return {**found, "error": cut(result.error.message, LONGEST_PREVIEW)}
+        return {**found, "preview": _preview(kept_value(result.data, call.args, self._registry.get(call.name)))}
 
 
 def _bounded(args: dict[str, Any]) -> dict[str, Any]:
@@ -235,7 +234,7 @@ class RunEvents(RunCalls):
         self._push("call", self._noted(call))
 
     def ended(self, call: ToolCall, result: ToolResult) -> None:
-        found = _outcome(result)
+        found = self._outcome(call, result)
         self._push("called", {"id": call.id, "durationMs": found.pop("duration_ms"), **found})
 
     def _push(self, name: str, data: Any) -> None:
