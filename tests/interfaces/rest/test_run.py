@@ -7,6 +7,7 @@ import time
 
 import httpx
 import pytest
+from helpers import until
 from interfaces.rest.served import TOKEN, Api, problem
 
 from onetool import App
@@ -307,6 +308,29 @@ def test_runs_beside_each_other(real):
     for thread in threads:
         thread.join()
     assert found == [True] * 4
+
+
+def unread(api, code):
+    """A stream of events that its client does not read."""
+    body = json.dumps({"code": code}).encode()
+    head = f"POST /run HTTP/1.1\r\nHost: {api.url.removeprefix('http://')}\r\nContent-Type: application/json\r\n"
+    client = socket.socket()
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+    client.connect(("127.0.0.1", int(api.url.rpartition(":")[2])))
+    client.sendall(f"{head}Accept: text/event-stream\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
+    return client
+
+
+def test_clients_that_do_not_read_hold_no_place_when_their_runs_are_over(real, tmp_path):
+    code = f"slow.wait_for(mark={str(tmp_path / 'go')!r})\nfor i in range(300):\n    print('y' * 20000)\n1"
+    clients = [unread(real, code) for _ in range(handlers.MOST_RUNS)]
+    try:
+        until(lambda: real.ask("POST", "/run", {"code": "1"}).status_code == 503)
+        (tmp_path / "go").touch()
+        until(lambda: real.ask("POST", "/run", {"code": "1"}).status_code == 200)
+    finally:
+        for client in clients:
+            client.close()
 
 
 def test_a_large_value_that_can_not_be_stored_is_an_error(tmp_path, start):
