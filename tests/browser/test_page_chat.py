@@ -82,6 +82,34 @@ def sideways(person):
     return person.overflow() + person.value(f"{wide}.map((one) => one.className || one.tagName)")
 
 
+APPROVE = "[...document.querySelectorAll('button')].filter((one) => one.textContent.trim() === 'Approve')"
+CLICK_NEXT = f"""(() => {{
+  window.born = [];
+  const first = {APPROVE}[0];
+  new MutationObserver(() => {{
+    const [one] = {APPROVE}.filter((button) => button !== first && !window.born.includes(button));
+    if (one) {{ window.born.push(one); window.wasDisabled = one.disabled; one.click(); }}
+  }}).observe(document.body, {{childList: true, subtree: true}});
+  first.click();
+}})()"""
+
+
+def test_a_second_click_does_not_approve_a_call_that_nobody_has_seen(chat, model):
+    """What comes next is drawn under the mouse: for a moment it takes no click, and never the second one of two."""
+    model.will(Says(calls=[Wants("numbers__add", {"a": 1}), Wants("numbers__add", {"a": 666})]), Says("Both are done."))
+    ask(chat, "Two calls, please")
+    chat.see("The model wants to call numbers.add")
+    until(lambda: chat.value(f"{APPROVE}.some((one) => !one.disabled)"))
+    chat.value(f"{APPROVE}[0].dispatchEvent(new MouseEvent('click', {{bubbles: true, detail: 2}}))")
+    chat.see("The model wants to call numbers.add")
+    chat.value(CLICK_NEXT)
+    until(lambda: chat.value("window.born.length") == 1)
+    chat.see("The model wants to call numbers.add", "666")
+    assert chat.value("window.wasDisabled") is True
+    chat.click("Approve", role="button")
+    chat.see("Both are done.")
+
+
 def test_a_conversation_from_the_first_question_to_its_end(chat, model, served):
     wanted = {"a": 1, "b": 2}
     model.will(

@@ -129,7 +129,7 @@ class AskService:
         allowed = self._allowed(options, session)
         if not (config.ask.with_tools if options.with_tools is None else options.with_tools):
             return NoToolsBackend(caller, catalog)
-        approval = Approval(options.approve)
+        approval = Approval(options.approve, catalog)
         if (options.menu or config.ask.menu) == "run":
             await catalog.refresh()
             return RunBackend(caller, catalog, run_tool(catalog, config, allowed), allowed, approval, options.watch)
@@ -161,7 +161,7 @@ class AskService:
             return NO_TOOLS
         if config.ask.menu == "run":
             listing = run_tool(self._catalog, config, allowed)
-            return RunBackend(self._caller, self._catalog, listing, allowed, Approval("never")).toolset
+            return RunBackend(self._caller, self._catalog, listing, allowed, Approval("never", self._catalog)).toolset
         return self._tools(allowed)
 
     def choice(self, provider: str | None) -> ModelChoice:

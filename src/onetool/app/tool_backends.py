@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from onetool.ask.messages import Toolset
 from onetool.ask.tool_calls import SOURCE
 from onetool.core.call import ServerResult, ToolCall, ToolError, ToolResult
+from onetool.core.context import kept_value
 from onetool.core.errors import ToolFailure
 from onetool.core.redaction import mask_arguments
 from onetool.core.signature import signature
@@ -79,6 +80,9 @@ class NoToolsBackend:
     def masked(self, name: str, args: Mapping[str, Any]) -> Mapping[str, Any]:
         return mask_arguments(args)
 
+    def kept(self, name: str, args: Mapping[str, Any], value: Any) -> Any:
+        return value
+
     async def call(self, call: ToolCall) -> ToolResult:
         """It calls nevertheless."""
         error = ToolError(code="tool_not_found", message="there are no tools in this conversation", reason="denied")
@@ -117,6 +121,12 @@ class DirectBackend:
             known = spec or self._catalog.registry.get(name)  # also of one that may not be called
             return mask_arguments(args, known.secrets if known else frozenset())
         return {"name": meant[0], "args": self.masked(*meant)}
+
+    def kept(self, name: str, args: Mapping[str, Any], value: Any) -> Any:
+        spec = self.spec(name)
+        if spec is not None and (meant := _call_target(spec, args)) is not None:
+            return self.kept(*meant, value)
+        return kept_value(value, args, spec or self._catalog.registry.get(name))
 
     async def call(self, call: ToolCall) -> ToolResult:
         spec = self.spec(call.name)
@@ -167,6 +177,10 @@ class RunBackend:
 
     def masked(self, name: str, args: Mapping[str, Any]) -> Mapping[str, Any]:
         return mask_arguments(args)
+
+    def kept(self, name: str, args: Mapping[str, Any], value: Any) -> Any:
+        """Of code nothing is secret: it stands in the session as the model wrote it."""
+        return value
 
     async def call(self, call: ToolCall) -> ToolResult:
         code = call.args.get("code")
@@ -230,8 +244,9 @@ GO_ON = "do not try it again: go on without it, or say in your answer what you w
 class Approval:
     """`denied` are the tools that were not let run, in order; `not_run` the ids of those calls."""
 
-    def __init__(self, approve: Approve) -> None:
+    def __init__(self, approve: Approve, catalog: "ToolCatalog") -> None:
         self._approve: Approve = approve
+        self._catalog = catalog
         self.denied: list[str] = []
         self.not_run: set[str] = set()
 
@@ -248,7 +263,19 @@ class Approval:
             if is_denied:
                 self.denied.append(spec.name)
                 self.not_run.add(call.id)
-        return ToolFailure(self._words(spec), reason="denied", hints=[GO_ON]) if is_denied else None
+        if is_denied:
+            return ToolFailure(self._words(spec), reason="denied", hints=[GO_ON])
+        if failure := await self._switched_off(spec):
+            self.not_run.add(call.id)
+        return failure
+
+    async def _switched_off(self, spec: ToolSpec) -> ToolFailure | None:
+        """Why a call does not run in spite of a yes: while that was awaited, its tool was switched off or removed."""
+        await self._catalog.refresh(at_once=True)
+        now = self._catalog.registry.get(spec.name)
+        if now is not None and now.enabled:
+            return None
+        return ToolFailure(f"{spec.name} was switched off before the yes to it came", reason="denied", hints=[GO_ON])
 
     def _words(self, spec: ToolSpec) -> str:
         if self._approve == "never":

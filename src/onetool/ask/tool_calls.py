@@ -61,6 +61,10 @@ class ToolBackend(Protocol):
         """The data with known secrets masked: a provider may have sent one back."""
         ...
 
+    def kept(self, name: str, args: Mapping[str, Any], value: Any) -> Any:
+        """What a call with these arguments gave, without those that are secret: a tool may repeat them."""
+        ...
+
 
 def with_ids(calls: Iterable[Call], taken: set[str]) -> tuple[Call, ...]:
     """The calls, each with an id that no other call of the session has: results are matched by that alone."""
@@ -119,12 +123,17 @@ async def run_user_call(
     args = backend.clean(backend.masked(call.name, call.args))
     try:
         result = await run(call)
-        content = await backend.content(result.cleaned(backend.clean))
+        content = await backend.content(result.cleaned(_kept_by(call.name, call.args, backend)))
     except asyncio.CancelledError:
         session.append(UserCall(name=call.name, args=args, ok=False, content=mark_as_data(STOPPED)))
         raise
     session.append(UserCall(name=call.name, args=args, ok=result.ok, content=mark_as_data(content)))
     return result
+
+
+def _kept_by(name: str, args: Mapping[str, Any], backend: ToolBackend) -> Callable[[Any], Any]:
+    """Makes of what a call gave what stands in the session, where also what the model or the person sent is masked."""
+    return lambda value: backend.kept(name, args, backend.clean(value))
 
 
 def _groups(calls: Sequence[Call], backend: ToolBackend) -> Iterator[list[Call]]:
@@ -169,7 +178,7 @@ async def _run_call(call: Call, spec: ToolSpec | None, backend: ToolBackend, ses
         result = ToolResult(ok=True, data=value, meta={**meta, "cached": True})
     else:
         called = await backend.call(ToolCall(call.id, call.name, call.args, SOURCE))
-        result = called.cleaned(backend.clean)  # it stands in the session, where also what the model sent is masked
+        result = called.cleaned(_kept_by(call.name, call.args, backend))
     content = mark_as_data(await backend.content(result))
     return CallOutcome(result.plain() if isinstance(result, ServerResult) else result, content, "cached" in result.meta)
 

@@ -15,7 +15,7 @@ import msgspec
 from onetool.core.call import ToolCall, ToolError, ToolResult
 from onetool.core.caller import Pauses, current_caller
 from onetool.core.errors import ToolFailure
-from onetool.core.redaction import MASK, mask_arguments
+from onetool.core.redaction import MASK, mask_arguments, mask_values, secret_values
 from onetool.core.registry import Snapshot
 from onetool.core.spec import ToolSpec
 
@@ -157,6 +157,11 @@ def shown_args(call: ToolCall, spec: ToolSpec | None) -> Mapping[str, Any]:
     properties: Mapping[str, Any] = spec.input_schema.get("properties") or {}
     known = {name: value if name in properties else MASK for name, value in call.args.items()}
     return mask_arguments(known, spec.secrets)
+
+
+def kept_value(value: Any, args: Any, spec: ToolSpec | None) -> Any:
+    """What a call gave, as it may be kept or shown to others: without the secrets among its arguments."""
+    return mask_values(value, secret_values(args, frozenset() if spec is None else spec.secrets))
 
 
 class RunEvent(msgspec.Struct, frozen=True, kw_only=True):

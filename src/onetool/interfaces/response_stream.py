@@ -12,6 +12,7 @@ from onetool.interfaces.json_data import encode
 Message = dict[str, Any]
 
 KEEP_ALIVE_S = 15.0  # seconds without a word, after which those in between may think that nobody is there
+UNREAD_S = 30.0  # seconds in which a client takes nothing: then nothing more is sent to it
 MOST_UNSENT = 1024 * 1024  # bytes for a client that does not read; what it is only told by the way goes first
 
 _EVENTS = [
@@ -40,6 +41,8 @@ class ResponseStream:
         self._unsent: deque[bytes] = deque()
         self._size = 0
         self._ended = False
+        self.dropped = 0  # events that were left out: the client was too slow
+        self.is_unread = False  # the client has taken nothing for long, and gets no more
         self._more: asyncio.Event | None = None
         self._sender: asyncio.Task[None] | None = None
         self._idle_timer: asyncio.TimerHandle | None = None
@@ -65,6 +68,7 @@ class ResponseStream:
 
     def push_event(self, event: bytes, droppable: bool = False) -> None:
         if self._ended or (droppable and self._size >= MOST_UNSENT):
+            self.dropped += 1
             return
         self.begin()
         self._unsent.append(event)
@@ -113,6 +117,14 @@ class ResponseStream:
             self._more.set()
 
     async def _send_events(self, more: asyncio.Event) -> None:
+        try:
+            await self._send_all(more)
+        except TimeoutError:
+            self.is_unread = self._ended = True
+            self._unsent.clear()
+            self._size = 0
+
+    async def _send_all(self, more: asyncio.Event) -> None:
         await self._send({"type": "http.response.start", "status": 200, "headers": _EVENTS})
         if self._opening:
             await self._write(self._opening)
@@ -132,4 +144,5 @@ class ResponseStream:
         await self._send({"type": "http.response.body", "body": b""})
 
     async def _write(self, event: bytes) -> None:
-        await self._send({"type": "http.response.body", "body": event, "more_body": True})
+        async with asyncio.timeout(UNREAD_S):
+            await self._send({"type": "http.response.body", "body": event, "more_body": True})

@@ -18,7 +18,7 @@ from onetool.core.signature import as_identifier, parameter_named, signature
 from onetool.core.spec import ToolSpec
 from onetool.core.text import did_you_mean, or_rather
 from onetool.script import sandbox_gaps
-from onetool.script.names import BUILTINS, CALL, ScriptNames
+from onetool.script.names import BUILTINS, CALL, ScriptNames, may_be_named
 from onetool.script.parse import CodeScan
 
 # Keywords beside `properties` that make one argument's fate depend on others: then it is the whole call or nothing.
@@ -274,7 +274,7 @@ class _Check:
                 continue
             for module in wanted:
                 if module not in self._modules and module != "__future__" and self._names.pack(module) is None:
-                    way = sandbox_gaps.module(module, (*self._modules, *self._names.words()))
+                    way = sandbox_gaps.module(module, (*self._modules, *self._names.words(self._allowed)))
                     yield CodeFinding(node.lineno, f"there is no module {module}; {way}", node=node)
 
     def _asyncio(self, node: ast.Call, attr: str) -> Iterator[CodeFinding]:
@@ -309,7 +309,8 @@ class _Check:
         if spec is not None:
             yield from self._call(node, spec)
         elif self._is_nothing(name) and id(node) in self._certain:
-            near = self._near(name, (*self._names.functions, *BUILTINS))
+            functions = [word for word, spec in self._names.functions.items() if may_be_named(spec, self._allowed)]
+            near = self._near(name, (*functions, *BUILTINS))
             yield CodeFinding(node.lineno, f"{name} is not defined{near}", node=node.func)
 
     def _is_nothing(self, name: str) -> bool:
@@ -325,13 +326,13 @@ class _Check:
         pack = self._names.pack(word)
         if pack is None:
             if self._is_nothing(word) and word not in self._modules:
-                near = self._near(word, self._names.words())
+                near = self._near(word, self._names.words(self._allowed))
                 yield CodeFinding(node.lineno, f"there is no pack {word}{near}", node=node.func)
         elif (spec := pack.tools.get(attr)) is not None:
             yield from self._call(node, spec)
         elif word not in self._modules and not attr.startswith("__"):
-            known = [f"{word}.{tool}" for tool in pack.tools]
-            near = self._near(f"{word}.{attr}", known) or f"; it has {', '.join(known[:8])}"
+            known = [f"{word}.{tool}" for tool in pack.named(self._allowed)]
+            near = self._near(f"{word}.{attr}", known) or (f"; it has {', '.join(known[:8])}" if known else "")
             yield CodeFinding(node.lineno, f"{word}.{attr}: there is no such tool{near}", node=node.func)
 
     def _near(self, name: str, known: Iterable[str]) -> str:

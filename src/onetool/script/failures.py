@@ -1,7 +1,7 @@
 """Turns whatever ended a run into a ToolError: what happened, the line of code, and how to repair it."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -42,6 +42,7 @@ class RunScene(NamedTuple):
     limits: RunLimits
     failures: Mapping[str, ToolError]  # of tools, by what they said
     origin: int | None = None  # the line that failed, where the code itself has noted it
+    allowed: Collection[str] | None = None  # the tools that hints may name
 
 
 def failure(error: BaseException, scene: RunScene) -> ToolError:
@@ -91,7 +92,7 @@ def _limit(hit: LimitError, *place: str) -> ToolError:
 def _syntax(error: CodeSyntaxError, scene: RunScene) -> ToolError:
     message = f"SyntaxError: {_short(error.message)}"
     place = _place(error, scene)
-    hints = (*place, *rename_advice(" ".join(place), scene.names))
+    hints = (*place, *rename_advice(" ".join(place), scene.names, scene.allowed))
     return ToolError(code="invalid_args", message=message, reason="syntax", hints=hints)
 
 
@@ -111,7 +112,7 @@ def _raised(error: CodeError, scene: RunScene) -> ToolError:
         kind, text = "TypeError", "an exception takes one text here: raise ValueError(str(…))"
     syntax = kind == "NotImplementedError" and "syntax parser" in text
     message = f"{kind}: {_short(_in_our_words(text))}" if text else kind
-    hint = _way_around(kind, text, scene.names)
+    hint = _way_around(kind, text, scene.names, scene.allowed)
     return ToolError(
         code="invalid_args" if syntax else "execution_error",
         message=message,
@@ -131,17 +132,18 @@ def _in_our_words(text: str) -> str:
     return text.replace("The monty syntax parser does not yet support ", "not supported here: ")
 
 
-def _way_around(kind: str, text: str, names: ScriptNames) -> str | None:
+def _way_around(kind: str, text: str, names: ScriptNames, allowed: Collection[str] | None) -> str | None:
     if kind in ("ModuleNotFoundError", "ImportError") and (found := re.search(r"No module named '([\w.]+)'", text)):
-        return sandbox_gaps.module(found[1], (*MODULES, *names.words()))
+        return sandbox_gaps.module(found[1], (*MODULES, *names.words(allowed)))
     if kind == "NameError" and (found := re.search(r"name '(\w+)' is not defined", text)):
-        return sandbox_gaps.BUILTINS.get(found[1]) or did_you_mean(found[1], names.words())
+        return sandbox_gaps.BUILTINS.get(found[1]) or did_you_mean(found[1], names.words(allowed))
     if kind == "AttributeError" and (found := re.search(r"'(\w+)' object has no attribute '(\w+)'", text)):
         pack = names.pack(found[1])
         if pack is None:
             return None
-        longer = next((f"write {pack.word}.{tool}(…)" for tool in pack.tools if tool.startswith(f"{found[2]}_")), None)
-        return did_you_mean(found[2], pack.tools) or longer
+        tools = pack.named(allowed)
+        longer = next((f"write {pack.word}.{tool}(…)" for tool in tools if tool.startswith(f"{found[2]}_")), None)
+        return did_you_mean(found[2], tools) or longer
     return next((way for words, way in sandbox_gaps.BY_WORDS.get(kind, {}).items() if words in text), None)
 
 

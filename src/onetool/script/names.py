@@ -2,7 +2,7 @@
 
 import builtins
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from itertools import islice
 from keyword import kwlist
 
@@ -31,6 +31,15 @@ class ScriptPack:
     def __init__(self, word: str, tools: Mapping[str, ToolSpec]) -> None:
         self.word = word
         self.tools = {spelling: tools[own] for spelling, own in as_identifiers(tools).items()}
+
+    def named(self, allowed: Collection[str] | None) -> list[str]:
+        """Its tools that a message may name."""
+        return [own for own, spec in self.tools.items() if may_be_named(spec, allowed)]
+
+
+def may_be_named(spec: ToolSpec, allowed: Collection[str] | None) -> bool:
+    """Whether a message may name a tool: who may not call it does not learn of it."""
+    return allowed is None or spec is CALL or spec.name in allowed
 
 
 class ScriptNames:
@@ -87,9 +96,15 @@ class ScriptNames:
     def __contains__(self, word: str) -> bool:
         return word in self._pack_of or word in self.functions
 
-    def words(self) -> Iterable[str]:
-        """Every name that code can begin with."""
-        return (*self._pack_of, *self.functions)
+    def words(self, allowed: Collection[str] | None = None) -> Iterable[str]:
+        """Every name that code can begin with; with an allow-list those that lead to a tool of it."""
+        if allowed is None:
+            return (*self._pack_of, *self.functions)
+        packs = {word: self._tools_of[pack].values() for word, pack in self._pack_of.items()}
+        return (
+            *(word for word, tools in packs.items() if any(may_be_named(spec, allowed) for spec in tools)),
+            *(word for word, spec in self.functions.items() if may_be_named(spec, allowed)),
+        )
 
     def spellings(self) -> dict[str, str]:
         """Every tool's name, and what code writes for it."""
@@ -121,11 +136,12 @@ def _as_slug(name: str) -> str:
     return name.replace("_", "-")
 
 
-def rename_advice(line: str, names: ScriptNames) -> tuple[str, ...]:
+def rename_advice(line: str, names: ScriptNames, allowed: Collection[str] | None = None) -> tuple[str, ...]:
     """Advice on names in the line that are no Python identifiers: a keyword as an argument, a name with a dash."""
     if found := re.search(rf"[(,]\s*({'|'.join(kwlist)})\s*=[^=]", line):
         return (f"write {found[1]}_=…",)
-    odd = (spec for spec in names.catalogue if spec.name in line and names.spelling(spec) != spec.name)
+    known = (spec for spec in names.catalogue if spec.name in line and may_be_named(spec, allowed))
+    odd = (spec for spec in known if names.spelling(spec) != spec.name)
     return tuple(f"write {names.spelling(spec)}(…)" for spec in islice(odd, 1))
 
 

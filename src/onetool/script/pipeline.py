@@ -241,7 +241,8 @@ class Pipeline:
         self._place = self._place_of(found[0])
         message, hints = findings_text(found, self._tools.names)
         if not hints:  # what is not there may have been written as Python can't say it
-            hints = rename_advice(self.code.split("\n")[found[0].line - 1], self._tools.names)
+            line = self.code.split("\n")[found[0].line - 1]
+            hints = rename_advice(line, self._tools.names, self._allowed)
         return ToolError(code="invalid_args", message=message, reason="check", hints=hints)
 
     def _failure(self, error: BaseException, worker_loop: WorkerLoop) -> ToolError:
@@ -249,7 +250,7 @@ class Pipeline:
         if isinstance(error, WrongTypesError):
             return self._refusal(error.findings)
         limits, loop = self._settings.limits, worker_loop
-        scene = RunScene(self.code, loop.feed, names, limits, loop.failures, loop.origin)
+        scene = RunScene(self.code, loop.feed, names, limits, loop.failures, loop.origin, self._allowed)
         if (line := failed_line(error, scene)) is not None:
             self._place = place_of_line(self.code, line)
         return failure(error, scene)

@@ -1,5 +1,6 @@
 """A document that keeps its shape, whatever was said."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
@@ -71,6 +72,57 @@ def test_nothing_turns_the_text_around_or_hides_in_it():
     assert not set(bad) & set(text)
     assert text.count("\ufffd" * len(bad)) == 6
     assert needed in text
+
+
+PICTURE = "![p](http://t.example/p.png)"
+TAG = "<img src=http://t.example/x>"
+HOSTILE = [
+    PICTURE,
+    TAG,
+    f"\\{PICTURE}",
+    f"\\{TAG}",
+    "[a]: http://t.example/r\n\n![a]\n\n![b][a]",
+    "<!-- -->\n<video src=http://t.example/v></video>\n</p>",
+    f"~~~\n```\n~~~\n{TAG} {PICTURE}",
+    f"  ~~~\n```\n  ~~~\n{TAG} {PICTURE}",
+    f"- ~~~\n```\n  ~~~\n\n  {TAG} {PICTURE}",
+    f"> ```\n{TAG}\n```\n{PICTURE}\n```\n{TAG}",
+    f"```\nx\n  ```\n{TAG} {PICTURE}",
+    f"```\n~~~\n```\n{TAG} {PICTURE}",
+    f"```a`b\n{TAG} {PICTURE}",
+    f"<div>\n```\n</div>\n\n{TAG} {PICTURE}",
+    f"1. a\n   ```\n{TAG}\n   ```\n{PICTURE}",
+    f"    ```\n{TAG}\n\n{PICTURE}",
+]
+
+
+def kinds(text):
+    """The kinds of all tokens, as a viewer reads the document that takes HTML."""
+    tokens = MarkdownIt("commonmark", {"html": True}).enable("table").parse(text)
+    return {one.type for token in tokens for one in (token, *(token.children or ()))}
+
+
+@pytest.mark.parametrize("hostile", HOSTILE)
+def test_a_viewer_loads_nothing(hostile):
+    text = markdown(transcript(User(text=hostile), Assistant(text=hostile)))
+    assert not kinds(text) & {"image", "html_inline", "html_block"}
+
+
+@given(
+    st.lists(st.sampled_from(["```", "~~~", "````", TAG, PICTURE, "\n", "\n", "  ", "> ", "- ", "a", "`", "\\", "\t"]))
+)
+def test_whatever_stands_around_it(parts):
+    text = markdown(transcript(User(text="".join(parts))))
+    assert not kinds(text) & {"image", "html_inline", "html_block"}
+
+
+def test_pictures_are_links_and_code_stays_code():
+    answer = f"See {PICTURE}\n\n```java\nList<String> a;\n```\n\na < b"
+    text = markdown(transcript(User(text="a"), Assistant(text=answer)))
+    assert "> See ! [p](http://t.example/p.png)\n" in text
+    assert "> List<String> a;\n" in text
+    assert "> a < b\n" in text
+    assert {"link_open", "fence"} <= kinds(text)
 
 
 def test_times_that_are_none():

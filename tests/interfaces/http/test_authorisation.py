@@ -234,6 +234,30 @@ def test_what_is_not_read_as_a_route_is_closed(guarded):
         assert status_of(guarded, path, "GET")[0] == expected, path
 
 
+# What tools may use
+
+
+_A_TOOL = f"/tools/bundles/{ID}/tools/nothing/version/1"
+_READING = ("/tools/bundles", f"/tools/bundles/{ID}", _A_TOOL, "/tools/tools", "/tools/tools/search")
+_READING += (f"/tools/bundles/{ID}/tools/nothing/versions", f"{_A_TOOL}/examples")
+FOR_TOOLS = {(path, method) for path in _READING for method in READ} | {(f"{_A_TOOL}/invoke", "POST")}
+FOR_TOOLS |= {(path, "POST") for path in ("/call", "/call/nothing.here")}
+# What has no data, describes the API, or is for programs that speak MCP.
+FOR_TOOLS |= {case for case in OPEN if case != ("/login", "POST")}
+FOR_TOOLS |= {(path, method) for path in ("/docs", "/openapi.json") for method in READ}
+FOR_TOOLS |= {("/mcp", method) for method in OWN_METHODS["/mcp"]}
+
+
+@pytest.mark.parametrize("config", ["guarded", "unguarded"])
+def test_tools_find_and_call_tools_and_reach_nothing_else(request, folder, config):
+    site = request.getfixturevalue(config)
+    headers = [("OneTool-Call", "tool"), *headers_of("right token", site, folder)]
+    found = {case: status_of(site, *case, headers) for case in cases(site) if case[1] != "OPTIONS"}
+    closed = {case for case, (status, body) in found.items() if status == 403 and b"not_for_tools" in body}
+    there = {case for case in found if case[0] != "/nothing"}
+    assert there - closed == {case for case in FOR_TOOLS if case[1] != "OPTIONS"}
+
+
 # That it is all of them
 
 

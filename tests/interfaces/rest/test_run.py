@@ -7,6 +7,7 @@ import time
 
 import httpx
 import pytest
+from helpers import until
 from interfaces.rest.served import TOKEN, Api, problem
 
 from onetool import App
@@ -45,6 +46,10 @@ async def wait_for(mark: str) -> bool:
 def login(password: str) -> str:
     """Log in."""
     return "in"
+
+def repeat(name: str, password: str) -> dict:
+    """Say the password again."""
+    return {"said": f"{name} has {password}"}
 '''
 
 
@@ -185,6 +190,14 @@ def test_secrets_and_long_arguments_are_not_shown(real):
     assert len(call["preview"]) <= 500
 
 
+def test_a_password_that_a_tool_repeats_is_not_in_the_preview_of_its_call(real):
+    code = "slow.repeat(name='Ann', password='open sesame')"
+    found = run(real, code)
+    assert found["calls"][0]["preview"] == '{"said":"Ann has ***"}'
+    assert found["value"] == {"said": "Ann has open sesame"}  # that is the caller's own
+    assert dict(stream(real, code))["called"]["preview"] == '{"said":"Ann has ***"}'
+
+
 def test_what_is_no_request_is_refused(real):
     problem(real.ask("POST", "/run", {}), 400, "invalid")
     problem(real.ask("POST", "/run", {"code": 1}), 400, "invalid")
@@ -295,6 +308,30 @@ def test_runs_beside_each_other(real):
     for thread in threads:
         thread.join()
     assert found == [True] * 4
+
+
+def unread(api, code):
+    """A stream of events that its client does not read."""
+    body = json.dumps({"code": code}).encode()
+    head = f"POST /run HTTP/1.1\r\nHost: {api.url.removeprefix('http://')}\r\nContent-Type: application/json\r\n"
+    client = socket.socket()
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+    client.connect(("127.0.0.1", int(api.url.rpartition(":")[2])))
+    client.sendall(f"{head}Accept: text/event-stream\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
+    return client
+
+
+def test_clients_that_do_not_read_hold_no_place_when_their_runs_are_over(real, tmp_path):
+    code = f"slow.wait_for(mark={str(tmp_path / 'go')!r})\ns = 'y' * 4000\n"
+    code += "for i in range(1000):\n    tools.echo(message=s)\n'z' * 900000"
+    clients = [unread(real, code) for _ in range(handlers.MOST_RUNS)]
+    try:
+        until(lambda: real.ask("POST", "/run", {"code": "1"}).status_code == 503)
+        (tmp_path / "go").touch()
+        until(lambda: real.ask("POST", "/run", {"code": "1"}).status_code == 200)
+    finally:
+        for client in clients:
+            client.close()
 
 
 def test_a_large_value_that_can_not_be_stored_is_an_error(tmp_path, start):

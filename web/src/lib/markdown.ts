@@ -24,13 +24,13 @@ export type Block =
 const DEEPEST = 6;
 const MOST_COLUMNS = 30;
 const FENCE = /^ {0,3}(`{3,}|~{3,})\s*([^\s`]*)/;
-const HEADING = /^ {0,3}(#{1,6})\s+(.*?)(?:\s+#+)?\s*$/;
+const HEADING = /^ {0,3}(#{1,6})(?=\s)/;
 const RULE = /^ {0,3}(?:(?:\*\s*){3,}|(?:-\s*){3,}|(?:_\s*){3,})$/;
 const ITEM = /^( {0,3})([-*+]|\d{1,9}[.)])(?:( {1,4})(?=\S)|\s*$)/;
 const QUOTE = /^ {0,3}> ?/;
 
 export function markdown(text: string): Block[] {
-  return blocksOf(text.replaceAll("\r\n", "\n").replaceAll("\t", "    ").split("\n"), 0);
+  return blocksOf(text.replaceAll("\t", "    ").split(/\r\n?|[\n\u2028\u2029]/), 0);
 }
 
 function blocksOf(lines: string[], depth: number): Block[] {
@@ -63,7 +63,7 @@ function blockAt(lines: string[], at: number, depth: number, isInside: boolean):
   if (fence) return codeAt(lines, at, fence[1] ?? "", fence[2] ?? "");
   if (line.length < 1000) {
     const heading = HEADING.exec(line);
-    if (heading) return [{ kind: "heading", level: heading[1]?.length ?? 1, inside: inline(heading[2] ?? "") }, at + 1];
+    if (heading) return [{ kind: "heading", level: heading[1]?.length ?? 1, inside: inline(titleOf(line.slice(heading[0].length))) }, at + 1];
     if (RULE.test(line)) return [{ kind: "rule" }, at + 1];
   }
   if (QUOTE.test(line)) {
@@ -73,6 +73,20 @@ function blockAt(lines: string[], at: number, depth: number, isInside: boolean):
   const item = ITEM.exec(line);
   if (item && !(isInside && /\d/.test(item[2] ?? "") && parseInt(item[2] ?? "", 10) !== 1)) return listAt(lines, at, depth);
   return line.includes("|") && !isInside ? tableAt(lines, at) : null;
+}
+
+/** Without the marks that may close a heading. */
+function titleOf(rest: string): string {
+  const title = rest.trim();
+  const words = withoutEnd(title, "#");
+  return words === "" || /\s$/.test(words.slice(-1)) ? words.trimEnd() : title;
+}
+
+/** Without all of these signs at its end. By hand: an expression would look for them from every place. */
+function withoutEnd(text: string, signs: string): string {
+  let end = text.length;
+  while (end > 0 && signs.includes(text[end - 1] ?? " ")) end--;
+  return text.slice(0, end);
 }
 
 /** The first line from here on that fits; the end where none does. */
@@ -139,7 +153,7 @@ const KINDS: Record<string, "strong" | "em" | "del"> = { "**": "strong", __: "st
 
 export function inline(text: string): Inline[] {
   const frames: Frame[] = [{ mark: "", inside: [] }];
-  const unclosed = new Set<number>(); // lengths of backticks that nothing closes
+  const ticks = ticksIn(text);
   const put = (one: Inline): void => {
     const inside = frames.at(-1)?.inside;
     const last = inside?.at(-1);
@@ -147,7 +161,7 @@ export function inline(text: string): Inline[] {
     else inside?.push(one);
   };
   for (let at = 0; at < text.length; ) {
-    const [found, next] = pieceAt(text, at, unclosed);
+    const [found, next] = pieceAt(text, at, ticks);
     if (typeof found === "string") emphasis(found, text[at - 1] ?? " ", text[next] ?? " ", frames, put);
     else put(found);
     at = next;
@@ -157,11 +171,11 @@ export function inline(text: string): Inline[] {
 }
 
 /** The next piece, and where it ends. A string is a run of marks of emphasis. */
-function pieceAt(text: string, at: number, unclosed: Set<number>): [Inline | string, number] {
+function pieceAt(text: string, at: number, ticks: Ticks): [Inline | string, number] {
   const sign = text[at] ?? "";
   if (sign === "\\" && /[!-/:-@[-`{-~]/.test(text[at + 1] ?? "")) return [{ kind: "text", text: text[at + 1] ?? "" }, at + 2];
   if (sign === "\n") return [/ {2}$|\\$/.test(text.slice(Math.max(0, at - 2), at)) ? { kind: "break" } : { kind: "text", text: "\n" }, at + 1];
-  if (sign === "`") return codeSpanAt(text, at, unclosed);
+  if (sign === "`") return codeSpanAt(text, at, ticks);
   if (sign === "[" || sign === "!") {
     LINK.lastIndex = at;
     const found = LINK.exec(text);
@@ -171,9 +185,10 @@ function pieceAt(text: string, at: number, unclosed: Set<number>): [Inline | str
   if (sign === "<" || (sign === "h" && !/\w/.test(text[at - 1] ?? ""))) {
     ADDRESS.lastIndex = at;
     const found = ADDRESS.exec(text);
-    const address = found?.[1] ?? found?.[0].replace(/[.,;:!?)\]]+$/, "");
+    const address = found?.[1] ?? (found && withoutEnd(found[0], ".,;:!?)]"));
     const url = address && safe(address);
     if (found && address && url) return [{ kind: "link", text: "", url }, at + (found[1] ? found[0].length : address.length)];
+    if (found) return [{ kind: "text", text: found[0] }, ADDRESS.lastIndex]; // not looked at again from its middle
   }
   if (sign === "*" || sign === "_" || sign === "~") {
     let end = at;
@@ -185,19 +200,31 @@ function pieceAt(text: string, at: number, unclosed: Set<number>): [Inline | str
   return [{ kind: "text", text: text.slice(at, next) }, next];
 }
 
-function codeSpanAt(text: string, at: number, unclosed: Set<number>): [Inline, number] {
+/** Where runs of backticks are, by their length, the last one first. */
+type Ticks = Map<number, number[]>;
+
+function ticksIn(text: string): Ticks {
+  const ticks: Ticks = new Map();
+  for (const run of text.includes("`") ? text.matchAll(/`+/g) : []) {
+    const places = ticks.get(run[0].length);
+    if (places) places.push(run.index);
+    else ticks.set(run[0].length, [run.index]);
+  }
+  for (const places of ticks.values()) places.reverse();
+  return ticks;
+}
+
+function codeSpanAt(text: string, at: number, ticks: Ticks): [Inline, number] {
   const run = /`+/y;
   run.lastIndex = at;
   const length = run.exec(text)?.[0].length ?? 1;
-  const marks = /`+/g;
-  marks.lastIndex = at + length;
-  for (let found = unclosed.has(length) ? null : marks.exec(text); found; found = marks.exec(text)) {
-    if (found[0].length !== length) continue;
-    const code = text.slice(at + length, found.index).replaceAll("\n", " ");
-    return [{ kind: "code", text: /^ .*\S.* $/.test(code) ? code.slice(1, -1) : code }, found.index + length];
-  }
-  unclosed.add(length);
-  return [{ kind: "text", text: text.slice(at, at + length) }, at + length];
+  const places = ticks.get(length) ?? [];
+  while (places.length > 0 && (places.at(-1) ?? 0) < at + length) places.pop(); // what is behind us is not asked for again
+  const end = places.at(-1);
+  if (end === undefined) return [{ kind: "text", text: text.slice(at, at + length) }, at + length];
+  const code = text.slice(at + length, end).replaceAll("\n", " ");
+  const isPadded = code.startsWith(" ") && code.endsWith(" ") && code.trim() !== "";
+  return [{ kind: "code", text: isPadded ? code.slice(1, -1) : code }, end + length];
 }
 
 /** A run of marks closes what is open, then opens. What fits neither is text. */
@@ -228,7 +255,10 @@ function emphasis(run: string, before: string, after: string, frames: Frame[], p
 /** What is open from here on was not meant: its marks are text again. */
 function close(frames: Frame[], from: number): void {
   const base = frames[from - 1];
-  for (const { mark, inside } of frames.splice(from)) base?.inside.push({ kind: "text", text: mark }, ...inside);
+  for (const { mark, inside } of frames.splice(from)) {
+    base?.inside.push({ kind: "text", text: mark });
+    for (const one of inside) base?.inside.push(one); // one by one: there may be more than a call takes arguments
+  }
 }
 
 /** The whole address, as a browser would go there; null if it leads anywhere but to the web, or hides where it leads. */

@@ -1,11 +1,12 @@
 """Writes a session as a Markdown document.
 
 Questions and answers are quoted line by line, and arguments and results stand in fences longer than any inside. So no
-content can break out of its place.
+content can break out of its place. Nothing in them is HTML, and pictures are links: who opens the document in a viewer
+sends nothing to anybody by that.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -112,7 +113,37 @@ def _json(args: Mapping[str, Any]) -> str:
 
 
 def _quoted(text: str) -> list[str]:
-    return ["\n".join(f"> {line}".rstrip() for line in _plain(text).split("\n"))] if text.strip() else []
+    lines = _without_pictures(_plain(text).split("\n"))
+    return ["\n".join(f"> {line}".rstrip() for line in lines)] if text.strip() else []
+
+
+FENCE = re.compile(r"(`{3,})[^`]*|(~{3,}).*")
+MAYBE_FENCE = re.compile(r".*(?:```|~~~)")
+TAG = re.compile(r"<(?=[A-Za-z/!?])")
+
+
+def _without_pictures(lines: Iterable[str]) -> Iterator[str]:
+    """The lines with tags as text, and without the mark that makes a picture of a link. Blocks of code stay the same.
+
+    What may begin or end a block of code elsewhere than at the margin is not followed: from there on nothing counts as
+    code. A backslash would not do: the text may have one before its tag.
+    """
+    fence, is_clear = "", True
+    for line in lines:
+        if fence and is_clear:
+            yield line
+            end = line.strip()
+            if line.startswith(fence) and end == fence[0] * len(end):
+                fence = ""
+            elif MAYBE_FENCE.match(line):
+                is_clear = False
+            continue
+        yield TAG.sub("&lt;", line).replace("![", "! [")
+        found = FENCE.fullmatch(line)
+        if found is not None:
+            fence = found[1] or found[2]
+        elif MAYBE_FENCE.match(line):
+            is_clear = False
 
 
 def _code(text: str) -> str:

@@ -1,8 +1,9 @@
 """The handlers of what starts code: MCP servers of the config, approving their changes, trusting a folder.
 
 What starts code needs `http.token`, and no tool can reach these routes: every request of an HTTP tool and to an MCP
-server carries the header `OneTool-Call`, which is refused here, and `http.token` can't be a secret of a tool. What
-can't be held back is code of a pack, which runs in this process, and programs that were given the token by a person.
+server carries the header `OneTool-Call`, which only few routes take (`RouteMethod.for_tools`), and `http.token` can't
+be a secret of a tool. What can't be held back is code of a pack, which runs in this process, and programs that were
+given the token by a person.
 """
 
 import asyncio
@@ -17,7 +18,6 @@ import msgspec
 
 from onetool.core.errors import ConfigError
 from onetool.core.text import or_rather
-from onetool.http.definition import FROM_TOOL
 from onetool.interfaces.json_data import encode
 from onetool.interfaces.rest.imports import import_report, reloaded
 from onetool.interfaces.rest.problem import RestError
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("onetool.serve")
 
-MARK = FROM_TOOL.lower().encode()
-
 
 class SeenDigest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`digest` is that of a dry run: what has changed since is not approved."""
@@ -47,11 +45,6 @@ class TrustRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     folder: str
     digest: str | None = None
-
-
-def refuse_tools(request: RestRequest) -> None:
-    if any(name == MARK for name, _ in request.scope["headers"]):
-        raise RestError(403, "not_for_tools", "A tool or an MCP server may not use this: a person has to.")
 
 
 def require_token(request: RestRequest, what: str) -> None:
@@ -70,7 +63,6 @@ def require_token(request: RestRequest, what: str) -> None:
 
 
 async def import_servers(request: RestRequest) -> RestResponse:
-    refuse_tools(request)
     data = await json_body(request.headers, request.receive)
     return await asyncio.to_thread(_import_servers, request, data)
 
@@ -132,7 +124,6 @@ async def approve_server(request: RestRequest) -> RestResponse:
     """What has changed about a server's tools, and unless it is a dry run, trust them as they are now."""
     from onetool.sources.mcp_servers.proxy import ChangedSinceSeenError
 
-    refuse_tools(request)
     require_token(request, "Approving starts the server and trusts its tools")
     asked = converted(await json_body(request.headers, request.receive, empty={}), SeenDigest)
     (name,), servers = request.path, request.context.app.catalog.servers
@@ -162,7 +153,6 @@ async def approve_server(request: RestRequest) -> RestResponse:
 
 
 async def trust(request: RestRequest) -> RestResponse:
-    refuse_tools(request)
     require_token(request, "Trusting a folder lets its code run")
     asked = converted(await json_body(request.headers, request.receive), TrustRequest)
     return await asyncio.to_thread(_trust, request.context.app, asked, request.query["dryRun"])

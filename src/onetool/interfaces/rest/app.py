@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from onetool.interfaces.asgi import HttpError, Receive, Scope, Send, read_headers, respond
 from onetool.interfaces.rest.problem import PROBLEM_TYPE, RestError, error_from_store, problem_body
-from onetool.interfaces.rest.request import ClientInput, RestContext, RestRequest, RestResponse
+from onetool.interfaces.rest.request import ClientInput, RestContext, RestRequest, RestResponse, refuse_tools
 from onetool.interfaces.rest.routing import API_ROUTES, RouteTable, changes, read_query
 from onetool.sources.bundles.errors import BundleError
 
@@ -42,6 +42,8 @@ class RestApp:
         if found.method is None:
             takes = found.route.allow_header(self._context.may_change)
             return RestResponse(204, headers=((b"allow", takes.encode()),))
+        if not found.method.for_tools:
+            refuse_tools(scope)
         if changes(scope["method"], found.method) and not self._context.may_change:
             raise RestError(403, "read_only", _read_only_message(self._context.allowed))
         raw, parameters = scope["query_string"], found.method.parameters

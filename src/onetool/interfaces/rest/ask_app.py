@@ -7,7 +7,7 @@ message, hints, answer}. What is refused before the model is asked has the same 
 
 import asyncio
 from collections.abc import Awaitable, Collection
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -20,7 +20,7 @@ from onetool.core.text import or_rather
 from onetool.interfaces.asgi import HttpError, Receive, Scope, Send, respond
 from onetool.interfaces.disconnect import DisconnectWatch
 from onetool.interfaces.json_data import encode
-from onetool.interfaces.response_stream import MOST_UNSENT, ResponseStream
+from onetool.interfaces.response_stream import MOST_UNSENT, UNREAD_S, ResponseStream
 from onetool.interfaces.rest.app import RestApp
 from onetool.interfaces.rest.ask_approvals import AskContext, OpenQuestion, OpenQuestions, cancel, decide
 from onetool.interfaces.rest.ask_body import (
@@ -61,10 +61,14 @@ class PacedResponseStream(ResponseStream):
             asyncio.get_running_loop().call_later(BEGIN_AFTER, self.begin)  # which does nothing where all is over
 
     async def push_paced(self, event: bytes) -> None:
+        """Raises TimeoutError where the client takes nothing for UNREAD_S seconds."""
         self.push_event(event)
         while self._size >= MOST_UNSENT:
             self._written.clear()
-            await self._written.wait()
+            async with asyncio.timeout(UNREAD_S):
+                await self._written.wait()
+        if self.is_unread:
+            raise TimeoutError
 
     async def _write(self, event: bytes) -> None:
         await super()._write(event)
@@ -121,10 +125,13 @@ async def stream_answer(request: RestRequest, context: AskContext, asked: AskQue
     """Stream the answer. Raises AskFailedError if the stream has not begun."""
     response = PacedResponseStream(request.send)
     response.begin_when_idle()
-    with DisconnectWatch(request.receive), response.dropped_on_error():
-        with context.questions.opened(request.scope.get("principal", "")) as question:
+    with DisconnectWatch(request.receive), suppress(TimeoutError), response.dropped_on_error():
+        with (
+            context.admitted(MOST_AT_ONCE, TOO_MANY, RETRY_S),
+            context.questions.opened(request.scope.get("principal", "")) as question,
+        ):
             await _stream_turn(_streamed_turn(request, context, asked, question, response), question, response)
-        await response.end()
+        await response.end()  # by who does not read, no place is held
 
 
 def _streamed_turn(
@@ -238,10 +245,10 @@ async def ask(request: RestRequest) -> RestResponse | None:
     if asked.approve == "ask" and not has_stream:
         raise RestError(400, "needs_stream", NEEDS_STREAM, part="body", pointer="/approve")
     set_caller(request.scope.get("principal", ""))
+    if has_stream:
+        await stream_answer(request, context, asked)
+        return None
     with context.admitted(MOST_AT_ONCE, TOO_MANY, RETRY_S):
-        if has_stream:
-            await stream_answer(request, context, asked)
-            return None
         answer = await _answer_whole(AskTurn(context, asked, request.scope.get("log", {})), request.receive)
     return None if answer is None else RestResponse(200, encode(msgspec.to_builtins(answer)))
 

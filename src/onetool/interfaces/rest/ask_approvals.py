@@ -21,7 +21,6 @@ import msgspec
 
 from onetool.core.text import escape_invisible, mixed_script_words, skeleton
 from onetool.interfaces.json_data import encode
-from onetool.interfaces.rest.admin import refuse_tools
 from onetool.interfaces.rest.invoke import sse_event
 from onetool.interfaces.rest.problem import RestError, error_from_store
 from onetool.interfaces.rest.request import NO_CONTENT, RestContext, RestRequest, RestResponse, json_body
@@ -182,7 +181,6 @@ class AskContext(RestContext):
 
 def open_question(request: RestRequest) -> OpenQuestion:
     assert isinstance(request.context, AskContext)  # noqa: S101 - for the type checker: routes of /ask have no other
-    refuse_tools(request)
     return request.context.questions.get(request.path[0], request.scope.get("principal", ""))
 
 

@@ -27,7 +27,7 @@ from onetool.interfaces.json_data import encode
 from onetool.interfaces.rest.app import RestApp
 from onetool.interfaces.rest.invoke import EVENT_STREAM, sse_event, wants_events
 from onetool.interfaces.rest.problem import RestError
-from onetool.interfaces.rest.request import RestResponse
+from onetool.interfaces.rest.request import RestResponse, refuse_tools
 from onetool.interfaces.rest.routing import read_query
 
 if TYPE_CHECKING:
@@ -115,6 +115,7 @@ class EventsApp(RestApp):
             reader.wake()
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> RestResponse | None:
+        refuse_tools(scope)
         read_query(scope["query_string"], {})
         accept = next((value for name, value in scope["headers"] if name == b"accept"), b"")
         if not wants_events(accept):

@@ -17,6 +17,7 @@ from onetool.core.call import ToolCall, ToolResult, new_id
 from onetool.core.caller import CannotAsk, Level, Question, current_caller
 from onetool.core.json_data import JsonTooCostlyError, check_json
 from onetool.core.strict_json import StrictJsonError, finite, strict_decoder
+from onetool.http.definition import FROM_TOOL
 from onetool.interfaces.asgi import JSON, Message, Receive, Scope, Send, read_body
 from onetool.interfaces.json_data import (
     check_content_type,
@@ -307,6 +308,15 @@ def created_at(thing: Mapping[str, Any], tag: str, at: str) -> RestResponse:
 
 
 # The caller
+
+
+MARK = FROM_TOOL.lower().encode()
+
+
+def refuse_tools(scope: Scope) -> None:
+    """Raises RestError for a request of an HTTP tool, or to what OneTool takes for an MCP server."""
+    if any(name == MARK for name, _ in scope["headers"]):
+        raise RestError(403, "not_for_tools", "A tool or an MCP server may not use this: a person has to.")
 
 
 class RestCaller:

@@ -241,6 +241,7 @@ class RouteMethod(NamedTuple):
     changes: bool = False  # it is for those alone who may change what is stored, whatever its method
     media: tuple[bytes, ...] = ()  # types of bodies beside JSON
     own: bool = False  # it changes what belongs to the client alone
+    for_tools: bool = False  # tools may use it, too: what finds and calls tools, and nothing else
 
 
 def changes(method: str, way: RouteMethod) -> bool:
@@ -275,8 +276,8 @@ class RouteMatch(NamedTuple):
     method: RouteMethod | None  # none: OPTIONS
 
 
-def _with_query(answer: Handler, *parameters: QueryParameter) -> RouteMethod:
-    return RouteMethod(answer, {one.name: one for one in parameters})
+def _with_query(answer: Handler, *parameters: QueryParameter, for_tools: bool = False) -> RouteMethod:
+    return RouteMethod(answer, {one.name: one for one in parameters}, for_tools=for_tools)
 
 
 def _changing(answer: Handler, *parameters: QueryParameter, media: tuple[bytes, ...] = ()) -> Mapping[str, RouteMethod]:
@@ -288,11 +289,14 @@ _LIST = (BUNDLE_IDS, INCLUDE_DISABLED)
 _TOOL = "/bundles/{bundleID}/tools/{toolSlug}/version/{version}"
 
 ROUTES = (
-    RestRoute("/bundles", {"GET": _with_query(handlers.list_bundles, *_LIST, PAGE_SIZE, PAGE_TOKEN, OF_BUNDLES)}),
+    RestRoute(
+        "/bundles",
+        {"GET": _with_query(handlers.list_bundles, *_LIST, PAGE_SIZE, PAGE_TOKEN, OF_BUNDLES, for_tools=True)},
+    ),
     RestRoute(
         "/bundles/{bundleID}",
         {
-            "GET": RouteMethod(handlers.get_bundle),
+            "GET": RouteMethod(handlers.get_bundle, for_tools=True),
             "PUT": RouteMethod(handlers.put_bundle),
             "PATCH": RouteMethod(handlers.patch_bundle),
             "DELETE": RouteMethod(handlers.delete_bundle),
@@ -301,28 +305,39 @@ ROUTES = (
     RestRoute(
         _TOOL,
         {
-            "GET": RouteMethod(handlers.get_tool),
+            "GET": RouteMethod(handlers.get_tool, for_tools=True),
             "PUT": RouteMethod(handlers.put_tool),
             "PATCH": RouteMethod(handlers.patch_tool),
             "DELETE": RouteMethod(handlers.delete_tool),
         },
     ),
-    RestRoute(f"{_TOOL}/invoke", {"POST": RouteMethod(invoke.invoke)}),
+    RestRoute(f"{_TOOL}/invoke", {"POST": RouteMethod(invoke.invoke, for_tools=True)}),
     RestRoute(
-        "/tools", {"GET": _with_query(handlers.list_tools, TAGS, *_LIST, RECOMMENDED_PAGE_SIZE, PAGE_TOKEN, OF_TOOLS)}
+        "/tools",
+        {
+            "GET": _with_query(
+                handlers.list_tools, TAGS, *_LIST, RECOMMENDED_PAGE_SIZE, PAGE_TOKEN, OF_TOOLS, for_tools=True
+            )
+        },
     ),
     RestRoute(
         "/tools/search",
-        {"GET": _with_query(handlers.search_tools, Q, INCLUDE_DISABLED, PAGE_SIZE, PAGE_TOKEN, OF_TOOLS)},
+        {
+            "GET": _with_query(
+                handlers.search_tools, Q, INCLUDE_DISABLED, PAGE_SIZE, PAGE_TOKEN, OF_TOOLS, for_tools=True
+            )
+        },
     ),
-    RestRoute("/bundles/{bundleID}/tools/{toolSlug}/versions", {"GET": RouteMethod(handlers.list_versions)}),
+    RestRoute(
+        "/bundles/{bundleID}/tools/{toolSlug}/versions", {"GET": RouteMethod(handlers.list_versions, for_tools=True)}
+    ),
     RestRoute("/validate", _changing(drafts.validate_draft)),
     RestRoute(f"{_TOOL}/validate", {"POST": RouteMethod(drafts.validate_args)}),
     RestRoute("/preview", _changing(drafts.preview_of_draft)),
     RestRoute(f"{_TOOL}/preview", {"POST": RouteMethod(drafts.preview)}),
     RestRoute(
         f"{_TOOL}/examples",
-        {"GET": RouteMethod(editing.get_examples), "PUT": RouteMethod(editing.put_examples)},
+        {"GET": RouteMethod(editing.get_examples, for_tools=True), "PUT": RouteMethod(editing.put_examples)},
     ),
     RestRoute(f"{_TOOL}/usage", {"GET": _with_query(insight.usage, DAYS)}),
     RestRoute(f"{_TOOL}/copy", _changing(editing.copy)),

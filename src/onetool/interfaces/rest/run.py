@@ -21,7 +21,7 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from onetool.core.call import ToolCall, ToolResult, new_id
-from onetool.core.context import shown_args
+from onetool.core.context import kept_value, shown_args
 from onetool.core.errors import cut
 from onetool.interfaces.disconnect import DisconnectWatch
 from onetool.interfaces.json_data import encode
@@ -93,11 +93,10 @@ async def run(request: RestRequest) -> RestResponse | None:
     """Run code. Returns None if the client has disconnected, or the result was streamed."""
     asked = _checked(converted(await json_body(request.headers, request.receive), RunRequest))
     set_caller(request.scope.get("principal", ""))
+    if wants_events(request.headers.get(b"accept", b"")):
+        await _stream(request, asked)
+        return None
     with request.context.admitted(MOST_RUNS, TOO_MANY, RETRY_SECONDS):
-        await request.context.app.catalog.refresh(at_once=True)  # what somebody has switched off is not called
-        if wants_events(request.headers.get(b"accept", b"")):
-            await _stream(request, asked)
-            return None
         calls = RunCalls(request.context)
         with DisconnectWatch(request.receive):
             result = await _run(request, asked, calls)
@@ -133,6 +132,7 @@ async def _run(
     request: RestRequest, asked: RunRequest, calls: "RunCalls", events: "RunEvents | None" = None
 ) -> RunResult:
     context = request.context
+    await context.app.catalog.refresh(at_once=True)  # what somebody has switched off is not called
     return await context.app.run(
         asked.code,
         context.allowed,
@@ -186,7 +186,7 @@ class RunCalls:
 
     def ended(self, call: ToolCall, result: ToolResult) -> None:
         if (noted := self._calls.get(call.id)) is not None:
-            for key, value in _outcome(result).items():
+            for key, value in self._outcome(call, result).items():
                 setattr(noted, key, value)
 
     def _noted(self, call: ToolCall) -> RunCall:
@@ -194,12 +194,11 @@ class RunCalls:
         args = _bounded(dict(shown_args(call, self._registry.get(call.name))))
         return RunCall(id=call.id, name=call.name, args=args, at=at)
 
-
-def _outcome(result: ToolResult) -> dict[str, Any]:
-    found = {"ok": result.ok, "duration_ms": result.meta.get("duration_ms", 0.0)}
-    if result.error is not None:
-        return {**found, "error": cut(result.error.message, LONGEST_PREVIEW)}
-    return {**found, "preview": _preview(result.data)}
+    def _outcome(self, call: ToolCall, result: ToolResult) -> dict[str, Any]:
+        found = {"ok": result.ok, "duration_ms": result.meta.get("duration_ms", 0.0)}
+        if result.error is not None:
+            return {**found, "error": cut(result.error.message, LONGEST_PREVIEW)}
+        return {**found, "preview": _preview(kept_value(result.data, call.args, self._registry.get(call.name)))}
 
 
 def _bounded(args: dict[str, Any]) -> dict[str, Any]:
@@ -235,26 +234,30 @@ class RunEvents(RunCalls):
         self._push("call", self._noted(call))
 
     def ended(self, call: ToolCall, result: ToolResult) -> None:
-        found = _outcome(result)
+        found = self._outcome(call, result)
         self._push("called", {"id": call.id, "durationMs": found.pop("duration_ms"), **found})
 
     def _push(self, name: str, data: Any) -> None:
-        self._loop.call_soon_threadsafe(self._response.push_event, sse_event(name, encode(data)))
+        """A client that does not read it does without: the result comes nevertheless."""
+        self._loop.call_soon_threadsafe(self._response.push_event, sse_event(name, encode(data)), True)
 
 
 async def _stream(request: RestRequest, asked: RunRequest) -> None:
+    """A client that does not read holds its place only as long as its run takes."""
     response = ResponseStream(request.send)
-    response.push_event(sse_event("started", encode({"id": new_id()})))
-    events = RunEvents(request.context, response)
     with DisconnectWatch(request.receive), response.dropped_on_error():
-        result = await _run(request, asked, events, events)
-        answer = await asyncio.to_thread(_answer, request.context, result)
-        response.push_event(_last_event(answer))
+        with request.context.admitted(MOST_RUNS, TOO_MANY, RETRY_SECONDS):
+            response.push_event(sse_event("started", encode({"id": new_id()})))
+            events = RunEvents(request.context, response)
+            result = await _run(request, asked, events, events)
+            answer = await asyncio.to_thread(_answer, request.context, result)
+        response.push_event(_last_event(answer, response.dropped))
         await response.end()
 
 
-def _last_event(answer: RunAnswer) -> bytes:
-    if not isinstance(answer.error, UnsetType):
-        return sse_event("error", encode(answer.error))
-    shown = msgspec.to_builtins(answer)
-    return sse_event("result", encode({key: value for key, value in shown.items() if key != "ok"}))
+def _last_event(answer: RunAnswer, dropped: int) -> bytes:
+    """`dropped` events were left out, since the client did not read."""
+    is_error = not isinstance(answer.error, UnsetType)
+    shown: dict[str, Any] = msgspec.to_builtins(answer.error if is_error else answer)
+    shown.pop("ok", None)
+    return sse_event("error" if is_error else "result", encode(shown | ({"dropped": dropped} if dropped else {})))

@@ -15,7 +15,7 @@ from msgspec import UNSET, UnsetType
 from onetool.core.errors import ConfigError, OneToolError
 from onetool.core.text import or_rather
 from onetool.interfaces.json_data import encode
-from onetool.interfaces.rest.admin import digest_of, refuse_tools, require_token
+from onetool.interfaces.rest.admin import digest_of, require_token
 from onetool.interfaces.rest.imports import reloaded
 from onetool.interfaces.rest.problem import RestError
 from onetool.interfaces.rest.request import RestContext, RestRequest, RestResponse, json_body
@@ -93,7 +93,6 @@ async def logs(request: RestRequest) -> RestResponse:
 
 
 async def reconnect(request: RestRequest) -> RestResponse:
-    refuse_tools(request)
     converted(await json_body(request.headers, request.receive, empty={}), NoOptions)
     servers, status = await asyncio.to_thread(_enabled, request.context, request.path[0])
     await servers.reconnect(status.name)
@@ -109,7 +108,6 @@ async def disable(request: RestRequest) -> RestResponse:
 
 
 async def login(request: RestRequest) -> RestResponse:
-    refuse_tools(request)
     converted(await json_body(request.headers, request.receive, empty={}), NoOptions)
     servers, status = await asyncio.to_thread(_enabled, request.context, request.path[0])
     try:
@@ -128,7 +126,7 @@ def _list(context: RestContext) -> RestResponse:
 
 def _get(context: RestContext, name: str) -> RestResponse:
     servers, status = _found(context, name)
-    differences = servers.differences(name)
+    differences = servers.differences(name, _allowed(context))
     changes = [ServerChange(name=tool, lines=lines) for tool, lines in differences.items()]
     facts = msgspec.structs.replace(_facts(context, status), changes=changes, digest=digest_of(differences))
     return RestResponse(200, encode(context.clean(msgspec.to_builtins(facts), None)))
@@ -195,7 +193,6 @@ def server_problems(status: "ServerStatus") -> list[tuple[str, str]]:
 
 
 async def _switch(request: RestRequest, on: bool) -> RestResponse:
-    refuse_tools(request)
     converted(await json_body(request.headers, request.receive, empty={}), NoOptions)
     _, status = await asyncio.to_thread(_found, request.context, request.path[0])
     if on and status.transport == "stdio":

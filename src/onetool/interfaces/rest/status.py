@@ -10,7 +10,7 @@ from onetool._version import __version__
 from onetool.interfaces.asgi import Receive, Scope, Send
 from onetool.interfaces.json_data import encode
 from onetool.interfaces.rest.app import RestApp
-from onetool.interfaces.rest.request import RestResponse
+from onetool.interfaces.rest.request import RestResponse, refuse_tools
 from onetool.interfaces.rest.routing import read_query
 from onetool.interfaces.signed import token_principal
 
@@ -49,6 +49,7 @@ class StatusApp(RestApp):
         self._needs_token = needs_token
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> RestResponse | None:
+        refuse_tools(scope)
         read_query(scope["query_string"], {})
         return RestResponse(200, encode(await asyncio.to_thread(self._report, scope)))
 

@@ -1,6 +1,6 @@
 """`ServerProxy` presents one MCP server as a pack: its tools, as known now or from the last time, and their changes."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from threading import Lock
 from time import time
@@ -134,15 +134,21 @@ class ServerProxy:
         """What a call gets instead of an answer, where its tools are refused."""
         return ToolFailure(self.why_refused(), reason="refused") if self.is_refused else None
 
-    def changed(self) -> list[str]:
-        return [f"{_shown(tool)} ({', '.join(parts)})" for tool, parts in self.changes.items()]
+    def changed(self, allowed: Collection[str] | None = None) -> list[str]:
+        changes = {tool: parts for tool, parts in self.changes.items() if self._is_visible(tool, allowed)}
+        return [f"{_shown(tool)} ({', '.join(parts)})" for tool, parts in changes.items()]
 
-    def differences(self) -> dict[str, list[str]]:
+    def _is_visible(self, tool: str, allowed: Collection[str] | None) -> bool:
+        return allowed is None or f"{self.pack}.{tool}" in allowed
+
+    def differences(self, allowed: Collection[str] | None = None) -> dict[str, list[str]]:
         """The differences of each tool from the approved one, line by line."""
         known = self._now
-        cached, changed = known.cached, known.changes
+        cached, changed = known.cached, [name for name in known.changes if self._is_visible(name, allowed)]
         now = {str(one["name"]): one for one in digests_by_name(cached.tools or (), cached.offers)}
-        return {name: difference(cached.former.get(name), now[name]) for name in changed}
+        return {
+            name: difference(cached.former.get(name), now[name]) for name in changed if self._is_visible(name, allowed)
+        }
 
     def _warnings(self) -> list[Mistake]:
         key = f"servers.{self.name}"

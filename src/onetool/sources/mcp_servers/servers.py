@@ -5,7 +5,7 @@ the connections.
 """
 
 import sys
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -31,6 +31,10 @@ T = TypeVar("T")
 State = Literal["connected", "connecting", "disconnected", "idle", "disabled"]
 
 BriefHealth = Literal["ok", "down", "changed"]
+
+# Why a server is not connected, for those who may call some of its tools and see nothing else of it.
+DOWN = "it can't be reached; its log says why"
+WANTS_LOGIN = "a person has to log in to it"
 
 
 class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,12 +114,17 @@ class Servers(Source):
         """Those that the config does not switch off."""
         return self._enabled()
 
-    def statuses(self, allowed: Iterable[str] | None = None) -> list[ServerStatus]:
-        """With an allow-list only those that it names a tool of."""
-        wanted = None if allowed is None else {name.partition(".")[0] for name in allowed}
-        return [self._status(one) for one in self._proxies.values() if wanted is None or one.pack in wanted]
+    def statuses(self, allowed: Collection[str] | None = None) -> list[ServerStatus]:
+        """With an allow-list only those that it names a tool of, with these tools alone, and without their errors:
+        in those may be how a server is reached, and lines of its log.
+        """
+        if allowed is None:
+            return [self._status(one) for one in self._proxies.values()]
+        wanted = {name.partition(".")[0] for name in allowed}
+        seen = [self._status(one, allowed) for one in self._proxies.values() if one.pack in wanted]
+        return [replace(one, error=one.error and (WANTS_LOGIN if one.needs_login else DOWN)) for one in seen]
 
-    def _status(self, proxy: ServerProxy) -> ServerStatus:
+    def _status(self, proxy: ServerProxy, allowed: Collection[str] | None = None) -> ServerStatus:
         upstream = None if self._loop is None else self._loop.upstreams.get(proxy.name)
         state: State = "disabled" if not proxy.settings.enabled else "idle" if upstream is None else upstream.state
         if state == "connecting" and upstream is not None and upstream.error:
@@ -125,16 +134,16 @@ class Servers(Source):
             state=state,
             transport="sse" if upstream is not None and upstream.way == "sse" else proxy.settings.transport,
             target=self._redact(proxy.settings.target),
-            tools=len(proxy.catalogue().tools),
+            tools=sum(allowed is None or tool.name in allowed for tool in proxy.catalogue().tools),
             version=proxy.cached.version,
             error=None if upstream is None or state == "connected" else upstream.error,
-            changed=tuple(proxy.changed()),
+            changed=tuple(proxy.changed(allowed)),
             refused=proxy.is_refused,
             since=None if upstream is None else upstream.since,
             needs_login=upstream is not None and upstream.needs_login,
         )
 
-    def health(self, allowed: Iterable[str] | None = None) -> dict[str, Any]:
+    def health(self, allowed: Collection[str] | None = None) -> dict[str, Any]:
         """A short report. `changed` names tools that differ from the approved ones."""
         statuses = self.statuses(allowed)
         wrong = [status for status in statuses if status.refused or status.state == "disconnected"]
@@ -192,9 +201,9 @@ class Servers(Source):
         """What came after a position in its log, and the position now."""
         return self._proxies[name].server_log.lines_after(position, lines)
 
-    def differences(self, name: str) -> dict[str, list[str]]:
-        """The differences of each of its tools from the approved one, line by line."""
-        return self._proxies[name].differences()
+    def differences(self, name: str, allowed: Collection[str] | None = None) -> dict[str, list[str]]:
+        """The differences of each of its tools, or of those that are allowed, from the approved one, line by line."""
+        return self._proxies[name].differences(allowed)
 
     def approve(self, name: str, seen: Mapping[str, list[str]] | None = None) -> list[str]:
         """The tools of that server as they are now, if they are as `seen`; what was not as before, in words."""

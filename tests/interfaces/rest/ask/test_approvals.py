@@ -13,6 +13,7 @@ from interfaces.rest.ask.door import Door, person, users
 
 from onetool.interfaces.rest.ask_app import AskApp
 from onetool.interfaces.rest.ask_approvals import APPROVAL_S, OpenQuestions
+from onetool.sources.bundles.derived import bundle_id
 
 PACK = '''
 from pathlib import Path
@@ -75,6 +76,26 @@ def test_a_call_waits_for_a_yes_and_a_no_does_not_run_it(stage, approve):
     assert (last.name, last.data["answer"]["answer"]) == ("answer", "Done.")
     assert last.data["answer"]["denied"] == ([] if approve else ["notes.write"])
     assert written(stage) == (["one"] if approve else [])
+
+
+@pytest.mark.parametrize("menu", ["direct", "run"])
+def test_a_tool_that_is_switched_off_while_its_call_waits_does_not_run(stage, menu):
+    if menu == "run":
+        stage.model.will(Says(calls=[Wants("run", {"code": 'notes.write(text="one")'})]), "Done.")
+
+    async def asked():
+        door = users(stage.app)
+        async with door.asking(menu=menu) as stream:
+            told = await stream.next("approval")
+            bundles = stage.app.bundles
+            await asyncio.to_thread(bundles.patch_tool, bundle_id("pack", "notes"), "write", "1", {"isEnabled": False})
+            assert (await door.decide(told)).status == 204
+            return stream, await stream.end()
+
+    stream, last = run(asked())
+    assert last.data["answer"]["answer"] == "Done."
+    assert written(stage) == []
+    assert "switched off" in json.dumps([one.data for one in stream.events if one.name == "result"])
 
 
 def test_each_call_is_decided_by_itself_also_those_of_code(stage):

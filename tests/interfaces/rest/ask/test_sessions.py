@@ -25,6 +25,10 @@ def long() -> str:
 def fails() -> str:
     """It never works."""
     raise ValueError("the scales are broken")
+
+def pay(item: str, password: str) -> str:
+    """Pay for it."""
+    return f"paid {{item}} with {{password}}"
 '''
 DRAWING = {"name": "a.png", "kind": "image/png", "data": "iVBORw0KGgo="}
 
@@ -60,6 +64,22 @@ def ask(stage, script, prompt="What is it?", **body):
     reply = send(stage, "POST", "/ask", {"prompt": prompt, "approve": "always", **body})
     assert reply.status == 200, reply.body
     return reply.json["sessionId"]
+
+
+# Passwords
+
+
+def test_a_password_that_a_tool_repeats_is_not_kept(stage):
+    args = {"item": "tea", "password": "p4ssw0rd!"}
+    id = ask(stage, [Says(calls=[Wants("shop__pay", args)]), "Done."])
+    called = send(stage, "POST", f"/ask/sessions/{id}/calls", {"name": "shop.pay", "args": args})
+    assert called.json["value"] == "paid tea with p4ssw0rd!"  # which the person sent
+    ask(stage, [Says(calls=[Wants("ot__call", {"name": "shop.pay", "args": args})]), "Done."], session=id)
+    kept = (stage.app.sessions.folder / f"{id}.jsonl").read_text()
+    assert "p4ssw0rd!" not in kept
+    assert kept.count("paid tea with ***") == 3
+    for form in ("json", "markdown"):
+        assert b"p4ssw0rd!" not in send(stage, "GET", f"/ask/sessions/{id}/export?format={form}").body
 
 
 # The list
