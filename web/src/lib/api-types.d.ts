@@ -932,7 +932,7 @@ export interface paths {
          *     answer is a stream of events: `started`, `text` and `thinking` as the model writes, `call` and `result` as tools run,
          *     `notice`, and at the end `answer`, or `error` {reason, message, hints, answer}. A client that leaves ends it; what was
          *     said and done by then stays in the session. With `approve: ask`, which needs a stream, `approval` {question, call, name,
-         *     args, warnings, expiresAt} tells of a call that waits for `approveCall`.
+         *     args, warnings, expiresAt, expiresInSeconds} tells of a call that waits for `approveCall`.
          */
         post: operations["ask"];
         delete?: never;
@@ -1869,6 +1869,13 @@ export interface components {
             usage?: components["schemas"]["Usage"];
             provider?: string;
             model?: string;
+            /**
+             * @description In the last message of a turn: how it ended, where that is known. `stopped`: nobody waited.
+             * @enum {unknown}
+             */
+            end?: "answered" | "failed" | "stopped";
+            /** @description Why the turn failed. */
+            why?: string;
         };
         /** @description A file that was attached: its name. An export as JSON has its content. */
         SessionFile: {
@@ -1885,8 +1892,11 @@ export interface components {
             name: string;
             /** @description null where they are too large, or no object: then `argsText` has their beginning. */
             args: unknown;
-            /** @enum {unknown} */
-            state: "failed" | "ok" | "running";
+            /**
+             * @description `not_run`: nobody let it run, or it was stopped before it began.
+             * @enum {unknown}
+             */
+            state: "failed" | "not_run" | "ok" | "running";
             /** @description As the model read it; its beginning, where `isCut`. */
             result: string;
             argsText?: string;
@@ -2155,8 +2165,6 @@ export interface components {
         /** @description A tool that is not as it was approved: all that has changed, line by line. */
         ServerChange: {
             name: string;
-            before: string;
-            after: string;
             lines: string[];
         };
         /** @description Lines of a log. `next` is what `after` takes for what comes later. */

@@ -11,8 +11,13 @@ export const LANGUAGES = { en: "English", "zh-CN": "简体中文" } as const;
 export type Language = keyof typeof LANGUAGES;
 
 const LOADERS: Record<Exclude<Language, "en">, () => Promise<Messages>> = {
-  "zh-CN": async () => (await import("./locales/zh-CN")).zhCN,
+  "zh-CN": async () => keyed((await import("virtual:zh-CN")).default),
 };
+
+/** The texts of a language, which come in the order of the English ones. */
+function keyed(texts: readonly string[]): Messages {
+  return Object.fromEntries(Object.keys(en).map((key, place) => [key, texts[place]])) as Messages;
+}
 
 function preferred(): Language {
   const chosen = stored<string | null>("language", null);

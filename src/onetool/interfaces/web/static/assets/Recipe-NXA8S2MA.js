@@ -1,1 +1,0 @@
-export{t as default}from"./make-aX0Ngycr.js";

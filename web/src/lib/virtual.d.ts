@@ -1,0 +1,5 @@
+/** What the build makes of sources: see vite.config.ts. */
+declare module "virtual:zh-CN" {
+  const texts: readonly string[];
+  export default texts;
+}
