@@ -333,9 +333,9 @@ const works = new Map<string, RecipeWork>();
 
 /** The work on a recipe, with its answers, as it was left. */
 export function workOf(key: string, start: () => Start): RecipeWork {
-  const found = works.get(key) ?? new RecipeWork(key, start());
-  works.set(key, found);
-  return found;
+  // It outlives the screen that asks for it: what it derives must not end with that.
+  if (!works.has(key)) $effect.root(() => void works.set(key, new RecipeWork(key, start())));
+  return works.get(key) as RecipeWork;
 }
 
 /** It was saved: its answers go with it to the tool that it has become. */
