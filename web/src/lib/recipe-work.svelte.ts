@@ -234,12 +234,12 @@ export class RecipeWork {
     }
   }
 
-  /** Run a step, and those before it that have to. With `isAgain` it is called although its answer is good. */
-  async runTo(index: number, isAgain = false): Promise<void> {
+  /** Run a step, and those before it that have to. The last one, or all, can be called although their answers are good. */
+  async runTo(index: number, anew: "last" | "all" | null = null): Promise<void> {
     for (let at = 0; at <= index && !this.running; at++) {
       const isFresh = this.isFresh(at);
-      if (isFresh && !(isAgain && at === index)) continue;
-      if (!(await this.#run(at, isFresh))) return;
+      if (isFresh && anew !== "all" && !(anew && at === index)) continue;
+      if (!(await this.#run(at, isFresh || anew === "all"))) return;
     }
   }
 
