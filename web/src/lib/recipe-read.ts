@@ -19,10 +19,10 @@ function tokensOf(code: string): Token[] {
   TOKEN.lastIndex = 0;
   for (let at = 0; at < code.length; at = TOKEN.lastIndex) {
     const found = TOKEN.exec(code);
-    if (!found) throw new SyntaxError(`sign ${at}`);
+    if (!found) throw new SyntaxError();
     const [all, line, text, number, name, sign] = found;
     const isFirst = depth === 0 && (tokens.at(-1)?.[0] ?? "end") === "end";
-    if (isFirst && all.trim() !== "" && " \t".includes(code[at - 1] ?? "\n")) throw new SyntaxError("indented");
+    if (isFirst && all.trim() !== "" && " \t".includes(code[at - 1] ?? "\n")) throw new SyntaxError();
     if (line !== undefined && depth === 0) end();
     else if (text !== undefined) tokens.push(["text", textOf(text)]);
     else if (number !== undefined) tokens.push(["number", number]);
@@ -40,7 +40,7 @@ function tokensOf(code: string): Token[] {
 function textOf(code: string): string {
   if (code.startsWith("'")) return code.slice(1, -1);
   const text = JSON.parse(code) as string;
-  if (JSON.stringify(text) !== code) throw new SyntaxError(code);
+  if (JSON.stringify(text) !== code) throw new SyntaxError();
   return text;
 }
 
@@ -239,6 +239,6 @@ class Reader {
   }
 
   #fail(): never {
-    throw new SyntaxError(`word ${this.#at}`);
+    throw new SyntaxError();
   }
 }

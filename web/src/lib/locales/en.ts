@@ -462,7 +462,6 @@ export const en = {
   "recipe.left.at": "Ended at item {n} of {total}: {item}. Those before it are not called again.",
   "recipe.lines": "One item a line",
   "recipe.list": "The list",
-  "recipe.list.all": "Recipes and scripts",
   "recipe.missing": "{path} is not there: run the step again, or pick another value.",
   "recipe.name": "{name} can't be said in code, or means something else there.",
   "recipe.new": "New recipe",

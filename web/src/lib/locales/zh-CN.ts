@@ -464,7 +464,6 @@ export const zhCN: Messages = {
   "recipe.left.at": "结束于第 {n} 项（共 {total} 项）：{item}。之前的各项不会再次调用。",
   "recipe.lines": "每行一项",
   "recipe.list": "列表",
-  "recipe.list.all": "配方和脚本",
   "recipe.missing": "{path} 不存在：请重新运行该步骤，或选取其他值。",
   "recipe.name": "代码中不能使用 {name}，或它另有含义。",
   "recipe.new": "新建配方",
