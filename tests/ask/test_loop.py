@@ -76,6 +76,9 @@ class Recorder:
     def clean(self, value: Any) -> Any:
         return value
 
+    def kept(self, name: str, args: Any, value: Any) -> Any:
+        return value
+
     async def content(self, result: ToolResult) -> str:
         return str(result.data) if result.ok else str(result.error)
 

@@ -124,6 +124,27 @@ def test_steps_stay_while_one_types(person, shop):
     assert person.reads("The list") == "-\n-2"
 
 
+def test_a_recipe_that_was_left_goes_on(person, shop):
+    shop.asked.clear()
+    person.open("#/recipe").see("A recipe is a list of steps")
+    away_and_back(person)
+    person.see("A recipe is a list of steps")
+    add(person, "shop.look")
+    person.type_into("word", "Rome")
+    away_and_back(person)
+    person.type_into("word", "Oslo")
+    person.click("Run to here")
+    person.see("Run this step again")
+    assert shop.asked == ["Oslo"]
+
+
+def away_and_back(person):
+    person.click("Tools", role="link")
+    person.see("shop.login")
+    person.click("Recipes", role="link")
+    person.see("Add a step")
+
+
 def test_an_argument_that_a_step_uses_is_renamed_and_removed(person, shop):
     start(person)
     argument(person, "town")

@@ -135,6 +135,8 @@ def test_code_written_by_hand_is_a_recipe_only_if_nothing_of_it_is_lost(node):
         "step1 = pack.tool(\n    a = 'x',\n    b = [1, 2],\n)\nstep1\n".replace(",\n)", "\n)"),
         "",
         "a = t()\n\nb = t(x=a)\nb",
+        "a = t(constructor=1, toString='x', __proto__=[2])\na",
+        "a = t(\n    x=1)\n  \na\n  ",
     ]
     bad = [
         "step1 = pack.tool()  # why\nstep1",
@@ -154,9 +156,44 @@ def test_code_written_by_hand_is_a_recipe_only_if_nothing_of_it_is_lost(node):
         "a = t()\nstr(a)",
         "cities = t()\ncities",
         'a = t(b="\\x41")\na',
+        'a = t(b="c\\/d")\na',  # Python keeps this backslash
+        'a = t(b="\\ud83d\\ude00")\na',  # two halves, which Python does not join
+        "a = t(b='\t')\na",
+        "mail = a.b()\nstep2 = mail.send()\nstep2",
+        "mail = mail.send()\nmail",
+        "a = cities.send()\na",
+        "if = a.b()\nif",
+        "a = if.b()\na",
+        "str = t()\nstr",
+        "a = t()\n  a",
+        " a = t()\na",
         "import os",
         "((((",
         '"',
     ]
     found = node("both", *({"code": one, "inputs": ["cities"]} for one in [*good, *bad]))
     assert [one["recipe"] is not None for one in found] == [True] * len(good) + [False] * len(bad)
+
+
+def test_arguments_may_be_called_like_what_every_object_has(node):
+    args = {"constructor": 1, "toString": "${toString}", "__proto__": "${constructor.x}"}
+    made = {"steps": [{"name": "step1", "tool": "t", "args": args, "when": None}], "result": "${step1}"}
+    [found] = node("both", {"recipe": made, "inputs": ["constructor", "toString"]})
+    assert found["recipe"] == made
+    assert all(
+        node("key", {"step": made["steps"][0], "known": {"constructor": 1}}, {"step": made["steps"][0], "known": {}})
+    )
+
+
+def test_what_only_looks_like_a_place_is_text(node):
+    known = {"x": {"a": 1}}
+    texts = [r'a ${x["\d+"]} b', '${x["\t"]}', r'${x["\u12"]}', r'${table(x, "\d")}']
+    assert node("value", *({"value": one, "known": known} for one in texts)) == texts
+    assert node("unknown", *({"value": one, "names": []} for one in texts)) == [[]] * len(texts)
+
+
+def test_many_dollars_take_no_longer_than_other_signs(node):
+    """If time grew with their square, this would take hours."""
+    many = "$" * 1_000_000
+    [found] = node("value", {"value": f"{many}x${{x}}", "known": {"x": 1}})
+    assert found == f"{many}x1"

@@ -71,6 +71,11 @@ export function slugOf(text: string): string {
   return text.normalize("NFC").toLowerCase().replace(/[^\p{L}\p{Nd}]+/gu, "-").replace(/^-+|-+$/g, "").slice(0, 64);
 }
 
+/** How code calls what is made in a bundle. */
+export function calledAt(bundle: string | undefined, slug: string): string {
+  return `${bundle || "…"}.${slug || "…"}`.replaceAll("-", "_");
+}
+
 export function placeOf(address: string): ToolPlace {
   const [bundleID = "", slug = "", version = ""] = address.split("/");
   return { bundleID, slug, version };

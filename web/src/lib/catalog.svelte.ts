@@ -34,6 +34,9 @@ export const keyOf = (tool: { bundleID: string; slug: string; version: string })
 export const nameOf = (tool: { name: string | null; bundleSlug?: string; slug: string }): string =>
   tool.name ?? `${tool.bundleSlug ?? ""}/${tool.slug}`;
 
+/** Whether another version has the tool's name now. */
+export const isOld = (row: ToolRow): boolean => row.name?.endsWith(`@${row.version}`) ?? false;
+
 /** By name; our own tools, which are about tools, come last. */
 function byName(a: ToolRow, b: ToolRow): number {
   const [left, right] = [sortKey(a), sortKey(b)];

@@ -44,7 +44,7 @@ export function usedBy(step: Step, names: Names): string[] {
 
 export function keyOf(step: Step, names: Names, known: Known): string {
   const { tool, args, each, when } = step;
-  return digest([tool, args, [each], when, usedBy(step, names).map((name) => digest(known[name]))]);
+  return digest([tool, args, [each], when, usedBy(step, names).map((name) => digest(Object.hasOwn(known, name) ? known[name] : undefined))]);
 }
 
 export interface Made {

@@ -1,14 +1,15 @@
 /** Reads the Python that recipes are written as, and nothing else. */
 
+import { isIdentifier } from "./copy-as";
 import { numberOf } from "./form-model";
 import { writeJson, type Json, type JsonObject } from "./json-text";
-import { ITEM, codeOf, namesAt, OPERATORS, type Condition, type Operator, type Recipe, type Step } from "./recipe";
+import { ITEM, codeOf, namesAt, OPERATORS, OWN_NAMES, type Condition, type Operator, type Recipe, type Step } from "./recipe";
 import { templateOf, type Names, type Path, type Piece } from "./recipe-text";
 
 type Kind = "text" | "number" | "name" | "sign" | "end";
 type Token = readonly [kind: Kind, value: string];
 
-const TOKEN = /[ \t]+|(\r?\n)|("(?:[^"\\\n]|\\.)*"|'[^'"\\\n]*')|(\d[\d.]*(?:[eE][+-]?\d+)?)|([A-Za-z_]\w*)|(==|!=|<=|>=|\*\*|[-+()[\]{},:.=<>])/y;
+const TOKEN = /[ \t]+|(\r?\n)|("(?:[^"\\\n]|\\.)*"|'[^'"\\\x00-\x1f]*')|(\d[\d.]*(?:[eE][+-]?\d+)?)|([A-Za-z_]\w*)|(==|!=|<=|>=|\*\*|[-+()[\]{},:.=<>])/y;
 
 /** The words of the code. A line ends where no bracket is open. */
 function tokensOf(code: string): Token[] {
@@ -18,10 +19,12 @@ function tokensOf(code: string): Token[] {
   TOKEN.lastIndex = 0;
   for (let at = 0; at < code.length; at = TOKEN.lastIndex) {
     const found = TOKEN.exec(code);
-    if (!found) throw new SyntaxError(`sign ${at}`);
-    const [, line, text, number, name, sign] = found;
+    if (!found) throw new SyntaxError();
+    const [all, line, text, number, name, sign] = found;
+    const isFirst = depth === 0 && (tokens.at(-1)?.[0] ?? "end") === "end";
+    if (isFirst && all.trim() !== "" && " \t".includes(code[at - 1] ?? "\n")) throw new SyntaxError();
     if (line !== undefined && depth === 0) end();
-    else if (text !== undefined) tokens.push(["text", text.startsWith('"') ? (JSON.parse(text) as string) : text.slice(1, -1)]);
+    else if (text !== undefined) tokens.push(["text", textOf(text)]);
     else if (number !== undefined) tokens.push(["number", number]);
     else if (name !== undefined) tokens.push(["name", name]);
     else if (sign !== undefined) {
@@ -33,14 +36,29 @@ function tokensOf(code: string): Token[] {
   return tokens;
 }
 
+/** Python reads some of what JSON escapes otherwise: only what recipes are written with is a text. */
+function textOf(code: string): string {
+  if (code.startsWith("'")) return code.slice(1, -1);
+  const text = JSON.parse(code) as string;
+  if (JSON.stringify(text) !== code) throw new SyntaxError();
+  return text;
+}
+
+/** Whether all its names are free: each is there once, and hides no tool. */
+function isClear({ steps }: Recipe, inputs: readonly string[]): boolean {
+  const names = [...inputs, ...steps.map((one) => one.name)];
+  const tools = steps.map((one) => one.tool.split("."));
+  const taken = new Set([...OWN_NAMES, ...tools.map(([pack]) => pack)]);
+  return new Set(names).size === names.length && !names.some((one) => taken.has(one)) && [...names, ...tools.flat()].every(isIdentifier);
+}
+
 /** The recipe that the code is; null if it is something else. */
 export function recipeOf(code: string, inputs: readonly string[]): Recipe | null {
   if (code.trim() === "") return { steps: [], result: null };
   try {
     const recipe = new Reader(tokensOf(code), inputs).recipe();
     const [given, written] = [tokensOf(code), tokensOf(codeOf(recipe, inputs))];
-    const names = [...inputs, ...recipe.steps.map((one) => one.name)];
-    return writeJson(given) === writeJson(written) && new Set(names).size === names.length ? recipe : null;
+    return writeJson(given) === writeJson(written) && isClear(recipe, inputs) ? recipe : null;
   } catch {
     return null;
   }
@@ -89,18 +107,18 @@ class Reader {
   #call(): { tool: string; args: JsonObject } {
     let tool = this.#take("name");
     while (this.#is(".")) tool += `.${this.#take("name")}`;
-    const args: JsonObject = {};
+    const args: [string, Json][] = [];
     this.#take("sign", "(");
     while (!this.#is(")")) {
-      if (this.#is("**")) Object.assign(args, this.#value());
+      if (this.#is("**")) args.push(...Object.entries(this.#object()));
       else {
         const name = this.#take("name");
         this.#take("sign", "=");
-        args[name] = this.#value();
+        args.push([name, this.#value()]);
       }
       if (this.#now[1] !== ")") this.#take("sign", ",");
     }
-    return { tool, args };
+    return { tool, args: Object.fromEntries(args) };
   }
 
   #condition(): Condition {
@@ -120,7 +138,7 @@ class Reader {
     if (kind === "sign" && sign === "{") return this.#object();
     if (kind === "number" || (kind === "sign" && sign === "-")) return this.#number();
     const words: Record<string, Json> = { True: true, False: false, None: null };
-    if (kind === "name" && sign in words) {
+    if (kind === "name" && Object.hasOwn(words, sign)) {
       this.#at += 1;
       return words[sign] as Json;
     }
@@ -221,6 +239,6 @@ class Reader {
   }
 
   #fail(): never {
-    throw new SyntaxError(`word ${this.#at}`);
+    throw new SyntaxError();
   }
 }

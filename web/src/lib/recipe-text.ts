@@ -13,9 +13,9 @@ export type Path = readonly (string | number)[]; // the first is a name
 export type Piece = string | { path: Path; columns?: readonly string[] };
 export type Names = ReadonlySet<string>;
 
-const STRING = '"(?:[^"\\\\\\n]|\\\\.)*"';
+const STRING = '"(?:[^"\\\\\\x00-\\x1f]|\\\\(?:["\\\\/bfnrt]|u[\\da-fA-F]{4}))*"'; // of JSON
 const PATH = `[A-Za-z_]\\w*(?:\\.[A-Za-z_]\\w*|\\[\\d+\\]|\\[${STRING}\\])*`;
-const PLACE = new RegExp(`(\\$+)\\{(?:(${PATH})|table\\((${PATH})((?:, ?${STRING})+)\\))\\}`, "g");
+const PLACE = new RegExp(`(?<!\\$)(\\$+)\\{(?:(${PATH})|table\\((${PATH})((?:, ?${STRING})+)\\))\\}`, "g");
 const STEP = new RegExp(`\\.([A-Za-z_]\\w*)|\\[(\\d+)\\]|\\[(${STRING})\\]`, "g");
 
 export function piecesOf(text: string, names: Names): Piece[] {
@@ -49,7 +49,7 @@ export function templateOf(pieces: readonly Piece[], names: Names): string {
       const safe = piece.replace(PLACE, (whole: string, dollars: string, path?: string, rows?: string) =>
         names.has(String(pathIn(path ?? rows ?? "")[0])) ? dollars + whole : whole,
       );
-      return typeof pieces[index + 1] === "object" ? safe.replace(/\$+$/, "$&$&") : safe;
+      return typeof pieces[index + 1] === "object" ? safe.replace(/(?<!\$)\$+$/, "$&$&") : safe;
     })
     .join("");
 }

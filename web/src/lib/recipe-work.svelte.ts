@@ -234,12 +234,12 @@ export class RecipeWork {
     }
   }
 
-  /** Run a step, and those before it that have to. With `isAgain` it is called although its answer is good. */
-  async runTo(index: number, isAgain = false): Promise<void> {
+  /** Run a step, and those before it that have to. The last one, or all, can be called although their answers are good. */
+  async runTo(index: number, anew: "last" | "all" | null = null): Promise<void> {
     for (let at = 0; at <= index && !this.running; at++) {
       const isFresh = this.isFresh(at);
-      if (isFresh && !(isAgain && at === index)) continue;
-      if (!(await this.#run(at, isFresh))) return;
+      if (isFresh && anew !== "all" && !(anew && at === index)) continue;
+      if (!(await this.#run(at, isFresh || anew === "all"))) return;
     }
   }
 
@@ -333,9 +333,9 @@ const works = new Map<string, RecipeWork>();
 
 /** The work on a recipe, with its answers, as it was left. */
 export function workOf(key: string, start: () => Start): RecipeWork {
-  const found = works.get(key) ?? new RecipeWork(key, start());
-  works.set(key, found);
-  return found;
+  // It outlives the screen that asks for it: what it derives must not end with that.
+  if (!works.has(key)) $effect.root(() => void works.set(key, new RecipeWork(key, start())));
+  return works.get(key) as RecipeWork;
 }
 
 /** It was saved: its answers go with it to the tool that it has become. */
