@@ -1,1 +1,0 @@
-export{t as default}from"./form--Sbc5qko.js";
