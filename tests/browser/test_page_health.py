@@ -14,7 +14,6 @@ def test_nothing_is_wrong_until_something_is(person, served):
     person.open("#/health").see("Trust of this folder", "OneTool ")
     person.see("Nothing is wrong")
     (served.server.folder / "packs" / "broken.py").write_text("def one(:\n")
-    served.api.post("/call/ot.reload")
     person.click("Check again", role="button")
     person.see("Error", "broken.py", "1 thing to look at")
 

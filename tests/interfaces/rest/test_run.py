@@ -4,6 +4,7 @@ import json
 import socket
 import threading
 import time
+from contextlib import ExitStack
 
 import httpx
 import pytest
@@ -13,6 +14,8 @@ from interfaces.rest.served import TOKEN, Api, problem
 from onetool import App
 from onetool.interfaces.rest import RestApp
 from onetool.interfaces.rest import run as handlers
+from onetool.interfaces.rest.problem import RestError
+from onetool.interfaces.rest.request import RestContext
 
 ACCEPT = {"Accept": "text/event-stream"}
 SLEEPY = '''
@@ -341,3 +344,26 @@ def test_a_large_value_that_can_not_be_stored_is_an_error(tmp_path, start):
     found = run(api, "['x'] * 2000")
     assert found["ok"] is False
     assert "lost" in found["error"]["message"]
+
+
+def test_names_are_made_once_for_each_catalogue(home, monkeypatch):
+    with App.open(str(home / "onetool.yaml")) as app:
+        context, made = RestContext(app, None), []
+        monkeypatch.setattr(app, "code_names", lambda allowed: made.append(allowed) or {"n": len(made)})
+        assert [handlers._names_of(context) for _ in range(3)] == [b'{"n":1}'] * 3
+        app.reload()
+        assert handlers._names_of(context) == b'{"n":2}'
+
+
+def test_checks_are_counted_apart_from_runs():
+    """Where all places for runs are taken, code is still checked; and so are at most so many texts at once."""
+    context = RestContext(None, None)
+    with ExitStack() as taken:
+        for _ in range(handlers.MOST_RUNS):
+            taken.enter_context(context.admitted(handlers.MOST_RUNS, handlers.TOO_MANY, 1))
+        for _ in range(handlers.MOST_CHECKS):
+            taken.enter_context(context.admitted(handlers.MOST_CHECKS, handlers.TOO_MANY_CHECKS, 1))
+        with pytest.raises(RestError, match="being checked"):
+            taken.enter_context(context.admitted(handlers.MOST_CHECKS, handlers.TOO_MANY_CHECKS, 1))
+    with context.admitted(handlers.MOST_CHECKS, handlers.TOO_MANY_CHECKS, 1):
+        pass

@@ -5,7 +5,7 @@
  * stay until the new ones are complete. A switch acts at once, and goes back if the server refuses it.
  */
 
-import { get, request, toolPath, type Schemas } from "./api";
+import { get, request, send, toolPath, type Schemas } from "./api";
 import { listen } from "./events";
 import { t } from "./i18n.svelte";
 import { notices } from "./notices.svelte";
@@ -218,4 +218,9 @@ class Catalog {
 }
 
 export const catalog = new Catalog();
+
+/** Have the server read its config, packs and secrets again. Where they can't be used, Health says why. */
+export async function readAgain(): Promise<void> {
+  await send("call/ot.reload", { json: {} }).catch(() => {});
+}
 session.onLeave(() => catalog.forget());

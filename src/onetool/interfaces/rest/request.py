@@ -8,8 +8,10 @@ import asyncio
 import json
 import re
 from codecs import BOM_UTF8
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
+from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, unquote_to_bytes
 
@@ -195,19 +197,23 @@ class RestContext:
     def __init__(self, app: "App", allowed: Collection[str] | None) -> None:
         self._app = app
         self.allowed = allowed
-        self._under_way = 0
+        self._under_way: Counter[str] = Counter()
         self.pre_processor_turns = PreProcessorTurns()
+        self.names: tuple[tuple[object, object], bytes] | None = None  # what code can say, and what that is made of
+        self.names_lock = Lock()
 
     @contextmanager
     def admitted(self, most: int, refusal: str, retry_s: int) -> Iterator[None]:
-        """Count one that takes long, for as long as it does. RestError, where so many are under way already."""
-        if self._under_way >= most:
+        """Count one that takes long, for as long as it does. RestError, where so many are under way already. What has
+        another refusal is counted apart.
+        """
+        if self._under_way[refusal] >= most:
             raise RestError(503, "too_many", refusal, headers=[(b"retry-after", b"%d" % retry_s)])
-        self._under_way += 1
+        self._under_way[refusal] += 1
         try:
             yield
         finally:
-            self._under_way -= 1
+            self._under_way[refusal] -= 1
 
     @property
     def app(self) -> "App":

@@ -36,6 +36,8 @@ from onetool.sources.bundles.validation import converted
 MOST_RUNS = 16  # at once, over REST
 RETRY_SECONDS = 2
 TOO_MANY = f"{MOST_RUNS} runs are under way here: try again when one of them has ended."
+MOST_CHECKS = 8  # at once: they share their threads with the calls
+TOO_MANY_CHECKS = f"{MOST_CHECKS} texts are being checked here: try again in a moment."
 LONGEST_ARGS = 4096  # bytes of the arguments of a call that are shown
 LONGEST_PREVIEW = 500  # characters of what a call gave
 MOST_CALLS = 1000  # that the answer lists
@@ -108,7 +110,8 @@ async def run(request: RestRequest) -> RestResponse | None:
 async def check(request: RestRequest) -> RestResponse:
     asked = _checked(converted(await json_body(request.headers, request.receive), RunRequest))
     context = request.context
-    found = await asyncio.to_thread(context.app.check_code, asked.code, context.allowed, asked.variables)
+    with context.admitted(MOST_CHECKS, TOO_MANY_CHECKS, RETRY_SECONDS):
+        found = await asyncio.to_thread(context.app.check_code, asked.code, context.allowed, asked.variables)
     return RestResponse(200, encode(found))
 
 
@@ -116,9 +119,19 @@ async def names(request: RestRequest) -> RestResponse:
     """What code can say. Its ETag is that of a list: pages ask again after every change."""
     context = request.context
     await context.app.catalog.refresh(at_once=True)
-    return await asyncio.to_thread(
-        lambda: list_response(request.headers, encode(context.app.code_names(context.allowed)))
-    )
+    with context.admitted(MOST_CHECKS, TOO_MANY_CHECKS, RETRY_SECONDS):
+        return await asyncio.to_thread(lambda: list_response(request.headers, _names_of(context)))
+
+
+def _names_of(context: RestContext) -> bytes:
+    """All names, which take seconds where there are thousands of tools: made once for each catalogue and config."""
+    app = context.app
+    made_of = (app.catalog.registry.snapshot(), app.config)
+    with context.names_lock:
+        known = context.names
+        if known is None or known[0][0] is not made_of[0] or known[0][1] is not made_of[1]:
+            known = context.names = (made_of, encode(app.code_names(context.allowed)))
+        return known[1]
 
 
 def _checked(asked: RunRequest) -> RunRequest:
