@@ -41,9 +41,9 @@ export default defineConfig({
         // What several screens share comes in few pieces: many small ones compress badly.
         codeSplitting: {
           groups: [
-            { name: "base", priority: 2, test: /node_modules\/svelte|src\/(lib\/(actions|api|catalog|calls|events|filter|i18n|json-text|keys|locales\/en|notices|paragraphs|recent|route|schema-rows|secrets|session|dropped|shown|sized|storage|theme|tool|tour)\.|parts\/(Bars|Prose|VirtualList|CopyButton|Dialog|Empty|Keyboard|Palette|Skeleton|Switch|Tabs)\.)/ },
+            { name: "base", priority: 2, test: /node_modules\/svelte|src\/(lib\/(actions|api|catalog|calls|events|filter|i18n|json-text|keys|locales\/en|notices|paragraphs|recent|route|schema-rows|secrets|session|dropped|shown|sized|storage|theme|tool|tour|working)\.|parts\/(Bars|Prose|VirtualList|CopyButton|Dialog|Empty|Keyboard|Palette|Skeleton|Switch|Tabs)\.)/ },
             { name: "form", test: /src\/(parts\/(form|result)|lib\/(form-|invoke|trial|result-views|recipe-text|copy-as|examples|removal))/ },
-            { name: "make", test: /src\/(screens\/(build\/|Build|Play|recipe\/|Recipe|chat\/|Chat)|parts\/(Markdown|Timeline)|lib\/(build|recipe|run|play|code-names|chat|markdown|removal|deleted-later|pages|soon))/ },
+            { name: "make", test: /src\/(screens\/(build\/|Build|Play|recipe\/|Recipe|chat\/|Chat)|lib\/(build|recipe|run|play|code-names|chat-|chat\.|markdown))/ },
           ],
         },
       },

@@ -94,22 +94,6 @@ CLICK_NEXT = f"""(() => {{
 }})()"""
 
 
-def test_a_second_click_does_not_approve_a_call_that_nobody_has_seen(chat, model):
-    """What comes next is drawn under the mouse: for a moment it takes no click, and never the second one of two."""
-    model.will(Says(calls=[Wants("numbers__add", {"a": 1}), Wants("numbers__add", {"a": 666})]), Says("Both are done."))
-    ask(chat, "Two calls, please")
-    chat.see("The model wants to call numbers.add")
-    until(lambda: chat.value(f"{APPROVE}.some((one) => !one.disabled)"))
-    chat.value(f"{APPROVE}[0].dispatchEvent(new MouseEvent('click', {{bubbles: true, detail: 2}}))")
-    chat.see("The model wants to call numbers.add")
-    chat.value(CLICK_NEXT)
-    until(lambda: chat.value("window.born.length") == 1)
-    chat.see("The model wants to call numbers.add", "666")
-    assert chat.value("window.wasDisabled") is True
-    chat.click("Approve", role="button")
-    chat.see("Both are done.")
-
-
 def test_a_conversation_from_the_first_question_to_its_end(chat, model, served):
     wanted = {"a": 1, "b": 2}
     model.will(
@@ -303,3 +287,19 @@ def test_without_a_model_there_is_one_next_step(browser, tmp_path):
         person.open("#/chat").see("No model is set up", "onetool auth set openai")
         assert person.value("document.querySelector('form button[type=submit]').disabled")
         assert person.faults() == []
+
+
+def test_a_second_click_does_not_approve_a_call_that_nobody_has_seen(chat, model):
+    """What comes next is drawn under the mouse: for a moment it takes no click, and never the second one of two."""
+    model.will(Says(calls=[Wants("numbers__add", {"a": 1}), Wants("numbers__add", {"a": 666})]), Says("Both are done."))
+    ask(chat, "Two calls, please")
+    chat.see("The model wants to call numbers.add")
+    until(lambda: chat.value(f"{APPROVE}.some((one) => !one.disabled)"))
+    chat.value(f"{APPROVE}[0].dispatchEvent(new MouseEvent('click', {{bubbles: true, detail: 2}}))")
+    chat.see("The model wants to call numbers.add")
+    chat.value(CLICK_NEXT)
+    until(lambda: chat.value("window.born.length") == 1)
+    chat.see("The model wants to call numbers.add", "666")
+    assert chat.value("window.wasDisabled") is True
+    chat.click("Approve", role="button")
+    chat.see("Both are done.")

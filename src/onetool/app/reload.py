@@ -148,8 +148,8 @@ class Reloader:
 def _changed_at(path: Path) -> float:
     """When a file, or a module in a folder of packs, was written last; 0 where there is none."""
     with suppress(OSError):
-        modules = path.glob("*.py") if path.is_dir() else ()
-        return max(one.stat().st_mtime for one in (path, *modules))
+        files = path.glob("*.py") if path.is_dir() else [path]  # a folder itself changes when bytecode is written
+        return max((one.stat().st_mtime for one in files), default=0.0)
     return 0.0
 
 

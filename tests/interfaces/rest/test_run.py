@@ -65,6 +65,7 @@ def home(tmp_path_factory):
         "aliases": {"echo": "tools.echo"},
         "snippets": {"hi": {"description": "Greets.", "params": {"who": {"default": "you"}}, "body": "'hi {{ who }}'"}},
         "results": {"inline_bytes": 2000},
+        "run": {"workers": 20},  # more than there may be runs over REST: nobody waits for one
     }
     (folder / "onetool.yaml").write_text(json.dumps(config))
     return folder

@@ -1,1 +1,0 @@
-export{t as default}from"./form-C1aGq5YZ.js";
