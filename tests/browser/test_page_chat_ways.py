@@ -67,7 +67,7 @@ def test_who_goes_away_comes_back_to_what_waits(chat, model):
 @pytest.mark.parametrize("how", ["Deny", "Stop"])
 def test_a_call_that_never_ran_reads_the_same_after_a_reload(chat, model, how):
     model.will(Says("Let me add.", calls=[ADD]), Says("Then not."))
-    ask(chat, f"Add, or {how}.")
+    ask(chat, "Add them, if I may.")
     chat.see("The model wants to call")
     chat.click(how, role="button")
     seen = ["Then not."] if how == "Deny" else ["Stopped. What came", "Ask again"]

@@ -11,6 +11,7 @@ CLOCK = {"command": "echo", "args": ["<b>tick</b>"], "enabled": False}
 
 
 def test_nothing_is_wrong_until_something_is(person, served):
+    person.forgive("status of 4")  # the broken pack is refused
     person.open("#/health").see("Trust of this folder", "OneTool ")
     person.see("Nothing is wrong")
     (served.server.folder / "packs" / "broken.py").write_text("def one(:\n")
