@@ -294,9 +294,10 @@ class SearchIndex:
         """Of very many tools only those that may be among the first `limit` ones."""
         words = query_words(query)
         named = self._names.named(query, words.telling)
-        lexical = self._lexical.scores(words, Wanted(limit, self._slots, self._order, named.keys()))
         meanings = None if self._meanings is None else self._meanings.similarities(query)
-        scores = blended(lexical, meanings)
+        # A tool of which words say little may still be nearest in meaning: then the words of all tools count.
+        wanted = Wanted(limit, self._slots, self._order, named.keys()) if meanings is None else None
+        scores = blended(self._lexical.scores(words, wanted), meanings)
         for tool, naming in named.items():
             scores[tool] = naming + scores.get(tool, 0.0)
         return scores
