@@ -1,12 +1,14 @@
 """One browser and one server for all tests of a file, and a person who uses the page with them."""
 
 import os
+from pathlib import Path
 
 import pytest
 from browser import person as people
 from browser.chromium import chromium, found
 from browser.stage import stage
 
+HERE = Path(__file__).parent
 WHOLE = os.environ.get("ONETOOL_BROWSER") == "full"
 ALWAYS = ("test_page_hostile",)  # every test of this
 SCREENS = ("tools", "try", "chat", "build", "play", "recipe", "servers", "results", "stats", "health")
@@ -17,7 +19,7 @@ def pytest_collection_modifyitems(config, items):
     seen, left = set(), []
     for item in items:
         name = item.path.stem
-        if WHOLE or name in ALWAYS:
+        if WHOLE or name in ALWAYS or item.path.parent != HERE:  # tests of all folders are told here
             continue
         is_flow = not name.startswith("test_page_") or name.removeprefix("test_page_") in SCREENS
         if name in seen or not is_flow:
