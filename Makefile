@@ -60,7 +60,7 @@ fuzz: $(VENV)/.dev  ## schemathesis over the REST API, ARGS are its own options;
 	PYTHONPATH=tests $(BIN)/python -m tests.interfaces.rest.fuzz $(ARGS)
 	$(BIN)/python -m tests.sandbox.fuzz --seconds 300
 
-bench: $(VENV)/.dev  ## measure, as ratios in one run: docs/benchmarks.md; under 25 minutes, ARGS=--quick under two
+bench: $(VENV)/.dev  ## measure, as ratios in one run: docs/benchmarks.md; half an hour, ARGS=--quick some minutes
 	$(BIN)/python -u -m bench $(ARGS)
 
 search-eval: $(VENV)/.dev  ## how well the search finds tools, on public sets; ARGS=--record: note the figures that must not fall

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+from ask.stand_in import StandIn
 from browser import person as people
 from browser.chromium import chromium, found
 from browser.stage import stage
@@ -53,3 +54,16 @@ def person(browser, served):
         one = people.Person(page, served.url)
         yield one
         assert one.faults() == [], "the browser complained"
+
+
+@pytest.fixture(scope="module")
+def model():
+    """Stands for a hosted model, and says what a test has it say."""
+    with StandIn() as one:
+        yield one
+
+
+@pytest.fixture
+def chat(person):
+    """Somebody who has Chat open."""
+    return person.open("#/chat").see("Ask anything", "With tools")

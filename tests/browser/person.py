@@ -163,6 +163,11 @@ class Person:
         self.page.ask("Input.dispatchKeyEvent", type="rawKeyDown", commands=["paste"], **facts)
         self.page.ask("Input.dispatchKeyEvent", type="keyUp", **facts)
 
+    def ask(self, question):
+        """Ask the model of Chat."""
+        self.type_into("Your question", question)
+        self.press("Enter")
+
     def drop(self, name, *files):
         """Drag files from outside over something, and drop them there."""
         spot = self._find("thing", name, None, 0)

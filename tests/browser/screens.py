@@ -5,7 +5,7 @@ import sys
 from contextlib import contextmanager
 
 from ask.stand_in import Says, StandIn, Wants
-from browser.stage import METEO, stage
+from browser.stage import METEO, asks, stage
 from upstream import Reply
 
 FORECAST = f"{METEO}/forecast/1"
@@ -129,16 +129,11 @@ def busy_stage(folder):
         "clock": {"command": sys.executable, "args": ["-m", "mcp_server_time"]},
         "notes": {"command": "no-such-program"},
     }
-    secrets = folder / "secrets.yaml"
-    secrets.write_text(json.dumps({"OPENAI_API_KEY": "sk-stand-in-0123456789"}), encoding="utf-8")
-    secrets.chmod(0o600)
-    with StandIn() as model:
-        ask = {"provider": "openai", "base_url": model.urls["openai"], "model": "stand-in"}
-        with stage(folder, ask=ask, secrets="secrets.yaml", servers=servers) as served:
-            served.upstream.say(_weather)
-            served.put_tool(METEO, "cities", RECIPE)
-            _use(served, model)
-            yield served
+    with StandIn() as model, stage(folder, servers=servers, **asks(folder, model)) as served:
+        served.upstream.say(_weather)
+        served.put_tool(METEO, "cities", RECIPE)
+        _use(served, model)
+        yield served
 
 
 def _weather(seen):

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from ask.stand_in import Breaks, Fails, Says, StandIn, Wants
+from ask.stand_in import Breaks, Fails, Says, Wants
 from browser.person import Person
 from browser.stage import asks, stage
 from helpers import until
@@ -47,27 +47,10 @@ NESTED = "> " * 3000 + "deep " + "**a *b " * 3000 + "- " * 2000 + "[" * 5000
 
 
 @pytest.fixture(scope="module")
-def model():
-    with StandIn() as one:
-        yield one
-
-
-@pytest.fixture(scope="module")
 def served(tmp_path_factory, model):
     folder = tmp_path_factory.mktemp("chat")
     with stage(folder, **asks(folder, model)) as one:
         yield one
-
-
-@pytest.fixture
-def chat(person):
-    person.open("#/chat").see("Ask anything", "With tools")
-    return person
-
-
-def ask(person, text):
-    person.type_into("Your question", text)
-    person.press("Enter")
 
 
 def sessions(served):
@@ -99,7 +82,7 @@ def test_a_conversation_from_the_first_question_to_its_end(chat, model, served):
     model.will(
         Says("I add them.", calls=[Wants("numbers__add", wanted)]), Says(MARKDOWN, pieces=20, usage=(300, 48, 12))
     )
-    ask(chat, "What is one and two?")
+    chat.ask("What is one and two?")
     chat.see("The model wants to call numbers.add", "5:00 left")
     assert [len(model.seen), chat.text().count("\n3\n")] == [1, 0], "nothing runs before it is approved"
     chat.click("Approve", role="button")
@@ -126,7 +109,7 @@ def test_a_conversation_from_the_first_question_to_its_end(chat, model, served):
     chat.see("+numbers.table", "OK")
     assert chat.reads("Your question") == "", "the sign that opened the list is gone"
     model.will(Says("It has three rows."))
-    ask(chat, "How many rows?")
+    chat.ask("How many rows?")
     chat.see("It has three rows.")
     assert "row 2" in json.dumps(model.seen[-1].body), "the model reads what the person has called"
 
@@ -147,29 +130,29 @@ def test_a_conversation_from_the_first_question_to_its_end(chat, model, served):
 
 def test_denied_broken_off_and_stopped(chat, model):
     model.will(Says(calls=[Wants("numbers__fail", {"reason": "x" * 90_000 + "END"})]), Says("Then not."))
-    ask(chat, "Fail, please.")
+    chat.ask("Fail, please.")
     chat.see("The model wants to call numbers.fail", "xEND")
     chat.click("Deny", role="button")
     chat.see("Then not.", "not approved")
     model.will(Breaks(after=3))
-    ask(chat, "And this?")
+    chat.ask("And this?")
     chat.see("This is as far", "Ask again")
     model.will(Says("Whole again."))
     chat.click("Ask again", role="button")
     chat.see("This is as far", "Whole again.").see_no("Ask again")
     model.will(Says("word " * 300, pieces=300, delay=0.05))
-    ask(chat, "Talk.")
+    chat.ask("Talk.")
     chat.see("word word")
     chat.click("Stop", role="button")
     chat.see("Stopped. What came", "word word", "Ask again")
     model.will(Says("Enough said."))
-    ask(chat, "And now?")
+    chat.ask("And now?")
     chat.see("Enough said.")
 
 
 def test_hostile_markdown_is_text(chat, model):
     model.will(Says(HOSTILE))
-    ask(chat, "Say something.")
+    chat.ask("Say something.")
     chat.see(
         "<img src=x onerror=hit=1>",
         "<script>hit=1</script>",
@@ -183,7 +166,7 @@ def test_hostile_markdown_is_text(chat, model):
     assert links == ["https://tracker.example/p.png?secret=1", "https://example.com/%E2%80%AEgpj"]
     chat.see("(https://tracker.example/p.png?secret=1)")
     model.will(Says(NESTED))
-    ask(chat, "Deeper.")
+    chat.ask("Deeper.")
     chat.see("deep", "Ask")
     chat.until("__person.text().split('11 + 7 tokens').length === 3", "see the second answer complete")
 
@@ -194,7 +177,7 @@ def test_names_arguments_results_titles_and_files_are_text(chat, model, served, 
     chat.attach("input[type=file]", file)
     calls = [Wants("numbers__fail", {"reason": MARKUP}), Wants("<b>no_such_tool</b>", {"<i>": MARKUP})]
     model.will(Says(calls=calls, thinking=MARKUP), Fails(400, message=MARKUP))
-    ask(chat, f"Title {MARKUP}")
+    chat.ask(f"Title {MARKUP}")
     chat.see("The model wants to call numbers.fail", SHOWN)
     nothing_ran(chat)
     chat.click("Approve", role="button")
@@ -224,7 +207,7 @@ def test_files_go_with_a_question(chat, model, tmp_path):
     model.will(Says("Tea it is."))
     chat.attach("input[type=file]", picture, notes, other)
     chat.see("plan.png", "notes.md", "data.bin is neither a picture")
-    ask(chat, "What do I buy?")
+    chat.ask("What do I buy?")
     chat.see("Tea it is.")
     sent = json.dumps(model.seen[-1].body)
     assert "buy tea" in sent
@@ -232,7 +215,7 @@ def test_files_go_with_a_question(chat, model, tmp_path):
     (tmp_path / "more.txt").write_text("and jam")
     chat.drop("Conversation", tmp_path / "more.txt")
     chat.see("more.txt")
-    ask(chat, "And now?")
+    chat.ask("And now?")
     chat.see("Jam, too.")
     assert "and jam" in json.dumps(model.seen[-1].body)
     assert "data:image/png;base64,iVBORw0KGgo=" in sent
@@ -266,7 +249,7 @@ def test_nothing_stands_in_the_way_of_anybody(browser, served, model):
             person.open("#/chat").see("Ask anything", "With tools")
             assert not person.axe()
             model.will(Says("", calls=[Wants("numbers__add", {"a": 1})]), Says(MARKDOWN))
-            ask(person, f"What is one and two and three, in {scheme}?")
+            person.ask(f"What is one and two and three, in {scheme}?")
             person.see("The model wants to call")
             assert not person.axe()
             assert sideways(person) == []
@@ -292,7 +275,7 @@ def test_without_a_model_there_is_one_next_step(browser, tmp_path):
 def test_a_second_click_does_not_approve_a_call_that_nobody_has_seen(chat, model):
     """What comes next is drawn under the mouse: for a moment it takes no click, and never the second one of two."""
     model.will(Says(calls=[Wants("numbers__add", {"a": 1}), Wants("numbers__add", {"a": 666})]), Says("Both are done."))
-    ask(chat, "Two calls, please")
+    chat.ask("Two calls, please")
     chat.see("The model wants to call numbers.add")
     until(lambda: chat.value(f"{APPROVE}.some((one) => !one.disabled)"))
     chat.value(f"{APPROVE}[0].dispatchEvent(new MouseEvent('click', {{bubbles: true, detail: 2}}))")

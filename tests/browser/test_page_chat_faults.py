@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from ask.stand_in import Says, StandIn, Wants
+from ask.stand_in import Says, Wants
 from browser.person import Person
 from browser.stage import asks, stage
 
@@ -18,27 +18,10 @@ ROWS = 130_000  # of numbers.table: 5 MB
 
 
 @pytest.fixture(scope="module")
-def model():
-    with StandIn() as one:
-        yield one
-
-
-@pytest.fixture(scope="module")
 def served(tmp_path_factory, model):
     folder = tmp_path_factory.mktemp("chat")
     with stage(folder, **asks(folder, model), command=("-c", IMPATIENT)) as one:
         yield one
-
-
-@pytest.fixture
-def chat(person):
-    person.open("#/chat").see("Ask anything", "With tools")
-    return person
-
-
-def ask(person, text):
-    person.type_into("Your question", text)
-    person.press("Enter")
 
 
 def test_a_server_that_vanishes_and_comes_back(browser, model, tmp_path):
@@ -48,14 +31,14 @@ def test_a_server_that_vanishes_and_comes_back(browser, model, tmp_path):
         model.will(
             Says("I add them.", calls=[Wants("numbers__add", {"a": 1})]), Says("word " * 500, pieces=500, delay=0.05)
         )
-        ask(person, "Talk to me.")
+        person.ask("Talk to me.")
         person.click("Approve", role="button")
         person.see("word word")
         served.vanish()
         person.see("The answer broke off", "I add them.", "numbers.add", "word word", "Ask again").see_no(
             "The model works"
         )
-        ask(person, "Are you there?")
+        person.ask("Are you there?")
         person.see("Ask again")
         assert person.axe() == []
         assert person.overflow() == []
@@ -70,7 +53,7 @@ def test_a_server_that_vanishes_and_comes_back(browser, model, tmp_path):
 
 def test_silence_is_no(chat, model):
     model.will(Says(calls=[Wants("numbers__fail", {"reason": "it ran"})]), Says("Then not."))
-    ask(chat, "Fail, please.")
+    chat.ask("Fail, please.")
     chat.see("The model wants to call numbers.fail", "left; silence is no")
     chat.see("not approved", "Then not.").see_no("The model wants", "Approve")
     chat.click("numbers.fail")
@@ -92,7 +75,7 @@ def test_a_result_of_5_mb_is_shown_and_the_page_stays_quick(chat, model, served)
     chat.see("row 0", "square")
     drawn(chat)
     model.will(Says(calls=[Wants("numbers__table", {"rows": ROWS})]), Says("Many rows."))
-    ask(chat, "How many?")
+    chat.ask("How many?")
     chat.click("Approve", role="button")
     chat.see("Many rows.")
     opened(chat)

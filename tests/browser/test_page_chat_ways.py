@@ -3,18 +3,12 @@
 import json
 
 import pytest
-from ask.stand_in import Says, StandIn, Wants
+from ask.stand_in import Says, Wants
 from browser.person import Person
 from browser.stage import asks, stage
 from helpers import until
 
 ADD = Wants("numbers__add", {"a": 1, "b": 2})
-
-
-@pytest.fixture(scope="module")
-def model():
-    with StandIn() as one:
-        yield one
 
 
 @pytest.fixture(scope="module")
@@ -24,17 +18,6 @@ def served(tmp_path_factory, model):
         yield one
 
 
-@pytest.fixture
-def chat(person):
-    person.open("#/chat").see("Ask anything", "With tools")
-    return person
-
-
-def ask(person, text):
-    person.type_into("Your question", text)
-    person.press("Enter")
-
-
 def test_calls_of_code_are_approved_and_show_what_came_of_them(browser, model, tmp_path):
     given = asks(tmp_path, model)
     given["ask"]["menu"] = "run"
@@ -42,7 +25,7 @@ def test_calls_of_code_are_approved_and_show_what_came_of_them(browser, model, t
         person = Person(page, served.url)
         person.open("#/chat").see("Ask anything", "With tools")
         model.will(Says(calls=[Wants("run", {"code": "numbers.add(a=20, b=3)"})]), Says("It is 23."))
-        ask(person, "Add.")
+        person.ask("Add.")
         person.see("The model wants to call numbers.add").click("Approve", role="button")
         person.see("It is 23.").see_no("Failed", "not approved", "The connection ended")
         badges = "[...document.querySelectorAll('[role=log] summary .badge')].map((one) => one.textContent)"
@@ -54,7 +37,7 @@ def test_calls_of_code_are_approved_and_show_what_came_of_them(browser, model, t
 
 def test_who_goes_away_comes_back_to_what_waits(chat, model):
     model.will(Says(calls=[ADD]), Says("Three."))
-    ask(chat, "Add, while I look elsewhere.")
+    chat.ask("Add, while I look elsewhere.")
     chat.see("The model wants to call")
     chat.open("#/tools").see("numbers.add")
     assert chat.attribute("Waits for your approval", "role") == "img", "Chat has a mark"
@@ -67,7 +50,7 @@ def test_who_goes_away_comes_back_to_what_waits(chat, model):
 @pytest.mark.parametrize("how", ["Deny", "Stop"])
 def test_a_call_that_never_ran_reads_the_same_after_a_reload(chat, model, how):
     model.will(Says("Let me add.", calls=[ADD]), Says("Then not."))
-    ask(chat, "Add them, if I may.")
+    chat.ask("Add them, if I may.")
     chat.see("The model wants to call")
     chat.click(how, role="button")
     seen = ["Then not."] if how == "Deny" else ["Stopped. What came", "Ask again"]
@@ -84,7 +67,7 @@ def test_a_call_that_never_ran_reads_the_same_after_a_reload(chat, model, how):
 
 def test_what_is_deleted_can_be_brought_back_as_long_as_that_is_offered(chat, model, served):
     model.will(Says("Here."), Says("There."))
-    ask(chat, "Delete me.")
+    chat.ask("Delete me.")
     chat.see("Here.")
     chat.click("Delete Delete me.")
     chat.see("Deleted: Delete me.", "Ask anything")
@@ -99,7 +82,7 @@ def test_what_is_deleted_can_be_brought_back_as_long_as_that_is_offered(chat, mo
     until(lambda: "Delete me." not in titles(served))
     chat.open("#/chat").see("Ask anything")
     assert "Delete Delete me." not in chat.names("button")
-    ask(chat, "Leave me.")
+    chat.ask("Leave me.")
     chat.see("There.").click("Delete Leave me.")
     chat.see("Deleted: Leave me.")
     chat.reload()
@@ -117,14 +100,14 @@ def test_files_that_fit_are_sent_and_others_are_refused_at_once(chat, model, tmp
     model.will(Says("A black one."))
     chat.attach("input[type=file]", large, more)
     chat.see("photo.png", "second.png is too large")
-    ask(chat, "What do you see?")
+    chat.ask("What do you see?")
     chat.see("A black one.")
 
 
 def test_a_refused_question_is_still_there_to_be_changed(chat):
     chat.forgive("400")
     chat.type_into("Model", "x" * 201)
-    ask(chat, "Do you hear me?")
+    chat.ask("Do you hear me?")
     chat.see("/model")
     assert chat.reads("Your question") == "Do you hear me?"
     chat.see_no("Ask again")
@@ -141,7 +124,7 @@ def test_a_form_that_is_closed_or_has_to_wait_calls_nothing(chat, model, served)
     model.will(Says("word " * 200, pieces=200, delay=0.05))
     chat.press("Escape")
     chat.until("__person.focused()[1] === 'Your question'", "the field has the focus again")
-    ask(chat, "Talk.")
+    chat.ask("Talk.")
     chat.see("word word")
     chat.click("Call a tool", role="button")
     chat.write("numbers.table")
@@ -157,14 +140,14 @@ def test_the_model_is_switched_and_a_tool_called_by_click(chat, model, served):
     chat.see("their list costs about")
     chat.type_into("Model", "other-stand-in")
     model.will(Says("I am another."))
-    ask(chat, "Who are you?")
+    chat.ask("Who are you?")
     chat.see("I am another.", "other-stand-in (openai)")
     assert model.seen[-1].body["model"] == "other-stand-in"
     chat.type_into("Model", "")
     chat.click("With tools")
     chat.see_no("their list costs about")
     model.will(Says("I have none."))
-    ask(chat, "And your tools?")
+    chat.ask("And your tools?")
     chat.see("I have none.")
     assert "tools" not in model.seen[-1].body
     chat.click("With tools")

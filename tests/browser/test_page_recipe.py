@@ -4,7 +4,7 @@ import asyncio
 import json
 
 import pytest
-from ask.stand_in import Says, StandIn, Wants
+from ask.stand_in import Says, Wants
 from browser.stage import METEO, asks, stage
 from helpers import cli
 from mcp.client import Client
@@ -44,12 +44,6 @@ class Post:
 
     def json(self, value):
         return Reply(headers={"Content-Type": "application/json"}, body=json.dumps(value).encode())
-
-
-@pytest.fixture(scope="module")
-def model():
-    with StandIn() as one:
-        yield one
 
 
 @pytest.fixture(scope="module")
