@@ -16,6 +16,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import msgspec
 from msgspec import UNSET, Meta
 
+from onetool.config.access import AuditConfig, JwtConfig, TokenConfig
 from onetool.config.node import Findings, Node
 from onetool.core.errors import Mistake
 from onetool.core.text import count_tokens
@@ -211,6 +212,9 @@ class HttpConfig(msgspec.Struct, frozen=True, kw_only=True):
     host: Name = "127.0.0.1"
     port: Port = 8765
     token: Annotated[Secret, Meta(min_length=1)] | None = None  # an empty one would let everybody in
+    tokens: tuple[TokenConfig, ...] = ()  # those of people and programs, each with what it may do
+    jwt: JwtConfig | None = None
+    url: Name | None = None  # where others reach this server: behind a proxy only its config knows that
     hosts: tuple[Name, ...] = ()  # further names that it is reached by, such as a proxy's
     origins: tuple[Name, ...] = ()  # web pages of other origins that may use it
     max_body_mb: Count = 4
@@ -220,12 +224,22 @@ class HttpConfig(msgspec.Struct, frozen=True, kw_only=True):
     def problems(self) -> Iterator[tuple[str, str, str | None]]:
         if self.token and not all("!" <= char <= "~" for char in self.token):
             yield "token", "must be of letters, digits and signs of ASCII, without spaces: a header carries it", None
+        yield from self._access_problems()
         for host in self.hosts:
             if not re.fullmatch(r"(\[[0-9a-fA-F:.]+\]|[\w.-]+)(:\d{1,5})?", host):
                 yield "hosts", f"{host!r} is no host", "write a name or an address, with or without a port: example.com"
         for origin in self.origins:
             if not re.fullmatch(r"[a-z][a-z0-9+.-]*://(\[[0-9a-fA-F:.]+\]|[\w.-]+)(:\d{1,5})?/?", origin.lower()):
                 yield "origins", f"{origin!r} is no origin", "write scheme and host: https://example.com"
+
+    def _access_problems(self) -> Iterator[tuple[str, str, str | None]]:
+        names = [one.name for one in self.tokens]
+        for name in sorted({name for name in names if names.count(name) > 1}):
+            yield "tokens", f"two tokens have the name {name!r}", "rename one: what is stored belongs to a name"
+        if self.url is not None and not re.fullmatch(r"https?://[^/?#\s]+(/[^?#\s]*)?", self.url):
+            yield "url", f"{self.url!r} is no address of a server", "write https://tools.example.com"
+        if self.jwt is not None and not self.jwt.audience and not self.url:
+            yield "jwt", "nobody says which JWTs are meant for this server", "set audience, or http.url"
 
 
 class Keys(msgspec.Struct, frozen=True, kw_only=True, rename={"allowed_hosts": "allowedHosts"}):
@@ -256,6 +270,7 @@ class Keys(msgspec.Struct, frozen=True, kw_only=True, rename={"allowed_hosts": "
     stats: StatsConfig = StatsConfig()
     ask: AskConfig = AskConfig()
     http: HttpConfig = HttpConfig()
+    audit: AuditConfig = AuditConfig()
     docs_url: bool = True  # whether help has an address of the documents for packs that have none of their own
     trust: Literal["usual", "strict"] = "usual"  # of projects; counts in the person's own config
 

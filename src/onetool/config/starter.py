@@ -48,7 +48,13 @@ tools:
 
 # Where `onetool serve` listens. Any host but this machine needs a token.
 #http: {host: 127.0.0.1, port: 8765, token: "${ONETOOL_TOKEN}", hosts: [tools.example.com],
-#       origins: ["https://app.example.com"], max_body_mb: 4, access_log: true, admin: true}
+#       origins: ["https://app.example.com"], max_body_mb: 4, access_log: true, admin: true,
+#       url: "https://tools.example.com",  # where others reach it. Tokens by name are made by `onetool tokens add`:
+#       tokens: [{name: ci, tools: [time.*], role: call, rate: 600/min, expires: 2099-01-01,
+#                 hash: "sha256:0000000000000000000000000000000000000000000000000000000000000000"}],
+#       jwt: {issuer: "https://id.example.com", audience: onetool, jwks: "https://id.example.com/jwks.json",
+#             algorithms: [RS256], leeway_s: 30, scopes: {"tools:call": {role: call}}, claims: {}}}
+#audit: {mode: usual, retention_days: 90, max_mb: 64}  # who called what; required: without a log nothing is called
 
 # MCP servers to borrow tools from: a command to start, or a url. Blocks of other clients can be pasted as they are
 # (`disabled: true` is understood). `tools` picks some, `prefix` is its pack's name, `parallel` lets calls of a step of
@@ -72,18 +78,9 @@ tools:
 
 # The model of `onetool ask`: openai (also any server that speaks its API), ollama, gemini or anthropic. Its key is kept
 # by `onetool auth set openai`. It sees every tool (menu: direct), or one that runs code over them (menu: run).
-#ask:
-#  provider: openai
-#  model: gpt-x
-#  base_url: "http://127.0.0.1:8000/v1"
-#  max_steps: 8
-#  menu: direct
-#  with_tools: true
-#  tools: [time.now, weather]
-#  system: You answer in one sentence.
-#  max_tokens: 4096
-#  context_tokens: 128000
-#  timeout_s: 600
+#ask: {provider: openai, model: gpt-x, base_url: "http://127.0.0.1:8000/v1", system: You answer in one sentence.,
+#      tools: [time.now, weather], with_tools: true, menu: direct, max_steps: 8, max_tokens: 4096,
+#      context_tokens: 128000, timeout_s: 600}
 """
 
 

@@ -1,0 +1,96 @@
+"""Principal: who calls, what it may do, and whose things are stored.
+
+The HTTP server finds out who a request comes from and sets `current_principal` for its task; the person who runs the
+process is `LOCAL`. Whatever is stored for somebody has an owner, which is a text that no two principals share.
+"""
+
+import re
+from collections.abc import Callable, Collection, Iterator
+from contextvars import ContextVar
+from functools import lru_cache
+from typing import Literal
+
+import msgspec
+
+Role = Literal["call", "edit", "admin"]
+ROLES: tuple[Role, ...] = ("call", "edit", "admin")
+"""From the one that may least to the one that may all: each may what those before it may."""
+
+
+class Rate(msgspec.Struct, frozen=True):
+    """At most `count` requests in `seconds`."""
+
+    count: int
+    seconds: float
+
+
+class Principal(msgspec.Struct, frozen=True, kw_only=True):
+    """Who calls. `name` is for people, `owner` is stored with what belongs to it; both are empty for the local user."""
+
+    name: str = ""
+    owner: str = ""
+    role: Role = "call"
+    tools: tuple[str, ...] | None = None  # names and patterns of tools that it may call; None: all
+    rate: Rate | None = None
+    expires: float | None = None  # seconds since 1970
+
+    def may(self, role: Role) -> bool:
+        """Whether it may what this role may."""
+        return ROLES.index(self.role) >= ROLES.index(role)
+
+
+LOCAL = Principal(role="admin")
+"""The person who runs the process: the command line, stdio, Python code."""
+
+current_principal: ContextVar[Principal] = ContextVar("onetool_current_principal", default=LOCAL)
+current_address: ContextVar[str] = ContextVar("onetool_current_address", default="")
+"""Where a request comes from: the address of a client over HTTP, else empty."""
+
+
+def owner() -> str:
+    """The owner of what is stored now."""
+    return current_principal.get().owner
+
+
+# Allow-lists
+
+
+class AllowList(Collection[str]):
+    """The tools that names and patterns such as `web.*` allow, of those that there are at one moment.
+
+    A tool that is in no list, such as an older version (`web.get@1.0`), is allowed if its name fits.
+    """
+
+    __slots__ = ("_fits", "_names", "_within")
+
+    def __init__(
+        self, patterns: Collection[str], there: Collection[str], within: Collection[str] | None = None
+    ) -> None:
+        """`there` are the tools that there are. With `within`, what is allowed has to be in there, too."""
+        self._fits = _matcher(tuple(patterns))
+        self._within = within
+        self._names = tuple(name for name in there if name in self)
+
+    def __contains__(self, name: object) -> bool:
+        if not isinstance(name, str) or self._fits(name) is None:
+            return False
+        return self._within is None or name in self._within
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+def is_pattern(name: str) -> bool:
+    return any(sign in name for sign in "*?[")
+
+
+@lru_cache(256)
+def _matcher(patterns: tuple[str, ...]) -> Callable[[str], re.Match[str] | None]:
+    """A function that gives a match for a name that is one of these, or fits one."""
+    from fnmatch import translate
+
+    whole = "|".join(translate(one) if is_pattern(one) else re.escape(one) + r"\Z" for one in patterns)
+    return re.compile(whole or r"(?!)").match
