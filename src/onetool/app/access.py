@@ -1,0 +1,99 @@
+"""`KnownTokens`: the named tokens of the config and of the state folder together, and why one of them is refused."""
+
+import time
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+from onetool.config.access import TokenConfig, read_rate, read_time
+from onetool.core.principal import Principal
+from onetool.services.access_tokens import FOLDER, KEY_FILE, StoredToken, TokenStore
+
+if TYPE_CHECKING:
+    from onetool.config import Config
+
+
+class FoundToken(NamedTuple):
+    """A token that somebody has shown. With a `refusal` it is not accepted; only who holds it may read that."""
+
+    principal: Principal
+    refusal: str | None = None
+
+
+class KnownTokens:
+    """The named tokens of one server. Built at start and at each reload; the store sees its own changes."""
+
+    def __init__(
+        self, tokens: Iterable[TokenConfig], store: TokenStore, clock: Callable[[], float] = time.time
+    ) -> None:
+        configured = [as_stored(token) for token in tokens]
+        self.store = store
+        self._configured = {token.digest: token.principal for token in configured}
+        self._names = {token.name for token in configured}
+        self._clock = clock
+
+    def __bool__(self) -> bool:
+        """Whether there is any, so that a request needs a credential. A file that is refused counts."""
+        return bool(self._configured) or self.store.guards
+
+    def find(self, digest: bytes) -> FoundToken | None:
+        """The token with this SHA-256 digest: of the config, else of the store. None if nobody knows it."""
+        principal = self._configured.get(digest)
+        problem = None
+        if principal is None:
+            stored = self.store.find(digest)
+            if stored is None:
+                return self._revoked(digest)
+            principal = stored.principal
+            if stored.name in self._names:
+                problem = f"Two tokens are called {stored.name}, one in the config and one that was stored."
+        elif self.store.problem:
+            problem = "It is not known which tokens were revoked, because their file can't be used; the log says why."
+        elif self.store.is_revoked(digest):
+            return self._revoked(digest)
+        if principal.expires is not None and principal.expires <= self._clock():
+            problem = f"This token expired on {shown_time(principal.expires)}."
+        return FoundToken(principal, problem)
+
+    def _revoked(self, digest: bytes) -> FoundToken | None:
+        gone = self.store.revocation(digest)
+        if gone is None:
+            return None
+        return FoundToken(
+            Principal(name=gone.name, owner=gone.name), f"This token was revoked on {shown_time(gone.at)}."
+        )
+
+
+def token_store(config: "Config") -> TokenStore:
+    """The tokens of the state folder. Those in a project's own folder are sealed: see `services.access_tokens`."""
+    from onetool.config.find import own_folder
+
+    in_project = config.whose == "project" and config.path is not None and config.home == config.path.parent
+    return TokenStore(config.home / FOLDER, key_file=own_folder() / KEY_FILE if in_project else None)
+
+
+def as_stored(token: TokenConfig) -> StoredToken:
+    """A token of the config, in the form of the store."""
+    return StoredToken(
+        name=token.name,
+        hash=token.hash,
+        role=token.role,
+        tools=token.tools,
+        rate=read_rate(token.rate) if token.rate else None,
+        expires=read_time(token.expires) if token.expires else None,
+    )
+
+
+def principal_of(token: StoredToken | TokenConfig) -> Principal:
+    """Who calls with this token."""
+    return (as_stored(token) if isinstance(token, TokenConfig) else token).principal
+
+
+def shown_time(seconds: float) -> str:
+    """`2027-01-01 12:00 UTC`; a day alone where it begins."""
+    from datetime import UTC, datetime
+
+    try:
+        at = datetime.fromtimestamp(seconds, UTC)
+    except (ValueError, OverflowError, OSError):
+        return "a day that no calendar has"
+    return f"{at:%Y-%m-%d}" if at.hour == at.minute == at.second == 0 else f"{at:%Y-%m-%d %H:%M} UTC"
