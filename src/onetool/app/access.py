@@ -11,6 +11,9 @@ from onetool.services.access_tokens import FOLDER, KEY_FILE, StoredToken, TokenS
 if TYPE_CHECKING:
     from onetool.config import Config
 
+UNKNOWN = "It is not known which tokens were revoked, because their file can't be used: the server's log says why."
+TWO = "Two tokens are called {}, one in the config and one that was stored: one of them has to go."
+
 
 class FoundToken(NamedTuple):
     """A token that somebody has shown. With a `refusal` it is not accepted; only who holds it may read that."""
@@ -45,30 +48,21 @@ class KnownTokens:
 
     def find(self, digest: bytes) -> FoundToken | None:
         """The token with this SHA-256 digest: of the config, else of the store. None if nobody knows it."""
+        view, problem = self.store.view(), None
         principal = self._configured.get(digest)
-        problem = None
-        if principal is None:
-            stored = self.store.find(digest)
-            if stored is None:
-                return self._revoked(digest)
+        if gone := view.revoked.get(digest):
+            told = f"This token was revoked on {shown_time(gone.at)}."
+            return FoundToken(principal or Principal(name=gone.name, owner=gone.name), told)
+        if principal is not None:
+            problem = view.problem and UNKNOWN
+        elif stored := view.find(digest):
             principal = stored.principal
-            if stored.name in self._names:
-                problem = f"Two tokens are called {stored.name}, one in the config and one that was stored."
-        elif self.store.problem:
-            problem = "It is not known which tokens were revoked, because their file can't be used; the log says why."
-        elif self.store.is_revoked(digest):
-            return self._revoked(digest)
+            problem = TWO.format(stored.name) if stored.name in self._names else None
+        else:
+            return None
         if principal.expires is not None and principal.expires <= self._clock():
             problem = f"This token expired on {shown_time(principal.expires)}."
         return FoundToken(principal, problem)
-
-    def _revoked(self, digest: bytes) -> FoundToken | None:
-        gone = self.store.revocation(digest)
-        if gone is None:
-            return None
-        return FoundToken(
-            Principal(name=gone.name, owner=gone.name), f"This token was revoked on {shown_time(gone.at)}."
-        )
 
 
 def token_store(config: "Config") -> TokenStore:

@@ -117,14 +117,19 @@ class _TokenState(msgspec.Struct, frozen=True, kw_only=True):
         return self.revoking(token.hash, name, at)
 
 
-class _Known(NamedTuple):
-    """What was read of the file, for fast questions."""
+class TokenView(NamedTuple):
+    """What the file says at one moment, for fast questions."""
 
     stamp: tuple[int, ...] | None
     state: _TokenState
     problem: str | None  # why the file is refused
     tokens: dict[bytes, tuple[bytes, StoredToken]]
     revoked: dict[bytes, RevokedToken]
+
+    def find(self, digest: bytes) -> StoredToken | None:
+        found = self.tokens.get(digest)
+        # The dict's own comparison may end early; this one does not.
+        return found[1] if found is not None and hmac.compare_digest(found[0], digest) else None
 
 
 class TokenStore:
@@ -143,26 +148,24 @@ class TokenStore:
 
     def find(self, digest: bytes) -> StoredToken | None:
         """The token with this SHA-256 digest; it may have expired. None if there is none, or the file is refused."""
-        found = self._read().tokens.get(digest)
-        # The dict's own comparison may end early; this one does not.
-        return found[1] if found is not None and hmac.compare_digest(found[0], digest) else None
+        return self.view().find(digest)
 
     def revocation(self, digest: bytes) -> RevokedToken | None:
         """Which token with this digest was revoked, and when."""
-        return self._read().revoked.get(digest)
+        return self.view().revoked.get(digest)
 
     def is_revoked(self, digest: bytes) -> bool:
-        return digest in self._read().revoked
+        return digest in self.view().revoked
 
     @property
     def problem(self) -> str | None:
         """Why the file is refused, in words for who runs the server; None if all is well, or there is none."""
-        return self._read().problem
+        return self.view().problem
 
     @property
     def guards(self) -> bool:
         """Whether a server needs a credential because of this file. Revoking the last token opens no door."""
-        known = self._read()
+        known = self.view()
         return bool(known.problem or known.tokens or known.revoked)
 
     # What a person asks. All raise TokenFileError.
@@ -209,13 +212,13 @@ class TokenStore:
 
     # The file
 
-    def _usable(self) -> _Known:
-        known = self._read()
+    def _usable(self) -> TokenView:
+        known = self.view()
         if known.problem:
             raise TokenFileError(known.problem)
         return known
 
-    def _read(self) -> _Known:
+    def view(self) -> TokenView:
         """What the file says now. It is read only if it, its owner or its mode has changed."""
         try:
             found = os.stat(self._path, follow_symlinks=False)
@@ -231,7 +234,7 @@ class TokenStore:
             known = self._known = self._read_anew(stamp)  # all at once: other threads read it
         return known
 
-    def _read_anew(self, stamp: tuple[int, ...]) -> _Known:
+    def _read_anew(self, stamp: tuple[int, ...]) -> TokenView:
         try:
             return _known(stamp, self._state())
         except TokenFileError as error:
@@ -307,13 +310,13 @@ def _digest_of(hash: str) -> bytes:
 # What was read
 
 
-def _known(stamp: tuple[int, ...] | None, state: _TokenState) -> _Known:
+def _known(stamp: tuple[int, ...] | None, state: _TokenState) -> TokenView:
     tokens = {token.digest: (token.digest, token) for token in state.tokens}
-    return _Known(stamp, state, None, tokens, {_digest_of(hash): one for hash, one in state.revoked.items()})
+    return TokenView(stamp, state, None, tokens, {_digest_of(hash): one for hash, one in state.revoked.items()})
 
 
-def _refused(stamp: tuple[int, ...] | None, problem: str) -> _Known:
-    return _Known(stamp, _TokenState(), problem, {}, {})
+def _refused(stamp: tuple[int, ...] | None, problem: str) -> TokenView:
+    return TokenView(stamp, _TokenState(), problem, {}, {})
 
 
 def _read_private(file: Path) -> bytes | None:
