@@ -38,6 +38,14 @@ class KnownTokens:
         """Whether there is any, so that a request needs a credential. A file that is refused counts."""
         return bool(self._configured) or self.store.guards
 
+    def digest_of(self, name: str) -> bytes | None:
+        """The digest of the token of that name."""
+        found = next((digest for digest, one in self._configured.items() if one.name == name), None)
+        if found is not None:
+            return found
+        stored = self.store.view().state.named(name)
+        return None if stored is None else stored.digest
+
     def find(self, digest: bytes) -> FoundToken | None:
         """The token with this SHA-256 digest: of the config, else of the store. None if nobody knows it."""
         view, problem = self.store.view(), None
