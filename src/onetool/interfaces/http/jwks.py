@@ -19,7 +19,7 @@ from onetool.core.errors import ToolFailure
 from onetool.core.json_data import JsonTooCostlyError
 from onetool.http.allowed_hosts import AllowedHosts, HostRule
 from onetool.http.decoding import json_of
-from onetool.http.errors import in_short
+from onetool.http.errors import RequestRefusedError, in_short
 from onetool.http.url import HttpRequest, Url, parse_url
 from onetool.interfaces.http.jwt_token import JwtError
 
@@ -142,6 +142,11 @@ def json_fetcher(client: "HttpClient", config: "JwtConfig") -> Fetch:
             if not url.is_unseen:
                 raise JwksError(f"{address} must begin with https://")
             return await _fetch_json(client, url, url.host in named)
+        except RequestRefusedError as refusal:
+            hint = "if that is meant, name it in http.jwt.jwks"
+            raise JwksError(
+                f"{address} is no URL, or leads to this machine or its network ({refusal}); {hint}"
+            ) from None
         except ToolFailure as failure:
             raise JwksError(str(failure)) from None
 
