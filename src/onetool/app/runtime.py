@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 from onetool.config import Config
 from onetool.config.files import roots_within
 from onetool.config.load import PROVIDER_KEYS
-from onetool.core.caller import owner
 from onetool.core.context import current_call
 from onetool.core.json_data import freeze
+from onetool.core.principal import owner
 from onetool.core.registry import Snapshot
 from onetool.sources.packs import Registry
 

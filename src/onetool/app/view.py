@@ -4,9 +4,9 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from onetool._version import __version__
-from onetool.core.caller import owner
 from onetool.core.context import current_call
 from onetool.core.errors import ConfigError, ToolFailure
+from onetool.core.principal import owner
 
 if TYPE_CHECKING:
     from onetool.app.catalog import ToolCatalog

@@ -33,6 +33,7 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
     tools: tuple[str, ...] | None = None  # names and patterns of tools that it may call; None: all
     rate: Rate | None = None
     expires: float | None = None  # seconds since 1970
+    is_capped: bool = False  # its role is less than its token's, because the server is for calls only
 
     def may(self, role: Role) -> bool:
         """Whether it may what this role may."""
@@ -69,7 +70,9 @@ class AllowList(Collection[str]):
         """`there` are the tools that there are. With `within`, what is allowed has to be in there, too."""
         self._fits = _matcher(tuple(patterns))
         self._within = within
-        self._names = tuple(name for name in there if name in self)
+        # A name may be that of a tool that is in no list, too.
+        further = (name for name in patterns if not is_pattern(name) and name not in there)
+        self._names = tuple(name for name in (*there, *further) if name in self)
 
     def __contains__(self, name: object) -> bool:
         if not isinstance(name, str) or self._fits(name) is None:

@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from onetool._version import __version__
+from onetool.app.access import KnownTokens, token_store
 from onetool.core.errors import ConfigError, Mistake
 from onetool.core.threads import run_later
 from onetool.interfaces.asgi import Asgi, Receive, Scope, Send, respond
 from onetool.interfaces.http import access_log
 from onetool.interfaces.http.app import READ, HttpApp, Route
+from onetool.interfaces.http.credentials import Credentials, missing_token
 from onetool.interfaces.http.listen import BoundAddress, is_loopback, listen, resolve
 from onetool.interfaces.http.login import LOGIN_METHODS, LOGIN_PATH, LoginApp
 from onetool.interfaces.http.login_sessions import LoginSessions, mask_sessions
-from onetool.interfaces.http.rules import AccessRules, missing_token
+from onetool.interfaces.http.rules import AccessRules
 from onetool.interfaces.http.server import serve
 from onetool.interfaces.http.welcome import ServerFacts, bearer_header, connect_text, first_tool, greeting
 from onetool.interfaces.mcp.http import McpHttpApp
@@ -59,13 +61,24 @@ def build_app(
         Route("/healthz", _health, protected=False, methods=READ),
         *_page_routes(url, lambda: site.rules, sessions),
     ]
-    rules = AccessRules(http, address, sessions)
+    rules = AccessRules(http, address, credentials_for(app, sessions, allowed))
 
     def mask(text: str) -> str:
         return routing.mask_questions(mask_sessions(app.runtime.redact(text)))
 
     site = HttpApp(routes, rules, http.max_body_mb * 1024**2, mask)
     return site
+
+
+def credentials_for(app: "App", sessions: LoginSessions | None, allowed: Collection[str] | None) -> Credentials:
+    """What is accepted by the config in force. With an allow-list the server is for calls only, unless it says so."""
+    http = app.config.http
+    calls_only = http.admin is False or (allowed is not None and http.admin is None)
+    return Credentials(http, known_tokens(app), sessions, calls_only)
+
+
+def known_tokens(app: "App") -> KnownTokens:
+    return KnownTokens(app.config.http.tokens, token_store(app.config))
 
 
 def _api_routes(
@@ -111,7 +124,9 @@ def server_facts(app: "App", address: BoundAddress, allowed: Collection[str] | N
     )
 
 
-def follow_config(app: "App", address: BoundAddress, http_app: HttpApp) -> Callable[[], None]:
+def follow_config(
+    app: "App", address: BoundAddress, http_app: HttpApp, allowed: Collection[str] | None = None
+) -> Callable[[], None]:
     """Apply the access rules of every new config. The address does not change."""
     in_force = app.config
 
@@ -120,12 +135,14 @@ def follow_config(app: "App", address: BoundAddress, http_app: HttpApp) -> Calla
         if app.config is in_force:
             return
         in_force, http = app.config, app.config.http
-        if (lacks := missing_token(http)) and not is_loopback(address.addresses):
+        if (lacks := missing_token(http, known_tokens(app))) and not is_loopback(address.addresses):
             log.error("others can reach this server, which needs %s in http.token: the old rules stay in force", lacks)
             return
         access_log.enable_access_log(http.access_log)
-        before, http_app.rules = http_app.rules, AccessRules(http, address, http_app.rules.sessions)
-        before.give_way_to(http_app.rules)
+        before = http_app.rules.credentials
+        credentials = credentials_for(app, before.sessions, allowed)
+        http_app.rules = AccessRules(http, address, credentials)
+        before.give_way_to(credentials)
         http_app.max_body = http.max_body_mb * 1024**2
 
     return app.on_change(changed)
@@ -213,7 +230,7 @@ def serve_app(
     facts = partial(server_facts, app, address, allowed)
     mcp = McpHttpApp(app, menu=menu, allowed=allowed)
     http_app = build_app(app, address, mcp, lambda _scope: address.url, allowed)
-    follow_config(app, address, http_app)
+    follow_config(app, address, http_app, allowed)
     dogs: list[Watchdog] = []
 
     def started() -> None:
@@ -234,7 +251,9 @@ def serve_app(
 def bind_address(app: "App", host: str, port: int) -> BoundAddress:
     """Bind the sockets. Raises ConfigError where other machines could connect and there is no token."""
     addresses = resolve(host)
-    if not is_loopback(address for _, address in addresses) and (lacks := missing_token(app.config.http)):
+    if not is_loopback(address for _, address in addresses) and (
+        lacks := missing_token(app.config.http, known_tokens(app))
+    ):
         message = f"a server on {host} can be reached from other machines, so it needs {lacks}"
         file = str(app.config.path) if app.config.path else None
         raise ConfigError([Mistake(message=message, file=file, key="http.token", hint=_RANDOM_VALUE_HINT)])
