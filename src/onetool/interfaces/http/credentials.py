@@ -18,11 +18,13 @@ from msgspec.structs import replace
 from onetool.config.access import OWN_TOKEN
 from onetool.core.principal import Principal
 from onetool.interfaces.asgi import HttpError
+from onetool.interfaces.http.jwt_token import looks_like_jwt
 from onetool.interfaces.http.login_sessions import PREFIX, LoginSession, LoginSessions
 
 if TYPE_CHECKING:
     from onetool.app.access import KnownTokens
     from onetool.config.model import HttpConfig
+    from onetool.interfaces.http.jwt_verifier import JwtVerifier
 
 SHORTEST_TOKEN = 16  # characters
 CHALLENGE = (b"www-authenticate", b'Bearer realm="onetool"')
@@ -40,8 +42,10 @@ class Credentials:
         tokens: "KnownTokens | None" = None,
         sessions: LoginSessions | None = None,
         calls_only: bool = False,
+        jwt: "JwtVerifier | None" = None,
     ) -> None:
         """`tokens` are the named ones. Without `sessions` nobody can sign in. `calls_only` caps all roles."""
+        self.jwt = jwt
         self.sessions = sessions
         self._tokens = tokens
         self._own = _digest(http.token.encode()) if http.token else None
@@ -63,15 +67,24 @@ class Credentials:
             raise unauthorized_error(authorization)
         return found
 
+    async def verify(self, authorization: bytes | None) -> None:
+        """Verify a JWT that was not seen before: `identify` knows it then. Raises JwtError."""
+        shown = bearer(authorization)
+        if self.jwt is None or shown is None or not looks_like_jwt(shown) or self.find(shown) is not None:
+            return
+        await self.jwt.verify(shown)
+
     def find(self, shown: bytes) -> Principal | None:
         """Whose token or session this is. Raises HttpError (401) for one that counts no more."""
         if shown.startswith(PREFIX.encode()):
             session = self.session(shown)
             return None if session is None else self._of_session(session)
+        if self.jwt is not None and looks_like_jwt(shown) and (principal := self.jwt.known(shown)):
+            return self.capped(principal)
         return self.find_token(shown)
 
     def find_token(self, shown: bytes) -> Principal | None:
-        """Whose token this is."""
+        """Whose token this is. A JWT is none: nobody signs in with one, as it ends soon."""
         return self._of_digest(_digest(shown))
 
     def session(self, shown: bytes) -> LoginSession | None:

@@ -202,6 +202,7 @@ class Jwks:
 
     def __init__(self, config: "JwtConfig", fetch: Fetch, now: Callable[[], float] = monotonic) -> None:
         self._config, self._fetch, self._now = config, fetch, now
+        _algorithms()  # imported now: that takes a while, and nobody waits yet
         self.keys: tuple[SigningKey, ...] = ()
         self.on_fetched: Callable[[], None] = lambda: None
         self._fetched, self._tried = -inf, -inf
