@@ -23,6 +23,8 @@ PATIENCE = 20
 READ = ("GET", "HEAD")
 OPEN = {(path, method) for path in ("/", "/assets", "/assets/index.js", "/healthz") for method in READ}
 OPEN |= {("/login", method) for method in (*READ, "POST")}
+METADATA = ("/.well-known/oauth-protected-resource", "/.well-known/oauth-protected-resource/mcp")
+OPEN |= {(path, method) for path in METADATA for method in (*READ, "OPTIONS")}
 # The methods of routes that have their own answer to each, and what lies below.
 OWN_METHODS = {"/mcp": ("GET", "POST", "DELETE", "OPTIONS")}
 SAMPLES_BELOW = {"/call": "/call/nothing.here", "/assets": "/assets/index.js"}

@@ -182,7 +182,9 @@ def test_the_right_token(scheme):
     protected = rules(token=Secret(TOKEN))
     principal = protected.identify(f"{scheme} {TOKEN}".encode(), {})
     assert principal == protected.identify(f"{scheme}   {TOKEN} ".encode(), {})
-    assert principal == Principal(name="http.token", role="admin")  # it owns what the command line has stored, too
+    assert (principal.name, principal.role, len(principal.owner)) == ("http.token", "admin", 16)
+    assert principal.owner not in TOKEN
+    assert rules(token=Secret("another")).identify(b"Bearer another", {}).owner != principal.owner
 
 
 @pytest.mark.parametrize(
