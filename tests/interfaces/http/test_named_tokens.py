@@ -37,6 +37,14 @@ def test_the_first_token_closes_the_door_and_revoking_it_opens_none(server):
     assert token not in server.log_file.read_text()
 
 
+def test_a_token_in_an_address_is_not_logged(server):
+    token = tokens(server, "add", "ci")
+    for path in (f"/{token}", f"/tools/tools?token={token}", f"/results/{token}"):
+        asked(server, path, token)
+    assert len(server.requests("ot_***")) >= 3
+    assert token not in server.log_file.read_text()
+
+
 def test_a_token_calls_what_fits_its_patterns(server):
     token = tokens(server, "add", "ci", "--tools", "time.*")
     assert asked(server, "/call/time.now", token, "POST").status == 200
