@@ -1,6 +1,6 @@
 """Credentials: who a request comes from, by what it shows: a token, a session of the page, a JWT, or nothing.
 
-    http.token        role admin; it owns what has no other owner, as the command line does
+    http.token        role admin; it shares what stays with the command line, such as sessions of `ask`
     a named token     of the config or of `onetool tokens add`: what it was given, until it expires or is revoked
     a session         made with one of these; it may what its token may, and ends with it
     nothing           only where no credential is configured: role edit
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 SHORTEST_TOKEN = 16  # characters
 CHALLENGE = (b"www-authenticate", b'Bearer realm="onetool"')
 NOBODY = Principal(role="edit")
-ADMIN = Principal(name=OWN_TOKEN, role="admin")
 
 
 class Credentials:
@@ -47,6 +46,7 @@ class Credentials:
         self.sessions = sessions
         self._tokens = tokens
         self._own = _digest(http.token.encode()) if http.token else None
+        self._admin = _admin(http.token) if http.token else NOBODY
         self._accepts_jwt = http.jwt is not None
         self._is_capped = calls_only
 
@@ -108,7 +108,7 @@ class Credentials:
     def _of_digest(self, digest: bytes) -> Principal | None:
         # Digests, so that not even the length of the token shows in the time that the comparison takes.
         if self._own is not None and hmac.compare_digest(digest, self._own):
-            return self.capped(ADMIN)
+            return self.capped(self._admin)
         found = None if self._tokens is None else self._tokens.find(digest)
         if found is None:
             return None
@@ -153,6 +153,12 @@ def unauthorized_error(authorization: bytes | None) -> HttpError:
         how = "send one as `Authorization: Bearer …`; it is http.token in its config, or made by `onetool tokens add`"
         message = f"{what}: {how}."
     return HttpError(401, "unauthorized", message, [CHALLENGE])
+
+
+def _admin(token: str) -> Principal:
+    """Who shows http.token. What is stored for it is not there for who shows another one later."""
+    owner = sha256(b"principal:" + token.encode()).hexdigest()[:16]
+    return Principal(name=OWN_TOKEN, owner=owner, role="admin", is_local=True)
 
 
 def _digest(token: bytes) -> bytes:
