@@ -31,6 +31,7 @@ class LazyGroup(click.Group):
         "hosts": "onetool.interfaces.cli.hosts:hosts",
         "auth": "onetool.interfaces.cli.auth:auth",
         "stats": "onetool.interfaces.cli.stats:stats",
+        "audit": "onetool.interfaces.cli.audit:audit",
         "check": "onetool.interfaces.cli.check:check",
         "trust": "onetool.interfaces.cli.trust:trust",
         "init": "onetool.interfaces.cli.init:init",

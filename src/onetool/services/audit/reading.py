@@ -113,6 +113,16 @@ def end_of_log(folder: Path) -> AuditPosition | None:
         return None
 
 
+def start_of(folder: Path, since: float | None) -> AuditPosition | None:
+    """Where to begin with the lines since then; None: at the first file."""
+    try:
+        with OpenFolder.at(folder, follow=False) as files:
+            names = [*_names_backwards(files, AuditFilter(since=since), None)]
+    except FileNotFoundError:
+        return None
+    return AuditPosition(names[-1], 0) if names else None
+
+
 def read_on(folder: Path, after: AuditPosition | None) -> Iterator[tuple[AuditRecord | None, AuditPosition]]:
     """The lines that have come since, the oldest first, each with the position behind it; None for one that is none."""
     try:
