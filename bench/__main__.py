@@ -5,6 +5,7 @@ calls        a lookup and a call, with few tools and with many
 packs        loading many packs; a tool that calls another
 ot           finding one's way among 100, 2,000 and 20,000 tools
 stats        what counting a call costs
+audit        what the audit log costs a call
 run          code, beside FastMCP's code mode and smolagents
 mcp          the server over stdio and HTTP, beside FastMCP and the official SDK; takes three to four minutes
 servers      other people's servers behind us, beside the SDK's client and FastMCP's proxy; takes about five minutes
@@ -31,6 +32,7 @@ from time import perf_counter
 
 from bench import (
     ask,
+    audit,
     bundles,
     bundles_profile,
     calls,
@@ -59,6 +61,7 @@ SUBJECTS: dict[str, Measure] = {
     "packs": packs.run,
     "ot": ot.run,
     "stats": stats.run,
+    "audit": audit.run,
     "run": run.run,
     "mcp": mcp.run,
     "servers": servers.run,

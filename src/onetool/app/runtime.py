@@ -219,6 +219,10 @@ class Runtime:
 
             self.stats.record_reply(run, sum(map(size_of, parts)))
 
+    def audit_health(self) -> dict[str, Any] | None:
+        """What is wrong with the audit log, if anything is."""
+        return None if self._audit is None else self._audit.health()
+
     def warm(self) -> None:
         """Start what the first run would have to wait for. Called in any thread; failures are ignored."""
         try:
