@@ -166,10 +166,9 @@ class _Writer:
                 self._start()
 
     def write(self, entry: AuditEntry) -> OSError | None:
-        """Write this one at once, after those that wait."""
+        """Write this one at once, after those that wait. It is not kept if that fails."""
         with self._alone():
-            error = self._flush()
-            return error or self._append([entry])[1]
+            return self._flush(entry)
 
     def flush(self) -> None:
         with self._alone():
@@ -196,16 +195,17 @@ class _Writer:
             finally:
                 self._writing_thread = None
 
-    def _flush(self) -> OSError | None:
-        """Why not all of it could be written."""
-        if self.hasher.of(0) == "":
+    def _flush(self, *last: AuditEntry) -> OSError | None:
+        """Write what waits, and then the last ones. Why not all of it could be written."""
+        if not self.hasher.has_key:
             self._load_key()
-        while self._waiting:
+        while self._waiting or last:
             taken = [self._waiting.popleft() for _ in range(len(self._waiting))]  # others append meanwhile
-            written, error = self._append(taken)
+            written, error = self._append([*taken, *last])
             self._waiting.extendleft(reversed(taken[written:]))
             if error is not None:
                 return error
+            last = ()
         self._tell_lost()
         self._sweep()
         return None

@@ -9,6 +9,7 @@ import hmac
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, Literal, get_args
 
 import msgspec
@@ -131,14 +132,16 @@ class AuditHasher:
     """Keyed hashes with the key of one state folder; without a key there are none."""
 
     def __init__(self, key: bytes | None) -> None:
-        self._key = key
+        self.has_key = key is not None
+        self._begun = None if key is None else hmac.new(key, digestmod="sha256")
 
     def of(self, value: Any) -> str:
         """The hash of data: HMAC-SHA256 of its canonical JSON, and of that the first 16 hexadecimal digits."""
-        if self._key is None:
+        if self._begun is None or (data := _canonical(value)) is None:
             return ""
-        data = _canonical(value)
-        return "" if data is None else hmac.digest(self._key, data, "sha256").hex()[:HASH_DIGITS]
+        hash = self._begun.copy()  # quicker than to begin with the key each time
+        hash.update(data)
+        return hash.hexdigest()[:HASH_DIGITS]
 
     def tool(self, event: CallEvent) -> str:
         return event.call.name if event.spec is not None else self.unknown_tool(event.call.name)
@@ -194,15 +197,13 @@ def run_entry(event: RunEvent, at: float, principal: Principal, address: str, ha
 
 def utc_text(seconds: float) -> str:
     """A time as lines have it."""
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    whole, milliseconds = divmod(int(seconds * 1000), 1000)
+    return f"{_second_text(whole)}.{milliseconds:03}Z"
 
 
-def seconds_of(text: str) -> float | None:
-    """The same time in seconds; None if it is none."""
-    try:
-        return datetime.fromisoformat(text).timestamp()
-    except (ValueError, OverflowError):
-        return None
+@lru_cache(64)
+def _second_text(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def _cleaned(text: str, longest: int = _LONGEST) -> str:
