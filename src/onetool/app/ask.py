@@ -126,23 +126,29 @@ class AskService:
 
     async def backend(self, options: AskOptions, session: ChatSession) -> "ToolBackend":
         caller, catalog, config = self._caller, self._catalog, self.runtime.config
-        allowed = self._allowed(options, session)
+        self._choose_tools(options, session)
         if not (config.ask.with_tools if options.with_tools is None else options.with_tools):
             return NoToolsBackend(caller, catalog)
         approval = Approval(options.approve, catalog)
         if (options.menu or config.ask.menu) == "run":
             await catalog.refresh()
+            allowed = self._allowed(options, session)
             return RunBackend(caller, catalog, run_tool(catalog, config, allowed), allowed, approval, options.watch)
         await catalog.wait_for_servers(None)  # servers that have not listed their tools yet
         await catalog.refresh()
+        allowed = self._allowed(options, session)  # of the tools that there are now: it may have patterns
         return DirectBackend(caller, catalog, self._tools(allowed), allowed, approval)
 
     def _allowed(self, options: AskOptions, session: ChatSession) -> Collection[str] | None:
         """Which tools there are: as this question says, else as the session had it before, else as the config says."""
+        self._choose_tools(options, session)
+        chosen = self.runtime.config.ask.tools if session.allowed is None else session.allowed
+        return allowed_by_both(options.within, self._catalog.registry.allowing(chosen))
+
+    def _choose_tools(self, options: AskOptions, session: ChatSession) -> None:
+        """The session keeps patterns as they are, so that tools that fit count in later questions, too."""
         if options.allowed is not None:
             session.allow(options.allowed)
-        chosen = self.runtime.config.ask.tools if session.allowed is None else session.allowed
-        return allowed_by_both(options.within, chosen)
 
     def _tools(self, allowed: Collection[str] | None) -> Toolset:
         """Made once per catalogue, and written out once."""
@@ -156,7 +162,7 @@ class AskService:
     def toolset(self, within: Collection[str] | None) -> Toolset:
         """The tools that a model would see that is asked now, as far as they are known. Nothing is waited for."""
         config = self.runtime.config
-        allowed = allowed_by_both(within, config.ask.tools)
+        allowed = allowed_by_both(within, self._catalog.registry.allowing(config.ask.tools))
         if not config.ask.with_tools:
             return NO_TOOLS
         if config.ask.menu == "run":

@@ -16,9 +16,9 @@ from msgspec.structs import replace
 from onetool.app.bundles import AppBundles
 from onetool.app.call_evidence import CallEvidence
 from onetool.app.config_lint import lint_config
-from onetool.core.caller import owner
 from onetool.core.errors import Mistake, ToolFailure, message_of
 from onetool.core.json_data import StoreBlob, freeze
+from onetool.core.principal import owner
 from onetool.core.registry import Snapshot
 from onetool.core.source import Catalogue, Prompt, Resource
 from onetool.core.spec import ToolSpec

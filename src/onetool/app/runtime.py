@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 from onetool.config import Config
 from onetool.config.files import roots_within
 from onetool.config.load import PROVIDER_KEYS
-from onetool.core.caller import owner
 from onetool.core.context import current_call
 from onetool.core.json_data import freeze
+from onetool.core.principal import owner
 from onetool.core.registry import Snapshot
 from onetool.sources.packs import Registry
 
@@ -38,7 +38,7 @@ log = logging.getLogger("onetool")
 T = TypeVar("T")
 
 EMPTY: Mapping[str, Any] = freeze({})
-OWN_FOLDERS = ("results", "servers", "sessions", "page_sessions", "audit", "bundles/.state")  # of the state
+OWN_FOLDERS = ("results", "servers", "sessions", "page_sessions", "access_tokens", "audit", "bundles/.state")
 
 
 class RunCode(Protocol):
@@ -164,9 +164,7 @@ class Runtime:
         """
         secrets, home = self.config.secrets.file, self.config.home
         mixed = self.config.path is not None and home == self.config.path.parent and home.name != ".onetool"
-        folders = [
-            home / part for part in ("results", "servers", "sessions", "page_sessions", "audit", "bundles/.state")
-        ]
+        folders = [home / part for part in OWN_FOLDERS]
         if mixed:
             folders = [folder for folder in folders if (folder / ".gitignore").exists()]  # which says that it is ours
         ours = [home / name for name in ("stats.db", "run_history", "chat_history")]

@@ -22,6 +22,7 @@ from onetool.core.principal import Rate, Role
 
 Name = Annotated[str, Meta(min_length=1)]
 Count = Annotated[int, Meta(ge=1)]
+OWN_TOKEN = "http.token"  # noqa: S105 - who calls with it is shown by this name
 Problem = tuple[str, str, str | None]
 
 _TOKEN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -50,6 +51,8 @@ def read_time(text: str) -> float | None:
 
 def token_name_problem(name: str) -> str | None:
     """Why a token can't have this name. `|` and `:` are in names of others: of JWTs, and of a web app's users."""
+    if name == OWN_TOKEN:
+        return f"{OWN_TOKEN} is the name of the token that stands in the config by itself"
     if _TOKEN_NAME.fullmatch(name):
         return None
     return f"{name[:70]!r} is no name: letters, digits, dots, dashes and underscores, at most 64"

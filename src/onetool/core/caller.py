@@ -112,11 +112,6 @@ class Pauses:
 class Caller(Protocol):
     """What a running call can do with the one who made it."""
 
-    @property
-    def owner(self) -> str:
-        """The owner of results that are stored now; empty for the user who runs the process."""
-        ...
-
     def can(self, what: str) -> bool:
         """Whether it has a capability: elicitation, sampling, roots, or an extension by its id."""
         ...
@@ -133,12 +128,6 @@ class Caller(Protocol):
 
 
 current_caller: ContextVar[Caller | None] = ContextVar("onetool_current_caller", default=None)
-
-
-def owner() -> str:
-    """The owner of results that are stored now: the current caller's."""
-    caller = current_caller.get()
-    return "" if caller is None else caller.owner
 
 
 def client_name() -> str:

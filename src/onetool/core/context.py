@@ -117,7 +117,10 @@ def allowed_by_both(one: Collection[str] | None, other: Collection[str] | None) 
             raise TypeError(f"an allow-list is a list of names: [{names!r}]")
     if one is None or other is None:
         return other if one is None else one
-    return frozenset(one) & frozenset(other)
+    if one is other:  # of a tool and what it calls
+        return one
+    # Asked both ways: a list of patterns also holds names that it does not list, such as those of older versions.
+    return frozenset([name for name in one if name in other] + [name for name in other if name in one])
 
 
 # Events

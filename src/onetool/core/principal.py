@@ -33,6 +33,8 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
     tools: tuple[str, ...] | None = None  # names and patterns of tools that it may call; None: all
     rate: Rate | None = None
     expires: float | None = None  # seconds since 1970
+    is_local: bool = False  # it is the person who runs this, who has come over HTTP: with http.token
+    is_capped: bool = False  # its role is less than its token's, because the server is for calls only
 
     def may(self, role: Role) -> bool:
         """Whether it may what this role may."""
@@ -48,8 +50,14 @@ current_address: ContextVar[str] = ContextVar("onetool_current_address", default
 
 
 def owner() -> str:
-    """The owner of what is stored now."""
+    """The owner of what is stored now, and is forgotten after a while: results, tasks, questions."""
     return current_principal.get().owner
+
+
+def lasting_owner() -> str:
+    """The owner of what stays: sessions of `ask`, examples. The local user and `http.token` share these."""
+    principal = current_principal.get()
+    return "" if principal.is_local else principal.owner
 
 
 # Allow-lists
@@ -69,7 +77,9 @@ class AllowList(Collection[str]):
         """`there` are the tools that there are. With `within`, what is allowed has to be in there, too."""
         self._fits = _matcher(tuple(patterns))
         self._within = within
-        self._names = tuple(name for name in there if name in self)
+        # A name may be that of a tool that is in no list, too.
+        further = (name for name in patterns if not is_pattern(name) and name not in there)
+        self._names = tuple(name for name in (*there, *further) if name in self)
 
     def __contains__(self, name: object) -> bool:
         if not isinstance(name, str) or self._fits(name) is None:

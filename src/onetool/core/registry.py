@@ -6,6 +6,7 @@ from typing import Any
 
 from onetool.core.definition import Handlers, accept
 from onetool.core.errors import DuplicateToolError
+from onetool.core.principal import AllowList, is_pattern
 from onetool.core.spec import ToolSpec
 
 Further = Callable[[str], ToolSpec | None]
@@ -50,9 +51,18 @@ class Snapshot:
             self._packs = packs
         return self._packs
 
+    def allowing(self, patterns: Collection[str] | None) -> Collection[str] | None:
+        """The allow-list that names and patterns (`web.*`) are for the tools that there are now."""
+        if isinstance(patterns, str):
+            raise TypeError(f"an allow-list is a list of names and patterns: [{patterns!r}]")
+        if patterns is None or isinstance(patterns, AllowList) or not any(map(is_pattern, patterns)):
+            return patterns
+        return AllowList(patterns, self.names())
+
     def unmatched(self, names: Iterable[str]) -> "list[str]":
-        """The names that no tool has: typos in an allow-list."""
-        return [name for name in names if name not in self]
+        """The names that no tool has, and the patterns that none fits: typos in an allow-list."""
+        there = self.names()
+        return [name for name in names if not (AllowList((name,), there) if is_pattern(name) else name in self)]
 
     def __len__(self) -> int:
         return len(self._tools)

@@ -1,7 +1,4 @@
-"""Data that a client holds and sends back: signed with HMAC-SHA256, so that nobody else can make or change it.
-
-And who a client is that shows the token of a server.
-"""
+"""Data that a client holds and sends back: signed with HMAC-SHA256, so that nobody else can make or change it."""
 
 import hmac
 from base64 import urlsafe_b64decode, urlsafe_b64encode
@@ -24,8 +21,3 @@ def verify(key: bytes, text: str, bound: bytes = b"") -> bytes | None:
         return data if hmac.compare_digest(sign(key, data, bound).encode(), text.encode("ascii")) else None
     except ValueError:  # no Base64, or no ASCII
         return None
-
-
-def token_principal(token: str) -> str:
-    """The owner of what is stored for those who show this token."""
-    return sha256(b"principal:" + token.encode()).hexdigest()[:16]

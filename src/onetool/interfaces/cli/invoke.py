@@ -3,7 +3,7 @@
 import asyncio
 import json
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,7 +30,7 @@ MOST_BYTES = 4 * 1024 * 1024
 
 
 def invoke_tool(
-    app: "App", name: str, args: dict[str, Any], timeout: float | None, allowed: list[str] | None
+    app: "App", name: str, args: dict[str, Any], timeout: float | None, allowed: Collection[str] | None
 ) -> "tuple[dict[str, Any], ToolResult]":
     """The call as JSON types, and its result. Secret arguments are masked in what is shown of the call."""
     call = ToolCall(id=uuid4().hex, name=name, args=args, source="cli", timeout=timeout)

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from onetool.interfaces.cli.output import claim_stdout
+from onetool.core.principal import is_pattern
+from onetool.interfaces.cli.output import claim_stdout, printable
 
 if TYPE_CHECKING:
     from onetool.app import App
@@ -40,9 +41,9 @@ def allow_option(command: F) -> F:
         "--tool-allow",
         "allowed",
         metavar="NAMES",
-        callback=_names,
-        shell_complete=complete_tool,
-        help="Allow only these tools: names, separated by commas.",
+        callback=split_names,
+        shell_complete=complete_tools,
+        help="Allow only these tools: names and patterns (time.*), separated by commas.",
     )(command)
 
 
@@ -88,13 +89,21 @@ def open_app(
     trust_log.disabled = False
     if app.servers is not None:
         named = {name.partition(".")[0] for name in allowed or ()}
-        app.catalog.wait_for_servers_sync(None if packs is None else {*packs, *named})
+        knows_all = packs is not None and not any(map(is_pattern, named))
+        app.catalog.wait_for_servers_sync({*(packs or ()), *named} if knows_all else None)
+    warn_unmatched("--tool-allow", app, allowed or ())
+    return app
+
+
+def warn_unmatched(option: str, app: "App", names: Iterable[str]) -> None:
+    """Warn about each name that no tool has, and each pattern that none fits, with the nearest one."""
     registry = app.catalog.registry
-    for name in registry.unmatched(allowed or ()):
+    for name in registry.unmatched(names):
         from onetool.core.text import or_rather
 
-        click.echo(f"warning: --tool-allow names no tool: {name}{or_rather(name, registry.names())}", err=True)
-    return app
+        known = [f"{pack}.*" for pack in registry.packs()] if is_pattern(name) else registry.names()
+        message = f"warning: {option} names no tool: {printable(name)}{or_rather(name, known)}"
+        click.echo(message, err=True)
 
 
 def find_here(ctx: click.Context) -> "Found":
@@ -114,19 +123,33 @@ def find_here(ctx: click.Context) -> "Found":
 
 
 def complete_tool(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    """Tool names, for the shell's completion. Packs are parsed, not imported."""
+    """Tool names, for the shell's completion."""
+    return _beginning(incomplete, _known_tools(ctx))
+
+
+def complete_tools(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    """Tool names and patterns of packs. A list goes on after each comma."""
+    before, comma, incomplete = incomplete.rpartition(",")
+    names = _known_tools(ctx)
+    packs = dict.fromkeys(f"{name.partition('.')[0]}.*" for name in names if "." in name)
+    return [before + comma + name for name in _beginning(incomplete, [*packs, *names])]
+
+
+def _known_tools(ctx: click.Context) -> list[str]:
+    """Packs are parsed, not imported."""
     from onetool.app import App
     from onetool.core.errors import OneToolError
 
-    before, comma, incomplete = incomplete.rpartition(",")  # a list of names goes on after each comma
     try:
         with App.open(ctx.find_root().params.get("config"), imports=False) as app:
-            names = [spec.name for spec in app.tools()]
+            return [spec.name for spec in app.tools()]
     except OneToolError:
         return []
-    # Names that begin so; if there are none, names that have it somewhere (`read` for fs.read_file).
-    found = [name for name in names if name.startswith(incomplete)] or [name for name in names if incomplete in name]
-    return [before + comma + name for name in found]
+
+
+def _beginning(incomplete: str, names: list[str]) -> list[str]:
+    """Names that begin so; if there are none, names that have it somewhere (`read` for fs.read_file)."""
+    return [name for name in names if name.startswith(incomplete)] or [name for name in names if incomplete in name]
 
 
 def complete_provider(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
@@ -146,7 +169,7 @@ def _keep_config(ctx: click.Context, _param: click.Parameter, value: str | None)
         ctx.find_root().obj = value
 
 
-def _names(_ctx: click.Context, _param: click.Parameter, value: str | None) -> list[str] | None:
+def split_names(_ctx: click.Context, _param: click.Parameter, value: str | None) -> list[str] | None:
     if value is None:
         return None
     names = [name.strip() for name in value.split(",") if name.strip()]

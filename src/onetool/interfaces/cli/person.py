@@ -60,8 +60,6 @@ def _keyboard() -> int | None:
 class Person:
     """Asks the user one question at a time and reads answers from the descriptor `keyboard`."""
 
-    owner = ""
-
     def __init__(self, keyboard: int = STDIN) -> None:
         self._keyboard = keyboard
         self._threads = Threads(most=1)

@@ -9,7 +9,7 @@ import asyncio
 import signal
 import sys
 from codeop import CommandCompiler
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -79,12 +79,13 @@ def run(
         if code is not None or file is not None:
             raise click.UsageError("An interactive session takes no code: type it there.")
 
-        repl(open_app(ctx, allowed), allowed)
+        app = open_app(ctx, allowed)
+        repl(app, app.catalog.registry.allowing(allowed))
         return
     text = _code(code, file)
     app = open_app(ctx, allowed)
     let_tools_ask()
-    result = asyncio.run(_run_code(app, text, allowed))
+    result = asyncio.run(_run_code(app, text, app.catalog.registry.allowing(allowed)))
     for warning in result.meta.get("warnings", ()):
         click.echo(printable(f"Warning: {warning}"), err=True)
     if envelope:
@@ -100,7 +101,7 @@ def run(
     ctx.exit(0 if result.ok else 1)
 
 
-async def _run_code(app: "App", code: str, allowed: list[str] | None) -> "RunResult":
+async def _run_code(app: "App", code: str, allowed: Collection[str] | None) -> "RunResult":
     progress = show_progress if sys.stderr.isatty() else None
     return await app.run(code, allowed, source="cli", live=print_live, progress=progress)
 
@@ -168,7 +169,7 @@ INDENT = "    "
 DELIMITERS = " \t\n()[]{},=+-*/%:;<>!&|^~@\"'"
 
 
-def repl(app: "App", allowed: list[str] | None) -> None:
+def repl(app: "App", allowed: Collection[str] | None) -> None:
     from onetool.script.names import completions
 
     snapshot = app.catalog.registry.snapshot()

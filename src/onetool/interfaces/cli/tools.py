@@ -28,7 +28,8 @@ def tools() -> None:
 @click.pass_context
 def list_tools(ctx: click.Context, allowed: list[str] | None, as_json: bool) -> None:
     """List the tools: yours first, then the built-in ones."""
-    specs = open_app(ctx, allowed, packs=None).tools(allowed)
+    app = open_app(ctx, allowed, packs=None)
+    specs = app.tools(app.catalog.registry.allowing(allowed))
     if allowed is None:  # an allow-list has the registry's order
         specs = _yours_first(specs)
     if wants_json(as_json):
@@ -45,7 +46,7 @@ def list_tools(ctx: click.Context, allowed: list[str] | None, as_json: bool) -> 
 def info(ctx: click.Context, name: str, allowed: list[str] | None, as_json: bool) -> None:
     """Show one tool: its schemas, and its statistics."""
     app = open_app(ctx, allowed, packs=[name.partition(".")[0]])
-    facts = app.info(name, allowed)
+    facts = app.info(name, app.catalog.registry.allowing(allowed))
     if facts is None:
         raise unknown_tool(name, app.catalog.registry.names(), app.catalog.why_missing(name))
     if wants_json(as_json):
@@ -93,7 +94,7 @@ def invoke(
     app = open_app(ctx, allowed, packs=[name.partition(".")[0]] if given else ())
     if given:
         args = read_pairs(given, app.catalog.registry.get(app.catalog.real_name(name)))
-    call, result = invoke_tool(app, name, args, timeout, allowed)
+    call, result = invoke_tool(app, name, args, timeout, app.catalog.registry.allowing(allowed))
     if envelope or wants_json(as_json):
         print_json({"call": call, "result": result.to_dict()}, as_json)
     else:
@@ -111,7 +112,8 @@ def invoke(
 @click.pass_context
 def search(ctx: click.Context, query: tuple[str, ...], limit: int, allowed: list[str] | None, as_json: bool) -> None:
     """Find tools by what they do."""
-    found = open_app(ctx, allowed, packs=None).search(" ".join(query), limit, allowed)
+    app = open_app(ctx, allowed, packs=None)
+    found = app.search(" ".join(query), limit, app.catalog.registry.allowing(allowed))
     if wants_json(as_json):
         print_json([{**spec.summary(), "score": score} for spec, score in found])
         return
@@ -142,8 +144,10 @@ def export(ctx: click.Context, provider: str, merge: bool, allowed: list[str] | 
     from onetool.formats import provider_tools
 
     try:
+        app = open_app(ctx, allowed, packs=None)
+        picked = app.catalog.registry.allowing(allowed)
         # All tools go in and the allow-list picks: a tool's exported name must not depend on which others are allowed.
-        exported = provider_tools(open_app(ctx, allowed, packs=None).tools(), provider, allowed=allowed, merge=merge)
+        exported = provider_tools(app.tools(), provider, allowed=picked, merge=merge)
     except UnknownProviderError as error:
         raise click.BadParameter(str(error), param_hint="--provider") from None
     print_json(exported, as_json)

@@ -1,10 +1,11 @@
 """The ASGI app of the HTTP server: the checks that every request passes, in this order, and the routes behind them.
 
-    access log -> Host -> Origin -> Content-Length -> token, unless the route is open -> Content-Type -> route
+    access log -> Host -> Origin -> Content-Length -> who it is, and its rate, unless the route is open ->
+    Content-Type -> route
 
-A route is an ASGI app. Its scope has `principal` (a hash of the token, or "" when no token is configured), `log` (a
-dict whose entries go into the line of the access log) and `is_admitted` (a function for long streams: whether this
-client would still be let in).
+A route is an ASGI app. Its scope has `principal` (who the request comes from, which the context variable
+`current_principal` says, too), `log` (a dict whose entries go into the line of the access log) and `is_admitted` (a
+function for long streams: whether this client would still be let in).
 
 A body over the limit is answered with 413 while it still arrives. A declared length is checked before anything is read;
 only a body whose length is not declared is counted: it is chunked, or comes over HTTP/2 from the server of a web app.
@@ -15,12 +16,15 @@ import logging
 import traceback
 from asyncio import CancelledError
 from collections.abc import Callable, Collection, Iterable, Mapping
+from math import ceil
 from time import perf_counter
 from typing import NamedTuple
 
+from onetool.core.principal import Principal, current_address, current_principal
 from onetool.core.text import did_you_mean
 from onetool.interfaces.asgi import CLOSE, JSON, Asgi, HttpError, Message, Receive, Scope, Send, respond, response_start
 from onetool.interfaces.http.access_log import CLIENT_CLOSED_REQUEST, clean, log_request
+from onetool.interfaces.http.admissions import Admissions
 from onetool.interfaces.http.rules import (
     DUPLICATE,
     AccessRules,
@@ -31,6 +35,7 @@ from onetool.interfaces.http.rules import (
     relevant_headers,
 )
 from onetool.interfaces.json_data import check_content_type
+from onetool.services.request_rates import RequestRates
 
 LINGER_S = 2.0  # for a client that reads nothing before it has sent everything …
 LINGER_TIMES = 8  # … and how many times the limit it may send meanwhile
@@ -159,6 +164,7 @@ class Route(NamedTuple):
     takes_bare_post: bool = False  # see `needs_json`
     check: Callable[[Scope], Collection[bytes]] | None = None  # raises where there is nothing, or not for this method;
     # else the media types that are taken beside JSON
+    is_public: bool = False  # where JWTs are accepted, pages of all origins may read it: it says where one gets one
     body_factor: int = 1  # how many times http.max_body_mb its bodies may have: some carry files
 
     def is_above(self, path: str) -> bool:
@@ -179,6 +185,8 @@ class HttpApp:
         self.max_body = max_body
         self.routes = {route.path: route for route in routes}
         self._redact = redact
+        self._rates = RequestRates()
+        self._admissions = Admissions()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -192,7 +200,10 @@ class HttpApp:
         except HttpError as refused:
             scope["log"]["error"] = refused.code
             await self._refuse(refused, receive, answer, scope["path"])
-        except CancelledError:  # the server stops, and this took too long
+        except CancelledError:
+            if await self._has_ended(scope, receive, answer):
+                return
+            # The server stops, and this took too long.
             await self._fail(answer, HttpError(503, "stopping", "The server is stopping; try again.", [CLOSE]))
             raise
         except Exception as error:  # noqa: BLE001 - whatever a route raises is a bug of ours, and costs this request alone
@@ -201,6 +212,8 @@ class HttpApp:
             message = "Something went wrong in the server; its log says what. This is a bug in OneTool."
             await self._refuse(HttpError(500, "internal", message), receive, answer, scope["path"])
         finally:
+            if (admission := scope.get("admission")) is not None:
+                self._admissions.end(admission)
             log_request(
                 scope, answer.status or CLIENT_CLOSED_REQUEST, perf_counter() - began, answer.bytes, self._redact
             )
@@ -218,8 +231,11 @@ class HttpApp:
         rules.check_host(host, server[0] if server else None)
         route = self._route(scope["path"])
         origin = head.get(b"origin")
-        reader = rules.check_origin(origin, host)
-        if reader is None:
+        is_public = route is not None and route.is_public and rules.http.jwt is not None
+        reader = None if is_public else rules.check_origin(origin, host)
+        if is_public:
+            pass
+        elif reader is None:
             check_fetch_site(head.get(b"sec-fetch-site"), origin, scope, route is not None and route.is_page)
         elif is_preflight(scope):
             await answer_preflight(scope, reader, answer.send)
@@ -227,10 +243,11 @@ class HttpApp:
         else:
             answer.add = cors_headers(reader)
         check_length(head.get(b"content-length"), self._most(route))
-        is_open = route is not None and not route.protected
-        authorization = head.get(b"authorization")
-        scope["principal"] = "" if is_open else rules.check_token(authorization, scope)
-        scope["is_admitted"] = lambda: is_open or self._admits(authorization, scope)
+        if route is None or route.protected:
+            authorization = head.get(b"authorization")
+            if rules.credentials.jwt is not None:
+                await rules.verify(authorization, scope)
+            self._identify(scope, authorization)
         route = self._can_take(scope, route, head)
         if has_unknown_length(scope["method"], head):
             counted = BodyLimit(receive, answer.send, self._most(route), route.write_error, route.error_type)
@@ -238,12 +255,33 @@ class HttpApp:
         else:
             await route.app(scope, receive, answer.send)
 
-    def _admits(self, authorization: bytes | None, scope: Scope) -> bool:
-        """Whether the client of a long stream would still be let in: its token or session may have ended."""
-        try:
-            return self.rules.check_token(authorization, scope) == scope["principal"]
-        except HttpError:
+    def _identify(self, scope: Scope, authorization: bytes | None) -> None:
+        """Find out who it is, and set this for all that the request does. Raises HttpError."""
+
+        def identify() -> Principal:
+            return self.rules.identify(authorization, scope)
+
+        principal = scope["principal"] = identify()
+        if (wait := self._rates.check(principal)) is not None:
+            raise _too_many(principal, wait)
+        current_principal.set(principal)
+        current_address.set(_address(scope))
+        admission = scope["admission"] = self._admissions.begin(identify, principal)
+        scope["is_admitted"] = admission.is_valid
+
+    async def _has_ended(self, scope: Scope, receive: Receive, answer: "LoggedResponse") -> bool:
+        """Whether the request was cancelled because its caller is no longer let in. Then its response is ended."""
+        admission, task = scope.get("admission"), asyncio.current_task()
+        if admission is None or not admission.is_over or task is None:
             return False
+        task.uncancel()
+        scope["log"]["error"] = "unauthorized"
+        if answer.status:
+            await answer.send({"type": "http.response.body", "body": b""})
+        else:
+            refused = HttpError(401, "unauthorized", "Your token or session has ended, or may other things now.")
+            await self._refuse(refused, receive, answer, scope["path"])
+        return True
 
     def _most(self, route: Route | None) -> int:
         """Bytes of a body."""
@@ -295,6 +333,19 @@ class HttpApp:
             await send({"type": "lifespan.startup.complete"})
         await self.stop()
         await send({"type": "lifespan.shutdown.complete"})
+
+
+def _address(scope: Scope) -> str:
+    client = scope.get("client")
+    return str(client[0]) if client else ""
+
+
+def _too_many(principal: Principal, wait: float) -> HttpError:
+    seconds = max(1, ceil(wait))
+    rate = principal.rate
+    most = "" if rate is None else f": at most {rate.count:,} in {rate.seconds:g} s"
+    message = f"{principal.name} makes too many requests{most}; try again in {seconds} s."
+    return HttpError(429, "too_many", message, [(b"retry-after", b"%d" % seconds)])
 
 
 class LoggedResponse:

@@ -1,6 +1,6 @@
-"""`LoginApp` is the route /login: people sign in with the token of the server, and get a session for their browser.
+"""`LoginApp` is the route /login: people sign in with a token, and get a session for their browser.
 
-    GET       whether a token is needed, and whether the sent session (or token) is valid
+    GET       whether a token is needed, whether the sent session (or token) is valid, and who one is
     POST      {"token": …} -> a session, which is sent as `Authorization: Bearer …` wherever the token is
     DELETE    ends the sent session
 
@@ -18,10 +18,12 @@ from typing import Any
 
 import msgspec
 
+from onetool.core.principal import Principal
 from onetool.http.definition import FROM_TOOL
 from onetool.interfaces.asgi import HttpError, Receive, Scope, Send, read_body, read_headers, respond
+from onetool.interfaces.http.credentials import CHALLENGE, bearer
 from onetool.interfaces.http.login_sessions import LoginSession, LoginSessions, SessionNotEndedError
-from onetool.interfaces.http.rules import CHALLENGE, AccessRules
+from onetool.interfaces.http.rules import AccessRules
 
 LOGIN_PATH = "/login"
 LOGIN_METHODS = ("GET", "HEAD", "POST", "DELETE")
@@ -79,7 +81,7 @@ class LoginApp:
         rules = self._rules()
         head = read_headers(scope, (b"authorization", _MARK))
         if scope["method"] in ("GET", "HEAD"):
-            await _answer(send, _status(rules, head.get(b"authorization")))
+            await _answer(send, _status(rules, head.get(b"authorization"), scope))
             return
         if _MARK in head:
             raise HttpError(403, "not_for_tools", "A tool or an MCP server may not sign in: a person has to.")
@@ -91,7 +93,7 @@ class LoginApp:
             await _answer(send, await self._sign_in(rules, body, _peer(scope)))
 
     async def _sign_in(self, rules: AccessRules, body: bytes, address: str) -> dict[str, Any]:
-        if rules.token_digest is None or not rules.needs_login:
+        if not rules.needs_login:
             return {"session": None, "needed": False}
         self._wrong.check(address)
         try:
@@ -99,19 +101,28 @@ class LoginApp:
         except (msgspec.MsgspecError, RecursionError):
             message = 'The body is JSON with the token, and nothing else: {"token": "…"}.'
             raise HttpError(400, "bad_request", message, [NO_STORE]) from None
-        if not rules.is_token(given.encode()):
+        token = given.encode()
+        try:
+            principal = rules.credentials.find_token(token)
+        except HttpError:
             self._wrong.add(address)
-            message = "This is not the token of this server; it is http.token in the config of the server."
+            raise
+        if principal is None:
+            self._wrong.add(address)
+            message = (
+                "This is no token of this server; one is http.token in its config, others are made by "
+                "`onetool tokens add`."
+            )
             raise HttpError(401, "unauthorized", message, [CHALLENGE, NO_STORE])
-        text, session = await asyncio.to_thread(self._sessions.start, rules.token_digest)
-        return {"session": text, "expiresAt": _time_text(session), "name": session.name}
+        text, session = await asyncio.to_thread(rules.credentials.start_session, token, principal)
+        return {"session": text, "expiresAt": _time_text(session), **_who(principal)}
 
     async def _sign_out(self, rules: AccessRules, authorization: bytes | None, send: Send) -> None:
         if rules.needs_login:
-            session = rules.session_of(authorization)
+            session = _session(rules, authorization)
             if session is None:
-                rules.check_token(authorization)  # 401, unless it is the token itself
-                message = "This is the token, and no session: there is nothing to end. It is changed in the config."
+                rules.credentials.identify(authorization)  # 401, unless it is a token itself
+                message = "This is a token, and no session: there is nothing to end. An admin revokes tokens."
                 raise HttpError(400, "no_session", message, [NO_STORE])
             try:
                 await asyncio.to_thread(self._sessions.end, session)
@@ -125,13 +136,27 @@ class LoginApp:
         await send({"type": "http.response.body", "body": b""})
 
 
-def _status(rules: AccessRules, authorization: bytes | None) -> dict[str, Any]:
-    if not rules.needs_login:
-        return {"needed": False}
-    session = rules.session_of(authorization)
-    if session is not None:
-        return {"needed": True, "signedIn": True, "expiresAt": _time_text(session)}
-    return {"needed": True, "signedIn": rules.has_token(authorization)}
+def _status(rules: AccessRules, authorization: bytes | None, scope: Scope) -> dict[str, Any]:
+    needed = rules.needs_login
+    try:
+        principal = rules.identify(authorization, scope)
+    except HttpError:
+        return {"needed": needed, "signedIn": False}
+    if not needed:
+        return {"needed": False, **_who(principal)}
+    session = _session(rules, authorization)
+    until = {} if session is None else {"expiresAt": _time_text(session)}
+    return {"needed": True, "signedIn": True, **until, **_who(principal)}
+
+
+def _who(principal: Principal) -> dict[str, Any]:
+    """Who one is, and what one may."""
+    return {"name": principal.name, "role": principal.role, "tools": principal.tools}
+
+
+def _session(rules: AccessRules, authorization: bytes | None) -> LoginSession | None:
+    shown = bearer(authorization)
+    return None if shown is None else rules.credentials.session(shown)
 
 
 async def _answer(send: Send, data: dict[str, Any]) -> None:

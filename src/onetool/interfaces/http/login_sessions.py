@@ -1,4 +1,4 @@
-"""`LoginSessions` makes, checks and ends the sessions of people who have signed in with the token of the server.
+"""`LoginSessions` makes, checks and ends the sessions of people who have signed in with a token.
 
 A session is signed data that the client holds: whose token it was made with, a keyed digest of that token, when it
 expires, and a random id. So nothing is stored for a session, and with another token in the config it is not valid. When
@@ -24,6 +24,7 @@ from threading import Lock, Thread
 
 import msgspec
 
+from onetool.config.access import OWN_TOKEN
 from onetool.core import flock
 from onetool.core.os_files import open_no_link
 from onetool.core.private_file import private, replace_file, write_new
@@ -41,7 +42,6 @@ KEY_BYTES = 32
 LARGEST_FILE = 4 * 1024**2  # bytes; ours are smaller
 LONGEST_SESSION = 1000  # characters; ours are shorter
 PATIENCE_S = 2.0  # to wait for another process that writes the file
-TOKEN_NAME = "token"  # noqa: S105 - the name of the only token that a config has
 _BOUND = b"login session:"
 _SHOWN = re.compile(rf"\b{PREFIX}[A-Za-z0-9_-]{{40,}}")  # names of tools are shorter
 
@@ -89,7 +89,7 @@ class _SessionState(msgspec.Struct, frozen=True):
 
 
 class LoginSessions:
-    """The sessions of one state folder. `token` is a digest of the configured token in all methods."""
+    """The sessions of one state folder. `token` is the digest of a token in all methods."""
 
     def __init__(self, folder: Path, clock: Callable[[], float] = time.time) -> None:
         self._file = folder / "sessions.json"
@@ -99,23 +99,28 @@ class LoginSessions:
         self._own: _SessionState | None = None  # what could not be written
         self._replaced: dict[bytes, int] = {}  # as in the state, by token: for when that can't be written
 
-    def start(self, token: bytes) -> tuple[str, LoginSession]:
-        """A new session, as text for the client. It may wait for a file."""
+    def start(self, token: bytes, name: str = OWN_TOKEN, until: float | None = None) -> tuple[str, LoginSession]:
+        """A new session of the token of that name, which may expire, as text for the client. It may wait for a file."""
         state = self._from_file() if self._own is None else None
         state = state or self._change(lambda state: state)
         digest = _token_digest(state.key, token)
         ended = max(self._replaced.get(token, 0), state.replaced.get(digest, 0))
         expires = max(int(self._clock()) + LIFETIME_S, ended + 1)
-        session = LoginSession(TOKEN_NAME, digest, expires, token_hex(16))
+        expires = expires if until is None else min(expires, int(until))
+        session = LoginSession(name, digest, expires, token_hex(16))
         return PREFIX + sign(state.key, msgspec.json.encode(session), _BOUND), session
 
-    def read(self, text: str, token: bytes) -> LoginSession | None:
-        """The session; None if it is not ours, was made with another token, has expired, or was ended."""
+    def read(self, text: str, digest_of: "Callable[[str], bytes | None]") -> LoginSession | None:
+        """The session; None if it is not ours, was made with another token, has expired, or was ended.
+
+        `digest_of` gives the digest of the token that has a name now.
+        """
         if not text.startswith(PREFIX) or len(text) > LONGEST_SESSION:
             return None
         states = [state for state in (self._from_file(), self._own) if state is not None]
-        session = next(filter(None, (_verified(state.key, text, token) for state in states)), None)
-        if session is None or not 0 < session.expires - self._clock() <= LIFETIME_S + SKEW_S:
+        session = next(filter(None, (_verified(state.key, text, digest_of) for state in states)), None)
+        token = None if session is None else digest_of(session.name)
+        if session is None or token is None or not 0 < session.expires - self._clock() <= LIFETIME_S + SKEW_S:
             return None
         if session.expires <= self._replaced.get(token, 0):
             return None
@@ -210,12 +215,15 @@ def _token_digest(key: bytes, token: bytes) -> str:
     return hmac.digest(key, b"token:" + token, sha256).hex()
 
 
-def _verified(key: bytes, text: str, token: bytes) -> LoginSession | None:
+def _verified(key: bytes, text: str, digest_of: "Callable[[str], bytes | None]") -> LoginSession | None:
     data = verify(key, text.removeprefix(PREFIX), _BOUND)
     if data is None:
         return None
     session = msgspec.json.decode(data, type=LoginSession)
-    return session if hmac.compare_digest(session.digest, _token_digest(key, token)) else None
+    token = digest_of(session.name)
+    if token is None or not hmac.compare_digest(session.digest, _token_digest(key, token)):
+        return None
+    return session
 
 
 def _read_state(file: Path) -> _SessionState | None:

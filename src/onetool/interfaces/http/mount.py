@@ -14,18 +14,18 @@ come with the web app's cookies.
 
 import asyncio
 from collections.abc import Callable, Collection
-from hashlib import sha256
 from inspect import isawaitable
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
+from onetool.core.principal import Principal
 from onetool.interfaces.asgi import BARE_PREFIX, CLOSE, HttpError, Message, Receive, Scope, Send, respond
 from onetool.interfaces.http.app import HttpApp
+from onetool.interfaces.http.credentials import Credentials
 from onetool.interfaces.http.listen import BoundAddress
-from onetool.interfaces.http.login_sessions import LoginSessions
 from onetool.interfaces.http.rules import DUPLICATE, AccessRules, read_authority
-from onetool.interfaces.http.serve import build_app
+from onetool.interfaces.http.serve import build_app, credentials_for
 from onetool.interfaces.mcp.http import McpHttpApp
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def mounted_app(
         raise ValueError(f"auth={auth!r}: expected None, {USER!r}, or a function of the scope that names the user")
     if isinstance(hosts, str) or isinstance(allowed, str):
         raise ValueError("hosts and allowed are lists of names")
-    if ANY_HOST in hosts and auth is None and not app.config.http.token:
+    if ANY_HOST in hosts and auth is None and not credentials_for(app, None, allowed).needed:
         why = "a page whose name is rebound to this machine could use every tool"
         raise ValueError(f'hosts=["*"] needs auth= here, or http.token in the config: without them {why}')
     return MountedApp(app, user_of if isinstance(auth, str) else auth, hosts, menu, allowed)
@@ -79,13 +79,11 @@ def user_of(scope: Scope) -> str | None:
 class MountedRules(AccessRules):
     """The access rules of a mounted app. `asks_us`: nobody else authenticates."""
 
-    def __init__(
-        self, http: "HttpConfig", hosts: Collection[str], asks_us: bool, sessions: LoginSessions | None
-    ) -> None:
-        super().__init__(http, HERE, sessions)
+    def __init__(self, http: "HttpConfig", hosts: Collection[str], asks_us: bool, credentials: Credentials) -> None:
+        super().__init__(http, HERE, credentials)
         self._asks_us = asks_us
-        # A reload may have taken the token away: then only names count, because of DNS rebinding.
-        self._any_host = ANY_HOST in hosts and not (asks_us and self.token_digest is None)
+        # A reload may have taken the tokens away: then only names count, because of DNS rebinding.
+        self._any_host = ANY_HOST in hosts and not (asks_us and not credentials.needed)
         self._names = self._own | {found.name for host in (*http.hosts, *hosts) if (found := read_authority(host))}
 
     def check_host(self, host: bytes | None, server: str | None = None) -> None:
@@ -100,25 +98,29 @@ class MountedRules(AccessRules):
     def needs_login(self) -> bool:
         return self._asks_us and super().needs_login
 
-    def check_token(self, authorization: bytes | None, scope: Scope | None = None) -> str:
+    async def verify(self, authorization: bytes | None, scope: Scope) -> None:
+        if self._asks_us:
+            await super().verify(authorization, scope)
+
+    def identify(self, authorization: bytes | None, scope: Scope) -> Principal:
         if not self._asks_us:
-            return _principal((scope or {}).get(WHO))
-        if self.token_digest is None and not _is_from_here(scope or {}):
+            return self.credentials.capped(_user(scope.get(WHO)))
+        if not self.credentials.needed and not _is_from_here(scope):
             message = (
                 "Only this machine may use this, as nobody has said who authenticates: asgi(auth=…) in the web app, or "
                 "http.token in the config."
             )
             raise HttpError(403, "no_authentication", message)
-        return super().check_token(authorization, scope)
+        return super().identify(authorization, scope)
 
 
-def _principal(user: str | None) -> str:
-    """The owner of what is stored for a user. It is a hash, so that no name of a user is that of anybody else."""
-    if user is None:
+def _user(name: str | None) -> Principal:
+    """A user of the web app. No token has a name with a colon, so that the owner is nobody else."""
+    if name is None:
         raise HttpError(
             401, "unauthorized", "The web app that this is part of does not know who you are: log in there."
         )
-    return sha256(b"user:" + user.encode()).hexdigest()[:32]
+    return Principal(name=name, owner=f"user:{name}", role="edit")
 
 
 async def _named_user(who: Authenticate, scope: Scope) -> str | None:
@@ -155,6 +157,7 @@ class MountedApp:
         self._app, self._who, self._hosts = app, who, hosts
         self._mcp = McpHttpApp(app, menu=menu, allowed=allowed)
 
+        self._allowed = allowed
         self._site: HttpApp = build_app(app, HERE, self._mcp, _url, allowed)
         self._follow_config()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -188,9 +191,10 @@ class MountedApp:
 
     def _follow_config(self) -> None:
         http = self._app.config.http
-        before = self._site.rules
-        self._site.rules = MountedRules(http, self._hosts, self._who is None, before.sessions)
-        before.give_way_to(self._site.rules)
+        before = self._site.rules.credentials
+        credentials = credentials_for(self._app, before.sessions, self._allowed, before.jwt)
+        self._site.rules = MountedRules(http, self._hosts, self._who is None, credentials)
+        before.give_way_to(credentials)
         self._site.max_body = http.max_body_mb * 1024**2
 
     def _close(self) -> None:

@@ -1,4 +1,4 @@
-"""Decides from the head of a request who may use this server: Host, Origin, Sec-Fetch-Site and token; and CORS.
+"""Decides from the head of a request whether this server is meant: Host, Origin and Sec-Fetch-Site; and CORS.
 
 Host is checked first. With DNS rebinding, a hostile page counts as same-origin for the browser, but it can't change the
 Host header that the browser sends: its own host name, which is not one of this server's names.
@@ -8,17 +8,17 @@ no page can change that header. Pages whose origin stands in `http.origins` get 
 response; all others are refused.
 """
 
-import hmac
 import re
 from collections.abc import Iterable
-from hashlib import sha256
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, NamedTuple
 
+from onetool.core.principal import Principal
 from onetool.interfaces.asgi import Headers, HttpError, Scope, Send
+from onetool.interfaces.http.credentials import Credentials
+from onetool.interfaces.http.jwt_token import JwtError
 from onetool.interfaces.http.listen import WILDCARDS, BoundAddress
-from onetool.interfaces.http.login_sessions import PREFIX, LoginSession, LoginSessions
-from onetool.interfaces.signed import token_principal
+from onetool.interfaces.http.resource_metadata import challenge, refusal
 
 if TYPE_CHECKING:
     from onetool.config.model import HttpConfig
@@ -107,24 +107,15 @@ def _header_values(scope: Scope, wanted: bytes) -> list[bytes]:
     return [value for name, value in scope["headers"] if name == wanted]
 
 
-# Host, Origin and token
+# Host, Origin, and who it is
 
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
-SHORTEST_TOKEN = 16  # characters
 DUPLICATE = b"\0"  # what stands for a header that came twice: no header can have this value
 
 _IDENTITY_HEADERS = (b"host", b"origin", b"sec-fetch-site", b"authorization")
 _BODY_HEADERS = (b"content-type", b"content-length", b"transfer-encoding")
 _RELEVANT_HEADERS = frozenset(_IDENTITY_HEADERS + _BODY_HEADERS)
-_BEARER = re.compile(rb"[Bb][Ee][Aa][Rr][Ee][Rr] +([^\s]+) *")
-
-
-def missing_token(http: "HttpConfig") -> str | None:
-    """What is missing for a server that other machines can reach: a token, long enough not to be guessed."""
-    if http.token is None:
-        return "a token"
-    return None if len(http.token) >= SHORTEST_TOKEN else f"a token of at least {SHORTEST_TOKEN} characters"
 
 
 def relevant_headers(headers: Headers) -> dict[bytes, bytes]:
@@ -139,8 +130,8 @@ def relevant_headers(headers: Headers) -> dict[bytes, bytes]:
 class AccessRules:
     """The access rules of one server. Built at start and at each reload, then only read."""
 
-    def __init__(self, http: "HttpConfig", address: BoundAddress, sessions: LoginSessions | None = None) -> None:
-        """`sessions` are those of people who have signed in with the token; without them only the token counts."""
+    def __init__(self, http: "HttpConfig", address: BoundAddress, credentials: Credentials | None = None) -> None:
+        """Without `credentials` only the token of the config counts."""
         own = {*LOOPBACK, *filter(None, (_name(name) for name in (address.host, *address.addresses)))} - set(WILDCARDS)
         self._own = own
         self._port = address.port
@@ -148,9 +139,8 @@ class AccessRules:
         self._further = frozenset(filter(None, map(read_authority, http.hosts)))
         self._origins = frozenset(filter(None, (read_origin(origin.rstrip("/")) for origin in http.origins)))
         self._usual = frozenset(_host_headers(own, address.port))  # answered without a closer look
-        self.sessions = sessions
-        self.token_digest = _digest(http.token) if http.token else None
-        self.principal = token_principal(http.token) if http.token else ""
+        self.http = http
+        self.credentials = credentials or Credentials(http)
 
     def check_host(self, host: bytes | None, server: str | None = None) -> None:
         """Check that the Host header names this server. `server` is the address that the client connected to."""
@@ -178,38 +168,25 @@ class AccessRules:
 
     @property
     def needs_login(self) -> bool:
-        """Whether people sign in here, with the token of the config."""
-        return self.token_digest is not None
+        """Whether people sign in here."""
+        return self.credentials.needed
 
-    def check_token(self, authorization: bytes | None, scope: Scope | None = None) -> str:
-        """Check the token, or the session, and return the principal, which is the same for both; "" if no token is
-        configured. A mounted app needs the scope.
-        """
-        if self.token_digest is None or self.has_token(authorization) or self.session_of(authorization):
-            return self.principal
-        raise unauthorized_error(authorization)
+    async def verify(self, authorization: bytes | None, scope: Scope) -> None:
+        """Verify a JWT that was not seen before, so that `identify` knows it. Raises HttpError (401, 403, 503)."""
+        try:
+            await self.credentials.verify(authorization)
+        except JwtError as error:
+            raise refusal(self.http, scope, error) from None
 
-    def has_token(self, authorization: bytes | None) -> bool:
-        """Whether the header has the configured token."""
-        given = _BEARER.fullmatch(authorization or b"")
-        return given is not None and self.is_token(given[1])
-
-    def is_token(self, text: bytes) -> bool:
-        # Digests, so that not even the length of the token shows in the time that the comparison takes.
-        return self.token_digest is not None and hmac.compare_digest(_digest(text), self.token_digest)
-
-    def session_of(self, authorization: bytes | None) -> LoginSession | None:
-        """The valid session in the header."""
-        given = _BEARER.fullmatch(authorization or b"")
-        if given is None or self.token_digest is None or self.sessions is None:
-            return None
-        return self.sessions.read(given[1].decode("latin-1"), self.token_digest)
-
-    def give_way_to(self, new: "AccessRules") -> None:
-        """End the sessions of the token, unless the new rules have the same one."""
-        token = self.token_digest
-        if self.sessions is not None and token is not None and token != new.token_digest:
-            self.sessions.replace_token(token)
+    def identify(self, authorization: bytes | None, scope: Scope) -> Principal:
+        """Who a request comes from. Raises HttpError (401, 403)."""
+        try:
+            return self.credentials.identify(authorization)
+        except HttpError as refused:
+            if self.credentials.jwt is not None:  # whoever asks hears where a token can be had
+                error = None if authorization is None else JwtError("invalid_token", str(refused))
+                refused.headers = [challenge(self.http, scope, error)]
+            raise
 
     def _is_ours(self, named: Authority, server: str | None) -> bool:
         if named in self._further or Authority(named.name, None) in self._further:
@@ -218,20 +195,6 @@ class AccessRules:
             return False
         # Listening everywhere: an address that the client has really connected to is no name that could be rebound.
         return named.name in self._own or (self._everywhere and server is not None and named.name == _name(server))
-
-
-CHALLENGE = (b"www-authenticate", b'Bearer realm="onetool"')
-
-
-def unauthorized_error(authorization: bytes | None) -> HttpError:
-    """The error for a request without the token, or with something else in its place."""
-    given = _BEARER.fullmatch(authorization or b"")
-    if given is not None and given[1].startswith(PREFIX.encode()):
-        message = "This session has ended, or is not one of this server: sign in again, with POST /login."
-    else:
-        what = "This server needs its token" if authorization is None else "This is not the token of this server"
-        message = f"{what}: send it as `Authorization: Bearer …`; it is http.token in the config of the server."
-    return HttpError(401, "unauthorized", message, [CHALLENGE])
 
 
 def _name(host: str) -> str | None:
@@ -246,10 +209,6 @@ def _host_headers(names: Iterable[str], port: int) -> Iterable[bytes]:
         host = f"[{name}]" if ":" in name else name
         yield host.encode()
         yield f"{host}:{port}".encode()
-
-
-def _digest(token: str | bytes) -> bytes:
-    return sha256(token.encode() if isinstance(token, str) else token).digest()
 
 
 def _shown_header(value: bytes) -> str:

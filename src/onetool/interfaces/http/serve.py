@@ -9,15 +9,18 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from onetool._version import __version__
+from onetool.app.access import KnownTokens, token_store
 from onetool.core.errors import ConfigError, Mistake
 from onetool.core.threads import run_later
 from onetool.interfaces.asgi import Asgi, Receive, Scope, Send, respond
 from onetool.interfaces.http import access_log
 from onetool.interfaces.http.app import READ, HttpApp, Route
+from onetool.interfaces.http.credentials import Credentials, missing_token
 from onetool.interfaces.http.listen import BoundAddress, is_loopback, listen, resolve
 from onetool.interfaces.http.login import LOGIN_METHODS, LOGIN_PATH, LoginApp
 from onetool.interfaces.http.login_sessions import LoginSessions, mask_sessions
-from onetool.interfaces.http.rules import AccessRules, missing_token
+from onetool.interfaces.http.resource_metadata import METADATA_PATHS, ResourceMetadata
+from onetool.interfaces.http.rules import AccessRules
 from onetool.interfaces.http.server import serve
 from onetool.interfaces.http.welcome import ServerFacts, bearer_header, connect_text, first_tool, greeting
 from onetool.interfaces.mcp.http import McpHttpApp
@@ -31,6 +34,8 @@ from onetool.interfaces.watchdog import Watchdog
 
 if TYPE_CHECKING:
     from onetool.app import App
+    from onetool.config.model import HttpConfig
+    from onetool.interfaces.http.jwt_verifier import JwtVerifier
 
 
 log = logging.getLogger("onetool.serve")
@@ -57,15 +62,44 @@ def build_app(
         Route("/openapi.json", _lazy_route(lambda: _openapi(app)), methods=READ),
         Route("/docs", _lazy_route(lambda: _docs(app)), methods=READ, is_page=True),
         Route("/healthz", _health, protected=False, methods=READ),
+        *_metadata_routes(lambda: site.rules.http),
         *_page_routes(url, lambda: site.rules, sessions),
     ]
-    rules = AccessRules(http, address, sessions)
+    rules = AccessRules(http, address, credentials_for(app, sessions, allowed))
 
     def mask(text: str) -> str:
         return routing.mask_questions(mask_sessions(app.runtime.redact(text)))
 
     site = HttpApp(routes, rules, http.max_body_mb * 1024**2, mask)
     return site
+
+
+def credentials_for(
+    app: "App",
+    sessions: LoginSessions | None,
+    allowed: Collection[str] | None,
+    before: "JwtVerifier | None" = None,
+) -> Credentials:
+    """What is accepted by the config in force. With an allow-list the server is for calls only, unless it says so.
+    `before` is used again, with the keys that it has, if it is for the same config.
+    """
+    http = app.config.http
+    calls_only = http.admin is False or (allowed is not None and http.admin is None)
+    return Credentials(http, known_tokens(app), sessions, calls_only, _jwt_verifier(app, before))
+
+
+def _jwt_verifier(app: "App", before: "JwtVerifier | None") -> "JwtVerifier | None":
+    http = app.config.http
+    if http.jwt is None or (before is not None and before.is_for(http.jwt, http.url)):
+        return None if http.jwt is None else before
+    from onetool.interfaces.http.jwks import json_fetcher
+    from onetool.interfaces.http.jwt_verifier import JwtVerifier
+
+    return JwtVerifier(http.jwt, http.url, json_fetcher(app.runtime.client, http.jwt))
+
+
+def known_tokens(app: "App") -> KnownTokens:
+    return KnownTokens(app.config.http.tokens, token_store(app.config))
 
 
 def _api_routes(
@@ -82,6 +116,13 @@ def _api_routes(
         route(STATUS_PATH, status, methods=READ),
         route(EVENTS_PATH, EventsApp(app, allowed), methods=("GET",)),
     ]
+
+
+def _metadata_routes(http: "Callable[[], HttpConfig]") -> list[Route]:
+    """Where clients read who gives them a token. They are open."""
+    metadata = ResourceMetadata(http)
+    methods = (*READ, "OPTIONS")
+    return [Route(path, metadata, protected=False, methods=methods, is_public=True) for path in METADATA_PATHS]
 
 
 def _page_routes(url: Callable[[Scope], str], rules: Callable[[], AccessRules], sessions: LoginSessions) -> list[Route]:
@@ -111,7 +152,9 @@ def server_facts(app: "App", address: BoundAddress, allowed: Collection[str] | N
     )
 
 
-def follow_config(app: "App", address: BoundAddress, http_app: HttpApp) -> Callable[[], None]:
+def follow_config(
+    app: "App", address: BoundAddress, http_app: HttpApp, allowed: Collection[str] | None = None
+) -> Callable[[], None]:
     """Apply the access rules of every new config. The address does not change."""
     in_force = app.config
 
@@ -120,12 +163,14 @@ def follow_config(app: "App", address: BoundAddress, http_app: HttpApp) -> Calla
         if app.config is in_force:
             return
         in_force, http = app.config, app.config.http
-        if (lacks := missing_token(http)) and not is_loopback(address.addresses):
+        if (lacks := missing_token(http, known_tokens(app))) and not is_loopback(address.addresses):
             log.error("others can reach this server, which needs %s in http.token: the old rules stay in force", lacks)
             return
         access_log.enable_access_log(http.access_log)
-        before, http_app.rules = http_app.rules, AccessRules(http, address, http_app.rules.sessions)
-        before.give_way_to(http_app.rules)
+        before = http_app.rules.credentials
+        credentials = credentials_for(app, before.sessions, allowed, before.jwt)
+        http_app.rules = AccessRules(http, address, credentials)
+        before.give_way_to(credentials)
         http_app.max_body = http.max_body_mb * 1024**2
 
     return app.on_change(changed)
@@ -213,7 +258,7 @@ def serve_app(
     facts = partial(server_facts, app, address, allowed)
     mcp = McpHttpApp(app, menu=menu, allowed=allowed)
     http_app = build_app(app, address, mcp, lambda _scope: address.url, allowed)
-    follow_config(app, address, http_app)
+    follow_config(app, address, http_app, allowed)
     dogs: list[Watchdog] = []
 
     def started() -> None:
@@ -234,7 +279,9 @@ def serve_app(
 def bind_address(app: "App", host: str, port: int) -> BoundAddress:
     """Bind the sockets. Raises ConfigError where other machines could connect and there is no token."""
     addresses = resolve(host)
-    if not is_loopback(address for _, address in addresses) and (lacks := missing_token(app.config.http)):
+    if not is_loopback(address for _, address in addresses) and (
+        lacks := missing_token(app.config.http, known_tokens(app))
+    ):
         message = f"a server on {host} can be reached from other machines, so it needs {lacks}"
         file = str(app.config.path) if app.config.path else None
         raise ConfigError([Mistake(message=message, file=file, key="http.token", hint=_RANDOM_VALUE_HINT)])

@@ -14,6 +14,7 @@ import msgspec
 from onetool.core.caller import CannotAsk, Declined, ForModel, ForPerson, Level, Question
 from onetool.core.context import paused_for_caller
 from onetool.core.errors import ToolFailure
+from onetool.core.principal import LOCAL, Principal
 from onetool.interfaces.mcp.protocol import (
     CLIENT_CAPABILITIES,
     INVALID_PARAMS,
@@ -55,15 +56,20 @@ class CallGapTimer:
 
 
 class RemoteClient(msgspec.Struct, kw_only=True):
-    """A connected client. `owner` owns the results stored for it; `name` is the name it gives itself."""
+    """A connected client. `principal` is who it is; `name` is the name it gives itself."""
 
     revision: str = SESSION_REVISIONS[0]
     capabilities: Mapping[str, Any] = {}
     log_level: Level | None = "info"
-    owner: str = ""
+    principal: Principal = LOCAL
     name: str = ""
     menu: str | None = None  # the one it chose, if it did
     gap_timer: CallGapTimer = msgspec.field(default_factory=CallGapTimer)
+
+    @property
+    def owner(self) -> str:
+        """The owner of what is stored for it."""
+        return self.principal.owner
 
     @property
     def is_stateless(self) -> bool:
@@ -110,7 +116,7 @@ def is_stateless_message(meta: Any) -> bool:
     return isinstance(meta, dict) and (PROTOCOL_VERSION in meta or CLIENT_CAPABILITIES in meta)
 
 
-def client_from_meta(meta: Any, owner: str = "", menu: str | None = None) -> RemoteClient:
+def client_from_meta(meta: Any, principal: Principal = LOCAL, menu: str | None = None) -> RemoteClient:
     """The client of a stateless message (2026-07-28), from its `_meta`."""
     if not isinstance(meta, dict):
         raise JsonRpcError(
@@ -130,7 +136,7 @@ def client_from_meta(meta: Any, owner: str = "", menu: str | None = None) -> Rem
         revision=version,
         capabilities=known_capabilities(capabilities or {}),
         log_level=level,
-        owner=owner,
+        principal=principal,
         name=client_name(meta.get(CLIENT_INFO)),
         menu=menu,
     )

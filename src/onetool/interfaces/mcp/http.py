@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from urllib.parse import parse_qs
 
 from onetool.config.model import Menu
+from onetool.core.principal import LOCAL, Principal
 from onetool.interfaces.asgi import HttpError, Receive, Scope, Send, respond
 from onetool.interfaces.disconnect import DisconnectWatch
 from onetool.interfaces.mcp.client import RemoteClient, client_from_meta, is_stateless_message
@@ -92,11 +93,11 @@ async def answer_alone(request: McpRequest, service: Service, response: Response
 
 
 def request_alone(
-    message: Message, headers: Headers, service: Service, send: Send, owner: str, menu: str | None
+    message: Message, headers: Headers, service: Service, send: Send, principal: Principal, menu: str | None
 ) -> tuple[McpRequest, ResponseStream]:
     """Check the headers against the message, and make the request."""
     method, params = message["method"], message.get("params", {})
-    client = _client_of(message, headers, params.get("_meta"), owner, menu)
+    client = _client_of(message, headers, params.get("_meta"), principal, menu)
     if method not in STATELESS_METHODS:
         raise unknown_method(method)
     name = check_name(headers, message)
@@ -111,11 +112,11 @@ def request_alone(
     ), response
 
 
-def _client_of(message: Message, headers: Headers, meta: Any, owner: str, menu: str | None) -> RemoteClient:
+def _client_of(message: Message, headers: Headers, meta: Any, principal: Principal, menu: str | None) -> RemoteClient:
     check_method(headers, message)
     if isinstance(meta, dict) and isinstance(meta.get(PROTOCOL_VERSION), str):
         check_version(headers, meta[PROTOCOL_VERSION])
-    return client_from_meta(meta, owner, menu)
+    return client_from_meta(meta, principal, menu)
 
 
 # The ASGI app
@@ -189,13 +190,13 @@ class McpHttpApp:
         if "id" not in message or "method" not in message:
             await send_json(send, 202, None)  # nothing that a client could tell us by the way matters here
             return
-        owner = scope.get("principal", "")
-        request, response = request_alone(message, headers, self.service, send, owner, _chosen_menu(scope))
+        principal, menu = scope.get("principal", LOCAL), _chosen_menu(scope)
+        request, response = request_alone(message, headers, self.service, send, principal, menu)
         await answer_alone(request, self.service, response, receive)
 
     async def _post_first(self, scope: Scope, message: Message, send: Send) -> None:
         """`initialize`: a session begins."""
-        session = self._sessions.open(RemoteClient(owner=scope.get("principal", ""), menu=_chosen_menu(scope)))
+        session = self._sessions.open(RemoteClient(principal=scope.get("principal", LOCAL), menu=_chosen_menu(scope)))
         reply = await session.conversation.respond(message, session.news.push)
         if reply is None or "error" in reply:
             await self._sessions.close(session)
@@ -206,7 +207,7 @@ class McpHttpApp:
     def _session(self, scope: Scope, headers: Headers) -> HttpSession:
         if SESSION not in headers:
             raise HttpError(400, "no_session", f"the header {SESSION} is missing: begin with initialize")
-        session = self._sessions.get(headers[SESSION], scope.get("principal", ""))
+        session = self._sessions.get(headers[SESSION], scope.get("principal", LOCAL))
         if session is None:
             raise HttpError(
                 404, "no_such_session", "there is no such session, or it has ended: begin anew with initialize"

@@ -11,6 +11,7 @@ from secrets import token_hex
 from time import monotonic
 from typing import Any
 
+from onetool.core.principal import Principal
 from onetool.interfaces.asgi import HttpError, Receive, Send
 from onetool.interfaces.json_data import encode
 from onetool.interfaces.mcp.client import RemoteClient
@@ -129,11 +130,12 @@ class HttpSessions:
         self._sessions[session.id] = session
         return session
 
-    def get(self, id: str, owner: str) -> HttpSession | None:
-        """The session, if it is this owner's."""
+    def get(self, id: str, principal: Principal) -> HttpSession | None:
+        """The session, if it is this principal's. What that may do can have changed since it began."""
         session = self._sessions.get(id)
-        if session is None or session.client.owner != owner:
+        if session is None or session.client.owner != principal.owner:
             return None
+        session.client.principal = principal
         session.used = self._now()
         self._sessions.move_to_end(id)
         return session
@@ -153,7 +155,7 @@ class HttpSessions:
             if oldest is None or not (too_many or self._now() - oldest.used >= IDLE_SECONDS):
                 return
             if oldest.news.response is not None and not too_many:  # it listens
-                self.get(oldest.id, oldest.client.owner)
+                self.get(oldest.id, oldest.client.principal)
                 continue
             del self._sessions[oldest.id]
             oldest.conversation.close()

@@ -6,13 +6,14 @@ from contextlib import suppress
 from typing import Any
 
 from onetool.core.errors import ConfigError
+from onetool.core.principal import Principal, current_principal
 from onetool.interfaces.json_data import encode
 from onetool.interfaces.mcp.client import RemoteClient
 from onetool.interfaces.mcp.prompts import prompt_listing
 from onetool.interfaces.mcp.protocol import INVALID_PARAMS, SUBSCRIPTION_ID, JsonRpcError
 from onetool.interfaces.mcp.request import McpRequest
 from onetool.interfaces.mcp.resources import TOOLS, resource_listing, template_listing
-from onetool.interfaces.mcp.service import KINDS, ListedState, Listener, Service
+from onetool.interfaces.mcp.service import KINDS, ListedState, ListedStates, Listener, Service
 
 log = logging.getLogger("onetool.mcp")
 
@@ -24,9 +25,8 @@ CONNECT_AFTER_S = 0.2  # seconds: what the client wants first comes first
 async def reload(service: Service) -> None:
     """Reload the config and all tools, one reload at a time. An invalid config changes nothing."""
     async with service.reloading:
-        service.last_listed = service.last_listed or _state(
-            service
-        )  # a change that is due must not be forgotten over this
+        # A change that is due must not be forgotten over this.
+        service.last_listed = service.last_listed or _states(service)
         try:
             await asyncio.to_thread(service.app.reload)
         except ConfigError as error:
@@ -49,12 +49,12 @@ def follow(service: Service) -> None:
             loop.call_soon_threadsafe(news.on_change)
 
     def begin() -> None:
-        service.last_listed = service.last_listed or _state(service)
+        service.last_listed = service.last_listed or _states(service)
         service.app.connect()
 
     service.stop_following = service.app.on_change(changed)
     if service.app.servers is not None:  # they may be quicker
-        service.last_listed = _state(service)
+        service.last_listed = _states(service)
     loop.call_later(CONNECT_AFTER_S, begin)
 
 
@@ -82,16 +82,33 @@ class _DebouncedNotice:
 
 def notify_clients(service: Service) -> None:
     """Notify clients of what has changed since the last time."""
-    before, service.last_listed = service.last_listed, _state(service)
+    before, service.last_listed = service.last_listed, _states(service)
     if before is not None:
         service.changes.notify(before, service.last_listed)
 
 
-def _state(service: Service) -> ListedState:
-    usual, kinds = service.menu_kind(RemoteClient()), service.menus_in_use()
+def _states(service: Service) -> ListedStates:
+    """What is listed now, for each list of tools that clients have."""
+    kinds: dict[tuple[str, ...] | None, set[str]] = {tools: set() for tools in (None, *service.changes.allow_lists())}
+    for kind, tools in service.menus_in_use():
+        kinds.setdefault(tools, set()).add(kind)
+    return {tools: _state(service, Principal(tools=tools), shown) for tools, shown in kinds.items()}
+
+
+def _state(service: Service, principal: Principal, kinds: set[str]) -> ListedState:
+    token = current_principal.set(principal)
+    try:
+        return _listed_state(service, principal, kinds)
+    finally:
+        current_principal.reset(token)
+
+
+def _listed_state(service: Service, principal: Principal, kinds: set[str]) -> ListedState:
+    usual = service.menu_kind(RemoteClient())
+    clients = {kind: RemoteClient(menu=kind, principal=principal) for kind in {*kinds, usual}}
     return ListedState(
         menu=usual,
-        menus={kind: encode(service.menu(RemoteClient(menu=kind)).listing) for kind in {*kinds, usual}},
+        menus={kind: encode(service.menu(client).listing) for kind, client in clients.items()},
         prompts=encode(prompt_listing(service)),
         resources=encode([resource_listing(service), template_listing(service)]),
         texts={TOOLS: [(spec.name, spec.description) for spec in service.app.tools(service.allowed)]},

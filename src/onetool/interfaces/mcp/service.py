@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from onetool._version import __version__
+from onetool.app.allow_lists import AllowLists
 from onetool.core.call import ToolCall, ToolResult, new_id
 from onetool.core.registry import Snapshot
 from onetool.core.source import Prompt, Resource, SingleTool
@@ -33,7 +34,7 @@ class Listener(msgspec.Struct, eq=False):
 
 
 class ListedState(msgspec.Struct, frozen=True):
-    """What clients were last shown, to find out what has changed."""
+    """What clients that may call the same tools were last shown, to find out what has changed."""
 
     menu: str  # of clients that have chosen none
     menus: Mapping[str, bytes]
@@ -53,6 +54,10 @@ class ListedState(msgspec.Struct, frozen=True):
         return self.menus.get(client.menu or self.menu)
 
 
+ListedStates = Mapping[tuple[str, ...] | None, ListedState]
+"""By what clients may call, as their tokens say it."""
+
+
 class ChangeListeners:
     def __init__(self) -> None:
         self._listeners: set[Listener] = set()
@@ -63,14 +68,14 @@ class ChangeListeners:
         self._listeners.add(listener)
         return lambda: self._listeners.discard(listener)
 
-    def notify(self, before: ListedState, after: ListedState) -> None:
+    def notify(self, before: ListedStates, after: ListedStates) -> None:
         for listener in list(self._listeners):
-            for kind in after.changed(before, listener.client):
-                if kind in listener.kinds:
-                    listener.notify(f"notifications/{kind}/list_changed", {})
-            for uri, text in after.texts.items():
-                if uri in listener.uris and text != before.texts[uri]:
-                    listener.notify("notifications/resources/updated", {"uri": uri})
+            tools = listener.client.principal.tools
+            _notify(listener, before.get(tools), after[tools])
+
+    def allow_lists(self) -> set[tuple[str, ...] | None]:
+        """What those may call who listen."""
+        return {listener.client.principal.tools for listener in self._listeners}
 
     def close(self) -> None:
         self._closed.set()
@@ -79,9 +84,20 @@ class ChangeListeners:
         await self._closed.wait()
 
 
+def _notify(listener: Listener, before: ListedState | None, after: ListedState) -> None:
+    """`before` is None if nobody knows what it was shown: then everything may have changed."""
+    for kind in KINDS if before is None else after.changed(before, listener.client):
+        if kind in listener.kinds:
+            listener.notify(f"notifications/{kind}/list_changed", {})
+    for uri, text in after.texts.items():
+        if uri in listener.uris and (before is None or text != before.texts[uri]):
+            listener.notify("notifications/resources/updated", {"uri": uri})
+
+
 # The service
 
 
+MOST_MENUS = 256  # that are kept; there is one for each allow-list
 SERVER = {"name": "onetool", "title": "OneTool", "version": __version__}
 
 
@@ -90,14 +106,19 @@ class Service:
 
     def __init__(self, app: "App", menu: str | None = None, allowed: Collection[str] | None = None) -> None:
         self.app = app
-        self.allowed = allowed
+        self._allow_lists = AllowLists(lambda: app.catalog.registry.snapshot(), allowed)
         self.changes = ChangeListeners()
         self.pending_calls = PendingCalls(app.config.results.ttl_s)
         self.reloading = asyncio.Lock()
         self._menu = menu
-        self._menus: dict[str, tuple[Snapshot, Menu]] = {}
-        self.last_listed: ListedState | None = None  # what clients have been told to be there
+        self._menus: dict[tuple[str, tuple[str, ...] | None], tuple[Snapshot, Menu]] = {}
+        self.last_listed: ListedStates | None = None  # what clients have been told to be there
         self.stop_following: Callable[[], None] | None = None
+
+    @property
+    def allowed(self) -> Collection[str] | None:
+        """The tools that the caller of the current request may call; None is all."""
+        return self._allow_lists.current()
 
     def menu_kind(self, client: RemoteClient) -> str:
         return client.menu or self._menu or self.app.config.menu
@@ -105,12 +126,17 @@ class Service:
     def menu(self, client: RemoteClient) -> Menu:
         """What this client is shown. Made once per catalogue."""
         kind, catalogue = self.menu_kind(client), self.app.catalog.registry.snapshot()
-        made = self._menus.get(kind)
+        key = kind, client.principal.tools
+        made = self._menus.get(key)
         if made is None or made[0] is not catalogue:
-            made = self._menus[kind] = (catalogue, menu(kind, self.app, self.allowed))
+            if len(self._menus) >= MOST_MENUS:
+                self._menus.clear()
+            allowed = self._allow_lists.of(client.principal)
+            made = self._menus[key] = (catalogue, menu(kind, self.app, allowed))
         return made[1]
 
-    def menus_in_use(self) -> Collection[str]:
+    def menus_in_use(self) -> Collection[tuple[str, tuple[str, ...] | None]]:
+        """The menus that clients were shown, each with what these clients may call."""
         return tuple(self._menus)
 
     def prompts(self) -> Mapping[str, Prompt]:
@@ -122,13 +148,15 @@ class Service:
 
     async def offer(self, spec: ToolSpec, args: Mapping[str, Any]) -> ToolResult:
         """Run what is behind a prompt or a resource. It may call what the client may, and no more."""
-        allowed = None if self.allowed is None else {*self.allowed, spec.name}
+        allowed = self.allowed
+        allowed = None if allowed is None else {*allowed, spec.name}
         call = ToolCall(new_id(), spec.name, args, "mcp")
         return await self.app.runtime.executor.execute(call, allowed, tools=SingleTool(spec))
 
     def _offers(self, spec: ToolSpec) -> bool:
         """Whether prompts and resources of a pack may be used: with an allow-list, if one of its tools is on it."""
-        return self.allowed is None or any(name.partition(".")[0] == spec.pack for name in self.allowed)
+        allowed = self.allowed
+        return allowed is None or any(name.partition(".")[0] == spec.pack for name in allowed)
 
     def close(self) -> None:
         if self.stop_following is not None:

@@ -1,6 +1,6 @@
 """The handlers of what starts code: MCP servers of the config, approving their changes, trusting a folder.
 
-What starts code needs `http.token`, and no tool can reach these routes: every request of an HTTP tool and to an MCP
+What starts code needs the role admin, and no tool can reach these routes: every request of an HTTP tool and to an MCP
 server carries the header `OneTool-Call`, which only few routes take (`RouteMethod.for_tools`), and `http.token` can't
 be a secret of a tool. What can't be held back is code of a pack, which runs in this process, and programs that were
 given the token by a person.
@@ -22,7 +22,6 @@ from onetool.interfaces.json_data import encode
 from onetool.interfaces.rest.imports import import_report, reloaded
 from onetool.interfaces.rest.problem import RestError
 from onetool.interfaces.rest.request import RestRequest, RestResponse, json_body
-from onetool.interfaces.signed import token_principal
 from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.validation import converted
 
@@ -47,18 +46,6 @@ class TrustRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     digest: str | None = None
 
 
-def require_token(request: RestRequest, what: str) -> None:
-    """Raises RestError unless the client has shown http.token."""
-    token = request.context.app.config.http.token
-    if not token or request.scope["principal"] != token_principal(token):
-        message = (
-            f"{what}, which over HTTP needs http.token. Set http: {{token: ${{ONETOOL_TOKEN}}}} in the config of the "
-            "server, keep a long random value (openssl rand -hex 32 | onetool auth set ONETOOL_TOKEN), and send it as "
-            "`Authorization: Bearer …`; or do this on the command line."
-        )
-        raise RestError(403, "token_needed", message)
-
-
 # Servers of the config
 
 
@@ -81,7 +68,7 @@ def _import_servers(request: RestRequest, data: Any) -> RestResponse:
         planner = Planner(target, replace=request.query["replace"], ask=lambda *_: None, reuse=False)
         planner.add(servers_in(data, Path("the request"), target.file.absolute().parent))
         plan = planner.done()
-        _check_plan(request, plan)
+        _check_plan(plan)
         if plan.servers and not dry_run:
             target.write(partial(put_servers, servers=plan.servers), plan.secrets)
             log.info("Added over REST to %s: the servers %s", target.file, ", ".join(plan.servers))
@@ -94,18 +81,11 @@ def _import_servers(request: RestRequest, data: Any) -> RestResponse:
     return RestResponse(200, encode(_servers_report(plan, dry_run, warnings)))
 
 
-def _check_plan(request: RestRequest, plan: "ServerImportPlan") -> None:
-    from onetool.config.server_import import placeholders
-
+def _check_plan(plan: "ServerImportPlan") -> None:
     if plan.skipped and not plan.servers:
         raise InvalidError("; ".join(f"{name}: {why}" for name, why in plan.skipped.items()), "")
     if not plan.servers and not plan.kept:
         raise InvalidError('the body has no servers: send {"mcpServers": {"name": {…}}}', "")
-    for name, block in plan.servers.items():
-        if "command" in block:
-            require_token(request, f"{name} is started by a command")
-        if foreign := [one for one in placeholders(block) if one not in plan.secrets]:
-            require_token(request, f"{name} is sent the secret {foreign[0]}")
 
 
 def _servers_report(plan: "ServerImportPlan", dry_run: bool, warnings: list[dict[str, str]]) -> dict[str, Any]:
@@ -124,7 +104,6 @@ async def approve_server(request: RestRequest) -> RestResponse:
     """What has changed about a server's tools, and unless it is a dry run, trust them as they are now."""
     from onetool.sources.mcp_servers.proxy import ChangedSinceSeenError
 
-    require_token(request, "Approving starts the server and trusts its tools")
     asked = converted(await json_body(request.headers, request.receive, empty={}), SeenDigest)
     (name,), servers = request.path, request.context.app.catalog.servers
     known = [] if servers is None else servers.names()
@@ -153,7 +132,6 @@ async def approve_server(request: RestRequest) -> RestResponse:
 
 
 async def trust(request: RestRequest) -> RestResponse:
-    require_token(request, "Trusting a folder lets its code run")
     asked = converted(await json_body(request.headers, request.receive), TrustRequest)
     return await asyncio.to_thread(_trust, request.context.app, asked, request.query["dryRun"])
 

@@ -4,9 +4,9 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from onetool.interfaces.asgi import HttpError, Receive, Scope, Send, read_headers, respond
-from onetool.interfaces.rest.problem import PROBLEM_TYPE, RestError, error_from_store, problem_body
+from onetool.interfaces.rest.problem import PROBLEM_TYPE, error_from_store, problem_body, role_error
 from onetool.interfaces.rest.request import ClientInput, RestContext, RestRequest, RestResponse, refuse_tools
-from onetool.interfaces.rest.routing import API_ROUTES, RouteTable, changes, read_query
+from onetool.interfaces.rest.routing import API_ROUTES, RouteTable, needed_role, read_query
 from onetool.sources.bundles.errors import BundleError
 
 if TYPE_CHECKING:
@@ -40,12 +40,12 @@ class RestApp:
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> RestResponse | None:
         found = self.routes.match(scope["raw_path"], scope["method"])
         if found.method is None:
-            takes = found.route.allow_header(self._context.may_change)
+            takes = found.route.allow_header(self._context.principal)
             return RestResponse(204, headers=((b"allow", takes.encode()),))
         if not found.method.for_tools:
             refuse_tools(scope)
-        if changes(scope["method"], found.method) and not self._context.may_change:
-            raise RestError(403, "read_only", _read_only_message(self._context.allowed))
+        if not self._context.principal.may(role := needed_role(scope["method"], found.method)):
+            raise role_error(self._context.principal, role)
         raw, parameters = scope["query_string"], found.method.parameters
         query = read_query(raw, parameters) if raw or parameters else parameters
         return await found.method.answer(
@@ -57,12 +57,6 @@ class RestApp:
             log["error"] = refused.code
         body = problem_body(refused, lambda text: self._context.clean(text, sent.texts()))
         await respond(send, refused.status, body, PROBLEM_TYPE, refused.headers)
-
-
-def _read_only_message(allowed: Collection[str] | None) -> str:
-    why = "its config says so" if allowed is None else "it was started with --tool-allow"
-    how = "http.admin, set to true in its config, lets clients change bundles"
-    return f"Nothing can be changed over this server: {why}. {how}."
 
 
 async def _send_response(answer: RestResponse, send: Send) -> None:

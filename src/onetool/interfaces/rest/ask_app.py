@@ -16,6 +16,7 @@ from onetool.ask.errors import AskError
 from onetool.ask.events import Answer, CallEnded, Done, Event, Started
 from onetool.core.call import ServerResult, ToolCall
 from onetool.core.context import shown_args
+from onetool.core.principal import owner
 from onetool.core.text import or_rather
 from onetool.interfaces.asgi import HttpError, Receive, Scope, Send, respond
 from onetool.interfaces.disconnect import DisconnectWatch
@@ -33,7 +34,7 @@ from onetool.interfaces.rest.ask_body import (
 from onetool.interfaces.rest.ask_sessions import SESSION_ROUTES
 from onetool.interfaces.rest.invoke import sse_event, wants_events
 from onetool.interfaces.rest.problem import PROBLEM_TYPE, RestError
-from onetool.interfaces.rest.request import ClientInput, RestRequest, RestResponse, json_body, set_caller
+from onetool.interfaces.rest.request import ClientInput, RestRequest, RestResponse, json_body
 from onetool.interfaces.rest.routing import ASK_PATH, RestRoute, RouteMethod, RouteTable
 
 if TYPE_CHECKING:
@@ -128,7 +129,7 @@ async def stream_answer(request: RestRequest, context: AskContext, asked: AskQue
     with DisconnectWatch(request.receive), suppress(TimeoutError), response.dropped_on_error():
         with (
             context.admitted(MOST_AT_ONCE, TOO_MANY, RETRY_S),
-            context.questions.opened(request.scope.get("principal", "")) as question,
+            context.questions.opened(owner()) as question,
         ):
             await _stream_turn(_streamed_turn(request, context, asked, question, response), question, response)
         await response.end()  # by who does not read, no place is held
@@ -244,7 +245,6 @@ async def ask(request: RestRequest) -> RestResponse | None:
     has_stream = wants_events(request.headers.get(b"accept", b""))
     if asked.approve == "ask" and not has_stream:
         raise RestError(400, "needs_stream", NEEDS_STREAM, part="body", pointer="/approve")
-    set_caller(request.scope.get("principal", ""))
     if has_stream:
         await stream_answer(request, context, asked)
         return None
@@ -264,7 +264,7 @@ ASK_ROUTES = RouteTable(
         RestRoute("", {"POST": RouteMethod(ask)}, ASK_PATH),
         RestRoute("/models", {"GET": RouteMethod(list_models)}, ASK_PATH),
         *SESSION_ROUTES,
-        RestRoute("/{question}", {"DELETE": RouteMethod(cancel, own=True)}, ASK_PATH),
+        RestRoute("/{question}", {"DELETE": RouteMethod(cancel, role="call")}, ASK_PATH),
         RestRoute("/{question}/approvals/{call}", {"POST": RouteMethod(decide)}, ASK_PATH),
     ),
 )

@@ -1,7 +1,7 @@
 """Questions under way, and the calls that wait for the person who asked: `approve: "ask"` of POST /ask.
 
 The id of a question is random, has 128 bits, and is told in its own stream alone. Whoever approves must know it, and
-be the client that asked (the same principal); all others get the same 404. A call that nobody approves does not run:
+be the client that asked (the same owner); all others get the same 404. A call that nobody approves does not run:
 silence is no, and a question that has ended, was cancelled or was left approves nothing.
 """
 
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from onetool.core.principal import owner
 from onetool.core.text import escape_invisible, mixed_script_words, skeleton
 from onetool.interfaces.json_data import encode
 from onetool.interfaces.rest.invoke import sse_event
@@ -49,9 +50,9 @@ class ApprovalAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class OpenQuestion:
     """One question that is being answered in a stream."""
 
-    def __init__(self, principal: str, app: "App", now: Callable[[], float], later: Later) -> None:
+    def __init__(self, owner: str, app: "App", now: Callable[[], float], later: Later) -> None:
         self.id = urandom(16).hex()
-        self.principal = principal
+        self.owner = owner
         self.was_cancelled = False
         self._app = app
         self._now = now
@@ -148,9 +149,9 @@ class OpenQuestions:
         self._open: dict[str, OpenQuestion] = {}
 
     @contextmanager
-    def opened(self, principal: str) -> Iterator[OpenQuestion]:
+    def opened(self, owner: str) -> Iterator[OpenQuestion]:
         """A question of this client, for as long as this lasts."""
-        question = OpenQuestion(principal, self._app, self._now, self._later or asyncio.get_running_loop().call_later)
+        question = OpenQuestion(owner, self._app, self._now, self._later or asyncio.get_running_loop().call_later)
         self._open[question.id] = question
         try:
             yield question
@@ -158,10 +159,10 @@ class OpenQuestions:
             del self._open[question.id]
             question.close()
 
-    def get(self, id: str, principal: str) -> OpenQuestion:
+    def get(self, id: str, owner: str) -> OpenQuestion:
         """Raises RestError: the same for one that is not there and for somebody else's."""
         question = self._open.get(id)
-        if question is None or question.principal != principal:
+        if question is None or question.owner != owner:
             raise RestError(404, "not_found", "No such question is being answered.")
         return question
 
@@ -181,7 +182,7 @@ class AskContext(RestContext):
 
 def open_question(request: RestRequest) -> OpenQuestion:
     assert isinstance(request.context, AskContext)  # noqa: S101 - for the type checker: routes of /ask have no other
-    return request.context.questions.get(request.path[0], request.scope.get("principal", ""))
+    return request.context.questions.get(request.path[0], owner())
 
 
 async def decide(request: RestRequest) -> RestResponse:

@@ -27,7 +27,6 @@ from onetool.interfaces.rest.request import (
     RestResponse,
     json_body,
     read_weights,
-    set_caller,
 )
 from onetool.interfaces.rest.routing import ASK_PATH, PAGE_SIZE, PAGE_TOKEN, QueryParameter, RestRoute, RouteMethod
 from onetool.sources.bundles.errors import InvalidError
@@ -176,7 +175,6 @@ async def call_in_new_session(request: RestRequest) -> RestResponse | None:
 async def _call_tool(request: RestRequest, session: str | None) -> RestResponse | None:
     """Call the tool. Returns None if the client has disconnected."""
     wanted = _converted(await json_body(request.headers, request.receive), UserCallRequest)
-    set_caller(request.scope.get("principal", ""))
     with DisconnectWatch(request.receive):
         try:
             id, result = await _called(request, wanted, session)
@@ -231,8 +229,8 @@ SESSION_ROUTES = (
         "/sessions/{session}",
         {
             "GET": RouteMethod(get_session),
-            "PATCH": RouteMethod(rename_session),
-            "DELETE": RouteMethod(delete_session),
+            "PATCH": RouteMethod(rename_session, role="call"),
+            "DELETE": RouteMethod(delete_session, role="call"),
         },
         ASK_PATH,
     ),

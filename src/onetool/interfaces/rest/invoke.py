@@ -24,7 +24,7 @@ from onetool.interfaces.disconnect import DisconnectWatch
 from onetool.interfaces.json_data import encode
 from onetool.interfaces.response_stream import ResponseStream
 from onetool.interfaces.rest.problem import Fault, RestError, error_from_store, rate_limit_headers
-from onetool.interfaces.rest.request import RestRequest, RestResponse, json_body, read_weights, set_caller
+from onetool.interfaces.rest.request import RestRequest, RestResponse, json_body, read_weights
 from onetool.sources.bundles.errors import BundleError
 from onetool.sources.bundles.rate_limits import NOTE
 
@@ -53,7 +53,6 @@ async def answer_call(
 
     `args_at` is where the request's body has the arguments.
     """
-    set_caller(request.scope.get("principal", ""))
     if wants_events(request.headers.get(b"accept", b"")):
         return await stream_invocation(request, args, start, args_at)
     with DisconnectWatch(request.receive):

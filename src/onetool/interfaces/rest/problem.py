@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from onetool.core.principal import Principal, Role
 from onetool.interfaces.asgi import Headers, HttpError
 from onetool.sources.bundles.errors import (
     BundleError,
@@ -82,6 +83,23 @@ class RestError(HttpError):
         self.part = part
         self.pointer = pointer
         self.errors = tuple(errors)
+
+
+def role_error(principal: Principal, role: Role) -> RestError:
+    """The refusal of what needs another role than the caller has."""
+    if principal.is_capped:
+        message = (
+            "Nothing can be changed over this server: it is for calls only, as it was started with --tool-allow or its "
+            "config says http.admin: false. http.admin, set to true in its config, lifts that."
+        )
+    elif principal.name:
+        message = f"This needs the role {role}, and {principal.name} has the role {principal.role}: ask an admin."
+    else:
+        message = (
+            f"This needs the role {role}, which nobody has here without a token: make one (onetool tokens add NAME "
+            f"--role {role}) and send it as `Authorization: Bearer …`, or do this on the command line."
+        )
+    return RestError(403, "role_needed", message)
 
 
 def problem_body(refused: HttpError, clean: Callable[[Any], Any] | None = None) -> bytes:

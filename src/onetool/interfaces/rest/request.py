@@ -1,4 +1,4 @@
-"""One REST request and its response: JSON bodies, ETags with their conditions, and the caller.
+"""One REST request and its response: JSON bodies, ETags with their conditions, and what handlers use of the app.
 
 Bodies are strict JSON, which can be read in one way only: no duplicate keys, no NaN, no byte order mark and no lone
 surrogates.
@@ -15,9 +15,10 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, unquote_to_bytes
 
+from onetool.app.allow_lists import AllowLists
 from onetool.core.call import ToolCall, ToolResult, new_id
-from onetool.core.caller import CannotAsk, Level, Question, current_caller
 from onetool.core.json_data import JsonTooCostlyError, check_json
+from onetool.core.principal import Principal, current_principal
 from onetool.core.strict_json import StrictJsonError, finite, strict_decoder
 from onetool.http.definition import FROM_TOOL
 from onetool.interfaces.asgi import JSON, Message, Receive, Scope, Send, read_body
@@ -192,14 +193,16 @@ def _read_tags(headers: Mapping[bytes, bytes], name: bytes) -> list[tuple[str, s
 
 
 class RestContext:
-    """What handlers use of the app. `allowed` are the tools that may be called; None allows all."""
+    """What handlers use of the app, on behalf of the caller of the current request."""
 
     def __init__(self, app: "App", allowed: Collection[str] | None) -> None:
+        """`allowed` are names and patterns of the tools that the server offers; None offers all."""
         self._app = app
-        self.allowed = allowed
+        self._allow_lists = AllowLists(lambda: app.catalog.registry.snapshot(), allowed)
         self._under_way: Counter[str] = Counter()
         self.pre_processor_turns = PreProcessorTurns()
-        self.names: tuple[tuple[object, object], bytes] | None = None  # what code can say, and what that is made of
+        # What code of callers with this list of tools can say, and what that is made of.
+        self.names: dict[tuple[str, ...] | None, tuple[tuple[object, object], bytes]] = {}
         self.names_lock = Lock()
 
     @contextmanager
@@ -226,13 +229,19 @@ class RestContext:
         return self._app.bundles
 
     @property
-    def may_change(self) -> bool:
-        """Whether clients may change bundles: if the config says nothing, only those who may call everything.
+    def principal(self) -> Principal:
+        """Who makes the current request."""
+        return current_principal.get()
 
-        Who may call one tool could else store a script that its owner runs later, with all tools.
-        """
-        admin = self._app.config.http.admin
-        return self.allowed is None if admin is None else admin
+    @property
+    def allowed(self) -> Collection[str] | None:
+        """The tools that it may call; None is all."""
+        return self._allow_lists.current()
+
+    @property
+    def may_change(self) -> bool:
+        """Whether it may change bundles."""
+        return self.principal.may("edit")
 
     async def invoke(self, path: tuple[str, ...], args: Mapping[str, Any], progress: "Progress | None") -> ToolResult:
         """Call the tool at this path (bundle, tool, version)."""
@@ -242,13 +251,15 @@ class RestContext:
     async def call(self, name: str, args: Mapping[str, Any], progress: "Progress | None") -> ToolResult:
         """Call the tool of that name or alias. One that is switched off or over its limit raises a BundleError."""
         await self._app.catalog.refresh(at_once=True)  # what somebody has switched off is not called any more
-        result = await self._app.call(ToolCall(new_id(), name, args, SOURCE), self.allowed, progress)
-        self._app.catalog.refuse_switched_off(name, result, self.allowed)
+        allowed = self.allowed
+        result = await self._app.call(ToolCall(new_id(), name, args, SOURCE), allowed, progress)
+        self._app.catalog.refuse_switched_off(name, result, allowed)
         return result
 
     async def visibility(self) -> Visibility:
         """What clients may see: everything if they may change bundles, else what they may call."""
-        return EVERYTHING if self.allowed is None or self.may_change else await self.bundles.visibility(self.allowed)
+        allowed = self.allowed
+        return EVERYTHING if allowed is None or self.may_change else await self.bundles.visibility(allowed)
 
     def clean(self, text: Any, sent: Any) -> Any:
         """Without secrets, except those that the client sent."""
@@ -313,7 +324,7 @@ def created_at(thing: Mapping[str, Any], tag: str, at: str) -> RestResponse:
     return RestResponse(201, encode(thing), (etag(tag), (b"location", at.encode())))
 
 
-# The caller
+# Tools of ours as clients
 
 
 MARK = FROM_TOOL.lower().encode()
@@ -323,30 +334,3 @@ def refuse_tools(scope: Scope) -> None:
     """Raises RestError for a request of an HTTP tool, or to what OneTool takes for an MCP server."""
     if any(name == MARK for name, _ in scope["headers"]):
         raise RestError(403, "not_for_tools", "A tool or an MCP server may not use this: a person has to.")
-
-
-class RestCaller:
-    """A client that can't be asked. `owner` is the principal: the same as with the same token over MCP."""
-
-    __slots__ = ("owner",)
-
-    def __init__(self, owner: str) -> None:
-        self.owner = owner
-
-    def can(self, what: str) -> bool:
-        return False
-
-    def lacks(self, error: CannotAsk) -> None:
-        """The tool's own error says it."""
-
-    def log(self, level: Level, data: Any, logger: str | None) -> None:
-        """Does nothing: REST has no channel for logs."""
-
-    async def ask(self, question: Question) -> Any:
-        raise CannotAsk("elicitation", "a client of the REST API can't be asked")
-
-
-def set_caller(principal: str) -> None:
-    """Set the caller for the rest of this request, which has a task of its own."""
-    if principal:
-        current_caller.set(RestCaller(principal))

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from onetool.core.errors import ToolFailure
+from onetool.core.principal import owner
 from onetool.interfaces.json_data import encode
 from onetool.interfaces.rest.problem import RestError
 from onetool.interfaces.rest.request import NO_CONTENT, RestRequest, RestResponse
@@ -86,7 +87,7 @@ async def delete_result(request: RestRequest) -> RestResponse:
 
 def _store(request: RestRequest) -> "tuple[ResultStore, str]":
     """The store, and who asks: the owner of what calls of this client have stored."""
-    return request.context.app.runtime.results, request.scope.get("principal", "")
+    return request.context.app.runtime.results, owner()
 
 
 def _list(request: RestRequest) -> RestResponse:

@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 from urllib.parse import unquote_to_bytes
 
+from onetool.core.principal import LOCAL, Principal, Role
 from onetool.core.text import did_you_mean
 from onetool.http.definition import below
 from onetool.interfaces.asgi import Scope
@@ -238,15 +239,14 @@ class RouteMethod(NamedTuple):
 
     answer: Handler
     parameters: Mapping[str, QueryParameter] = {}
-    changes: bool = False  # it is for those alone who may change what is stored, whatever its method
+    role: Role | None = None  # that it needs; None: what its method says
     media: tuple[bytes, ...] = ()  # types of bodies beside JSON
-    own: bool = False  # it changes what belongs to the client alone
     for_tools: bool = False  # tools may use it, too: what finds and calls tools, and nothing else
 
 
-def changes(method: str, way: RouteMethod) -> bool:
-    """Whether it is for those alone who may change what is stored."""
-    return way.changes or (method in ("PUT", "PATCH", "DELETE") and not way.own)
+def needed_role(method: str, way: RouteMethod) -> Role:
+    """The role that a request needs."""
+    return way.role or ("edit" if method in ("PUT", "PATCH", "DELETE") else "call")
 
 
 class RestRoute(NamedTuple):
@@ -264,9 +264,9 @@ class RestRoute(NamedTuple):
     def segments(self) -> list[str]:
         return self.path.split("/")[1:]
 
-    def allow_header(self, may_change: bool = True) -> str:
-        """The value of the header Allow."""
-        ways = [method for method, way in self.methods.items() if may_change or not changes(method, way)]
+    def allow_header(self, principal: Principal = LOCAL) -> str:
+        """The value of the header Allow, for this caller."""
+        ways = [method for method, way in self.methods.items() if principal.may(needed_role(method, way))]
         return ", ".join([*ways, *(["HEAD"] if "GET" in self.methods else []), "OPTIONS"])
 
 
@@ -282,7 +282,12 @@ def _with_query(answer: Handler, *parameters: QueryParameter, for_tools: bool = 
 
 def _changing(answer: Handler, *parameters: QueryParameter, media: tuple[bytes, ...] = ()) -> Mapping[str, RouteMethod]:
     """The POST of an address for those who may change what is stored."""
-    return {"POST": RouteMethod(answer, {one.name: one for one in parameters}, changes=True, media=media)}
+    return {"POST": RouteMethod(answer, {one.name: one for one in parameters}, "edit", media)}
+
+
+def _admin(answer: Handler, *parameters: QueryParameter) -> Mapping[str, RouteMethod]:
+    """The POST of an address for those who administer the server."""
+    return {"POST": RouteMethod(answer, {one.name: one for one in parameters}, "admin")}
 
 
 _LIST = (BUNDLE_IDS, INCLUDE_DISABLED)
@@ -349,30 +354,30 @@ ROUTES = (
         "/imports/openapi",
         _changing(imports.import_openapi, AS, BASE_URL, TOKEN, URL, DRY_RUN, media=(imports.YAML,)),
     ),
-    RestRoute("/imports/servers", _changing(admin.import_servers, REPLACE, DRY_RUN)),
-    RestRoute("/servers/{server}/approve", _changing(admin.approve_server, DRY_RUN)),
-    RestRoute("/trust", _changing(admin.trust, DRY_RUN)),
+    RestRoute("/imports/servers", _admin(admin.import_servers, REPLACE, DRY_RUN)),
+    RestRoute("/servers/{server}/approve", _admin(admin.approve_server, DRY_RUN)),
+    RestRoute("/trust", _admin(admin.trust, DRY_RUN)),
     RestRoute("/run", {"POST": RouteMethod(run.run)}, OUTSIDE),
     RestRoute("/run/check", {"POST": RouteMethod(run.check)}, OUTSIDE),
     RestRoute("/run/names", {"GET": RouteMethod(run.names)}, OUTSIDE),
     RestRoute("/servers", {"GET": RouteMethod(servers.list_servers)}, OUTSIDE),
     RestRoute("/servers/{server}", {"GET": RouteMethod(servers.get_server)}, OUTSIDE),
-    RestRoute("/servers/{server}/logs", {"GET": RouteMethod(servers.logs, {AFTER.name: AFTER}, changes=True)}, OUTSIDE),
-    RestRoute("/servers/{server}/reconnect", _changing(servers.reconnect), OUTSIDE),
-    RestRoute("/servers/{server}/enable", _changing(servers.enable), OUTSIDE),
-    RestRoute("/servers/{server}/disable", _changing(servers.disable), OUTSIDE),
-    RestRoute("/servers/{server}/login", _changing(servers.login), OUTSIDE),
+    RestRoute("/servers/{server}/logs", {"GET": RouteMethod(servers.logs, {AFTER.name: AFTER}, "admin")}, OUTSIDE),
+    RestRoute("/servers/{server}/reconnect", _admin(servers.reconnect), OUTSIDE),
+    RestRoute("/servers/{server}/enable", _admin(servers.enable), OUTSIDE),
+    RestRoute("/servers/{server}/disable", _admin(servers.disable), OUTSIDE),
+    RestRoute("/servers/{server}/login", _admin(servers.login), OUTSIDE),
     RestRoute("/results", {"GET": _with_query(results.list_results, Q, PAGE_TOKEN)}, OUTSIDE),
     RestRoute(
         "/results/{handle}",
         {
             "GET": _with_query(results.get_result, FROM, LIMIT, COLUMN, Q),
-            "DELETE": RouteMethod(results.delete_result, own=True),
+            "DELETE": RouteMethod(results.delete_result, role="call"),
         },
         OUTSIDE,
     ),
-    RestRoute("/check", {"GET": RouteMethod(checks.check, changes=True)}, OUTSIDE),
-    RestRoute("/trust", {"GET": RouteMethod(checks.get_trust, changes=True)}, OUTSIDE),
+    RestRoute("/check", {"GET": RouteMethod(checks.check, role="edit")}, OUTSIDE),
+    RestRoute("/trust", {"GET": RouteMethod(checks.get_trust, role="edit")}, OUTSIDE),
     RestRoute("/stats", {"GET": _with_query(insight.stats, DAYS, TOOL, SOURCE, CLIENT)}, OUTSIDE),
 )
 ROOTS = tuple(dict.fromkeys(f"/{route.segments[0]}" for route in ROUTES))

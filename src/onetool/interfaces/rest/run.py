@@ -28,7 +28,7 @@ from onetool.interfaces.json_data import encode
 from onetool.interfaces.response_stream import ResponseStream
 from onetool.interfaces.rest.invoke import ProgressEvents, sse_event, wants_events
 from onetool.interfaces.rest.light_list import list_response
-from onetool.interfaces.rest.request import SOURCE, RestContext, RestRequest, RestResponse, json_body, set_caller
+from onetool.interfaces.rest.request import SOURCE, RestContext, RestRequest, RestResponse, json_body
 from onetool.script.run_result import RunResult
 from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.validation import converted
@@ -37,6 +37,7 @@ MOST_RUNS = 16  # at once, over REST
 RETRY_SECONDS = 2
 TOO_MANY = f"{MOST_RUNS} runs are under way here: try again when one of them has ended."
 MOST_CHECKS = 8  # at once: they share their threads with the calls
+MOST_NAMES = 16  # answers of /run/names that are kept: each may have megabytes
 TOO_MANY_CHECKS = f"{MOST_CHECKS} texts are being checked here: try again in a moment."
 LONGEST_ARGS = 4096  # bytes of the arguments of a call that are shown
 LONGEST_PREVIEW = 500  # characters of what a call gave
@@ -94,7 +95,6 @@ class RunAnswer(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_
 async def run(request: RestRequest) -> RestResponse | None:
     """Run code. Returns None if the client has disconnected, or the result was streamed."""
     asked = _checked(converted(await json_body(request.headers, request.receive), RunRequest))
-    set_caller(request.scope.get("principal", ""))
     if wants_events(request.headers.get(b"accept", b"")):
         await _stream(request, asked)
         return None
@@ -124,13 +124,17 @@ async def names(request: RestRequest) -> RestResponse:
 
 
 def _names_of(context: RestContext) -> bytes:
-    """All names, which take seconds where there are thousands of tools: made once for each catalogue and config."""
-    app = context.app
+    """All names, which take seconds where there are thousands of tools: made once for each catalogue, config and list
+    of tools that callers have.
+    """
+    app, tools = context.app, context.principal.tools
     made_of = (app.catalog.registry.snapshot(), app.config)
     with context.names_lock:
-        known = context.names
+        known = context.names.get(tools)
         if known is None or known[0][0] is not made_of[0] or known[0][1] is not made_of[1]:
-            known = context.names = (made_of, encode(app.code_names(context.allowed)))
+            if len(context.names) >= MOST_NAMES:
+                context.names.clear()
+            known = context.names[tools] = (made_of, encode(app.code_names(context.allowed)))
         return known[1]
 
 

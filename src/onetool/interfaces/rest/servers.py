@@ -15,7 +15,7 @@ from msgspec import UNSET, UnsetType
 from onetool.core.errors import ConfigError, OneToolError
 from onetool.core.text import or_rather
 from onetool.interfaces.json_data import encode
-from onetool.interfaces.rest.admin import digest_of, require_token
+from onetool.interfaces.rest.admin import digest_of
 from onetool.interfaces.rest.imports import reloaded
 from onetool.interfaces.rest.problem import RestError
 from onetool.interfaces.rest.request import RestContext, RestRequest, RestResponse, json_body
@@ -195,8 +195,6 @@ def server_problems(status: "ServerStatus") -> list[tuple[str, str]]:
 async def _switch(request: RestRequest, on: bool) -> RestResponse:
     converted(await json_body(request.headers, request.receive, empty={}), NoOptions)
     _, status = await asyncio.to_thread(_found, request.context, request.path[0])
-    if on and status.transport == "stdio":
-        require_token(request, f"{status.name} is started by a command")
     return await asyncio.to_thread(_switched, request.context, status, on)
 
 

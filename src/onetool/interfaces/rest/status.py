@@ -12,7 +12,6 @@ from onetool.interfaces.json_data import encode
 from onetool.interfaces.rest.app import RestApp
 from onetool.interfaces.rest.request import RestResponse, refuse_tools
 from onetool.interfaces.rest.routing import read_query
-from onetool.interfaces.signed import token_principal
 
 if TYPE_CHECKING:
     from onetool.app import App
@@ -55,13 +54,13 @@ class StatusApp(RestApp):
 
     def _report(self, scope: Scope) -> StatusReport:
         app, allowed = self._context.app, self._context.allowed
-        token, file = app.config.http.token, app.config.path
+        file = app.config.path
         return StatusReport(
             version=__version__,
             url=self._url(scope),
             needs_token=self._needs_token(),
             can_change=self._context.may_change,
-            is_admin=bool(token) and scope["principal"] == token_principal(str(token)),
+            is_admin=self._context.principal.may("admin"),
             tools=len(app.tools(allowed)),
             health=app.health(allowed),
             config=None if file is None else str(file),

@@ -65,8 +65,9 @@ class ChatCommands:
     def complete(self, line: str) -> list[str]:
         """Every word that the last one could become."""
         if line.startswith("+"):
-            names = self._app.runtime.engine.names(self._app.catalog.registry.snapshot())
-            return call_line_completions(line, names, self._options["allowed"])
+            tools = self._app.catalog.registry.snapshot()
+            names = self._app.runtime.engine.names(tools)
+            return call_line_completions(line, names, tools.allowing(self._options["allowed"]))
         word, space, begun = line.partition(" ")
         if not line.startswith("/"):
             return []
@@ -92,8 +93,9 @@ class ChatCommands:
         self.is_over = True
 
     def _tools(self, words: Sequence[str]) -> None:
-        app, allowed = self._app, self._options["allowed"]
+        app = self._app
         app.catalog.wait_for_servers_sync(None)
+        allowed = app.catalog.registry.allowing(self._options["allowed"])
         fitting = (spec for spec, _ in app.search(" ".join(words), MOST_FOUND, allowed))
         found = list(fitting) if words else app.tools(allowed)
         most = MOST_LISTED if stdout().isatty() else len(found)

@@ -109,12 +109,15 @@ class ChatLoop:
 
     def _read_call(self, text: str) -> CallLine:
         """Of a tool that is not known, servers are asked that nobody has seen yet."""
-        app, allowed = self._app, self._options["allowed"]
         try:
-            return read_call_line(text, app.runtime.engine.names(app.catalog.current_snapshot()), allowed)
+            return self._call_of(text)
         except ScriptError:
-            app.catalog.wait_for_servers_sync(None)
-            return read_call_line(text, app.runtime.engine.names(app.catalog.current_snapshot()), allowed)
+            self._app.catalog.wait_for_servers_sync(None)
+            return self._call_of(text)
+
+    def _call_of(self, text: str) -> CallLine:
+        tools = self._app.catalog.current_snapshot()
+        return read_call_line(text, self._app.runtime.engine.names(tools), tools.allowing(self._options["allowed"]))
 
     async def _called(self, call: CallLine) -> "ToolResult":
         names = ("session", "new_session", "with_tools", "allowed")

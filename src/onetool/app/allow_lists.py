@@ -1,0 +1,46 @@
+"""AllowLists: which tools each caller of a server may call, made once for a catalogue."""
+
+from collections.abc import Callable, Collection
+
+from onetool.core.principal import AllowList, Principal, current_principal
+from onetool.core.registry import Snapshot
+
+MOST_KEPT = 256  # lists; there are as many as tokens have different ones
+
+
+class AllowLists:
+    """The tools that a server offers (`--tool-allow`), and of these what a principal may call.
+
+    A list holds for one snapshot of the tools. After a change it is made anew, so that a pattern covers new tools.
+    """
+
+    def __init__(self, snapshot: Callable[[], Snapshot], offered: Collection[str] | None = None) -> None:
+        """`offered` are names and patterns; None offers everything."""
+        self._snapshot = snapshot
+        self._offered = None if offered is None else tuple(offered)
+        self._made_of: Snapshot | None = None
+        self._lists: dict[tuple[str, ...] | None, Collection[str] | None] = {}
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether the server offers some tools only, whoever calls."""
+        return self._offered is not None
+
+    def current(self) -> Collection[str] | None:
+        """What the caller of the current request may call; None is everything."""
+        return self.of(current_principal.get())
+
+    def of(self, principal: Principal) -> Collection[str] | None:
+        if self._offered is None and principal.tools is None:
+            return None
+        snapshot = self._snapshot()
+        if snapshot is not self._made_of or len(self._lists) > MOST_KEPT:
+            self._made_of, self._lists = snapshot, {}
+        lists = self._lists  # another thread may replace it
+        if principal.tools not in lists:
+            lists[principal.tools] = self._make(principal.tools, snapshot)
+        return lists[principal.tools]
+
+    def _make(self, tools: tuple[str, ...] | None, snapshot: Snapshot) -> Collection[str] | None:
+        offered = None if self._offered is None else AllowList(self._offered, snapshot.names())
+        return offered if tools is None else AllowList(tools, snapshot.names(), within=offered)

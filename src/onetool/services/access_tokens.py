@@ -1,0 +1,377 @@
+"""`TokenStore`: the tokens that `onetool tokens add` has made, and those that were revoked, in one file of the state.
+
+The file holds hashes alone. A token is long and random, so that its hash tells nobody what it is, and needs no salt.
+
+All processes of the state folder share the file. They see by its stamp that it has changed, and so a revocation counts
+at once. Who could write the file could let himself in: it is refused if it is a link, if others can read or write it,
+or if it is damaged. While it is refused, nobody is let in by it, nor by a token of the config, since nobody knows which
+of those were revoked.
+
+The folder of a project comes from wherever the project comes from, and with it could come a file of tokens. There the
+file is sealed with a key that lies in the person's own folder, and a file with another seal is refused.
+"""
+
+import hmac
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from secrets import token_bytes, token_urlsafe
+from threading import Lock
+from typing import NamedTuple
+
+import msgspec
+
+from onetool.core import flock
+from onetool.core.errors import OneToolError
+from onetool.core.os_files import open_no_link
+from onetool.core.principal import Principal, Rate, Role
+from onetool.core.private_file import private, replace_file, write_new
+
+log = logging.getLogger("onetool.serve")
+
+FOLDER = "access_tokens"  # of the state
+FILE = "tokens.json"
+KEY_FILE = "tokens.key"  # in the person's own folder
+PREFIX = "ot_"
+HASH = "sha256:"
+RANDOM_BYTES = 32
+KEY_BYTES = 32
+FILE_VERSION = 1
+LARGEST_FILE = 4 * 1024**2  # bytes: more than ten thousand tokens
+PATIENCE_S = 2.0  # to wait for another process that writes the file
+HAS_OWNERS = hasattr(os, "geteuid")  # and modes that say who can read
+
+
+class TokenFileError(OneToolError):
+    """The file of tokens can't be used or written: why, and what to do. Nothing has changed."""
+
+
+class TokenNameError(OneToolError):
+    """The name of a token is taken, or there is none of that name."""
+
+
+class StoredToken(msgspec.Struct, frozen=True, kw_only=True):
+    """A token, by its hash, and what it may do. Times are seconds since 1970."""
+
+    name: str
+    hash: str
+    role: Role = "call"
+    tools: tuple[str, ...] | None = None  # names and patterns of tools; None: all
+    rate: Rate | None = None
+    expires: float | None = None
+    created: float | None = None  # None: it stands in the config
+
+    @property
+    def digest(self) -> bytes:
+        return bytes.fromhex(self.hash.removeprefix(HASH))
+
+    @property
+    def principal(self) -> Principal:
+        """Who calls with it. What is stored for it belongs to its name."""
+        return Principal(
+            name=self.name, owner=self.name, role=self.role, tools=self.tools, rate=self.rate, expires=self.expires
+        )
+
+    def __repr__(self) -> str:
+        return f"StoredToken({self.name!r}, {self.role!r})"
+
+
+class RevokedToken(msgspec.Struct, frozen=True, kw_only=True):
+    """What is left of a token that was revoked."""
+
+    name: str
+    at: float
+
+
+class _TokenState(msgspec.Struct, frozen=True, kw_only=True):
+    """The content of the file."""
+
+    version: int = FILE_VERSION
+    tokens: tuple[StoredToken, ...] = ()
+    revoked: dict[str, RevokedToken] = {}  # by hash: of the config's tokens, too
+
+    def named(self, name: str) -> StoredToken | None:
+        return next((token for token in self.tokens if token.name == name), None)
+
+    def adding(self, token: StoredToken) -> "_TokenState":
+        if self.named(token.name):
+            message = f"a token is called {token.name} already; take another name, or first: onetool tokens revoke"
+            raise TokenNameError(f"{message} {token.name}")
+        return msgspec.structs.replace(self, tokens=(*self.tokens, token))
+
+    def revoking(self, hash: str, name: str, at: float) -> "_TokenState":
+        left = tuple(token for token in self.tokens if token.hash != hash)
+        return msgspec.structs.replace(
+            self, tokens=left, revoked={**self.revoked, hash: RevokedToken(name=name, at=at)}
+        )
+
+    def revoking_name(self, name: str, at: float) -> "_TokenState":
+        token = self.named(name)
+        if token is None:
+            raise TokenNameError(f"no token that was stored is called {name}; see: onetool tokens list")
+        return self.revoking(token.hash, name, at)
+
+
+class TokenView(NamedTuple):
+    """What the file says at one moment, for fast questions."""
+
+    stamp: tuple[int, ...] | None
+    state: _TokenState
+    problem: str | None  # why the file is refused
+    tokens: dict[bytes, tuple[bytes, StoredToken]]
+    revoked: dict[bytes, RevokedToken]
+
+    def find(self, digest: bytes) -> StoredToken | None:
+        found = self.tokens.get(digest)
+        # The dict's own comparison may end early; this one does not.
+        return found[1] if found is not None and hmac.compare_digest(found[0], digest) else None
+
+
+class TokenStore:
+    """The tokens of one state folder."""
+
+    def __init__(self, folder: Path, clock: Callable[[], float] = time.time, *, key_file: Path | None = None) -> None:
+        """`key_file` seals the file of tokens: for folders that may come from somebody else."""
+        self.file = folder / FILE
+        self._path = str(self.file)
+        self._clock = clock
+        self._key_file = key_file
+        self._lock = Lock()
+        self._known = _known(None, _TokenState())
+
+    # What a request asks
+
+    def find(self, digest: bytes) -> StoredToken | None:
+        """The token with this SHA-256 digest; it may have expired. None if there is none, or the file is refused."""
+        return self.view().find(digest)
+
+    def revocation(self, digest: bytes) -> RevokedToken | None:
+        """Which token with this digest was revoked, and when."""
+        return self.view().revoked.get(digest)
+
+    def is_revoked(self, digest: bytes) -> bool:
+        return digest in self.view().revoked
+
+    @property
+    def problem(self) -> str | None:
+        """Why the file is refused, in words for who runs the server; None if all is well, or there is none."""
+        return self.view().problem
+
+    @property
+    def guards(self) -> bool:
+        """Whether a server needs a credential because of this file. Revoking the last token opens no door."""
+        known = self.view()
+        return bool(known.problem or known.tokens or known.revoked)
+
+    # What a person asks. All raise TokenFileError.
+
+    def list(self) -> tuple[StoredToken, ...]:
+        return self._usable().state.tokens
+
+    def named(self, name: str) -> StoredToken | None:
+        return self._usable().state.named(name)
+
+    def revoked(self) -> dict[str, RevokedToken]:
+        """By hash."""
+        return self._usable().state.revoked
+
+    def add(
+        self,
+        name: str,
+        role: Role = "call",
+        tools: tuple[str, ...] | None = None,
+        rate: Rate | None = None,
+        expires: float | None = None,
+    ) -> str:
+        """Store a new token and return its text, which nobody can ever read again. TokenNameError if it is taken."""
+        text = new_token()
+        token = StoredToken(
+            name=name,
+            hash=token_hash(text),
+            role=role,
+            tools=tools,
+            rate=rate,
+            expires=expires,
+            created=round(self._clock(), 3),
+        )
+        self._change(lambda state: state.adding(token))
+        return text
+
+    def revoke(self, name: str) -> None:
+        """Revoke a token that was stored, at once, in all processes. TokenNameError if there is none."""
+        self._change(lambda state: state.revoking_name(name, self._clock()))
+
+    def revoke_hash(self, hash: str, name: str) -> None:
+        """Revoke a token of the config."""
+        self._change(lambda state: state.revoking(hash, name, self._clock()))
+
+    # The file
+
+    def _usable(self) -> TokenView:
+        known = self.view()
+        if known.problem:
+            raise TokenFileError(known.problem)
+        return known
+
+    def view(self) -> TokenView:
+        """What the file says now. It is read only if it, its owner or its mode has changed."""
+        try:
+            found = os.stat(self._path, follow_symlinks=False)
+        except (FileNotFoundError, NotADirectoryError):
+            if self._known.stamp is not None:
+                self._known = _known(None, _TokenState())
+            return self._known
+        except OSError as error:
+            return _refused(None, f"{self._path} can't be read: {error.strerror}")
+        stamp = (found.st_ino, found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_mode, found.st_uid)
+        known = self._known
+        if known.stamp != stamp:
+            known = self._known = self._read_anew(stamp)  # all at once: other threads read it
+        return known
+
+    def _read_anew(self, stamp: tuple[int, ...]) -> TokenView:
+        try:
+            return _known(stamp, self._state())
+        except TokenFileError as error:
+            log.error("no token is accepted but http.token: %s", error)
+            return _refused(stamp, str(error))
+
+    def _state(self) -> _TokenState:
+        """Raises TokenFileError for a file that does not count."""
+        data = _read_private(self.file)
+        if data is None:
+            return _TokenState()
+        if self._key_file is not None:
+            data = _unsealed(data, _key_in(self._key_file), self.file)
+        try:
+            state = msgspec.json.decode(data, type=_TokenState)
+            all_digests = [token.digest for token in state.tokens] + [_digest_of(hash) for hash in state.revoked]
+        except (ValueError, RecursionError):
+            raise _refusal(self.file, "it is damaged") from None
+        if state.version != FILE_VERSION or any(len(digest) != sha256().digest_size for digest in all_digests):
+            raise _refusal(self.file, "it is damaged, or a newer version has written it")
+        return state
+
+    def _change(self, change: Callable[[_TokenState], _TokenState]) -> None:
+        """Change the file under its lock. After an error it is as it was."""
+        try:
+            with self._lock, self._held():
+                data = msgspec.json.encode(change(self._state()))
+                if self._key_file is not None:
+                    data = _sealed(data, _key_in(self._key_file, make=True))
+                if len(data) > LARGEST_FILE:
+                    raise TokenFileError(f"{self.file} is full: nothing was changed")
+                replace_file(self.file, data)
+        except OSError as error:
+            why = error.strerror or error
+            raise TokenFileError(f"{self.file} can't be written ({why}): nothing was changed") from None
+
+    @contextmanager
+    def _held(self) -> Iterator[None]:
+        folder = self.file.parent
+        if folder.is_symlink():
+            raise OSError("its folder is a link, which state is not")
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_new(folder / ".gitignore", "*\n")
+        lock = flock.take_path(folder / ".lock", partial(private, flags=os.O_RDWR | os.O_CREAT), PATIENCE_S)
+        if lock is None:
+            raise OSError("another process holds its lock")
+        try:
+            yield
+        finally:
+            flock.give_back(lock)
+
+
+# Tokens and their hashes
+
+
+def new_token() -> str:
+    return PREFIX + token_urlsafe(RANDOM_BYTES)
+
+
+def token_digest(text: str | bytes) -> bytes:
+    return sha256(text.encode() if isinstance(text, str) else text).digest()
+
+
+def token_hash(text: str) -> str:
+    """As the config and the file have it."""
+    return HASH + token_digest(text).hex()
+
+
+def _digest_of(hash: str) -> bytes:
+    return bytes.fromhex(hash.removeprefix(HASH))
+
+
+# What was read
+
+
+def _known(stamp: tuple[int, ...] | None, state: _TokenState) -> TokenView:
+    tokens = {token.digest: (token.digest, token) for token in state.tokens}
+    return TokenView(stamp, state, None, tokens, {_digest_of(hash): one for hash, one in state.revoked.items()})
+
+
+def _refused(stamp: tuple[int, ...] | None, problem: str) -> TokenView:
+    return TokenView(stamp, _TokenState(), problem, {}, {})
+
+
+def _read_private(file: Path) -> bytes | None:
+    """The content of a file that is ours alone; None if there is none. Raises TokenFileError for any other."""
+    try:
+        handle = open_no_link(file, os.O_RDONLY)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        why = "it is a link" if file.is_symlink() else f"it can't be read ({error.strerror})"
+        raise _refusal(file, why) from None
+    try:
+        with os.fdopen(handle, "rb") as stream:
+            status = os.fstat(handle)
+            if HAS_OWNERS and status.st_uid != os.geteuid():
+                raise _refusal(file, "it belongs to somebody else")
+            if HAS_OWNERS and status.st_mode & 0o077:
+                raise _refusal(file, "others can read or write it", f"look at what it says, then: chmod 600 {file}")
+            return stream.read(LARGEST_FILE + 1)
+    except OSError as error:
+        raise _refusal(file, f"it can't be read ({error.strerror})") from None
+
+
+def _refusal(file: Path, why: str, hint: str = "remove it, and add the tokens again") -> TokenFileError:
+    return TokenFileError(f"{file} is not used, because {why}; {hint}")
+
+
+# The seal: a line with the MAC before the rest
+
+
+_BOUND = b"tokens of a project:"
+
+
+def _sealed(data: bytes, key: bytes) -> bytes:
+    return hmac.digest(key, _BOUND + data, sha256).hex().encode() + b"\n" + data
+
+
+def _unsealed(data: bytes, key: bytes, file: Path) -> bytes:
+    seal, _, rest = data.partition(b"\n")
+    with suppress(ValueError):
+        if key and hmac.compare_digest(bytes.fromhex(seal.decode("ascii")), hmac.digest(key, _BOUND + rest, sha256)):
+            return rest
+    raise _refusal(file, "it was not written by `onetool tokens` of this user on this machine")
+
+
+def _key_in(file: Path, make: bool = False) -> bytes:
+    """The key of the seal. With `make` there is one afterwards, else it may be empty. Raises OSError."""
+    key = _read_private(file)
+    if key is None and make:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with flock.lock_beside(file):  # two projects may want it at once
+            key = _read_private(file)
+            if key is None:
+                key = token_bytes(KEY_BYTES)
+                replace_file(file, key)
+    if key is not None and len(key) != KEY_BYTES:
+        raise _refusal(file, "it is damaged")
+    return key or b""
