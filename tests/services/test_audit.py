@@ -66,6 +66,7 @@ def test_a_call_is_one_line_with_who_where_what_and_how_it_went(log: AuditLog, f
         "time": "2026-11-16T12:00:00.000Z",
         "kind": "call",
         "what": "web.get",
+        "outcome": "ok",
         "who": "ci",
         "role": "call",
         "from": "10.0.0.7",
@@ -77,11 +78,17 @@ def test_a_call_is_one_line_with_who_where_what_and_how_it_went(log: AuditLog, f
     }
 
 
-def test_what_is_usual_is_left_out_and_ok_is_usual(log: AuditLog, folder: Path) -> None:
+def test_what_is_empty_is_left_out(log: AuditLog, folder: Path) -> None:
     log.record("admin", "tokens add ci")
     log.flush()
     assert lines(folder) == [
-        {"time": "2026-11-16T12:00:00.000Z", "kind": "admin", "what": "tokens add ci", "role": "admin"}
+        {
+            "time": "2026-11-16T12:00:00.000Z",
+            "kind": "admin",
+            "what": "tokens add ci",
+            "outcome": "ok",
+            "role": "admin",
+        }
     ]
 
 

@@ -67,7 +67,7 @@ def test_times(folder: Path) -> None:
 
 def test_files_that_are_too_old_are_not_opened(folder: Path) -> None:
     for file in sorted(folder.glob("*.jsonl"))[:8]:
-        file.write_text('{"time":"2026-11-25T13:00:00.000Z","kind":"call","what":"x","id":"opened"}\n')
+        file.write_text('{"time":"2026-11-25T13:00:00.000Z","kind":"call","what":"x","outcome":"ok","id":"opened"}\n')
     assert ids(folder, since=NOON + 8.5 * 86_400) == ["9c", "9b", "9a"]
 
 
@@ -155,7 +155,7 @@ def test_what_comes_later_is_read_once(folder: Path) -> None:
 def test_a_line_that_is_being_written_is_read_when_it_is_whole(folder: Path) -> None:
     at = end_of_log(folder)
     newest = sorted(folder.glob("*.jsonl"))[-1]
-    line = b'{"time":"2026-11-25T12:00:00.000Z","kind":"call","what":"x","id":"whole"}\n'
+    line = b'{"time":"2026-11-25T12:00:00.000Z","kind":"call","what":"x","outcome":"ok","id":"whole"}\n'
     with newest.open("ab", buffering=0) as stream:
         stream.write(line[:20])
         assert list(read_on(folder, at)) == []

@@ -68,6 +68,15 @@ class AppAudit:
         if (log := self._log) is not None:
             log.record_run(event)
 
+    async def begin(self, kind: "AuditKind", what: str, **more: Any) -> None:
+        """Where the log is required: write that something begins. Raises AuditUnavailableError."""
+        log = self._log
+        if log is not None and log.is_required:
+            from asyncio import to_thread
+
+            entry = log.entry(kind, what, outcome="begun", **more)
+            await to_thread(log.write_entry, entry)
+
     def before_call(self, call: "ToolCall") -> Callable[[], None] | None:
         """What the executor has to do before a call, in a thread; None where the log is not required."""
         log = self._log

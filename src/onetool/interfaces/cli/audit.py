@@ -4,7 +4,6 @@ No tools are loaded for it, and no config is read: where state lives is all that
 """
 
 import os
-import re
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -29,8 +28,6 @@ OUTCOMES = ("ok", "error", "begun", "invalid_args", "tool_not_found", "execution
 COLUMNS = ("time (UTC)", "who", "from", "via", "kind", "what", "outcome", "ms")
 NARROWEST = (19, 8, 9, 4, 8, 24, 12, 0)  # columns of a line that is printed alone
 WHAT, OUTCOME, MS = 5, 6, 7
-_AGO = re.compile(r"([0-9]{1,6})(s|m|h|d|w)")
-_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
 class Moment(click.ParamType[float]):
@@ -39,13 +36,11 @@ class Moment(click.ParamType[float]):
     name = "time"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        from onetool.config.access import read_time
+        from onetool.services.audit.reading import read_moment
 
         if isinstance(value, float):
             return value
-        if ago := _AGO.fullmatch(value):
-            return time.time() - int(ago[1]) * _SECONDS[ago[2]]
-        found = read_time(value)
+        found = read_moment(value, time.time())
         if found is None:
             self.fail(f"{printable(value)!r} is no time: write 30m, 2h, 7d, or 2026-11-16T12:00 (UTC).", param, ctx)
         return found

@@ -120,9 +120,17 @@ class AuditLog:
             run=outer.run if outer else None,
         )
 
-    def entry(self, kind: AuditKind, what: str, principal: Principal | None = None, **more: Any) -> AuditEntry:
+    def entry(
+        self,
+        kind: AuditKind,
+        what: str,
+        principal: Principal | None = None,
+        address: str | None = None,
+        **more: Any,
+    ) -> AuditEntry:
         who = current_principal.get() if principal is None else principal
-        return AuditEntry(at=self._clock(), kind=kind, what=what, principal=who, address=current_address.get(), **more)
+        place = current_address.get() if address is None else address
+        return AuditEntry(at=self._clock(), kind=kind, what=what, principal=who, address=place, **more)
 
     def hash(self, value: Any) -> str:
         """The keyed hash of data, as lines have it."""

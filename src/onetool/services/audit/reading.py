@@ -5,6 +5,7 @@ left half of one. Reading takes no lock, and changes nothing.
 """
 
 import os
+import re
 import stat
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
@@ -68,6 +69,21 @@ class AuditPage(NamedTuple):
     records: list[AuditRecord]
     before: AuditPosition | None
     skipped: int  # lines that can't be read
+
+
+_AGO = re.compile(r"([0-9]{1,6})([smhdw])", re.ASCII)
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+
+
+def read_moment(text: str, now: float) -> float | None:
+    """A time ago (30m, 2h, 7d) or a date as ISO 8601 has it, in UTC unless it says otherwise; None if it is neither."""
+    if ago := _AGO.fullmatch(text):
+        return now - int(ago[1]) * _SECONDS[ago[2]]
+    try:
+        moment = datetime.fromisoformat(text)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
+        return None
 
 
 def read_page(

@@ -20,6 +20,7 @@ from onetool.core.principal import Principal
 AuditKind = Literal["call", "change", "login", "approval", "refusal", "admin", "gap"]
 KINDS: tuple[AuditKind, ...] = get_args(AuditKind)
 OK = "ok"
+ANSWERS = ("approved", "declined")  # of a person, to whether a call may run
 BEGUN = "begun"  # the outcome of a line that was written before the call: another one with the same id says how it went
 
 HASH_DIGITS = 16
@@ -67,7 +68,7 @@ class AuditRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     time: str  # UTC, with milliseconds: 2026-11-16T17:03:18.123Z
     kind: AuditKind
     what: str  # the name of a tool, or an address of the REST API: PUT /tools/bundles/weather
-    outcome: str = OK  # or the code of the error, or `begun`
+    outcome: str  # ok, approved, declined, begun, or the code of the error
     reason: str = ""  # the finer cause of an error
     status: int | None = None  # of HTTP
     who: str = ""  # the name of the principal; empty for the person who runs the process
@@ -83,7 +84,7 @@ class AuditRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     @property
     def failed(self) -> bool:
-        return self.outcome not in (OK, BEGUN)
+        return self.outcome not in (OK, BEGUN, *ANSWERS)
 
 
 class AuditEntry(msgspec.Struct, kw_only=True):
