@@ -7,7 +7,7 @@ import os
 import pytest
 
 from onetool import App, ToolCall
-from onetool.app.audit import record_command
+from onetool.app.audit import audit_mistakes, record_command
 from onetool.core.principal import Principal, current_address, current_principal
 from onetool.services.audit import AuditUnavailableError
 
@@ -191,6 +191,21 @@ def test_where_it_is_usual_a_full_disk_stops_nothing(opened, full_disk):
     assert app.health()["audit"]["problem"] == "No space left on device"
 
 
+def test_check_tells_of_a_log_that_cant_be_written_and_of_lost_lines(opened):
+    app = opened()
+    call(app, "mine.work")
+    assert list(audit_mistakes(app.config)) == []
+    app.audit.log.write("gap", "3 lines lost")
+    assert [one.message.partition(",")[0] for one in audit_mistakes(app.config)] == ["3 lines lost"]
+    lock = app.config.home / "audit" / ".lock"
+    lock.unlink()
+    lock.mkdir()
+    (found,) = audit_mistakes(app.config)
+    assert (found.key, found.severity) == ("audit", "warning")
+    assert "the audit log can't be written" in found.message
+    lock.rmdir()
+
+
 # Commands
 
 
@@ -206,3 +221,4 @@ def test_a_command_is_refused_where_the_log_is_required_and_full(opened, full_di
     full_disk()
     with pytest.raises(AuditUnavailableError):
         record_command(app.config, "tokens add ci")
+    record_command(app.config, "tokens revoke ci", even_if_required=True)

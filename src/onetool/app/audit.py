@@ -3,9 +3,11 @@
 An app that nobody serves notes nothing: its calls are those of the person who runs the process.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from threading import Lock
 from typing import TYPE_CHECKING, Any
+
+from onetool.core.errors import Mistake
 
 if TYPE_CHECKING:
     from onetool.config import Config
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from onetool.services.audit import AuditKind, AuditLog
 
 FOLDER = "audit"  # of the state
+TOLD_DAYS = 7  # for which `onetool check` tells of lines that were lost
 
 
 class AppAudit:
@@ -97,20 +100,44 @@ class AppAudit:
             log.close()
 
 
-def record_command(config: "Config", what: str, outcome: str = "ok") -> None:
-    """Note what a command has changed, such as `tokens add ci`. With `required` AuditUnavailableError is raised where
-    that can't be written: so call it before the change.
+def record_command(config: "Config", what: str, even_if_required: bool = False) -> None:
+    """Note what a command changes, such as `tokens add ci`.
+
+    With `required` AuditUnavailableError is raised where that can't be written: so call it before the change. What must
+    never wait for a log, such as a revocation, goes on `even_if_required`.
     """
     if config.audit.mode == "none":
         return
     log = _opened(config)
     try:
-        if log.is_required:
-            log.write("admin", what, outcome=outcome, via="cli")
+        if log.is_required and not even_if_required:
+            log.write("admin", what, via="cli")
         else:
-            log.record("admin", what, outcome=outcome, via="cli")
+            log.record("admin", what, via="cli")
     finally:
         log.close()
+
+
+def audit_mistakes(config: "Config") -> Iterator[Mistake]:
+    """What `onetool check` says of the log: that it can't be written, or that lines were lost in the last days."""
+    folder = config.home / FOLDER
+    if config.audit.mode == "none" or not folder.is_dir():
+        return
+    from time import time
+
+    from onetool.services.audit.files import AuditFiles
+    from onetool.services.audit.reading import AuditFilter, read_page
+
+    required = config.audit.mode == "required"
+    _, error = AuditFiles(folder, config.audit, time).append([])
+    if error is not None:
+        then = "nothing is called by way of `onetool serve`" if required else "lines are lost"
+        message = f"the audit log can't be written: {error.strerror or error}; {then}"
+        yield Mistake(message=message, file=str(folder), key="audit", severity="error" if required else "warning")
+        return
+    lost = read_page(folder, AuditFilter(kind="gap", since=time() - TOLD_DAYS * 86_400), 100).records
+    for one in lost:
+        yield Mistake(message=f"{one.what}, until {one.time}", file=str(folder), key="audit", severity="warning")
 
 
 def _opened(config: "Config") -> "AuditLog":

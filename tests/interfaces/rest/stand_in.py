@@ -14,12 +14,14 @@ sys.path[0] = str(Path(__file__).parents[2])  # of the tests, and not this folde
 def app_of(options):
     from interfaces.rest.memory_shelf import MemoryShelf, hush
 
+    from onetool.app.audit import AppAudit
     from onetool.config.model import HttpConfig
     from onetool.services.secrets import Secret
 
     http = HttpConfig(token=Secret(options["token"]) if "token" in options else None)
     shelf = MemoryShelf()
-    return SimpleNamespace(config=SimpleNamespace(http=http), bundles=shelf, runtime=SimpleNamespace(redact=hush))
+    config = SimpleNamespace(http=http)
+    return SimpleNamespace(config=config, bundles=shelf, runtime=SimpleNamespace(redact=hush), audit=AppAudit(config))
 
 
 def main(options):
