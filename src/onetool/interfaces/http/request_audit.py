@@ -36,7 +36,7 @@ class RequestAudit:
         """`route` is the path of the route, where there is one: what was asked for beyond it may be anything."""
         if self._audit.log is None:
             return
-        kind, what = scope.get(AUDIT) or (None, None)
+        kind, what = scope.get(AUDIT) or (None, "")
         is_login = route == self._login_path and scope["method"] in ("POST", "DELETE")
         if status in REFUSALS and self._is_too_many():
             return
