@@ -40,6 +40,7 @@ from onetool.core.context import (
 from onetool.core.errors import BadArguments, SchemaError, ToolFailure, describe_error, message_of, raised_at
 from onetool.core.json_data import AnsweredValue, ServerAnswer
 from onetool.core.lenient import Taken, taken
+from onetool.core.principal import owner
 from onetool.core.redaction import mask_values, secret_values
 from onetool.core.registry import Snapshot
 from onetool.core.running import TRIES, HandlerRunner, HandlerTask
@@ -365,7 +366,14 @@ class Executor:
             client, run = origin
             self._record(
                 CallEvent(
-                    call=call, spec=spec, duration_ms=elapsed, error=recorded_error, value=data, client=client, run=run
+                    call=call,
+                    spec=spec,
+                    duration_ms=elapsed,
+                    error=recorded_error,
+                    value=data,
+                    client=client,
+                    run=run,
+                    owner=owner(),
                 )
             )
         if error is not None:

@@ -53,6 +53,12 @@ def owner() -> str:
     return current_principal.get().owner
 
 
+def counted_caller(wanted: str | None = None) -> str | None:
+    """Whose calls stats may tell of: an admin's `wanted`, None for all; for anybody else the calls of their own."""
+    principal = current_principal.get()
+    return wanted if principal.may("admin") else principal.owner
+
+
 # Allow-lists
 
 

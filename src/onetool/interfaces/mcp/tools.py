@@ -28,7 +28,7 @@ async def call_tool(service: Service, request: McpRequest) -> dict[str, Any]:
     client, is_answer = request.client, False
     silent = client.gap_timer.call_started()
     if silent is not None and "requestState" not in request.params and (stats := service.app.runtime.stats):
-        stats.record_gap(client.name, silent)
+        stats.record_gap(client.name, silent, client.owner)
     try:
         result = await _call(service, request)
         is_answer = result.get("resultType") not in UNFINISHED

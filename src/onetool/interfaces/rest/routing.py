@@ -222,6 +222,7 @@ COLUMN = QueryParameter("column", _position, 1)
 TOOL = QueryParameter("tool", _words)
 SOURCE = QueryParameter("source", _words)
 CLIENT = QueryParameter("client", _words)
+CALLER = QueryParameter("caller", _words)
 
 
 # Routes
@@ -378,7 +379,7 @@ ROUTES = (
     ),
     RestRoute("/check", {"GET": RouteMethod(checks.check, role="edit")}, OUTSIDE),
     RestRoute("/trust", {"GET": RouteMethod(checks.get_trust, role="edit")}, OUTSIDE),
-    RestRoute("/stats", {"GET": _with_query(insight.stats, DAYS, TOOL, SOURCE, CLIENT)}, OUTSIDE),
+    RestRoute("/stats", {"GET": _with_query(insight.stats, DAYS, TOOL, SOURCE, CLIENT, CALLER)}, OUTSIDE),
 )
 ROOTS = tuple(dict.fromkeys(f"/{route.segments[0]}" for route in ROUTES))
 """The paths that everything is below: what is sent there comes to the same app."""
