@@ -35,7 +35,7 @@ from onetool.ask.sessions import ChatSession, SessionStore
 from onetool.ask.tool_calls import run_user_call
 from onetool.core.call import ToolCall, ToolResult, new_id
 from onetool.core.context import allowed_by_both
-from onetool.core.principal import owner
+from onetool.core.principal import lasting_owner
 
 if TYPE_CHECKING:
     from onetool.app.catalog import ToolCatalog
@@ -105,7 +105,7 @@ class AskService:
     @property
     def sessions(self) -> SessionStore:
         """Those of whoever asks now."""
-        return SessionStore(self.runtime.config.home / "sessions", owner=owner())
+        return SessionStore(self.runtime.config.home / "sessions", owner=lasting_owner())
 
     async def user_call(
         self, name: str, args: Mapping[str, Any], on_session: Callable[[str], None], options: AskOptions

@@ -135,7 +135,7 @@ class CallEvent(msgspec.Struct, frozen=True, kw_only=True):
     value: Any = None  # as its caller gets it, who may have sent secrets itself: to be measured, and never to be kept
     client: str = ""  # the program that called, where it has said its name
     run: str | None = None  # the run whose code called; none for what tools call in their turn
-    owner: str = ""  # of the principal that called
+    owner: str = ""  # the lasting owner of the principal that called
 
     @property
     def tool(self) -> str:
@@ -178,7 +178,7 @@ class RunEvent(msgspec.Struct, frozen=True, kw_only=True):
     code_bytes: int  # of the code, as it was sent
     calls: int = 0
     error: ToolError | None = None  # as its caller gets it: only its code is to be kept
-    owner: str = ""  # of the principal that called
+    owner: str = ""  # the lasting owner of the principal that called
 
 
 Recorder = Callable[[CallEvent], None]

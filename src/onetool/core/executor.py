@@ -40,7 +40,7 @@ from onetool.core.context import (
 from onetool.core.errors import BadArguments, SchemaError, ToolFailure, describe_error, message_of, raised_at
 from onetool.core.json_data import AnsweredValue, ServerAnswer
 from onetool.core.lenient import Taken, taken
-from onetool.core.principal import owner
+from onetool.core.principal import lasting_owner
 from onetool.core.redaction import mask_values, secret_values
 from onetool.core.registry import Snapshot
 from onetool.core.running import TRIES, HandlerRunner, HandlerTask
@@ -373,7 +373,7 @@ class Executor:
                     value=data,
                     client=client,
                     run=run,
-                    owner=owner(),
+                    owner=lasting_owner(),
                 )
             )
         if error is not None:

@@ -33,11 +33,17 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
     tools: tuple[str, ...] | None = None  # names and patterns of tools that it may call; None: all
     rate: Rate | None = None
     expires: float | None = None  # seconds since 1970
+    is_local: bool = False  # it is the person who runs this, who has come over HTTP: with http.token
     is_capped: bool = False  # its role is less than its token's, because the server is for calls only
 
     def may(self, role: Role) -> bool:
         """Whether it may what this role may."""
         return ROLES.index(self.role) >= ROLES.index(role)
+
+    @property
+    def lasting_owner(self) -> str:
+        """The owner of what stays."""
+        return "" if self.is_local else self.owner
 
 
 LOCAL = Principal(role="admin")
@@ -49,14 +55,19 @@ current_address: ContextVar[str] = ContextVar("onetool_current_address", default
 
 
 def owner() -> str:
-    """The owner of what is stored now."""
+    """The owner of what is stored now, and is forgotten after a while: results, tasks, questions."""
     return current_principal.get().owner
+
+
+def lasting_owner() -> str:
+    """The owner of what stays: sessions of `ask`, examples, stats. The local user and `http.token` share these."""
+    return current_principal.get().lasting_owner
 
 
 def counted_caller(wanted: str | None = None) -> str | None:
     """Whose calls stats may tell of: an admin's `wanted`, None for all; for anybody else the calls of their own."""
     principal = current_principal.get()
-    return wanted if principal.may("admin") else principal.owner
+    return wanted if principal.may("admin") else principal.lasting_owner
 
 
 # Allow-lists

@@ -13,7 +13,7 @@ from onetool.core.call import ToolError
 from onetool.core.caller import client_name
 from onetool.core.context import CallContext, RunEvent, current_call
 from onetool.core.executor import Executor
-from onetool.core.principal import owner
+from onetool.core.principal import lasting_owner
 from onetool.core.running import within_deadline
 from onetool.core.threads import Threads
 from onetool.sandbox import CodeError, CodeSyntaxError, WorkerError
@@ -204,7 +204,7 @@ class Pipeline:
             code_bytes=len(self._sent.encode("utf-8", "replace")),
             calls=self._calls,
             error=error,
-            owner=owner(),
+            owner=lasting_owner(),
         )
 
     def refusal_result(self, why: LimitError) -> RunResult:

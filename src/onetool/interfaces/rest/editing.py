@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from onetool.core.principal import owner
+from onetool.core.principal import lasting_owner
 from onetool.interfaces.json_data import encode
 from onetool.interfaces.rest.request import (
     RestRequest,
@@ -77,7 +77,7 @@ async def put_examples(request: RestRequest) -> RestResponse:
     data = await json_body(request.headers, request.receive, whole=True)
 
     def put() -> RestResponse:
-        if owner():
+        if lasting_owner():
             return with_etag(*_put_own_examples(request, data))
         match = wanted.expected_tag(lambda: service.get_tool(bundle_id, slug, version)[1])
         found, tag = service.put_examples(bundle_id, slug, version, data, match)
@@ -88,7 +88,7 @@ async def put_examples(request: RestRequest) -> RestResponse:
 
 def _examples(request: RestRequest, visibility: Visibility = EVERYTHING) -> tuple[dict[str, Any], str]:
     """All that the caller sees, and their ETag."""
-    service, whose = request.context.bundles, owner()
+    service, whose = request.context.bundles, lasting_owner()
     common, tag = service.get_examples(*request.path, visibility=visibility)
     if not whose:
         return {"examples": common}, tag
@@ -105,7 +105,7 @@ def _put_own_examples(request: RestRequest, data: Any) -> tuple[dict[str, Any], 
     own = read_own_examples(data, (*common, *request.context.clean_examples({"examples": common})["examples"]))
     refuse_secrets(own, spec.input_schema)
     _own_examples(request).put(
-        owner(), tool.id, own, lambda before: wanted.expected_tag(lambda: examples_tag(tag, before))
+        lasting_owner(), tool.id, own, lambda before: wanted.expected_tag(lambda: examples_tag(tag, before))
     )
     return _examples(request)
 

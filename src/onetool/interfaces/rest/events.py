@@ -173,7 +173,7 @@ class EventsApp(RestApp):
 
     def _is_shown(self, call: EndedCall, principal: Principal) -> bool:
         """Who called makes no difference to what a reader may see, but for whose call it is."""
-        if call.owner != principal.owner and not principal.may("admin"):
+        if call.owner != principal.lasting_owner and not principal.may("admin"):
             return False
         allowed = self._context.allowed_of(principal)
         return allowed is None or principal.may("edit") or call.spec.name in allowed

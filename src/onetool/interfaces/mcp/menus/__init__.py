@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from onetool.core.principal import owner
+from onetool.core.principal import lasting_owner
 from onetool.interfaces.json_data import encode
 from onetool.interfaces.mcp.menus.entry import MenuEntry
 
@@ -30,7 +30,7 @@ def listing_bytes(listing: Iterable[Mapping[str, Any]]) -> int:
 def record_listing(app: "App", menu: "Menu", client: str) -> None:
     """Record in the stats, a moment later, that a client was sent a menu."""
     if app.config.stats.enabled:
-        asyncio.get_running_loop().call_later(RECORD_AFTER_S, _record, app, menu, client, owner())
+        asyncio.get_running_loop().call_later(RECORD_AFTER_S, _record, app, menu, client, lasting_owner())
 
 
 def _record(app: "App", menu: "Menu", client: str, owner: str) -> None:
