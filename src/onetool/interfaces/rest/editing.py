@@ -100,8 +100,9 @@ def _examples(request: RestRequest, visibility: Visibility = EVERYTHING) -> tupl
 def _put_own_examples(request: RestRequest, data: Any) -> tuple[dict[str, Any], str]:
     """The examples of the tool stay, also if they are in the list: it is the one that the client was shown."""
     service, wanted = request.context.bundles, conditions(request.headers)
-    tool, spec = service.tool_and_spec(*request.path)
-    common, tag = service.get_examples(*request.path)
+    bundle_id, slug, version = request.path
+    tool, spec = service.tool_and_spec(bundle_id, slug, version)
+    common, tag = service.get_examples(bundle_id, slug, version)
     own = read_own_examples(data, (*common, *request.context.clean_examples({"examples": common})["examples"]))
     refuse_secrets(own, spec.input_schema)
     _own_examples(request).put(

@@ -45,7 +45,11 @@ class OwnExamples:
         return self._read(owner).get(tool, ())
 
     def put(
-        self, owner: str, tool: str, examples: tuple[ToolExample, ...], check: Callable[[tuple[ToolExample, ...]], None]
+        self,
+        owner: str,
+        tool: str,
+        examples: tuple[ToolExample, ...],
+        check: Callable[[tuple[ToolExample, ...]], object],
     ) -> None:
         """Replace those of one tool. `check` gets the ones of before, under the lock, and may refuse."""
         try:
