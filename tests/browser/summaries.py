@@ -43,6 +43,7 @@ def usual(period="month", tools=18, buckets=30, seed=7):
             {"name": "cursor", "calls": 90},
             {"name": "", "calls": 40},
         ],
+        callers=[{"name": "ci", "calls": calls // 4}],
         latency={"p50": 38.2, "p90": 410.0, "p95": 890.5, "p99": 4210.0, "max": 30_000.0},
     )
 
@@ -55,11 +56,12 @@ def summary(**facts):
         "until": UNTIL.isoformat(timespec="seconds"),
         "tool": None,
         "total_calls": 0,
+        "caller": None,
         "success_rate": None,
         "context_saved": 0,
         "time_saved_ms": 0,
         **dict.fromkeys(("tokens_in", "tokens_out", "bytes_in", "bytes_out", "runs", "calls_in_runs"), 0),
-        **{key: [] for key in ("tools", "errors", "doors", "clients", "series")},
+        **{key: [] for key in ("tools", "errors", "doors", "clients", "callers", "series")},
         "latency": dict.fromkeys(("p50", "p90", "p95", "p99", "max")),
     }
     return {**nothing, **facts}
@@ -84,7 +86,7 @@ def hostile():
         row["tool"] = row["source"] = row["last_called"] = HOSTILE
     for row in one["errors"]:
         row["tool"] = row["code"] = row["last"] = HOSTILE
-    for row in [*one["doors"], *one["clients"]]:
+    for row in [*one["doors"], *one["clients"], *one["callers"]]:
         row["name"] = HOSTILE
     for row in one["series"]:
         row["start"] = HOSTILE

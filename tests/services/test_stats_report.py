@@ -118,6 +118,7 @@ def test_every_chart_has_a_label_and_a_table():
     ]
     named = [one.get("aria-label") for one in tree.iter("table") if one.get("class") == "bars"]
     expected = ["Calls by tool", "Errors by tool and code", "Latency in all", "Calls by door", "Calls by client"]
+    expected.append("Calls by caller")
     assert named == expected
     hidden = [one for one in tree.iter("svg") if one.get("aria-hidden") != "true" and one not in charts]
     assert len(hidden) == 1  # the stretched one, inside of a chart that has a label

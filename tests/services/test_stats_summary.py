@@ -49,6 +49,7 @@ def test_nothing_yet(stats, tmp_path):
         "since": "2023-11-08T12:00:00+00:00",
         "until": "2023-11-15T12:00:00+00:00",
         "tool": None,
+        "caller": None,
         "total_calls": 0,
         "success_rate": None,
         "context_saved": 0,
@@ -63,6 +64,7 @@ def test_nothing_yet(stats, tmp_path):
         "errors": [],
         "doors": [],
         "clients": [],
+        "callers": [],
         "series": [],
         "latency": {"p50": None, "p90": None, "p95": None, "p99": None, "max": None},
     }

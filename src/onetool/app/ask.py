@@ -35,6 +35,7 @@ from onetool.ask.sessions import ChatSession, SessionStore
 from onetool.ask.tool_calls import run_user_call
 from onetool.core.call import ToolCall, ToolResult, new_id
 from onetool.core.context import allowed_by_both
+from onetool.core.principal import lasting_owner
 
 if TYPE_CHECKING:
     from onetool.app.catalog import ToolCatalog
@@ -103,7 +104,8 @@ class AskService:
 
     @property
     def sessions(self) -> SessionStore:
-        return SessionStore(self.runtime.config.home / "sessions")
+        """Those of whoever asks now."""
+        return SessionStore(self.runtime.config.home / "sessions", owner=lasting_owner())
 
     async def user_call(
         self, name: str, args: Mapping[str, Any], on_session: Callable[[str], None], options: AskOptions

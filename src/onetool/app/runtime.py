@@ -38,7 +38,16 @@ log = logging.getLogger("onetool")
 T = TypeVar("T")
 
 EMPTY: Mapping[str, Any] = freeze({})
-OWN_FOLDERS = ("results", "servers", "sessions", "page_sessions", "access_tokens", "audit", "bundles/.state")
+OWN_FOLDERS = (
+    "results",
+    "servers",
+    "sessions",
+    "page_sessions",
+    "own_examples",
+    "access_tokens",
+    "audit",
+    "bundles/.state",
+)
 
 
 class RunCode(Protocol):

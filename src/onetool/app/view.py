@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from onetool._version import __version__
 from onetool.core.context import current_call
 from onetool.core.errors import ConfigError, ToolFailure
-from onetool.core.principal import current_principal, owner
+from onetool.core.principal import counted_caller, current_principal, owner
 
 if TYPE_CHECKING:
     from onetool.app.catalog import ToolCatalog
@@ -101,7 +101,7 @@ class AppView:
             raise ToolFailure(f"Statistics are disabled: stats.enabled is false in {file}")
         name = None if tool is None else self._catalog.real_name(tool)
         known = self._catalog.registry.names() if allowed is None else allowed
-        summary = runtime.stats.summary(period, name)
+        summary = runtime.stats.summary(period, name, counted_caller())
         if name is not None and name not in known and (allowed is not None or not summary["total_calls"]):
             from onetool.core.text import or_rather
 
@@ -170,8 +170,9 @@ def internal_handlers(
         return await state(_callers_allow_list())
 
     def stats(tool: str | None = None) -> dict[str, Any]:
-        counted = runtime().stats
-        return counted.facts(tool) if counted else {"error": "stats are disabled: stats.enabled is false"}
+        if (counted := runtime().stats) is None:
+            return {"error": "stats are disabled: stats.enabled is false"}
+        return counted.facts(tool, counted_caller())
 
     async def run(code: str) -> Any:
         return (await run_code(code)).value()

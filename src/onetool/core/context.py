@@ -144,6 +144,11 @@ class CallEvent(msgspec.Struct, frozen=True, kw_only=True):
         return self.call.name
 
     @property
+    def owner(self) -> str:
+        """The owner of what stays of it, such as a line of the stats."""
+        return self.principal.lasting_owner
+
+    @property
     def ok(self) -> bool:
         return self.error is None
 
@@ -181,6 +186,7 @@ class RunEvent(msgspec.Struct, frozen=True, kw_only=True):
     code: str = ""  # itself: to be hashed, and never to be kept
     calls: int = 0
     error: ToolError | None = None  # as its caller gets it: only its code is to be kept
+    owner: str = ""  # the lasting owner of the principal that called
 
 
 Recorder = Callable[[CallEvent], None]

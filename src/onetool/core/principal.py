@@ -36,6 +36,11 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
     is_local: bool = False  # it is the person who runs this, who has come over HTTP: with http.token
     is_capped: bool = False  # its role is less than its token's, because the server is for calls only
 
+    @property
+    def lasting_owner(self) -> str:
+        """The owner of what stays: sessions of `ask`, examples, stats. The local user and `http.token` share these."""
+        return "" if self.is_local else self.owner
+
     def may(self, role: Role) -> bool:
         """Whether it may what this role may."""
         return ROLES.index(self.role) >= ROLES.index(role)
@@ -55,9 +60,14 @@ def owner() -> str:
 
 
 def lasting_owner() -> str:
-    """The owner of what stays: sessions of `ask`, examples. The local user and `http.token` share these."""
+    """The owner of what is stored now, and stays."""
+    return current_principal.get().lasting_owner
+
+
+def counted_caller(wanted: str | None = None) -> str | None:
+    """Whose calls stats may tell of: an admin's `wanted`, None for all; for anybody else the calls of their own."""
     principal = current_principal.get()
-    return "" if principal.is_local else principal.owner
+    return wanted if principal.may("admin") else principal.lasting_owner
 
 
 # Allow-lists

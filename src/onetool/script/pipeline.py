@@ -13,6 +13,7 @@ from onetool.core.call import ToolError
 from onetool.core.caller import client_name
 from onetool.core.context import CallContext, RunEvent, current_call
 from onetool.core.executor import Executor
+from onetool.core.principal import lasting_owner
 from onetool.core.running import within_deadline
 from onetool.core.threads import Threads
 from onetool.sandbox import CodeError, CodeSyntaxError, WorkerError
@@ -204,6 +205,7 @@ class Pipeline:
             code=self._sent,
             calls=self._calls,
             error=error,
+            owner=lasting_owner(),
         )
 
     def refusal_result(self, why: LimitError) -> RunResult:

@@ -513,3 +513,81 @@ def test_failures_and_malformed_calls_are_not_used_again(sessions):
             return [session.cached(name, {}) for name in ("t.a", "t.b", "t.c")]
 
     assert asyncio.run(turn()) == [UNSET, UNSET, UNSET]
+
+
+# Owners
+
+
+ADA, BOB = "ada", "https://id.example.com|b"
+
+
+def of(tmp_path, owner):
+    return SessionStore(tmp_path / "home" / "sessions", now=lambda: 1_794_000_000.25, owner=owner)
+
+
+def test_two_owners_have_the_same_id_and_never_meet(tmp_path):
+    for owner in (ADA, BOB, ""):
+        assert said(of(tmp_path, owner), "trip", f"of {owner}") == "trip"
+    for owner in (ADA, BOB, ""):
+        store = of(tmp_path, owner)
+        assert [one.id for one in store.list()] == ["trip"]
+        assert store.read("last").messages[0].text == f"of {owner}"
+    of(tmp_path, ADA).delete("trip")
+    assert (of(tmp_path, ADA).list(), len(of(tmp_path, BOB).list()), len(of(tmp_path, "").list())) == ([], 1, 1)
+
+
+def test_what_another_owner_has_is_told_by_nothing(tmp_path):
+    id = said(of(tmp_path, ADA), None, "secret plan")
+    said(of(tmp_path, ADA), "secret-plan", "x")
+    store = of(tmp_path, BOB)
+    assert (store.list(), store.page(None, 10), store.has(id), store.similar_ids("secret-plans")) == (
+        [],
+        ([], None),
+        False,
+        [],
+    )
+    for name in (id, "secret-plan", "last"):
+        for ask in (store.read, store.info, store.delete, lambda name: store.rename(name, "x")):
+            with pytest.raises(SessionError) as caught:
+                ask(name)
+            assert caught.value.reason == "not_found"
+            assert "or rather" not in str(caught.value)
+    assert refused(entered(store, id), "not_found")
+    assert asyncio.run(entered(store, "secret-plan", new=True)) == (True, [])  # the id is free
+
+
+def test_files_of_before_belong_to_who_has_no_name(tmp_path):
+    said(SessionStore(tmp_path / "home" / "sessions"), "old", "x")
+    assert (tmp_path / "home" / "sessions" / "old.jsonl").exists()
+    assert [one.id for one in of(tmp_path, "").list()] == ["old"]
+    assert of(tmp_path, ADA).list() == []
+
+
+@pytest.mark.parametrize("owner", ["../../x", "a/b", "x" * 5000, "\ud800", "user:ada", "owners"])
+def test_any_owner_has_a_private_folder_of_its_own(tmp_path, owner):
+    store = of(tmp_path, owner)
+    said(store, "s", "hello")
+    assert store.folder.parent == tmp_path / "home" / "sessions" / "owners"
+    for folder in (store.folder, store.folder.parent, store.folder.parent.parent):
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert [one.title for one in store.list()] == ["hello"]
+    assert of(tmp_path, "").list() == []
+
+
+def test_the_first_line_says_whose_it_is(tmp_path):
+    store = of(tmp_path, BOB)
+    said(store, "s", "hello")
+    assert f'"owner":"{BOB}"' in file_of(store, "s").read_text().partition("\n")[0]
+    said(of(tmp_path, ""), "s", "hello")
+    assert "owner" not in file_of(of(tmp_path, ""), "s").read_text()
+
+
+def test_a_folder_of_owners_that_is_a_link_is_refused(tmp_path):
+    store = of(tmp_path, ADA)
+    store.folder.parent.parent.mkdir(parents=True)
+    (tmp_path / "elsewhere").mkdir()
+    store.folder.parent.symlink_to(tmp_path / "elsewhere")
+    refused(entered(store, "x"), "session")
+    with pytest.raises(SessionError, match="link"):
+        store.list()
+    assert list((tmp_path / "elsewhere").iterdir()) == []

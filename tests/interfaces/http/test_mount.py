@@ -277,9 +277,15 @@ def test_results_are_their_users_alone(shared):
     assert f"Handle not found: {handle[1]}" in theirs
 
 
-def test_sessions_of_ask_are_not_gone_on_with(shared):
-    asked = httpx.post(f"{shared}/tools/ask", json={"prompt": "x", "session": "s"}, headers={"x-user": "ada"})
-    assert (asked.status_code, asked.json()["code"]) == (403, "sessions_shared")
+def test_sessions_of_ask_are_their_users_alone(shared):
+    def as_user(user, method, path, **options):
+        return httpx.request(method, f"{shared}/tools/ask{path}", headers={"x-user": user}, **options)
+
+    called = as_user("ada", "POST", "/calls", json={"name": "pack.long"})
+    id = called.json()["sessionId"]
+    assert [one["id"] for one in as_user("ada", "GET", "/sessions").json()["sessions"]] == [id]
+    assert as_user("bob", "GET", "/sessions").json()["sessions"] == []
+    assert as_user("bob", "GET", f"/sessions/{id}").status_code == 404
 
 
 def test_without_a_word_about_authentication_the_rules_of_serve_hold(app):

@@ -65,6 +65,7 @@ class SessionHeader(msgspec.Struct, frozen=True, kw_only=True, tag="session"):
     id: str = ""
     created: float = 0.0
     title: str = ""  # the first words of the first question
+    owner: str | UnsetType = UNSET  # for people: the folder decides whose it is
 
 
 TurnEnd = Literal["answered", "failed", "stopped"]

@@ -19,15 +19,27 @@ from onetool.ask.sessions.records import (
     record_line,
     title_of,
 )
+from onetool.core.text import replace_all_surrogates
+
+LONGEST_OWNER = 300  # characters in the first line, which has to stay short
 
 
 class ChatSession:
     """A session during one turn, made by `SessionStore.turn`. Its file is locked meanwhile."""
 
     def __init__(
-        self, id: str, path: Path, file: int, content: SessionContent, *, is_new: bool, now: Callable[[], float]
+        self,
+        id: str,
+        path: Path,
+        file: int,
+        content: SessionContent,
+        *,
+        is_new: bool,
+        now: Callable[[], float],
+        owner: str = "",
     ) -> None:
         self.id = id
+        self._owner = replace_all_surrogates(owner[:LONGEST_OWNER]) or UNSET
         self.is_new = is_new
         self.messages: list[SessionMessage] = []
         self.usage = content.usage  # of the turns that came to their end
@@ -50,10 +62,13 @@ class ChatSession:
         at = round(self._now(), 3)
         written, message = message_line(message, at)
         if not self._has_first_line:
-            written = record_line(SessionHeader(id=self.id, created=at, title=title_of(message))) + written
+            written = self._first_line(at, message) + written
         files.append_lines(self._path, self._file, written + self._unwritten)
         self._has_first_line, self._unwritten = True, b""
         self._take(message)
+
+    def _first_line(self, at: float, message: SessionMessage) -> bytes:
+        return record_line(SessionHeader(id=self.id, created=at, title=title_of(message), owner=self._owner))
 
     def allow(self, tools: Iterable[str]) -> None:
         """These tools alone, in this turn and in those after it."""

@@ -38,7 +38,7 @@ from onetool.ask.sessions.session import ChatSession
 from onetool.core import flock
 from onetool.core.os_files import read_at
 
-HEAD_BYTES = 2048  # bytes; a first line is shorter
+HEAD_BYTES = 4096  # bytes; a first line is shorter
 TAIL_BYTES = 4096  # where an `ended` is found, as a rule; else more is read
 MOST_TAIL_BYTES = 8 * 1024 * 1024  # … but not more than that
 ENDED_PREFIX = b'{"type":"ended"'
@@ -139,6 +139,7 @@ def _record(line: bytes) -> object:
 
 
 NO_ANSWER = "(no answer)"  # in place of one
+OWNERS = "owners"  # the folder of those that have a name
 PAUSE = 0.02  # seconds between two looks at a session that somebody has
 NEW_SESSION_HINT = "begin another with --new-session"
 GENERATED_HINT = "a name of this form is one that we make up, so that it is taken for a mistyped one"
@@ -172,10 +173,16 @@ class Transcript(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SessionStore:
-    """Kept in `folder`, which is made when it is first needed."""
+    """The sessions of one owner. They are in `folder`, or in a folder in there if the owner has a name.
 
-    def __init__(self, folder: Path, now: Callable[[], float] = time.time) -> None:
-        self.folder = folder
+    So the ids of two owners never meet: what is another's is not found, and its id is free. Folders are made when they
+    are first needed.
+    """
+
+    def __init__(self, folder: Path, now: Callable[[], float] = time.time, owner: str = "") -> None:
+        self._root = folder
+        self.folder = folder / OWNERS / _folder_name(owner) if owner else folder
+        self._owner = owner
         self._now = now
 
     @asynccontextmanager
@@ -262,7 +269,7 @@ class SessionStore:
 
     def list(self) -> builtins.list[SessionInfo]:
         """The newest first. What can't be opened is not in it."""
-        files.refuse_link(self.folder)
+        self._refuse_links()
         return self._read_infos(id for _, id in find_sessions(self.folder))
 
     def info(self, id: str) -> SessionInfo:
@@ -276,7 +283,7 @@ class SessionStore:
         self, before: tuple[int, str] | None, most: int
     ) -> tuple[builtins.list[SessionInfo], tuple[int, str] | None]:
         """So many of the list that follow a place in it, and the place that the next ones follow: None at its end."""
-        files.refuse_link(self.folder)
+        self._refuse_links()
         there = [one for one in find_sessions(self.folder) if before is None or one < before]
         return self._read_infos(id for _, id in there[:most]), there[most - 1] if len(there) > most else None
 
@@ -297,11 +304,23 @@ class SessionStore:
                 listed.append(one)
         return listed
 
+    def _make_folder(self) -> None:
+        for folder in self._folders():
+            files.make_private(folder)
+
+    def _refuse_links(self) -> None:
+        for folder in self._folders():
+            files.refuse_link(folder)
+
+    def _folders(self) -> tuple[Path, ...]:
+        """Each that others must not have put there, the outer ones first."""
+        return (self._root, self.folder.parent, self.folder) if self._owner else (self.folder,)
+
     def _path(self, id: str) -> Path:
         return self.folder / f"{id}{files.SUFFIX}"
 
     def _resolve(self, id: str) -> str:
-        files.refuse_link(self.folder)
+        self._refuse_links()
         if id != LAST:
             return check_id(id)
         there = find_sessions(self.folder)
@@ -326,7 +345,7 @@ class SessionStore:
 
     def _resolve_for_turn(self, id: str, new: bool) -> str:
         """The id of the session, resolved once: `last` may become another one while we wait."""
-        files.make_private(self.folder)
+        self._make_folder()
         return check_id(id) if new else self._resolve(id)
 
     def _try_open(self, id: str, new: bool) -> ChatSession | None:
@@ -339,7 +358,7 @@ class SessionStore:
         return None
 
     def _open_generated(self) -> ChatSession:
-        files.make_private(self.folder)
+        self._make_folder()
         while True:
             id = new_id(self._now())
             file = files.lock_file(self._path(id), create=True)
@@ -360,7 +379,9 @@ class SessionStore:
                 raise _exists_error(id)
             if not new and not data and is_generated(id):
                 raise self._not_found(id, f"or --new-session begins it: {GENERATED_HINT}")
-            return ChatSession(id, path, file, read_session(id, data), is_new=not data, now=self._now)
+            return ChatSession(
+                id, path, file, read_session(id, data), is_new=not data, now=self._now, owner=self._owner
+            )
         except BaseException:
             files.release_file(path, file)
             raise
@@ -370,6 +391,13 @@ class SessionStore:
 
         rather = or_rather(id, (one for _, one in find_sessions(self.folder)))
         return SessionError(f"there is no session {id!r}{rather}", "not_found", [LIST_HINT, *hints])
+
+
+def _folder_name(owner: str) -> str:
+    """A hash: an owner's name is no path, and may be longer than one."""
+    from hashlib import blake2b
+
+    return blake2b(owner.encode("utf-8", "surrogatepass"), digest_size=16, person=b"ask sessions").hexdigest()
 
 
 def _transcript(id: str, data: bytes, modified: float, goes_on: bool) -> Transcript:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 PERIODS = ("day", "week", "month", "all")  # a test holds them against those of the stats
 MOST_TOOLS = 30
 MOST_ERRORS = 5
-WORDS = ("tool", "code")  # heads of columns that are not of numbers
+WORDS = ("tool", "code", "caller")  # heads of columns that are not of numbers
 GAP = 3  # between two columns
 NEEDED = 4  # columns that are shown, however narrow the terminal
 
@@ -24,6 +24,7 @@ NEEDED = 4  # columns that are shown, however narrow the terminal
 @click.command()
 @click.option("--period", type=click.Choice(PERIODS), default="all", show_default=True, help="The time to report.")
 @click.option("--tool", metavar="NAME", shell_complete=complete_tool, help="Only this tool.")
+@click.option("--caller", metavar="NAME", help='Only the calls of this token or `iss|sub`; "" is the command line.')
 @click.option(
     "--html",
     "file",
@@ -34,10 +35,18 @@ NEEDED = 4  # columns that are shown, however narrow the terminal
 @click.option("--open", "show", is_flag=True, help="Open that page in the browser.")
 @data_options
 @click.pass_context
-def stats(ctx: click.Context, period: str, tool: str | None, file: Path | None, show: bool, as_json: bool) -> None:
+def stats(
+    ctx: click.Context,
+    period: str,
+    tool: str | None,
+    caller: str | None,
+    file: Path | None,
+    show: bool,
+    as_json: bool,
+) -> None:
     """Show what was called, and what it saved."""
     app = open_app(ctx, imports=False)
-    summary = _summary(app, period, tool)
+    summary = _summary(app, period, tool, caller)
     page = _written(summary, file) if file or show else None
     if wants_json(as_json):
         print_json({**summary, **({"html_report": str(page)} if page else {})})
@@ -49,13 +58,13 @@ def stats(ctx: click.Context, period: str, tool: str | None, file: Path | None, 
         _open(page)
 
 
-def _summary(app: "App", period: str, tool: str | None) -> "Summary":
+def _summary(app: "App", period: str, tool: str | None, caller: str | None) -> "Summary":
     if app.runtime.stats is None:
         raise click.ClickException(
             f"Stats are switched off: stats.enabled is false in {app.config.path}. With true, calls are counted."
         )
     tool = None if tool is None else app.catalog.real_name(tool)
-    summary = app.runtime.stats.summary(period, tool)
+    summary = app.runtime.stats.summary(period, tool, caller)
     if tool is not None and not summary["total_calls"]:
         _check_known(app, app.runtime.stats, tool)
     return summary
@@ -104,12 +113,15 @@ def _print_summary(summary: "Summary") -> None:
     from onetool.services.stats.formatting import PERIOD_TITLES as NAMED
 
     title = NAMED[summary["period"]] + (f": {summary['tool']}" if summary["tool"] else "")
+    if summary["caller"] is not None:
+        title += f" ({summary['caller'] or 'the command line'})"
     if not summary["total_calls"]:
         later = "" if summary["period"] == "all" else " in this time; --period all looks further back"
         echo(f"{printable(title)}\nNo calls{later or ' yet'}.")
         return
     print_table(title, ("", ""), _in_short(summary))
     _print_tools(summary)
+    _print_callers(summary)
     _print_errors(summary)
 
 
@@ -150,6 +162,14 @@ def _print_tools(summary: "Summary") -> None:
     _print_aligned(counted(len(tools), "tool"), heads, rows)
     if len(tools) > MOST_TOOLS:
         echo(f"… and {len(tools) - MOST_TOOLS:,} more: --json and --html have all of them.\n")
+
+
+def _print_callers(summary: "Summary") -> None:
+    from onetool.services.stats.formatting import whole
+
+    if callers := summary["callers"]:
+        rows = [(row["name"], whole(row["calls"])) for row in callers[:MOST_TOOLS]]
+        _print_aligned(counted(len(callers), "caller"), ("caller", "calls"), rows)
 
 
 def _print_errors(summary: "Summary") -> None:

@@ -180,7 +180,6 @@ class MountedApp:
         inner, root = below_prefix(scope)
         if self._who is not None:
             inner[WHO] = await _named_user(self._who, scope)
-            inner["shares_sessions"] = True  # those of `ask` have no owner
         await self._site(inner, receive, _with_prefix(send, root) if root else send)
 
     def _start(self) -> None:

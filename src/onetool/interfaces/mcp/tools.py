@@ -3,6 +3,7 @@
 from typing import Any
 
 from onetool.core.errors import BadArguments
+from onetool.core.principal import lasting_owner
 from onetool.interfaces.mcp.client import ClientCaller, RemoteClient
 from onetool.interfaces.mcp.content import for_revision, text_block
 from onetool.interfaces.mcp.menus import record_listing
@@ -28,7 +29,7 @@ async def call_tool(service: Service, request: McpRequest) -> dict[str, Any]:
     client, is_answer = request.client, False
     silent = client.gap_timer.call_started()
     if silent is not None and "requestState" not in request.params and (stats := service.app.runtime.stats):
-        stats.record_gap(client.name, silent)
+        stats.record_gap(client.name, silent, lasting_owner())
     try:
         result = await _call(service, request)
         is_answer = result.get("resultType") not in UNFINISHED

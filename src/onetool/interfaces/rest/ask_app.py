@@ -29,7 +29,6 @@ from onetool.interfaces.rest.ask_body import (
     AskQuestion,
     ask_problem_body,
     read_question,
-    refuse_shared_sessions,
 )
 from onetool.interfaces.rest.ask_sessions import SESSION_ROUTES
 from onetool.interfaces.rest.invoke import sse_event, wants_events
@@ -240,8 +239,6 @@ async def ask(request: RestRequest) -> RestResponse | None:
     context = request.context
     assert isinstance(context, AskContext)  # noqa: S101 - for the type checker
     asked = read_question(await json_body(request.headers, request.receive, whole=True))
-    if asked.session is not None:
-        refuse_shared_sessions(request.scope, "/session")
     has_stream = wants_events(request.headers.get(b"accept", b""))
     if asked.approve == "ask" and not has_stream:
         raise RestError(400, "needs_stream", NEEDS_STREAM, part="body", pointer="/approve")

@@ -15,7 +15,7 @@ from onetool.ask.errors import AskError, SessionError
 from onetool.ask.events import Answer
 from onetool.ask.messages import File
 from onetool.ask.sessions.records import LAST, check_id
-from onetool.interfaces.asgi import HttpError, Scope
+from onetool.interfaces.asgi import HttpError
 from onetool.interfaces.json_data import encode
 from onetool.interfaces.rest.problem import Problem, RestError, error_from_store, problem_body
 from onetool.sources.bundles.errors import InvalidError
@@ -115,13 +115,6 @@ def _size(file: QuestionFile) -> int:
 
 def _file(file: QuestionFile) -> File:
     return File(name=file.name, kind=file.kind or "text/plain", text=_or_none(file.text), data=_or_none(file.data))
-
-
-def refuse_shared_sessions(scope: Scope, pointer: str | None = None) -> None:
-    """Sessions of a web app with several users are for none of them. Raises RestError."""
-    if scope.get("shares_sessions"):
-        hints = "Sessions belong to nobody, and this web app has several users: none can be continued here."
-        raise RestError(403, "sessions_shared", hints, part=None if pointer is None else "body", pointer=pointer)
 
 
 def _or_none(given: Given | UnsetType) -> Given | None:

@@ -16,7 +16,7 @@ from onetool.ask.sessions.records import LAST, check_id, short_title
 from onetool.core.call import ToolResult
 from onetool.interfaces.disconnect import DisconnectWatch
 from onetool.interfaces.json_data import encode
-from onetool.interfaces.rest.ask_body import STATUS_OF_REASON, in_client_words, refuse_shared_sessions
+from onetool.interfaces.rest.ask_body import STATUS_OF_REASON, in_client_words
 from onetool.interfaces.rest.ask_documents import SessionPage, UserCallResult, session_document, session_summary
 from onetool.interfaces.rest.handlers import read_token, sign_token
 from onetool.interfaces.rest.invoke import ARGS_AT, refuse_unrun
@@ -57,12 +57,12 @@ async def list_sessions(request: RestRequest) -> RestResponse:
         page = SessionPage(sessions=tuple(map(session_summary, found)), next_page_token=following)
         return RestResponse(200, encode(_cleaned(request, page)))
 
-    return await _in_thread(request, work)
+    return await _in_thread(work)
 
 
 async def get_session(request: RestRequest) -> RestResponse:
     """GET /ask/sessions/{session}."""
-    return await _in_thread(request, lambda: RestResponse(200, encode(_document(request, whole=False))))
+    return await _in_thread(lambda: RestResponse(200, encode(_document(request, whole=False))))
 
 
 async def rename_session(request: RestRequest) -> RestResponse:
@@ -77,7 +77,7 @@ async def rename_session(request: RestRequest) -> RestResponse:
         sessions.rename(id, request.context.app.runtime.redact(wanted.title))
         return RestResponse(200, encode(_cleaned(request, session_summary(sessions.info(id)))))
 
-    return await _in_thread(request, work)
+    return await _in_thread(work)
 
 
 async def delete_session(request: RestRequest) -> RestResponse:
@@ -87,7 +87,7 @@ async def delete_session(request: RestRequest) -> RestResponse:
         request.context.app.sessions.delete(_session_id(request))
         return NO_CONTENT
 
-    return await _in_thread(request, work)
+    return await _in_thread(work)
 
 
 async def export_session(request: RestRequest) -> RestResponse:
@@ -102,7 +102,7 @@ async def export_session(request: RestRequest) -> RestResponse:
         text = request.context.app.runtime.redact(markdown(read))
         return RestResponse(200, text.encode(), (_attachment(read.id, "md"),), b"text/markdown; charset=utf-8")
 
-    return await _in_thread(request, work)
+    return await _in_thread(work)
 
 
 def _preferred_form(accept: bytes) -> str:
@@ -131,8 +131,7 @@ def _session_id(request: RestRequest) -> str:
         raise RestError(400, "bad_path", f"{error}.", part="path", pointer="/session") from None
 
 
-async def _in_thread(request: RestRequest, work: Callable[[], RestResponse]) -> RestResponse:
-    refuse_shared_sessions(request.scope)
+async def _in_thread(work: Callable[[], RestResponse]) -> RestResponse:
     try:
         return await asyncio.to_thread(work)
     except SessionError as error:
@@ -163,7 +162,6 @@ class UserCallRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 async def call_in_session(request: RestRequest) -> RestResponse | None:
     """POST /ask/sessions/{session}/calls."""
-    refuse_shared_sessions(request.scope)
     return await _call_tool(request, _session_id(request))
 
 

@@ -1,7 +1,9 @@
 """The handlers that edit tools: a copy with changes, which also makes a new version; another name; and examples."""
 
 import asyncio
+from typing import Any
 
+from onetool.core.principal import lasting_owner
 from onetool.interfaces.json_data import encode
 from onetool.interfaces.rest.request import (
     RestRequest,
@@ -15,6 +17,14 @@ from onetool.interfaces.rest.request import (
     with_etag,
 )
 from onetool.sources.bundles.editing import copy_tool, rename_tool
+from onetool.sources.bundles.own_examples import (
+    OwnExamples,
+    examples_tag,
+    read_own_examples,
+    shown_examples,
+)
+from onetool.sources.bundles.store import EVERYTHING, Visibility
+from onetool.sources.bundles.validation import refuse_secrets
 
 
 async def copy(request: RestRequest) -> RestResponse:
@@ -49,13 +59,16 @@ async def rename(request: RestRequest) -> RestResponse:
     return await asyncio.to_thread(do)
 
 
+# Examples: those of the tool are common to all who see it; who has a name keeps examples of their own
+
+
 async def get_examples(request: RestRequest) -> RestResponse:
-    """Their ETag is that of the tool."""
-    service, visibility = request.context.bundles, await request.context.visibility()
-    found, tag = await asyncio.to_thread(service.get_examples, *request.path, visibility=visibility)
+    """Their ETag is that of the tool, as long as one has none of one's own."""
+    visibility = await request.context.visibility()
+    found, tag = await asyncio.to_thread(_examples, request, visibility)
     if is_known(request.headers, tag):
         return RestResponse(304, headers=(etag(tag),))
-    return with_etag(request.context.clean_examples({"examples": found}), tag)
+    return with_etag(request.context.clean_examples(found), tag)
 
 
 async def put_examples(request: RestRequest) -> RestResponse:
@@ -64,8 +77,39 @@ async def put_examples(request: RestRequest) -> RestResponse:
     data = await json_body(request.headers, request.receive, whole=True)
 
     def put() -> RestResponse:
+        if lasting_owner():
+            return with_etag(*_put_own_examples(request, data))
         match = wanted.expected_tag(lambda: service.get_tool(bundle_id, slug, version)[1])
         found, tag = service.put_examples(bundle_id, slug, version, data, match)
         return with_etag({"examples": found}, tag)
 
     return await asyncio.to_thread(put)
+
+
+def _examples(request: RestRequest, visibility: Visibility = EVERYTHING) -> tuple[dict[str, Any], str]:
+    """All that the caller sees, and their ETag."""
+    service, whose = request.context.bundles, lasting_owner()
+    common, tag = service.get_examples(*request.path, visibility=visibility)
+    if not whose:
+        return {"examples": common}, tag
+    tool, _ = service.get_tool(*request.path, visibility=visibility)
+    own = _own_examples(request).of(whose, tool["id"])
+    return shown_examples(common, own), examples_tag(tag, own)
+
+
+def _put_own_examples(request: RestRequest, data: Any) -> tuple[dict[str, Any], str]:
+    """The examples of the tool stay, also if they are in the list: it is the one that the client was shown."""
+    service, wanted = request.context.bundles, conditions(request.headers)
+    bundle_id, slug, version = request.path
+    tool, spec = service.tool_and_spec(bundle_id, slug, version)
+    common, tag = service.get_examples(bundle_id, slug, version)
+    own = read_own_examples(data, (*common, *request.context.clean_examples({"examples": common})["examples"]))
+    refuse_secrets(own, spec.input_schema)
+    _own_examples(request).put(
+        lasting_owner(), tool.id, own, lambda before: wanted.expected_tag(lambda: examples_tag(tag, before))
+    )
+    return _examples(request)
+
+
+def _own_examples(request: RestRequest) -> OwnExamples:
+    return OwnExamples(request.context.app.config.home / "own_examples")

@@ -5,6 +5,8 @@
     call     {bundleID, toolSlug, version, name, ok, durationMs, source, at}     a call has ended
              {dropped}                so many were left out: this reader was too slow
 
+Each reader is told of the calls of its own, an admin of all; and of tools that lists show to it.
+
 While somebody listens, a task looks for changes and turns calls into events. Where a call belongs is looked up in a
 thread.
 """
@@ -20,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onetool._version import __version__
 from onetool.core.context import CallEvent
+from onetool.core.principal import Principal
 from onetool.core.spec import ToolSpec
 from onetool.interfaces.asgi import Receive, Scope, Send
 from onetool.interfaces.disconnect import DisconnectWatch
@@ -62,12 +65,14 @@ class EndedCall(NamedTuple):
     duration_ms: float
     source: str
     at: str
+    owner: str
 
 
 class Reader:
-    """The events that one client has not read yet."""
+    """The events that one client has not read yet. `principal` is who reads."""
 
-    def __init__(self) -> None:
+    def __init__(self, principal: Principal) -> None:
+        self.principal = principal
         self._unread: deque[bytes] = deque()
         self._dropped = 0
         self._more = asyncio.Event()
@@ -128,7 +133,7 @@ class EventsApp(RestApp):
         return None
 
     async def _stream(self, receive: Receive, send: Send, is_admitted: Callable[[], bool]) -> None:
-        reader, watch = Reader(), DisconnectWatch(receive)
+        reader, watch = Reader(self._context.principal), DisconnectWatch(receive)
         reader.push(sse_event("hello", encode({"version": __version__, "instance": self._instance})))
         self._add(reader)
         try:
@@ -149,7 +154,7 @@ class EventsApp(RestApp):
     def _add(self, reader: Reader) -> None:
         self._readers.add(reader)
         if self._watch is None:
-            self._watch = ChangeWatch(self._context.app, self._is_shown, self._tell)
+            self._watch = ChangeWatch(self._context.app, self._tell, self._tell_call)
 
     def _remove(self, reader: Reader) -> None:
         self._readers.discard(reader)
@@ -157,21 +162,30 @@ class EventsApp(RestApp):
             self._watch.close()
             self._watch = None
 
-    def _is_shown(self, spec: ToolSpec) -> bool:
-        """Calls are shown of what lists show."""
-        context = self._context
-        return context.allowed is None or context.may_change or spec.name in context.allowed
-
     def _tell(self, event: bytes) -> None:
         for reader in self._readers:
             reader.push(event)
+
+    def _tell_call(self, call: EndedCall, event: bytes) -> None:
+        for reader in self._readers:
+            if self._is_shown(call, reader.principal):
+                reader.push(event)
+
+    def _is_shown(self, call: EndedCall, principal: Principal) -> bool:
+        """Who called makes no difference to what a reader may see, but for whose call it is."""
+        if call.owner != principal.lasting_owner and not principal.may("admin"):
+            return False
+        allowed = self._context.allowed_of(principal)
+        return allowed is None or principal.may("edit") or call.spec.name in allowed
 
 
 class ChangeWatch:
     """Looks for changes and tells of them, and of calls, until it is closed. It belongs to one event loop."""
 
-    def __init__(self, app: "App", is_shown: Callable[[ToolSpec], bool], tell: Callable[[bytes], None]) -> None:
-        self._app, self._is_shown, self._tell = app, is_shown, tell
+    def __init__(
+        self, app: "App", tell: Callable[[bytes], None], tell_call: Callable[[EndedCall, bytes], None]
+    ) -> None:
+        self._app, self._tell, self._tell_call = app, tell, tell_call
         self._calls: deque[EndedCall] = deque(maxlen=MOST_CALLS)
         self._loop = asyncio.get_running_loop()
         self._is_changed = False
@@ -191,10 +205,11 @@ class ChangeWatch:
 
     def _called(self, event: CallEvent) -> None:
         """In any thread."""
-        if event.spec is None or not self._is_shown(event.spec):
+        if event.spec is None:
             return
         at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        self._calls.append(EndedCall(event.spec, event.ok, round(event.duration_ms, 3), event.call.source, at))
+        duration = round(event.duration_ms, 3)
+        self._calls.append(EndedCall(event.spec, event.ok, duration, event.call.source, at, event.owner))
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._wake.set)
 
@@ -226,15 +241,16 @@ class ChangeWatch:
     async def _tell_calls(self) -> None:
         if self._calls:
             calls = [self._calls.popleft() for _ in range(len(self._calls))]
-            for event in await asyncio.to_thread(self._events, calls):
-                self._tell(event)
+            for call, event in await asyncio.to_thread(self._events, calls):
+                self._tell_call(call, event)
 
-    def _events(self, calls: Iterable[EndedCall]) -> list[bytes]:
+    def _events(self, calls: Iterable[EndedCall]) -> list[tuple[EndedCall, bytes]]:
         service = self._app.bundles
-        found: list[bytes] = []
+        found: list[tuple[EndedCall, bytes]] = []
         for call in calls:
             if (place := service.place_of(call.spec)) is not None:
                 row: dict[str, Any] = dict(zip(("bundleID", "toolSlug", "version"), place, strict=True))
                 more = {"name": call.spec.name, "ok": call.ok, "durationMs": call.duration_ms}
-                found.append(sse_event("call", encode({**row, **more, "source": call.source, "at": call.at})))
+                data = {**row, **more, "source": call.source, "at": call.at}
+                found.append((call, sse_event("call", encode(data))))
         return found

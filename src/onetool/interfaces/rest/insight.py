@@ -5,8 +5,9 @@ import asyncio
 import msgspec
 
 from onetool.core.errors import ToolFailure
+from onetool.core.principal import counted_caller
 from onetool.interfaces.json_data import encode
-from onetool.interfaces.rest.problem import RestError
+from onetool.interfaces.rest.problem import RestError, role_error
 from onetool.interfaces.rest.request import RestRequest, RestResponse
 from onetool.services.stats.overview import StatsFilter, StatsOverview
 from onetool.services.stats.tool_usage import NOT_COUNTED, ToolUsage
@@ -19,7 +20,7 @@ async def usage(request: RestRequest) -> RestResponse:
     def read() -> ToolUsage:
         names = context.bundles.counted_names(*request.path, visibility=visibility)
         stats = context.app.runtime.stats
-        return NOT_COUNTED if stats is None else stats.usage(names, request.query["days"])
+        return NOT_COUNTED if stats is None else stats.usage(names, request.query["days"], counted_caller())
 
     try:
         found = await asyncio.to_thread(read)
@@ -29,8 +30,11 @@ async def usage(request: RestRequest) -> RestResponse:
 
 
 async def stats(request: RestRequest) -> RestResponse:
-    """What was counted of all tools; under an allow-list, of those that lists show."""
+    """What was counted of all tools; under an allow-list, of those that lists show. Admins see others' calls, too."""
     context, query = request.context, request.query
+    caller = counted_caller(query["caller"])
+    if query["caller"] not in (None, caller):
+        raise role_error(context.principal, "admin")
     await context.app.catalog.refresh(at_once=True)
 
     def read() -> StatsOverview:
@@ -39,7 +43,14 @@ async def stats(request: RestRequest) -> RestResponse:
         tool = None if query["tool"] is None else context.app.catalog.real_name(query["tool"])
         allowed = None if context.may_change else context.allowed
         return counted.overview(
-            StatsFilter(days=query["days"], tool=tool, source=query["source"], client=query["client"], allowed=allowed)
+            StatsFilter(
+                days=query["days"],
+                tool=tool,
+                source=query["source"],
+                client=query["client"],
+                caller=caller,
+                allowed=allowed,
+            )
         )
 
     try:

@@ -80,6 +80,7 @@ DESCRIPTIONS = {
     "StatsOverview.enabled": IS_COUNTED,
     "StatsOverview.tokensSaved": "By runs and menus, as `onetool stats` has it; null where calls are picked by source, "
     "client or allow-list.",
+    "StatsOverview.callers": "Names of tokens and `iss|sub`; those without the role admin see themselves only.",
     "StatsOverview.sources": "How tools were called: rest, mcp, run, cli …",
     "StatsOverview.failures": "How often each tool has failed, and in what way.",
     "CountedFailure.message": "The finer cause in a word, or the code. What callers were told is not kept.",
@@ -137,6 +138,12 @@ PARAMETERS: dict[str, Part] = {
     "after": {"in": "query", "description": "`next` of the page before.", "schema": _TEXT},
     "tool": {"in": "query", "description": "Only calls of this tool.", "schema": _TEXT, "example": "time.now"},
     "source": {"in": "query", "description": "Only calls that came through this interface.", "schema": _TEXT},
+    "caller": {
+        "in": "query",
+        "description": "Only calls of this caller: the name of a token, or `iss|sub`; empty is the command line and "
+        "`http.token`. For admins; others see the calls of their own in any case.",
+        "schema": _TEXT,
+    },
     "client": {"in": "query", "description": "Only calls of this client.", "schema": _TEXT},
     "since": {"in": "query", "description": "Since then. A date, or so long ago.", "schema": _MOMENT, "example": "2h"},
     "until": {"in": "query", "description": "Until then, in the same form.", "schema": _MOMENT, "example": "1h"},

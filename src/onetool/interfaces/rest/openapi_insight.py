@@ -14,12 +14,13 @@ from onetool.interfaces.rest.openapi_parts import (
 from onetool.interfaces.rest.status import STATUS_PATH, StatusReport
 from onetool.services.stats.tool_usage import ToolUsage
 from onetool.sources.bundles.drafts import DraftReport
+from onetool.sources.bundles.own_examples import ShownExamples
 from onetool.sources.bundles.preview import PreviewReport
 from onetool.sources.bundles.validation import ExampleList
 
 EXAMPLE_DRAFT = {"type": "script", "scriptImpl": {"code": "1 + 1"}}
 
-SHAPES = (StatusReport, DraftReport, PreviewReport, PreviewDraft, ToolUsage, ExampleList)
+SHAPES = (StatusReport, DraftReport, PreviewReport, PreviewDraft, ToolUsage, ExampleList, ShownExamples)
 DESCRIPTIONS = {
     "StatusReport.needsToken": "Whether requests need the token of the server (`http.token`).",
     "StatusReport.canChange": "Whether clients may change bundles and tools here.",
@@ -27,10 +28,12 @@ DESCRIPTIONS = {
     "DraftReport.ok": "Whether it would be taken.",
     "DraftReport.warnings": "What keeps it from being called for now; it can be stored.",
     "DraftFault.pointer": "JSON pointer (RFC 6901) to what is wrong.",
+    "ShownExamples.own": "The names of those that are one's own; not there for `http.token` and without tokens.",
     "ToolUsage.enabled": IS_COUNTED,
     "ToolUsage.lastErrors": "The newest first, at most 20.",
     "ToolUsage.recent": "The newest first, at most 20.",
     "UsageFailure.message": "The finer cause in a word, or the code. What the caller was told is not kept.",
+    "UsageCall.caller": "The name of a token, or `iss|sub`; null for the command line and `http.token`.",
     "UsageCall.source": "How it was called: rest, mcp, run, cli …",
     "ToolExample.name": "What people see.",
     "ToolExample.args": "The arguments of the call.",
@@ -101,7 +104,7 @@ OPERATIONS: dict[tuple[str, str], tuple[str, Part]] = {
         {
             "id": "getExamples",
             "summary": "Get the examples of a tool",
-            "gives": {200: ("They.", "ExampleList", "ETag"), 304: ("The tool has this ETag still.", None, "ETag")},
+            "gives": {200: ("They.", "ShownExamples", "ETag"), 304: ("The tool has this ETag still.", None, "ETag")},
             "refused": (404,),
             "conditions": ("If-None-Match",),
         },
@@ -111,9 +114,11 @@ OPERATIONS: dict[tuple[str, str], tuple[str, Part]] = {
         {
             "id": "putExamples",
             "summary": "Replace the examples of a tool",
-            "gives": {200: ("They, as they are now.", "ExampleList", "ETag")},
+            "gives": {200: ("They, as they are now.", "ShownExamples", "ETag")},
             "refused": (404, 409, 412),
-            "note": "Also of tools that are read-only else. Help shows them to people and models. An example has at "
+            "note": "Also of tools that are read-only else. A caller with a name (a named token, a JWT) replaces the "
+            "examples of their own, which nobody else sees; examples of the tool that are in the list stay what they "
+            "are. Help shows them to people and models. An example has at "
             "most 16 KiB, a name of its own, and no argument that its schema marks as secret. The version "
             "of the tool stays, and `modifiedAt`, too.",
             "takes": request_body("ExampleList", {"examples": [{"name": "Oslo", "args": {"city": "Oslo"}}]}),
@@ -155,7 +160,8 @@ OUTSIDE: dict[tuple[str, str], tuple[str, Part]] = {
             "note": "Needs `Accept: text/event-stream`. `hello` {version, instance} comes at once; `changed` {tools} "
             "when tools, switches or servers have changed, at most four times a second; `call` {bundleID, toolSlug, "
             "version, name, ok, durationMs, source, at} when a call has ended, or {dropped} where a client was too "
-            "slow for so many. A comment comes every 15 seconds. At most 64 clients read at once; others get 503.",
+            "slow for so many. Calls of other callers are told to admins only. A comment comes every 15 seconds. At "
+            "most 64 clients read at once; others get 503.",
         },
     ),
     (STATUS_PATH, "GET"): (

@@ -48,7 +48,8 @@ HEADERS: dict[str, Part] = {
 IS_COUNTED = "false: nothing is counted (`stats.enabled` in the config)."
 COUNTED_NOTE = (
     "As far as calls are kept (`stats` in the config). Nothing of arguments and values is. Of two days or less the "
-    "series has hours, else days, also those without a call."
+    "series has hours, else days, also those without a call. Who does not have the role admin sees the calls of their "
+    "own; an admin those of all callers."
 )
 
 

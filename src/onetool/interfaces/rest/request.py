@@ -238,6 +238,10 @@ class RestContext:
         """The tools that it may call; None is all."""
         return self._allow_lists.current()
 
+    def allowed_of(self, principal: Principal) -> Collection[str] | None:
+        """The same, of somebody else."""
+        return self._allow_lists.of(principal)
+
     @property
     def may_change(self) -> bool:
         """Whether it may change bundles."""

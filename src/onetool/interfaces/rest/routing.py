@@ -244,6 +244,7 @@ UNTIL = QueryParameter("until", _moment)
 WHO = QueryParameter("who", _words)
 KIND = QueryParameter("kind", _kind)
 OUTCOME = QueryParameter("outcome", _words)
+CALLER = QueryParameter("caller", _words)
 
 
 # Routes
@@ -404,7 +405,7 @@ ROUTES = (
     ),
     RestRoute("/check", {"GET": RouteMethod(checks.check, role="edit")}, OUTSIDE),
     RestRoute("/trust", {"GET": RouteMethod(checks.get_trust, role="edit")}, OUTSIDE),
-    RestRoute("/stats", {"GET": _with_query(insight.stats, DAYS, TOOL, SOURCE, CLIENT)}, OUTSIDE),
+    RestRoute("/stats", {"GET": _with_query(insight.stats, DAYS, TOOL, SOURCE, CLIENT, CALLER)}, OUTSIDE),
     RestRoute(
         "/audit",
         {

@@ -8,9 +8,10 @@ import logging
 import re
 import sqlite3
 from collections.abc import Callable, Collection, Iterable, Mapping
+from hashlib import blake2b
 from pathlib import Path
 from time import time
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 from weakref import finalize
 
 import msgspec
@@ -118,6 +119,7 @@ T = TypeVar("T")
 
 LONGEST_WAIT = 300.0  # seconds after which a client has not been thinking, but away
 _LONGEST_NAME = 300
+_LONGEST_CALLER = 200
 _LONGEST = 100  # … of clients, doors and sources
 _REASON = re.compile(r"[\w.-]{1,60}", re.ASCII)  # a word of a tool's author; whatever is longer may quote a value
 
@@ -170,6 +172,7 @@ class UsageStats:
             event.duration_ms,
             size_of(call.args),
             size_of(event.value if error is None else error),
+            _caller(event.owner),
         )
         self._writer.add(CALLS, row)
 
@@ -178,20 +181,21 @@ class UsageStats:
         error = event.error
         code = None if error is None else error.code
         door, client = _name(event.door), _name(event.client)
-        self._add(RUNS, event.id, door, client, error is None, code, event.duration_ms, event.calls, event.code_bytes)
+        measured = (event.duration_ms, event.calls, event.code_bytes)
+        self._add(RUNS, event.id, door, client, error is None, code, *measured, _caller(event.owner))
 
     def record_reply(self, run: str, size: int) -> None:
         """Record the size of the reply to a run, in bytes."""
         self._add(REPLIES, run, size)
 
-    def record_menu(self, client: str, door: str, full_bytes: int, sent_bytes: int) -> None:
+    def record_menu(self, client: str, door: str, full_bytes: int, sent_bytes: int, owner: str = "") -> None:
         """Record that a client got a menu; `full_bytes` is the size of a list of all tools."""
-        self._add(MENUS, _name(client), _name(door), full_bytes, sent_bytes)
+        self._add(MENUS, _name(client), _name(door), full_bytes, sent_bytes, _caller(owner))
 
-    def record_gap(self, client: str, seconds: float) -> None:
+    def record_gap(self, client: str, seconds: float, owner: str = "") -> None:
         """Record the seconds from our answer to the client's next call. Long gaps are ignored: the client was idle."""
         if 0 <= seconds <= LONGEST_WAIT:
-            self._add(GAPS, _name(client), seconds * 1000)
+            self._add(GAPS, _name(client), seconds * 1000, _caller(owner))
 
     def flush(self, timeout: float = BUSY_SECONDS) -> None:
         """Write what waits."""
@@ -199,25 +203,29 @@ class UsageStats:
 
     # What it comes to
 
-    def facts(self, tool: str | None = None) -> dict[str, Any]:
-        """Run-time facts of one tool, or of all: calls, success_rate (percent), median_ms, last_called."""
-        return self._read(lambda database: tool_facts(database, CallFilter(None, self._filter(tool))))
+    # With a `caller`, which is an owner, it is about the calls of this one.
 
-    def summary(self, period: str = "all", tool: str | None = None) -> Summary:
+    def facts(self, tool: str | None = None, caller: str | None = None) -> dict[str, Any]:
+        """Run-time facts of one tool, or of all: calls, success_rate (percent), median_ms, last_called."""
+        selected = CallFilter(None, self._filter(tool), _caller(caller))
+        return self._read(lambda database: tool_facts(database, selected))
+
+    def summary(self, period: str = "all", tool: str | None = None, caller: str | None = None) -> Summary:
         """What a period comes to: day, week, month or all. ValueError for any other, UnreadableError for the file."""
         if period not in PERIODS:
             raise ValueError(f"no period {period!r:.60}: there are {', '.join(PERIODS)}")
-        only, inline = self._filter(tool), self._inline
-        return self._read(lambda db: summarize(db, PERIODS[period], only, self._now(), inline), strict=True)
+        only, inline, caller = self._filter(tool), self._inline, _caller(caller)
+        return self._read(lambda db: summarize(db, PERIODS[period], only, self._now(), inline, caller), strict=True)
 
-    def usage(self, names: Collection[str], days: int) -> ToolUsage:
+    def usage(self, names: Collection[str], days: int, caller: str | None = None) -> ToolUsage:
         """The last days of one tool, whose calls are counted under these names. UnreadableError for the file."""
         counted = [_name(name, _LONGEST_NAME) for name in names]
-        return self._read(lambda database: tool_usage(database, counted, days, self._now()), strict=True)
+        caller = _caller(caller)
+        return self._read(lambda database: tool_usage(database, counted, days, self._now(), caller), strict=True)
 
     def overview(self, wanted: StatsFilter) -> StatsOverview:
         """The last days of all tools, or of the calls that are wanted. UnreadableError for the file."""
-        wanted = msgspec.structs.replace(wanted, tool=self._filter(wanted.tool))
+        wanted = msgspec.structs.replace(wanted, tool=self._filter(wanted.tool), caller=_caller(wanted.caller))
         return self._read(lambda database: stats_overview(database, wanted, self._now(), self._inline), strict=True)
 
     def _filter(self, tool: str | None) -> str | None:
@@ -253,6 +261,20 @@ def _name(text: str, longest: int = _LONGEST) -> str:
     if len(text) <= longest and text.isprintable():
         return text
     return "".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in text[:longest])
+
+
+@overload
+def _caller(owner: str) -> str: ...
+@overload
+def _caller(owner: None) -> None: ...
+@overload
+def _caller(owner: str | None) -> str | None: ...
+def _caller(owner: str | None) -> str | None:
+    """An owner as a row has it. What is too long gets a hash, because no two owners may become one."""
+    if owner is None or (len(owner) <= _LONGEST_CALLER and owner.isprintable()):
+        return owner
+    whole = blake2b(owner.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    return f"{_name(owner, _LONGEST_CALLER)}#{whole}"
 
 
 def _reason(text: str | None) -> str | None:

@@ -21,11 +21,11 @@ VERSION = 1
 
 CALLS, RUNS, REPLIES, MENUS, GAPS = "calls", "runs", "replies", "menus", "gaps"
 COLUMNS = {  # as rows have them; tokens are computed by the file
-    CALLS: "at, tool, source, door, client, run, ok, code, reason, duration_ms, bytes_in, bytes_out",
-    RUNS: "at, id, door, client, ok, code, duration_ms, calls, bytes_in",
+    CALLS: "at, tool, source, door, client, run, ok, code, reason, duration_ms, bytes_in, bytes_out, caller",
+    RUNS: "at, id, door, client, ok, code, duration_ms, calls, bytes_in, caller",
     REPLIES: "at, run, bytes_out",
-    MENUS: "at, client, door, full_bytes, sent_bytes",
-    GAPS: "at, client, duration_ms",
+    MENUS: "at, client, door, full_bytes, sent_bytes, caller",
+    GAPS: "at, client, duration_ms, caller",
 }
 _AT_ONCE = 500  # rows of one statement
 
@@ -66,6 +66,10 @@ CREATE TABLE menus (
 );
 CREATE TABLE gaps (at REAL NOT NULL, client TEXT NOT NULL, duration_ms REAL NOT NULL)
 """
+# Columns that came later. A OneTool that does not know them goes on with the file: they have a default.
+_CALLERS = tuple(
+    f"ALTER TABLE {table} ADD COLUMN caller TEXT NOT NULL DEFAULT ''" for table in (CALLS, RUNS, MENUS, GAPS)
+)
 
 
 class NewerFileError(Exception):
@@ -79,7 +83,7 @@ def opened(file: Path, timeout: float = BUSY_SECONDS) -> Generator[sqlite3.Conne
     if file.is_symlink() or (file.exists() and not file.is_file()):
         raise OSError(f"{file} is no regular file")
     with closing(sqlite3.connect(file, timeout=timeout, isolation_level=None)) as database:
-        if _version(database) != VERSION:
+        if not _is_ready(database):
             _brought_up(database)
         yield database
 
@@ -92,7 +96,7 @@ def opened_to_read(file: Path, timeout: float = BUSY_SECONDS) -> Generator[sqlit
     where = f"{file.absolute().as_uri()}?mode=ro"
     with closing(sqlite3.connect(where, timeout=timeout, isolation_level=None, uri=True)) as database:
         try:
-            is_ready = _version(database) == VERSION
+            is_ready = _is_ready(database)
         except sqlite3.OperationalError:  # a writer was killed: only who may write can put the file right
             is_ready = False
         if is_ready:
@@ -159,6 +163,14 @@ def _version(database: sqlite3.Connection) -> int:
     return version
 
 
+def _is_ready(database: sqlite3.Connection) -> bool:
+    return _version(database) == VERSION and _has_callers(database)
+
+
+def _has_callers(database: sqlite3.Connection) -> bool:
+    return database.execute("SELECT 1 FROM pragma_table_info('calls') WHERE name = 'caller'").fetchone() is not None
+
+
 def _brought_up(database: sqlite3.Connection) -> None:
     """All or nothing, and once: others may be about to do the same."""
     with transaction(database):
@@ -166,6 +178,9 @@ def _brought_up(database: sqlite3.Connection) -> None:
             for statement in f"{_FIRST_SCHEMA};{_CURRENT_SCHEMA}".split(";"):
                 database.execute(statement)
             database.execute(f"PRAGMA user_version = {VERSION}")
+        if not _has_callers(database):
+            for statement in _CALLERS:
+                database.execute(statement)
 
 
 # The thread that writes rows

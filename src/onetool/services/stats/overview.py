@@ -12,7 +12,7 @@ from onetool.services.stats.tool_usage import UsageBucket, UsageLatency, usage_s
 
 _CHOSEN = """
 FROM calls WHERE at >= :since AND (:tool IS NULL OR tool = :tool) AND (:source IS NULL OR door = :source)
-    AND (:client IS NULL OR client = :client)
+    AND (:client IS NULL OR client = :client) AND (:caller IS NULL OR caller = :caller)
     AND (:allowed IS NULL OR tool IN (SELECT value FROM json_each(:allowed)))
 """
 _TOTALS = f"SELECT count(*), coalesce(sum(1 - ok), 0), spread(duration_ms) {_CHOSEN}"
@@ -23,6 +23,7 @@ _TOOLS = (
 )
 _SOURCES = f"SELECT door, count(*) {_CHOSEN} GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT :most"
 _CLIENTS = f"SELECT client, count(*) {_CHOSEN} AND client != '' GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT :most"
+_CALLERS = f"SELECT caller, count(*) {_CHOSEN} AND caller != '' GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT :most"
 _FAILURES = (
     f"SELECT tool, code, reason, count(*), max(at) {_CHOSEN} "
     "AND NOT ok GROUP BY +tool, code, reason ORDER BY 4 DESC, 1, 2, 3 LIMIT :most"
@@ -41,7 +42,7 @@ class CountedTool(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CountedCalls(msgspec.Struct, frozen=True, kw_only=True):
-    """How many calls came through an interface, or from a client."""
+    """How many calls came through an interface, or from a client or a caller."""
 
     name: str
     calls: int
@@ -69,22 +70,24 @@ class StatsOverview(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     tools: tuple[CountedTool, ...] = ()
     sources: tuple[CountedCalls, ...] = ()
     clients: tuple[CountedCalls, ...] = ()
+    callers: tuple[CountedCalls, ...] = ()  # names of tokens, and `iss|sub`
     failures: tuple[CountedFailure, ...] = ()
 
 
 class StatsFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which calls: of the last days, of one tool, through one interface, from one client, of allowed tools only."""
+    """Which calls: of the last days; of one tool, interface, client or caller; of allowed tools only."""
 
     days: int = 30
     tool: str | None = None
     source: str | None = None
     client: str | None = None
+    caller: str | None = None
     allowed: Collection[str] | None = None
 
     def parameters(self, now: float) -> dict[str, Any]:
         allowed = None if self.allowed is None else json.dumps(sorted(self.allowed))
-        asked = {"tool": self.tool, "source": self.source, "client": self.client, "allowed": allowed}
-        return {**asked, "since": now - self.days * DAY, "most": MOST_ROWS}
+        asked = {"tool": self.tool, "source": self.source, "client": self.client, "caller": self.caller}
+        return {**asked, "allowed": allowed, "since": now - self.days * DAY, "most": MOST_ROWS}
 
 
 def stats_overview(database: sqlite3.Connection, wanted: StatsFilter, now: float, inline_bytes: int) -> StatsOverview:
@@ -102,6 +105,7 @@ def stats_overview(database: sqlite3.Connection, wanted: StatsFilter, now: float
         tools=tuple(_tool(*row) for row in database.execute(_TOOLS, asked)),
         sources=tuple(CountedCalls(name=name, calls=count) for name, count in database.execute(_SOURCES, asked)),
         clients=tuple(CountedCalls(name=name, calls=count) for name, count in database.execute(_CLIENTS, asked)),
+        callers=tuple(CountedCalls(name=name, calls=count) for name, count in database.execute(_CALLERS, asked)),
         failures=tuple(
             CountedFailure(name=tool, code=code or "", message=reason or code or "", count=count, last_at=iso(last))
             for tool, code, reason, count, last in database.execute(_FAILURES, asked)
@@ -113,7 +117,7 @@ def _tokens_saved(database: sqlite3.Connection, wanted: StatsFilter, since: floa
     """None where it can't be told: menus and runs are not counted by these."""
     if wanted.source is not None or wanted.client is not None or wanted.allowed is not None:
         return None
-    return savings(database, since, wanted.tool, inline_bytes)["context_saved"]
+    return savings(database, since, wanted.tool, inline_bytes, wanted.caller)["context_saved"]
 
 
 def _tool(name: str, calls: int, errors: int, spread: str | None) -> CountedTool:

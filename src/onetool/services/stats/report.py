@@ -110,10 +110,14 @@ def overall_latency(of_all: "dict[str, float | None]") -> Part | None:
     return card("Latency in all", "narrow", bars("Latency in all", rows, ("of all calls", "at most"))) if rows else None
 
 
-def callers(doors: "Sequence[Count]", clients: "Sequence[Count]") -> Part | None:
+def sources_of_calls(summary: "Summary") -> Part | None:
     tables = [
         part
-        for what, rows in (("door", doors), ("client", clients))
+        for what, rows in (
+            ("door", summary["doors"]),
+            ("client", summary["clients"]),
+            ("caller", summary["callers"]),
+        )
         if rows
         for part in (f"<h3>By {what}</h3>", _by_name(what, rows))
     ]
@@ -240,7 +244,7 @@ def sections(summary: "Summary") -> list[Part]:
         latency_over_time(series, period),
         overall_latency(summary["latency"]),
         tokens_over_time(series, period),
-        callers(summary["doors"], summary["clients"]),
+        sources_of_calls(summary),
         _all_tools(summary["tools"]),
     )
     return [one for one in cards if one is not None]
@@ -323,7 +327,9 @@ def report(summary: "Summary") -> str:
 
 def _about(summary: "Summary") -> str:
     since = f"{moment(summary['since'])} to " if summary["since"] else "until "
-    return f"{PERIOD_TITLES.get(summary['period'], safe(summary['period']))}: {since}{moment(summary['until'])} UTC"
+    whose = "" if summary["caller"] is None else f", calls of {safe(summary['caller']) or 'the command line'}"
+    period = PERIOD_TITLES.get(summary["period"], safe(summary["period"]))
+    return f"{period}: {since}{moment(summary['until'])} UTC{whose}"
 
 
 @cache

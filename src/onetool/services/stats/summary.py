@@ -84,7 +84,7 @@ class ErrorRow(TypedDict):
 
 
 class Count(TypedDict):
-    """How many calls came through a door, or from a client."""
+    """How many calls came through a door, or from a client or a caller."""
 
     name: str
     calls: int
@@ -110,6 +110,7 @@ class Summary(TypedDict):
     since: str | None
     until: str
     tool: str | None
+    caller: str | None  # whose calls; None: of all, "": of the command line, and of http.token
     total_calls: int
     success_rate: float | None
     context_saved: int
@@ -124,6 +125,7 @@ class Summary(TypedDict):
     errors: list[ErrorRow]
     doors: list[Count]
     clients: list[Count]
+    callers: list[Count]  # those that have a name
     series: list[Bucket]
     latency: dict[str, float | None]
 
@@ -190,6 +192,7 @@ _RUNS = """
 WITH those AS (
     SELECT id, client, ok, duration_ms, tokens_in FROM runs
     WHERE at >= :since AND (:tool IS NULL OR id IN (SELECT run FROM calls WHERE tool = :tool AND run IS NOT NULL))
+        AND (:caller IS NULL OR caller = :caller)
 ), made AS (
     SELECT run, count(*) AS calls, sum(duration_ms) AS duration_ms,
         sum((min(bytes_in, :inline) + 3) / 4 + (min(bytes_out, :inline) + 3) / 4) AS tokens
@@ -206,13 +209,22 @@ SELECT
 FROM those LEFT JOIN made ON made.run = id LEFT JOIN sent ON sent.run = id
 GROUP BY those.client
 """
-_MENUS = "SELECT coalesce(sum(full_tokens - sent_tokens), 0) FROM menus WHERE at >= :since AND :tool IS NULL"
-_GAPS = "SELECT client, spread(duration_ms) FROM gaps WHERE at >= :since GROUP BY client"
+_MENUS = """
+SELECT coalesce(sum(full_tokens - sent_tokens), 0) FROM menus
+WHERE at >= :since AND :tool IS NULL AND (:caller IS NULL OR caller = :caller)
+"""
+_GAPS = """
+SELECT client, spread(duration_ms) FROM gaps
+WHERE at >= :since AND (:caller IS NULL OR caller = :caller) GROUP BY client
+"""
 
 
-def savings(database: sqlite3.Connection, since: float | None, tool: str | None, inline_bytes: int) -> dict[str, Any]:
+def savings(
+    database: sqlite3.Connection, since: float | None, tool: str | None, inline_bytes: int, caller: str | None = None
+) -> dict[str, Any]:
     """context_saved, time_saved_ms, and of how many runs. `inline_bytes` are sent of a value at the most."""
-    asked = {"since": float("-inf") if since is None else since, "tool": tool, "inline": inline_bytes}
+    since = float("-inf") if since is None else since
+    asked = {"since": since, "tool": tool, "inline": inline_bytes, "caller": caller}
     gaps = {client: read_spread(spread).p50 or 0.0 for client, spread in database.execute(_GAPS, asked)}
     tokens, milliseconds, runs = database.execute(_MENUS, asked).fetchone()[0], 0.0, 0
     for client, in_runs, turns, side_by_side, count in database.execute(_RUNS, asked):
@@ -233,10 +245,11 @@ _NOTHING: Sequence[Any] = (0, 0, 0, 0, None)
 
 
 class CallFilter(msgspec.Struct, frozen=True):
-    """Which calls: since when, of which tool, and whether only those that failed, or of tools that there were."""
+    """Which calls: since when, of which tool and caller; only those that failed, or of tools that there were."""
 
     since: float | None = None
     tool: str | None = None
+    caller: str | None = None
     failed: bool = False
     there: bool = False
 
@@ -245,6 +258,7 @@ class CallFilter(msgspec.Struct, frozen=True):
         limits = {
             "at >= :since": self.since is not None,
             "tool = :tool": self.tool is not None,
+            "caller = :caller": self.caller is not None,
             "NOT ok": self.failed,
             "(source != '' OR code IS NOT 'tool_not_found')": self.there,
         }
@@ -254,7 +268,7 @@ class CallFilter(msgspec.Struct, frozen=True):
         )  # row after row is quicker than in the order of an index
         return database.execute(
             f"SELECT {wanted} FROM calls {where} {further}",  # noqa: S608
-            {"since": self.since, "tool": self.tool, "most": MOST_ROWS, **more},
+            {"since": self.since, "tool": self.tool, "caller": self.caller, "most": MOST_ROWS, **more},
         )
 
 
@@ -272,20 +286,28 @@ def tool_facts(database: sqlite3.Connection, selected: CallFilter) -> dict[str, 
     }
 
 
-def summarize(database: sqlite3.Connection, period: Period, tool: str | None, now: float, inline_bytes: int) -> Summary:
+def summarize(
+    database: sqlite3.Connection,
+    period: Period,
+    tool: str | None,
+    now: float,
+    inline_bytes: int,
+    caller: str | None = None,
+) -> Summary:
     """All of a summary, of one moment: nothing is written between its parts."""
     register_spread(database)
-    selected = CallFilter(period.since(now), tool)
+    selected = CallFilter(period.since(now), tool, caller)
     database.execute("BEGIN")
     calls, errors, tokens_in, tokens_out, spread, bytes_in, bytes_out, in_runs, first = selected.query(
         database, f"{_NUMBERS}, coalesce(sum(bytes_in), 0), coalesce(sum(bytes_out), 0), count(run), min(at)"
     ).fetchone()
-    saved = savings(database, selected.since, tool, inline_bytes)
+    saved = savings(database, selected.since, tool, inline_bytes, caller)
     return {
         "period": period.name,
         "since": iso(first if selected.since is None else selected.since) if calls or selected.since else None,
         "until": iso(now),
         "tool": tool,
+        "caller": caller,
         "total_calls": calls,
         "success_rate": _rate(calls, errors) if calls else None,
         "context_saved": saved["context_saved"],
@@ -300,13 +322,14 @@ def summarize(database: sqlite3.Connection, period: Period, tool: str | None, no
         "errors": _errors(database, selected),
         "doors": _counts(database, selected, "door"),
         "clients": [one for one in _counts(database, selected, "client") if one["name"]],
+        "callers": [one for one in _counts(database, selected, "caller") if one["name"]],
         "series": _series(database, selected, period.buckets(first, now)) if calls else [],
         "latency": msgspec.structs.asdict(read_spread(spread)),
     }
 
 
 def _tools(database: sqlite3.Connection, selected: CallFilter) -> list[ToolRow]:
-    rows = CallFilter(selected.since, selected.tool, there=True).query(
+    rows = msgspec.structs.replace(selected, there=True).query(
         database,
         f"tool, source, max(at), {_NUMBERS}",  # the source is that of the latest call: SQLite goes with max
         "GROUP BY tool ORDER BY count(*) DESC, tool LIMIT :most",
@@ -333,7 +356,7 @@ def _tool(
 
 
 def _errors(database: sqlite3.Connection, selected: CallFilter) -> list[ErrorRow]:
-    rows = CallFilter(selected.since, selected.tool, failed=True).query(
+    rows = msgspec.structs.replace(selected, failed=True).query(
         database,
         "tool, code, reason, count(*), max(at)",
         "GROUP BY +tool, code, reason ORDER BY 4 DESC, 1, 2, 3 LIMIT :most",

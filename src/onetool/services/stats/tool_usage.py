@@ -13,15 +13,15 @@ from onetool.services.stats.summary import DAY, HOUR, iso, read_spread, register
 MOST_HOURLY_DAYS = 2
 MOST_LAST = 20
 
-_CHOSEN = "FROM calls WHERE tool IN (SELECT value FROM json_each(:names))"
+_CHOSEN = "FROM calls WHERE tool IN (SELECT value FROM json_each(:names)) AND (:caller IS NULL OR caller = :caller)"
 _TOTALS = f"SELECT count(*), coalesce(sum(1 - ok), 0), spread(duration_ms) {_CHOSEN} AND at >= :since"
 _LAST_CALLED = f"SELECT max(at) {_CHOSEN}"
 _SERIES = (
     "SELECT CAST(at / :bucket AS INTEGER), count(*), sum(1 - ok), spread(duration_ms) "
     f"{_CHOSEN} AND at >= :since GROUP BY 1"
 )
-_ERRORS = f"SELECT at, code, reason, client {_CHOSEN} AND at >= :since AND NOT ok ORDER BY at DESC LIMIT :most"
-_RECENT = f"SELECT at, ok, duration_ms, door, client {_CHOSEN} AND at >= :since ORDER BY at DESC LIMIT :most"
+_ERRORS = f"SELECT at, code, reason, client, caller {_CHOSEN} AND at >= :since AND NOT ok ORDER BY at DESC LIMIT :most"
+_RECENT = f"SELECT at, ok, duration_ms, door, client, caller {_CHOSEN} AND at >= :since ORDER BY at DESC LIMIT :most"
 
 
 class UsageLatency(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,6 +49,7 @@ class UsageFailure(msgspec.Struct, frozen=True, kw_only=True):
     code: str
     message: str  # the finer cause in a word, or the code again
     client: str | None
+    caller: str | None
 
 
 class UsageCall(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -57,6 +58,7 @@ class UsageCall(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     duration_ms: float
     source: str
     client: str | None
+    caller: str | None  # the name of a token, or `iss|sub`
 
 
 class ToolUsage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -75,10 +77,12 @@ class ToolUsage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 NOT_COUNTED = ToolUsage(enabled=False)
 
 
-def tool_usage(database: sqlite3.Connection, names: Collection[str], days: int, now: float) -> ToolUsage:
-    """`names` are those that its calls are counted under."""
+def tool_usage(
+    database: sqlite3.Connection, names: Collection[str], days: int, now: float, caller: str | None = None
+) -> ToolUsage:
+    """`names` are those that its calls are counted under; with `caller`, only the calls of this one."""
     register_spread(database)
-    asked = {"names": json.dumps(sorted(names)), "since": now - days * DAY, "most": MOST_LAST}
+    asked = {"names": json.dumps(sorted(names)), "since": now - days * DAY, "most": MOST_LAST, "caller": caller}
     database.execute("BEGIN")  # all of it is of one moment
     calls, errors, spread = database.execute(_TOTALS, asked).fetchone()
     last = database.execute(_LAST_CALLED, asked).fetchone()[0]
@@ -90,12 +94,16 @@ def tool_usage(database: sqlite3.Connection, names: Collection[str], days: int, 
         latency=UsageLatency(p50=latency.p50, p95=latency.p95, p99=latency.p99),
         series=tuple(usage_series(database, _SERIES, asked, days, now)),
         last_errors=tuple(
-            UsageFailure(at=iso(at), code=code or "", message=reason or code or "", client=client or None)
-            for at, code, reason, client in database.execute(_ERRORS, asked)
+            UsageFailure(
+                at=iso(at), code=code or "", message=reason or code or "", client=client or None, caller=caller or None
+            )
+            for at, code, reason, client, caller in database.execute(_ERRORS, asked)
         ),
         recent=tuple(
-            UsageCall(at=iso(at), ok=bool(ok), duration_ms=duration, source=door, client=client or None)
-            for at, ok, duration, door, client in database.execute(_RECENT, asked)
+            UsageCall(
+                at=iso(at), ok=bool(ok), duration_ms=duration, source=door, client=client or None, caller=caller or None
+            )
+            for at, ok, duration, door, client, caller in database.execute(_RECENT, asked)
         ),
     )
 

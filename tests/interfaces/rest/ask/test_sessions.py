@@ -229,20 +229,42 @@ def test_a_session_with_a_turn_under_way_is_not_changed(stage):
 # Who may
 
 
-def test_with_several_users_sessions_are_nobodys(stage):
-    id = ask(stage, ["One."])
-    for method, path in (
-        ("GET", ""),
-        ("GET", f"/{id}"),
-        ("PATCH", f"/{id}"),
-        ("DELETE", f"/{id}"),
-        ("GET", f"/{id}/export"),
-        ("POST", f"/{id}/calls"),
-    ):
-        body = {"PATCH": {"title": "x"}, "POST": {"name": "time.now"}}.get(method)
-        reply = send(stage, method, f"/ask/sessions{path}", body, door=users)
-        assert (reply.status, reply.json["code"]) == (403, "sessions_shared"), (method, path)
-    assert got(stage, f"/ask/sessions/{id}")["title"] == "What is it?"
+def doors_of(id):
+    """Every way to a session: the method, the path, the body."""
+    yield "GET", f"/ask/sessions/{id}", None
+    yield "PATCH", f"/ask/sessions/{id}", {"title": "x"}
+    yield "DELETE", f"/ask/sessions/{id}", None
+    yield "GET", f"/ask/sessions/{id}/export", None
+    yield "POST", f"/ask/sessions/{id}/calls", {"name": "time.now"}
+    yield "POST", "/ask", {"prompt": "And then?", "session": id}
+
+
+def test_a_session_of_another_user_is_like_one_that_is_not_there(stage):
+    stage.model.will("One.")
+    asked = send(stage, "POST", "/ask", {"prompt": "What is it?"}, door=users, user="ada")
+    id, unknown = asked.json["sessionId"], "20200101-000000-aaaa"
+    for (method, path, body), (_, other, unknown_body) in zip(doors_of(id), doors_of(unknown), strict=True):
+        theirs = send(stage, method, path, body, door=users, user="bob")
+        nobodys = send(stage, method, other, unknown_body, door=users, user="bob")
+        assert (theirs.status, theirs.json["code"]) == (404, "not_found"), (method, path)
+        assert theirs.body.replace(id.encode(), unknown.encode()) == nobodys.body
+    assert send(stage, "GET", "/ask/sessions", door=users, user="bob").json["sessions"] == []
+    assert send(stage, "GET", "/ask/sessions/last", door=users, user="bob").status == 404
+    assert send(stage, "GET", "/ask/sessions").json["sessions"] == []  # nor those of who has no name
+    read = send(stage, "GET", f"/ask/sessions/{id}", door=users, user="ada")
+    assert (read.status, read.json["title"]) == (200, "What is it?")
+
+
+def test_an_id_that_a_user_chooses_does_not_tell_that_another_has_it(stage):
+    said = {}
+    for user, text in (("ada", "From Ada."), ("bob", "From Bob.")):
+        stage.model.will(text)
+        body = {"prompt": f"I am {user}", "session": "shopping", "newSession": True}
+        said[user] = send(stage, "POST", "/ask", body, door=users, user=user)
+    assert [(one.status, one.json["sessionId"]) for one in said.values()] == [(200, "shopping")] * 2
+    for user in ("ada", "bob"):
+        read = send(stage, "GET", "/ask/sessions/shopping", door=users, user=user).json
+        assert [one["text"] for one in read["messages"] if one["role"] == "user"] == [f"I am {user}"]
 
 
 def test_where_nothing_may_be_changed_sessions_are_only_read(stage):

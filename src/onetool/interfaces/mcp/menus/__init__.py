@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from onetool.core.principal import lasting_owner
 from onetool.interfaces.json_data import encode
 from onetool.interfaces.mcp.menus.entry import MenuEntry
 
@@ -29,17 +30,17 @@ def listing_bytes(listing: Iterable[Mapping[str, Any]]) -> int:
 def record_listing(app: "App", menu: "Menu", client: str) -> None:
     """Record in the stats, a moment later, that a client was sent a menu."""
     if app.config.stats.enabled:
-        asyncio.get_running_loop().call_later(RECORD_AFTER_S, _record, app, menu, client)
+        asyncio.get_running_loop().call_later(RECORD_AFTER_S, _record, app, menu, client, lasting_owner())
 
 
-def _record(app: "App", menu: "Menu", client: str) -> None:
+def _record(app: "App", menu: "Menu", client: str, owner: str) -> None:
     stats = app.runtime.stats
     if stats is None:
         return
 
     def measure() -> None:
         try:
-            stats.record_menu(client, "mcp", menu.full_bytes(), menu.sent_bytes())
+            stats.record_menu(client, "mcp", menu.full_bytes(), menu.sent_bytes(), owner)
         except Exception:
             log.exception("the size of a menu could not be measured; only the stats need it")
 

@@ -1,0 +1,108 @@
+"""Stats by caller: what is counted for whom, and a file from before there were callers."""
+
+import sqlite3
+
+import pytest
+
+from onetool.core.call import ToolCall
+from onetool.core.context import CallEvent, RunEvent
+from onetool.core.principal import LOCAL, Principal, counted_caller, current_principal
+from onetool.services.stats import UsageStats
+from onetool.services.stats.database import CALLS, COLUMNS
+from onetool.services.stats.overview import StatsFilter
+
+NOW = 1_700_049_600.0
+ANN = "https://id.example.com|ann"
+
+
+@pytest.fixture
+def stats(tmp_path):
+    return UsageStats(tmp_path / "stats.db", now=lambda: NOW)
+
+
+def call(stats, owner, tool="a.b", run=None):
+    stats.record(
+        CallEvent(call=ToolCall("1", tool, {}, "rest"), duration_ms=1.0, run=run, principal=Principal(owner=owner))
+    )
+
+
+def test_each_sum_is_of_one_caller_or_of_all(stats):
+    for owner, times in (("ada", 3), (ANN, 2), ("", 1)):
+        for _ in range(times):
+            call(stats, owner)
+    for caller, calls in (("ada", 3), (ANN, 2), ("", 1), ("nobody", 0), (None, 6)):
+        assert stats.summary("day", caller=caller)["total_calls"] == calls
+        assert stats.facts("a.b", caller)["calls"] == calls
+        assert stats.usage(["a.b"], 1, caller).calls == calls
+        assert stats.overview(StatsFilter(days=1, caller=caller)).calls == calls
+    assert stats.summary()["callers"] == [{"name": "ada", "calls": 3}, {"name": ANN, "calls": 2}]
+    assert stats.summary(caller="ada")["callers"] == [{"name": "ada", "calls": 3}]
+    assert [one.caller for one in stats.usage(["a.b"], 1, ANN).recent] == [ANN, ANN]
+
+
+def test_what_was_saved_is_of_one_caller_too(stats):
+    stats.record_menu("c", "mcp", 4000, 400, "ada")
+    stats.record_menu("c", "mcp", 8000, 400, "bob")
+    for owner in ("ada", "bob"):
+        stats.record_run(
+            RunEvent(id=owner, door="mcp", duration_ms=1.0, code_bytes=4, principal=Principal(owner=owner))
+        )
+    saved = {caller: stats.summary(caller=caller)["context_saved"] for caller in ("ada", "bob", None)}
+    assert (saved["ada"], saved["bob"], saved[None]) == (900, 1900, 2800)
+    assert [stats.summary(caller=one)["runs"] for one in ("ada", "carl", None)] == [1, 0, 2]
+
+
+@pytest.mark.parametrize("prefix", ["x" * 5000, "bell\a", "\ud800"])
+def test_two_long_or_strange_owners_never_become_one(stats, prefix):
+    call(stats, f"{prefix}a")
+    call(stats, f"{prefix}b")
+    assert [stats.summary(caller=f"{prefix}{one}")["total_calls"] for one in "abc"] == [1, 1, 0]
+    assert all(len(one["name"]) < 300 and one["name"].isprintable() for one in stats.summary()["callers"])
+
+
+def test_a_file_of_before_gets_the_column_and_its_rows_no_caller(tmp_path):
+    file = tmp_path / "stats.db"
+    first = UsageStats(file, now=lambda: NOW)
+    call(first, "")
+    first.flush()
+    with sqlite3.connect(file) as database:
+        for table in ("calls", "runs", "menus", "gaps"):
+            database.execute(f"ALTER TABLE {table} DROP COLUMN caller")
+    database.close()
+    stats = UsageStats(file, now=lambda: NOW)
+    assert stats.summary(caller="")["total_calls"] == 1
+    call(stats, "ada")
+    assert (stats.summary()["total_calls"], stats.summary(caller="ada")["total_calls"]) == (2, 1)
+
+
+def test_an_older_onetool_goes_on_with_the_file(tmp_path):
+    file = tmp_path / "stats.db"
+    stats = UsageStats(file, now=lambda: NOW)
+    call(stats, "ada")
+    stats.flush()
+    columns = COLUMNS[CALLS].removesuffix(", caller")
+    with sqlite3.connect(file) as database:
+        assert database.execute("PRAGMA user_version").fetchone() == (1,)
+        row = (NOW, "a.b", "", "cli", "", None, 1, None, None, 1.0, 0, 0)
+        database.execute(f"INSERT INTO calls ({columns}) VALUES ({', '.join('?' * len(row))})", row)
+    database.close()
+    assert stats.summary(caller="")["total_calls"] == 1
+
+
+@pytest.mark.parametrize(
+    ("principal", "wanted", "seen"),
+    [
+        (LOCAL, None, None),
+        (LOCAL, "ada", "ada"),
+        (Principal(name="root", owner="root", role="admin"), "ada", "ada"),
+        (Principal(name="ada", owner="ada", role="edit"), None, "ada"),
+        (Principal(name="ada", owner="ada", role="call"), "bob", "ada"),
+        (Principal(name="own", owner="x", role="call", is_local=True), None, ""),
+    ],
+)
+def test_whose_calls_somebody_sees(principal, wanted, seen):
+    before = current_principal.set(principal)
+    try:
+        assert counted_caller(wanted) == seen
+    finally:
+        current_principal.reset(before)

@@ -1,0 +1,90 @@
+"""Examples of one owner: kept apart, bounded, private."""
+
+import stat
+
+import pytest
+
+from onetool.sources.bundles import own_examples
+from onetool.sources.bundles.errors import InvalidError, UnavailableError
+from onetool.sources.bundles.model import ToolExample
+from onetool.sources.bundles.own_examples import OwnExamples, examples_tag, read_own_examples, shown_examples
+
+HI = ToolExample(name="hi", args={"message": "hi"})
+
+
+@pytest.fixture
+def kept(tmp_path):
+    return OwnExamples(tmp_path / "own_examples")
+
+
+def put(kept, owner, *examples, tool="t1", check=lambda before: None):
+    kept.put(owner, tool, examples, check)
+
+
+def test_they_are_of_one_owner_and_of_one_tool(kept, tmp_path):
+    put(kept, "ada", HI)
+    assert kept.of("ada", "t1") == (HI,)
+    assert [kept.of(*one) for one in (("ada", "t2"), ("bob", "t1"), ("", "t1"))] == [(), (), ()]
+    (file,) = (tmp_path / "own_examples").glob("*.json")
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert "ada" not in file.name
+    put(kept, "ada")
+    assert kept.of("ada", "t1") == ()
+
+
+def test_the_list_of_before_is_looked_at_and_may_refuse(kept):
+    put(kept, "ada", HI)
+    seen = []
+
+    def check(before):
+        seen.append(before)
+        raise InvalidError("no")
+
+    with pytest.raises(InvalidError):
+        put(kept, "ada", check=check)
+    assert (seen, kept.of("ada", "t1")) == ([(HI,)], (HI,))
+
+
+def test_they_are_bounded(kept, monkeypatch):
+    put(kept, "ada", HI)
+    monkeypatch.setattr(own_examples, "LARGEST_OF_OWNER", 100)
+    with pytest.raises(InvalidError, match="more than 100 bytes"):
+        put(kept, "ada", ToolExample(name="x", args={"message": "x" * 100}), tool="t2")
+    assert kept.of("ada", "t1") == (HI,)
+    monkeypatch.setattr(own_examples, "MOST_OWNERS", 1)
+    with pytest.raises(UnavailableError, match="no more can"):
+        put(kept, "bob", HI)
+    put(kept, "ada")
+
+
+def test_a_link_or_a_damaged_file_is_said_and_not_followed(kept, tmp_path):
+    put(kept, "ada", HI)
+    (file,) = (tmp_path / "own_examples").glob("*.json")
+    file.write_text("{")
+    with pytest.raises(UnavailableError, match="damaged"):
+        kept.of("ada", "t1")
+    (tmp_path / "link").symlink_to(tmp_path / "own_examples")
+    with pytest.raises(UnavailableError, match="link"):
+        put(OwnExamples(tmp_path / "link"), "bob", HI)
+
+
+def test_ones_own_takes_the_place_of_one_of_the_same_name():
+    common = [{"name": "hi", "args": {}}, {"name": "other", "args": {}}]
+    assert shown_examples(common, (HI,)) == {
+        "examples": [{"name": "other", "args": {}}, {"name": "hi", "args": {"message": "hi"}}],
+        "own": ["hi"],
+    }
+
+
+def test_the_tag_changes_with_them():
+    assert examples_tag("t", ()) == "t"
+    assert len({examples_tag("t", one) for one in ((), (HI,), (HI, HI))}) == 3
+
+
+def test_a_list_with_those_of_the_tool_is_read_without_them():
+    common = ({"name": "common", "args": {}},)
+    sent = {"examples": [{"name": "common", "args": {}, "description": ""}, {"name": "hi", "args": {"message": "hi"}}]}
+    assert read_own_examples({**sent, "own": ["hi"]}, common) == (HI,)
+    for wrong in ([], {"examples": 1}, {"examples": [1]}, {"examples": [], "more": 1}):
+        with pytest.raises(InvalidError):
+            read_own_examples(wrong, common)
