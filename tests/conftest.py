@@ -1,5 +1,6 @@
 """Every test has a home of its own: no test reads or writes the developer's config, state or secrets."""
 
+import gc
 import json
 import logging
 import os
@@ -20,6 +21,15 @@ os.environ["SSL_CERT_FILE"] = str(Path(__file__).parent / "data" / "nobody.pem")
 # interrupts. One that Python handles is at its default in those processes.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# What collecting makes stays until the end: thousands of tests and all modules. Nothing of it is garbage, and each full
+# collection would go through it.
+gc.disable()
+
+
+def pytest_collection_finish():
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)
