@@ -5,13 +5,15 @@ import json
 import logging
 import os
 import signal
+from itertools import count
 from pathlib import Path
 
 import pytest
+from helpers import examples
 from hypothesis import settings
 
 # A machine that is busy with other tests is no reason to fail.
-settings.register_profile("project", deadline=None, max_examples=60)
+settings.register_profile("project", deadline=None, max_examples=examples(60))
 settings.load_profile("project")
 
 # A client reads all authorities of the system when it is made, which takes 50 ms, and no test talks to their servers.
@@ -32,9 +34,35 @@ def pytest_collection_finish():
     gc.enable()
 
 
+def pytest_configure(config):
+    """A worker tells what became of each test, and not also that it has begun, was set up and taken down.
+
+    Each of these messages costs both sides as much as many a test does. Who asks for durations gets them all.
+    """
+    if not hasattr(config, "workerinput") or config.option.durations is not None:
+        return
+    worker = next(plugin for plugin in config.pluginmanager.get_plugins() if hasattr(plugin, "sendevent"))
+    send = worker.sendevent
+
+    def send_what_matters(name, **said):
+        quiet = name == "testreport" and said["data"]["when"] != "call" and said["data"]["outcome"] == "passed"
+        if name != "logstart" and not quiet:
+            send(name, **said)
+
+    worker.sendevent = send_what_matters
+
+
+@pytest.fixture(scope="session")
+def homes(tmp_path_factory):
+    """New folders without end, at a third of what `mktemp` takes."""
+    folder = tmp_path_factory.mktemp("homes")
+    return (folder / f"home{number}" for number in count())
+
+
 @pytest.fixture(autouse=True)
-def own_home(tmp_path_factory, monkeypatch):
-    home = tmp_path_factory.mktemp("home")
+def own_home(homes, monkeypatch):
+    home = next(homes)
+    home.mkdir(mode=0o700)
     monkeypatch.setenv("HOME", str(home))
     for name in ("ONETOOL_CONFIG", "ONETOOL_HOME", "ONETOOL_LOG"):
         monkeypatch.delenv(name, raising=False)

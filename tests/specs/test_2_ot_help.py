@@ -4,7 +4,7 @@ import random
 import re
 
 import pytest
-from helpers import definition
+from helpers import definition, examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rs_bpe.bpe import openai
@@ -243,7 +243,7 @@ def test_an_unknown_level_is_refused_with_those_that_there_are(agent):
 ODD = ["$", ".", "it's", "x" * 5000, "a b " * 900]
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.text(max_size=60) | st.text("ab $_.-'\"\\\n(*", max_size=20) | st.sampled_from(ODD))
 def test_any_query_has_an_answer(agent, query):
     try:
