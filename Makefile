@@ -56,9 +56,9 @@ conformance: $(VENV)/.dev  ## the official MCP suite and real clients against th
 faults: $(VENV)/.dev  ## what the store of bundles must withstand, at full length: some minutes
 	ONETOOL_FAULTS=full $(BIN)/python -m pytest tests/faults $(ARGS)
 
-fuzz: $(VENV)/.dev  ## schemathesis over the REST API, ARGS are its own options; hypothesis and matrices at full length; the sandbox's frames
+fuzz: $(VENV)/.dev  ## schemathesis over the REST API, ARGS are its own options; hypothesis at full length; the sandbox's frames
 	PYTHONPATH=tests $(BIN)/python -m tests.interfaces.rest.fuzz $(ARGS)
-	ONETOOL_FUZZ=full $(BIN)/python -m pytest -m "hypothesis or matrix" -n $(WORKERS)
+	ONETOOL_FUZZ=full $(BIN)/python -m pytest -m "hypothesis or longer" -n $(WORKERS)
 	$(BIN)/python -m tests.sandbox.fuzz --seconds 300
 
 bench: $(VENV)/.dev  ## measure, as ratios in one run: docs/benchmarks.md; half an hour, ARGS=--quick some minutes

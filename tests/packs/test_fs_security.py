@@ -496,6 +496,7 @@ def test_what_is_denied_does_not_tell_whether_it_exists(root: Path) -> None:
         assert str(refusal(there)).replace(there, "X") == str(refusal(missing)).replace(missing, "X")
 
 
+@pytest.mark.longer
 def test_a_folder_swapped_for_a_link_while_reading(root: Path) -> None:
     (root / "d").mkdir()
     (root / "d" / "secret.txt").write_text("fine")
@@ -593,6 +594,7 @@ def test_nothing_stays_open(root: Path) -> None:
     assert len(os.listdir("/dev/fd")) == before
 
 
+@pytest.mark.longer
 def test_many_threads_at_once(root: Path) -> None:
     for number in range(20):
         (root / f"f{number}").write_text(str(number))
