@@ -8,6 +8,7 @@ from helpers import definition, examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rs_bpe.bpe import openai
+from sources.mcp_servers.stage import settle
 from specs.ot import Agent, github
 
 VOCABULARIES = [openai.cl100k_base(), openai.o200k_base()]
@@ -223,6 +224,7 @@ def test_an_exact_match_is_detailed_whatever_the_level(agent):
 
 def test_a_tool_of_a_server(tmp_path):
     with Agent(tmp_path, servers={"github": github(tmp_path)}) as agent:
+        settle(agent.app)
         text = agent.value('ot.help(query="github.search")')
         assert "github" in agent.value('ot.help(query="githbu", info="list")')
     assert text.splitlines()[0] == "# github.search"
