@@ -8,8 +8,8 @@ NODE    := .node-servers
 MODELS  := .node-models
 OPENAPI := .node-openapi
 WEB     := .node-web
-# Two more than there are cores: many tests wait for a process or a clock.
-WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 2)')
+# Four more than there are cores: tests wait for processes and clocks for longer than they compute.
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 4)')
 
 .DEFAULT_GOAL := help
 .PHONY: help setup serve test check lint web web-check browser test-browser screenshots conformance faults fuzz bench \
@@ -56,8 +56,9 @@ conformance: $(VENV)/.dev  ## the official MCP suite and real clients against th
 faults: $(VENV)/.dev  ## what the store of bundles must withstand, at full length: some minutes
 	ONETOOL_FAULTS=full $(BIN)/python -m pytest tests/faults $(ARGS)
 
-fuzz: $(VENV)/.dev  ## schemathesis over the REST API, ARGS are its own options; then the sandbox's frames; for minutes
+fuzz: $(VENV)/.dev  ## schemathesis over the REST API, ARGS are its own options; hypothesis at full length; the sandbox's frames
 	PYTHONPATH=tests $(BIN)/python -m tests.interfaces.rest.fuzz $(ARGS)
+	ONETOOL_FUZZ=full $(BIN)/python -m pytest -m "hypothesis or longer" -n $(WORKERS)
 	$(BIN)/python -m tests.sandbox.fuzz --seconds 300
 
 bench: $(VENV)/.dev  ## measure, as ratios in one run: docs/benchmarks.md; half an hour, ARGS=--quick some minutes

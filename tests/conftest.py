@@ -1,16 +1,19 @@
 """Every test has a home of its own: no test reads or writes the developer's config, state or secrets."""
 
+import gc
 import json
 import logging
 import os
 import signal
+from itertools import count
 from pathlib import Path
 
 import pytest
+from helpers import examples
 from hypothesis import settings
 
 # A machine that is busy with other tests is no reason to fail.
-settings.register_profile("project", deadline=None, max_examples=60)
+settings.register_profile("project", deadline=None, max_examples=examples(60))
 settings.load_profile("project")
 
 # A client reads all authorities of the system when it is made, which takes 50 ms, and no test talks to their servers.
@@ -21,10 +24,45 @@ os.environ["SSL_CERT_FILE"] = str(Path(__file__).parent / "data" / "nobody.pem")
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# What collecting makes stays until the end: thousands of tests and all modules. Nothing of it is garbage, and each full
+# collection would go through it.
+gc.disable()
+
+
+def pytest_collection_finish():
+    gc.freeze()
+    gc.enable()
+
+
+def pytest_configure(config):
+    """A worker tells what became of each test, and not also that it has begun, was set up and taken down.
+
+    Each of these messages costs both sides as much as many a test does. Who asks for durations gets them all.
+    """
+    if not hasattr(config, "workerinput") or config.option.durations is not None:
+        return
+    worker = next(plugin for plugin in config.pluginmanager.get_plugins() if hasattr(plugin, "sendevent"))
+    send = worker.sendevent
+
+    def send_what_matters(name, **said):
+        quiet = name == "testreport" and said["data"]["when"] != "call" and said["data"]["outcome"] == "passed"
+        if name != "logstart" and not quiet:
+            send(name, **said)
+
+    worker.sendevent = send_what_matters
+
+
+@pytest.fixture(scope="session")
+def homes(tmp_path_factory):
+    """New folders without end, at a third of what `mktemp` takes."""
+    folder = tmp_path_factory.mktemp("homes")
+    return (folder / f"home{number}" for number in count())
+
 
 @pytest.fixture(autouse=True)
-def own_home(tmp_path_factory, monkeypatch):
-    home = tmp_path_factory.mktemp("home")
+def own_home(homes, monkeypatch):
+    home = next(homes)
+    home.mkdir(mode=0o700)
     monkeypatch.setenv("HOME", str(home))
     for name in ("ONETOOL_CONFIG", "ONETOOL_HOME", "ONETOOL_LOG"):
         monkeypatch.delenv(name, raising=False)

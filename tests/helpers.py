@@ -16,6 +16,11 @@ from onetool import Executor, Registry, ToolCall, ToolSpec
 NO_ARGUMENTS = {"type": "object", "properties": {}}
 
 
+def examples(many):
+    """Of so many examples for hypothesis those that `make test` tries: each time others. `make fuzz` tries all."""
+    return many if os.environ.get("ONETOOL_FUZZ") == "full" else max(many // 3, 10)
+
+
 def definition(name="weather", **changes):
     """A complete definition of a mock tool; changes replace its fields, None removes one."""
     fields = {

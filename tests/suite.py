@@ -15,10 +15,13 @@ from pathlib import Path
 MOST = 3
 FAILED = 1  # pytest's code for "tests failed"
 KEPT = Path(".pytest_cache/v/cache/lastfailed")
+# Hundreds of tests start a process. Each would compile everything anew where no bytecode may be written.
+ENVIRONMENT = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
 
 
 def main(args: list[str]) -> int:
     KEPT.unlink(missing_ok=True)
+    _rewrite_asserts()
     code = _pytest("--dist=worksteal", *args)  # neighbours stay together, and with them what they share
     failed = _failed()
     if code != FAILED or not 0 < len(failed) <= MOST:
@@ -30,10 +33,15 @@ def main(args: list[str]) -> int:
     return code
 
 
+def _rewrite_asserts() -> None:
+    cores = os.cpu_count() or 1
+    commands = [[sys.executable, "-m", "tests.rewrite", str(share), str(cores)] for share in range(cores)]
+    for share in [subprocess.Popen(command, env=ENVIRONMENT) for command in commands]:
+        share.wait()  # one that failed has only saved nobody any work
+
+
 def _pytest(*args: str) -> int:
-    # Hundreds of tests start a process. Each would compile everything anew where no bytecode may be written.
-    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
-    return subprocess.run([sys.executable, "-m", "pytest", *args], check=False, env=environment).returncode
+    return subprocess.run([sys.executable, "-m", "pytest", *args], check=False, env=ENVIRONMENT).returncode
 
 
 def _failed() -> list[str]:

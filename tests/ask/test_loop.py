@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import forever, until_async
+from helpers import examples, forever, until_async
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -356,7 +356,7 @@ REPLIES = st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(replies=st.lists(REPLIES, min_size=1, max_size=6), steps=st.integers(1, 4))
 def test_whatever_a_model_calls(tmp_path, replies, steps):
     model, hands = Script(*replies), Recorder()

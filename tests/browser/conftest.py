@@ -1,4 +1,4 @@
-"""One browser and one server for all tests of a file, and a person who uses the page with them."""
+"""One browser for all tests, one server for those of a file, and a person who uses the page with them."""
 
 import os
 from pathlib import Path
@@ -31,9 +31,9 @@ def pytest_collection_modifyitems(config, items):
         items[:] = [item for item in items if item not in left]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def browser():
-    """A Chromium that reaches this machine alone."""
+    """A Chromium that reaches this machine alone. Each page has a context of its own: nothing is kept for the next."""
     if found() is None:
         pytest.skip("THE PAGE IS NOT TESTED: no Chromium on this machine (`make browser`, or ONETOOL_TEST_BROWSER)")
     with chromium("127.0.0.1") as one:

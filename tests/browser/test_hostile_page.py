@@ -1,6 +1,7 @@
 """A page of another origin in a real browser: it tries whatever pages can on every route, and gets and does nothing."""
 
 import json
+import os
 import threading
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -32,6 +33,7 @@ INITIALIZE = {
     "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "page", "version": "1"}},
 }
 PAGES = ("/", "/docs")
+WHOLE = os.environ.get("ONETOOL_BROWSER") == "full"
 
 
 class Names(dict):
@@ -74,7 +76,10 @@ def server(tmp_path, model):
 
 
 def operations(api, built_in):
-    """Every route with every method: those that the server tells of, and those that it does not."""
+    """Every route with every method: those that the server tells of, and those that it does not.
+
+    With a tool that could be changed; `make test-browser` tries one that could not, too.
+    """
     found = [("/mcp", "POST", INITIALIZE), ("/mcp", "DELETE", {}), *((path, "GET", None) for path in (*PAGES, "/mcp"))]
     found += [(path, "GET", None) for path in ("/healthz", "/openapi.json", "/login", "/assets/index.js")]
     found += [("/login", "POST", {"token": "x"}), ("/login", "DELETE", None)]
@@ -82,7 +87,7 @@ def operations(api, built_in):
         for method in item.keys() - {"parameters"}:
             content = item[method].get("requestBody", {}).get("content", {})
             body = content.get("application/json", {}).get("example")
-            for id, slug, version in (built_in, (OWN, "lamp", "1")):
+            for id, slug, version in ((OWN, "lamp", "1"), *([built_in] if WHOLE else [])):
                 path = template.format_map(Names(bundleID=id, toolSlug=slug, version=version))
                 found.append((path, method.upper(), body))
     asks = {"/ask": {"prompt": "Leave a mark.", "approve": "always"}}
@@ -111,11 +116,13 @@ def test_a_page_of_another_origin_gets_and_does_nothing(server, enemy, model):
         assert api.post(call, json={"args": {}}).json()["ok"], "a program may"
         marks, before = server.folder / "marks.txt", things(api)
         assert marks.read_text() == "x"
-        todo, seen = json.dumps(operations(api, built_in)), len(server.requests(wait_for="/openapi.json"))
+        todo = operations(api, built_in)
+        seen = len(server.requests(wait_for="/openapi.json"))
         with chromium("localhost", "127.0.0.1") as browser:
-            for name in ("localhost", "127.0.0.1"):  # the same site, and another one
+            # Of the same site, a few; of another one, all: of both the server refuses by the same look at the origin.
+            for name, wanted in (("localhost", todo if WHOLE else todo[::3]), ("127.0.0.1", todo)):
                 with browser.page(f"http://{name}:{enemy}/hostile.html") as page:
-                    done = page.value(f"attack({json.dumps(host)}, {todo})")
+                    done = page.value(f"attack({json.dumps(host)}, {json.dumps(wanted)})")
                     assert done["read"] == []
                     assert done["sent"] > 200
             assert api.get("/the-end").status_code == 404
@@ -126,7 +133,7 @@ def test_a_page_of_another_origin_gets_and_does_nothing(server, enemy, model):
         assert (marks.read_text(), len(model.seen)) == ("x", 0)
         assert things(api) == before
     assert {one["path"] for one in came if one["status"] < 400} <= set(PAGES)
-    assert {one["path"] for one in came if one["status"] == 403} >= {one["path"] for one in json.loads(todo)}
+    assert {one["path"] for one in came if one["status"] == 403} >= {one["path"] for one in todo}
     assert landed.pop("/").endswith("OneTool")
     assert landed == {"/docs": "OneTool REST API", "/openapi.json": "", "/tools/bundles": ""}
     # A link leads to our own page, which then reads what it shows, and changes nothing.

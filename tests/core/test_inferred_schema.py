@@ -8,7 +8,7 @@ from uuid import UUID
 
 import msgspec
 import pytest
-from helpers import computing
+from helpers import computing, examples
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -278,7 +278,7 @@ def test_what_was_kept_goes_on_where_it_was(before, after):
     assert (found.schema(), found.dump()["results"]) == (schema(*before, *after), len(before) + len(after))
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.lists(wide_values, min_size=1, max_size=STEADY))
 def test_it_is_bounded_whatever_comes(values):
     found = seen(*values)

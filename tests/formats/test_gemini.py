@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import computing
+from helpers import computing, examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -351,6 +351,6 @@ ANY_SCHEMA = st.recursive(st.booleans() | st.just({}) | VALUES, schemas, max_lea
 
 
 @given(ANY_SCHEMA)
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(300), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_any_schema_becomes_a_valid_one(schema: Any) -> None:
     check_parameters(schema)

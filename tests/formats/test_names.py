@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from helpers import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -56,7 +57,7 @@ def test_a_valid_name_keeps_its_spelling(names: list[str], provider: str) -> Non
 
 
 @given(NAMES)
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 def test_a_name_taken_by_a_spelling_with_hash_is_avoided_too(names: list[str]) -> None:
     clashing = [*names, "a.b", "a__b"]
     hashed = names_of(clashing).to_provider("a.b")

@@ -4,6 +4,7 @@ from typing import Any
 from urllib.parse import parse_qs, unquote
 
 import msgspec
+from helpers import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -14,7 +15,7 @@ from onetool.http.errors import RequestRefusedError
 from onetool.http.template import RequestTemplate
 from onetool.http.url import parse_url
 
-patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=120)
+patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=examples(120))
 
 # Half of them as an enemy would write them.
 pieces = [

@@ -1,6 +1,7 @@
 """URLs, read once and strictly."""
 
 import pytest
+from helpers import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -138,7 +139,7 @@ def test_its_own_words() -> None:
     assert not is_address("a.example")
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(st.text(max_size=30))
 def test_whatever_is_read_is_read_the_same_again(rest: str) -> None:
     """Nothing but an URL or a refusal, and what comes of it has one meaning for everybody."""
@@ -152,7 +153,7 @@ def test_whatever_is_read_is_read_the_same_again(rest: str) -> None:
     assert " " not in url.target
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(st.text(min_size=1, max_size=20))
 def test_a_host_has_one_form(text: str) -> None:
     try:

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from helpers import computing, until
+from helpers import computing, examples, until
 
 from onetool.packs import fs, shell
 from onetool.sdk import ToolFailure
@@ -46,7 +46,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture(scope="module")
 def crowd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("crowd")
-    for number in range(100_000):
+    for number in range(30_000):  # three times what is told
         os.close(os.open(folder / f"{number:06d}", os.O_CREAT | os.O_WRONLY))
     yield folder
     shutil.rmtree(folder)  # pytest would keep it for three runs
@@ -281,12 +281,12 @@ def test_list_symlink_loop(root: Path) -> None:
 
 def test_list_huge(crowd: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(crowd)
-    took = []
     for _ in range(3):  # the quickest counts: others' files may have to be thrown out of the kernel's caches first
         before = time.process_time()
         listed = fs.list_dir(".")
-        took.append(time.process_time() - before)
-    assert min(took) < 1
+        if (took := time.process_time() - before) < 1:
+            break
+    assert took < 1
     assert [entry["path"] for entry in listed[:-1]] == [f"{number:06d}" for number in range(fs.MOST_ENTRIES)]
     assert listed[-1]["type"] == "truncated"
     assert "10,000" in listed[-1].get("note", "")
@@ -496,6 +496,7 @@ def test_what_is_denied_does_not_tell_whether_it_exists(root: Path) -> None:
         assert str(refusal(there)).replace(there, "X") == str(refusal(missing)).replace(missing, "X")
 
 
+@pytest.mark.longer
 def test_a_folder_swapped_for_a_link_while_reading(root: Path) -> None:
     (root / "d").mkdir()
     (root / "d" / "secret.txt").write_text("fine")
@@ -515,7 +516,7 @@ def test_a_folder_swapped_for_a_link_while_reading(root: Path) -> None:
     worker.start()
     answers: set[str] = set()
     try:
-        for _ in range(1000):
+        for _ in range(examples(1000)):
             try:
                 answers.add(fs.read_file("d/secret.txt"))
                 answers.update(entry["path"] for entry in fs.list_dir("d"))
@@ -585,7 +586,7 @@ def test_nothing_stays_open(root: Path) -> None:
     ]
     refusal("missing")  # what is opened once and for all
     before = len(os.listdir("/dev/fd"))
-    for _ in range(100):
+    for _ in range(20):
         for path in wrong:
             refusal(path)
         list_refusal("bin")
@@ -593,13 +594,14 @@ def test_nothing_stays_open(root: Path) -> None:
     assert len(os.listdir("/dev/fd")) == before
 
 
+@pytest.mark.longer
 def test_many_threads_at_once(root: Path) -> None:
     for number in range(20):
         (root / f"f{number}").write_text(str(number))
     wrong: list[str] = []
 
     def read() -> None:
-        for number in list(range(20)) * 20:
+        for number in list(range(20)) * examples(20):
             if fs.read_file(f"f{number}") != str(number):
                 wrong.append(f"f{number}")
 

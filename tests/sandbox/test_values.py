@@ -8,7 +8,7 @@ from decimal import Decimal
 from pathlib import PurePath
 
 import pytest
-from helpers import computing
+from helpers import computing, examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic_monty import Monty
@@ -77,7 +77,7 @@ def listed(value):
 
 
 @given(value=plain_data)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_what_goes_in_comes_out(sandbox, value):
     # The repr tells types, -0.0 and nan.
     assert repr(sandbox("[x, x]", {"x": value})) == repr([listed(value)] * 2)
@@ -85,14 +85,14 @@ def test_what_goes_in_comes_out(sandbox, value):
 
 @pytest.mark.parametrize("before", [120, 16_380])
 @given(value=plain_data)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 def test_what_goes_in_comes_out_behind_many_others(sandbox, before, value):
     # Indexes of nodes become two and three bytes long.
     assert repr(sandbox(f"[list(range({before})), x, x]", {"x": value})[1:]) == repr([listed(value)] * 2)
 
 
 @given(value=plain_data)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_what_goes_in_reaches_a_tool(sandbox, value):
     sandbox.given.clear()
     sandbox("tool(x, name=x)", {"x": value, "tool": Function("tool")})

@@ -9,7 +9,7 @@ import textwrap
 import warnings
 
 import pytest
-from helpers import computing
+from helpers import computing, examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -560,7 +560,7 @@ def doubling(scripts_for_module):
     return scripts_for_module
 
 
-@settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(80), suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(bodies(), st.sampled_from(["top", "await main()", "asyncio.run(main())"]))
 def test_any_script_gives_what_python_says(doubling, body, how):
     code = f"import asyncio\n{HELPERS}\n{body}\nout" if how == "top" else main_of(body) + how

@@ -7,7 +7,7 @@ import json
 from functools import partial
 
 import pytest
-from helpers import executor_for, run
+from helpers import examples, executor_for, run
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -414,7 +414,7 @@ def findings(spec, code):
     return check(CodeScan(code), ScriptNames(registry.snapshot()), MODULES)
 
 
-MANY = settings(max_examples=120, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+MANY = settings(max_examples=examples(120), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 
 
 @MANY

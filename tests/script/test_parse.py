@@ -4,6 +4,7 @@ import ast
 import textwrap
 
 import pytest
+from helpers import examples
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -163,21 +164,21 @@ def same(one, other):
     return ast.dump(ast.parse(one)) == ast.dump(ast.parse(other))
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(CODE)
 def test_any_code_stays_as_it_is(code):
     assume(code.lstrip("\n")[:1] not in (" ", "\t", "`", "~"))
     assert read(code) == code
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(CODE, st.sampled_from(["```", "~~~", "`````"]), st.sampled_from(["", "python", "py"]), st.booleans())
 def test_any_code_comes_out_of_its_fence(code, fence, language, with_words):
     text = f"{fence}{language}\n{code}\n{fence}"
     assert same(read(f"Here:\n\n{text}\n\nIt's done." if with_words else text), code)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(CODE, st.sampled_from(["    ", "\t", " "]))
 def test_any_indented_code_keeps_its_strings(code, indent):
     inside = strings_lines(code)

@@ -10,7 +10,7 @@ from types import MappingProxyType
 import msgspec
 import pytest
 import yaml
-from helpers import computing
+from helpers import computing, examples
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -227,7 +227,7 @@ def test_text_without_quotes_is_text_for_all_readers(text):
         assert yaml_1_1_advice(text) is None
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(DATA)
 def test_data_is_read_as_the_same_data(value):
     assume(not larger_than(value, 2_000))
@@ -236,7 +236,7 @@ def test_data_is_read_as_the_same_data(value):
     assert flow_depth(text) <= 2
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(DATA)
 def test_the_reader_of_python_agrees(value):
     assume(not larger_than(value, 200))

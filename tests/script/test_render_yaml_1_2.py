@@ -8,6 +8,7 @@ import re
 
 import pytest
 import yaml
+from helpers import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from script.test_render import KEYS, OTHER_KEYS, TRICKY, same
@@ -77,7 +78,7 @@ def test_any_text_is_read_as_that_text(text):
         assert ALIKE.fullmatch(written)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(DATA)
 def test_data_is_read_as_the_same_data(value):
     written = render([value])

@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 import pytest
-from helpers import computing, sandboxed
+from helpers import computing, examples, sandboxed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -374,7 +374,7 @@ def shape(code: str) -> str:
     return ast.dump(_Masked().visit(ast.parse(code)))
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.lists(st.sampled_from(PIECES), min_size=1, max_size=6), TEXTS.filter(bool))
 def test_a_value_never_changes_the_code_around_it(pieces, value):
     text = "".join(pieces)

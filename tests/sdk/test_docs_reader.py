@@ -4,6 +4,7 @@ import re
 from unittest.mock import patch
 
 import pytest
+from helpers import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -193,7 +194,7 @@ def test_no_docstring_is_ever_refused(text):
 PLAIN = st.from_regex(r"[A-Za-z][a-z:.,()\[\]{}` ]{0,20}[a-z.]", fullmatch=True)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.lists(
         st.tuples(st.from_regex(r"[a-z_][a-z0-9_]{0,5}", fullmatch=True), st.lists(PLAIN, min_size=1, max_size=3))

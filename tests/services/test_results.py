@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from helpers import computing
+from helpers import computing, examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from services.pages import query
@@ -59,7 +59,7 @@ def test_a_text_comes_back_as_it_was(results):
     assert results.read(stored.handle) == "héllo\nworld\r\n"
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(50))
 @given(st.text(st.characters(blacklist_categories=())))
 def test_any_text_comes_back_as_it_was(results, text):
     assert results.read(results.put(text).handle) == text

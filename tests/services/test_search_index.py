@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from helpers import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -53,7 +54,7 @@ def answers(index: SearchIndex) -> dict[str, list[tuple[int, float]]]:
     return {query: [(id(spec), score) for spec, score in index.search(query, 4)] for query in QUERIES}
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 @given(
     pool=st.lists(tools, min_size=1, max_size=10), steps=st.lists(st.lists(st.integers(0, 9), max_size=8), max_size=5)
 )
@@ -65,7 +66,7 @@ def test_changed_step_by_step_it_answers_like_one_made_anew(pool: list[ToolSpec]
         assert answers(index) == answers(SearchIndex(some))
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 @given(pool=st.lists(tools, min_size=1, max_size=25), query=st.sampled_from(QUERIES), limit=st.integers(1, 6))
 def test_leaving_out_common_words_changes_no_answer(pool: list[ToolSpec], query: str, limit: int) -> None:
     expected = SearchIndex(pool).search(query, limit)
@@ -147,7 +148,7 @@ class Tiers(RuleBasedStateMachine):
 
 
 TestTiers = Tiers.TestCase
-TestTiers.settings = settings(max_examples=20, stateful_step_count=12, deadline=None)
+TestTiers.settings = settings(max_examples=examples(20), stateful_step_count=12, deadline=None)
 
 
 def test_keys_of_one_tool_and_of_many() -> None:

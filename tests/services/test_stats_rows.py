@@ -5,6 +5,7 @@ import sqlite3
 from collections import UserDict
 
 import pytest
+from helpers import examples
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
@@ -122,7 +123,7 @@ class Hostile(dict):
     items = keys = values = __len__ = __repr__ = __str__ = __iter__
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(calls=some.lists(some.tuples(words, data, data), max_size=8), hostile=some.booleans())
 def test_every_call_gives_exactly_one_row(tmp_path_factory, calls, hostile):
     file = tmp_path_factory.mktemp("stats") / "stats.db"

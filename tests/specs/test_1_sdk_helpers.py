@@ -11,11 +11,20 @@ import httpx
 import pytest
 
 from onetool.core.spec import Requirement
+from onetool.sdk import requirements
 from onetool.sdk.batch import batch_execute, normalize_items
 from onetool.sdk.http import api_headers, lazy_client, safe_request
 from onetool.sdk.requirements import check_deps, requirements_of, requires_cli, requires_lib
 
 pack = "ripgrep"  # of the functions that are decorated here
+
+
+@pytest.fixture(autouse=True)
+def only_what_is_decorated_here(monkeypatch):
+    """Packs that other tests of this process have loaded may have the same names."""
+    own = {key: function for key, function in requirements._decorated.items() if key[0] == __name__}
+    monkeypatch.setattr(requirements, "_decorated", own)
+
 
 # Requirement: Batch Execution
 

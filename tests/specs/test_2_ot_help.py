@@ -4,10 +4,11 @@ import random
 import re
 
 import pytest
-from helpers import definition
+from helpers import definition, examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rs_bpe.bpe import openai
+from sources.mcp_servers.stage import settle
 from specs.ot import Agent, github
 
 VOCABULARIES = [openai.cl100k_base(), openai.o200k_base()]
@@ -223,6 +224,7 @@ def test_an_exact_match_is_detailed_whatever_the_level(agent):
 
 def test_a_tool_of_a_server(tmp_path):
     with Agent(tmp_path, servers={"github": github(tmp_path)}) as agent:
+        settle(agent.app)
         text = agent.value('ot.help(query="github.search")')
         assert "github" in agent.value('ot.help(query="githbu", info="list")')
     assert text.splitlines()[0] == "# github.search"
@@ -243,7 +245,7 @@ def test_an_unknown_level_is_refused_with_those_that_there_are(agent):
 ODD = ["$", ".", "it's", "x" * 5000, "a b " * 900]
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.text(max_size=60) | st.text("ab $_.-'\"\\\n(*", max_size=20) | st.sampled_from(ODD))
 def test_any_query_has_an_answer(agent, query):
     try:
@@ -308,8 +310,8 @@ JAPANESE = "Fetch the web: " + "ウェブからページを取得し、本文を
     ],
     ids=["in Japanese", "long names"],
 )
-def test_help_over_2000_tools_is_short_whatever_they_are_called(tmp_path, name, description):
-    names = [name.format(pack=number % 80, number=number) for number in range(2000)]
+def test_help_over_many_tools_is_short_whatever_they_are_called(tmp_path, name, description):
+    names = [name.format(pack=number % 80, number=number) for number in range(500)]
     tools = [definition(name, handler="x", description=description) for name in names]
     aliases = {f"fetch_the_web_{number}": name for number, name in enumerate(names[:20])}
     snippets = {f"fetch_web_{number}": {"description": description, "body": "None"} for number in range(20)}
@@ -318,10 +320,8 @@ def test_help_over_2000_tools_is_short_whatever_they_are_called(tmp_path, name, 
     assert tokens(text) < 600, text
 
 
-def test_help_of_a_pack_of_2000_tools_is_short(tmp_path):
-    tools = [
-        definition(f"web.{tool['name'].partition('.')[2]}", description=tool["description"]) for tool in many(2000)
-    ]
+def test_help_of_a_pack_of_many_tools_is_short(tmp_path):
+    tools = [definition(f"web.{tool['name'].partition('.')[2]}", description=tool["description"]) for tool in many(500)]
     with Agent(tmp_path, tools=tools) as agent:
         text = agent.reads('ot.help("web")')
     assert tokens(text) < 600

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 from ask.providers.mutation import mutated
+from helpers import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -56,7 +57,7 @@ def goes_back(reply: ModelReply, asked: Adapter) -> None:
 
 
 @EVERY
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(data=st.data())
 def test_any_answer(asked: Adapter, data: st.DataObject) -> None:
     answer = mutated(data.draw, data.draw(st.sampled_from(wholes(asked))))
@@ -67,7 +68,7 @@ def test_any_answer(asked: Adapter, data: st.DataObject) -> None:
 
 
 @EVERY
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(data=st.data())
 def test_any_stream(asked: Adapter, data: st.DataObject) -> None:
     stream = mutated(data.draw, data.draw(st.sampled_from(streams(asked))))
@@ -81,7 +82,7 @@ def test_any_stream(asked: Adapter, data: st.DataObject) -> None:
 
 
 @EVERY
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(data=st.data(), status=STATUS)
 def test_any_refusal(asked: Adapter, data: st.DataObject, status: int) -> None:
     error = asked.failure(status, mutated(data.draw, data.draw(st.sampled_from(refusals(asked)))))

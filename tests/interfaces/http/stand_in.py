@@ -44,7 +44,7 @@ class StandIn:
             await begin(send, b"application/octet-stream")
             while not self.stopping.is_set():
                 await send({"type": "http.response.body", "body": b"x" * 65536, "more_body": True})
-                await asyncio.sleep(0)  # once the client has gone, `send` comes back at once
+                await asyncio.sleep(0.01)  # once the client has gone, `send` comes back at once
         elif "late_fail" in asked:
             await begin(send, b"text/plain")
             await send({"type": "http.response.body", "body": b"half", "more_body": True})

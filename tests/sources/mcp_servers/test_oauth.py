@@ -15,7 +15,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import httpx2
 import pytest
-from helpers import until
+from helpers import start, until
 from mcp.client import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
@@ -401,9 +401,8 @@ class TestSeveralProcesses:
         log_in(authority, folder)
         authority.expire_everything()
         authority.slow = 0.5
-        code = (HERE / "authority_visitor.py").read_text()
-        args = [sys.executable, "-c", code, authority.url, str(folder)]
-        children = [subprocess.Popen(args, stdin=subprocess.PIPE, stdout=subprocess.PIPE) for _ in range(3)]
+        visitor, pipes = HERE / "authority_visitor.py", {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        children = [start(authority.url, str(folder), script=visitor, **pipes) for _ in range(3)]
         try:
             for child in children:
                 assert child.stdout.readline() == b"ready\n"

@@ -5,13 +5,14 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 from time import monotonic
 
-from helpers import until_async
+import pytest
+from helpers import examples, until_async
 from interfaces.mcp.upstreams import Site
 from sources.mcp_servers.stage import call, is_gone, ran, settle
 
 from onetool import App, ToolCall
 
-SERVERS, EACH = 50, 40
+SERVERS, EACH = examples(50), 40
 
 
 def packs_of(app):
@@ -129,6 +130,7 @@ def test_servers_may_come_with_a_reload(tmp_path):
 # Many
 
 
+@pytest.mark.longer
 def test_many_servers_with_many_tools(stage, live_tools):
     servers = {}
     for n in range(SERVERS):

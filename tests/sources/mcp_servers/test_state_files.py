@@ -4,6 +4,7 @@ import json
 from time import sleep
 
 import pytest
+from helpers import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -105,7 +106,7 @@ def test_and_its_server_can_be_used(stage, remembered, shape):
         assert call(app, "one.echo", text="x").data == "x"
 
 
-@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=examples(80), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(memory=memories | values)
 def test_a_file_of_any_shape_stops_nobody(remembered, memory):
     with remembered(memory) as app:

@@ -9,7 +9,7 @@ from threading import Thread
 
 import pytest
 from mcp import Client, StdioServerParameters
-from sources.mcp_servers.stage import BIN, call, ran, settle
+from sources.mcp_servers.stage import BIN, Stage, call, ran, settle
 
 CLOCK = {"command": str(BIN / "mcp-server-time"), "args": ["--local-timezone", "UTC"]}
 GIT = {"command": str(BIN / "mcp-server-git")}
@@ -56,56 +56,59 @@ def page():
     server.server_close()
 
 
-def test_all_three_side_by_side(stage, repository, page):
-    with stage.app({"clock": CLOCK, "git": GIT, "web": FETCH}) as app:
-        found = settle(app)
-        assert {name: (status.state, status.error) for name, status in found.items()} == {
-            "clock": ("connected", None),
-            "git": ("connected", None),
-            "web": ("connected", None),
-        }
-        assert found["clock"].tools == 2
-        assert found["clock"].version.startswith("mcp-time ")
-
-        told = call(app, "clock.get_current_time", timezone="Asia/Tokyo")
-        assert (told.data["timezone"], told.error) == ("Asia/Tokyo", None)
-        assert "modified:   a.txt" in call(app, "git.git_status", repo_path=str(repository)).data
-        assert "+two" in call(app, "git.git_diff_unstaged", repo_path=str(repository)).data
-        read = call(app, "web.fetch", url=page)
-        assert read.error is None
-        assert "A **page**." in json.dumps(read.data)
-
-        assert app.health()["proxy"] == {
-            "status": "ok",
-            "server_count": 3,
-            "servers": {"clock": "connected", "git": "connected", "web": "connected"},
-        }
+@pytest.fixture(scope="module")
+def app(tmp_path_factory):
+    """All three: each takes a second or two to start, and no test changes any."""
+    with Stage(tmp_path_factory.mktemp("three")).app({"clock": CLOCK, "git": GIT, "web": FETCH}) as app:
+        yield app
 
 
-def test_code_joins_what_two_servers_say(stage, repository):
+def test_all_three_side_by_side(app, repository, page):
+    found = settle(app)
+    assert {name: (status.state, status.error) for name, status in found.items()} == {
+        "clock": ("connected", None),
+        "git": ("connected", None),
+        "web": ("connected", None),
+    }
+    assert found["clock"].tools == 2
+    assert found["clock"].version.startswith("mcp-time ")
+
+    told = call(app, "clock.get_current_time", timezone="Asia/Tokyo")
+    assert (told.data["timezone"], told.error) == ("Asia/Tokyo", None)
+    assert "modified:   a.txt" in call(app, "git.git_status", repo_path=str(repository)).data
+    assert "+two" in call(app, "git.git_diff_unstaged", repo_path=str(repository)).data
+    read = call(app, "web.fetch", url=page)
+    assert read.error is None
+    assert "A **page**." in json.dumps(read.data)
+
+    assert app.health()["proxy"] == {
+        "status": "ok",
+        "server_count": 3,
+        "servers": {"clock": "connected", "git": "connected", "web": "connected"},
+    }
+
+
+def test_code_joins_what_two_servers_say(app, repository):
     code = f"""
 status = git.git_status(repo_path={str(repository)!r})
 there = clock.convert_time(source_timezone="UTC", time="12:00", target_timezone="Asia/Tokyo")
 [there["time_difference"], "a.txt" in status]
 """
-    with stage.app({"clock": CLOCK, "git": GIT}) as app:
-        assert ran(app, code).data == ["+9.0h", True]
+    assert ran(app, code).data == ["+9.0h", True]
 
 
-def test_what_a_server_finds_wrong_is_the_error_of_the_call(stage, tmp_path):
-    with stage.app({"clock": CLOCK, "git": GIT}) as app:
-        wrong = call(app, "clock.get_current_time", timezone="Nowhere/Land")
-        assert wrong.error.code == "execution_error"
-        assert "Nowhere/Land" in wrong.error.message
-        no_repository = call(app, "git.git_status", repo_path=str(tmp_path))
-        assert str(tmp_path) in no_repository.error.message
+def test_what_a_server_finds_wrong_is_the_error_of_the_call(app, tmp_path):
+    wrong = call(app, "clock.get_current_time", timezone="Nowhere/Land")
+    assert wrong.error.code == "execution_error"
+    assert "Nowhere/Land" in wrong.error.message
+    no_repository = call(app, "git.git_status", repo_path=str(tmp_path))
+    assert str(tmp_path) in no_repository.error.message
 
 
-def test_wrong_arguments_never_reach_the_server(stage):
-    with stage.app({"clock": CLOCK}) as app:
-        wrong = call(app, "clock.get_current_time", timezne="UTC")
-        assert wrong.error.code == "invalid_args"
-        assert "timezone" in wrong.error.message
+def test_wrong_arguments_never_reach_the_server(app):
+    wrong = call(app, "clock.get_current_time", timezne="UTC")
+    assert wrong.error.code == "invalid_args"
+    assert "timezone" in wrong.error.message
 
 
 def test_a_server_called_like_a_built_in_pack_gives_its_tools_beside(stage):

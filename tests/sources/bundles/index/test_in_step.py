@@ -1,5 +1,6 @@
 """Whatever is put and dropped in whatever order: the index says what the last writes said, and its tables agree."""
 
+from helpers import examples
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -75,4 +76,4 @@ class Writes(RuleBasedStateMachine):
 
 
 TestWrites = Writes.TestCase
-TestWrites.settings = settings(max_examples=40, stateful_step_count=15, deadline=None)
+TestWrites.settings = settings(max_examples=examples(40), stateful_step_count=15, deadline=None)

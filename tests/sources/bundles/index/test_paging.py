@@ -7,6 +7,7 @@ from itertools import cycle
 from pathlib import Path
 
 import pytest
+from helpers import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sources.bundles.index.made import bundle, in_step, put, tool
@@ -48,7 +49,7 @@ def other(part: str, file: Path, *more: str) -> subprocess.Popen:
     return process
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(query=st.sampled_from(["", "alpha", "alp", "alpah", "soup alpha", "gama", "1"]), sizes=SIZES)
 def test_a_search_neither_skips_nor_repeats(busy, query, sizes):
     index, steady, process = busy
