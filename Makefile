@@ -8,8 +8,8 @@ NODE    := .node-servers
 MODELS  := .node-models
 OPENAPI := .node-openapi
 WEB     := .node-web
-# Four more than there are cores: tests wait for processes and clocks for longer than they compute.
-WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 4)')
+# Two more than there are cores: many tests wait for a process or a clock.
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 2)')
 
 .DEFAULT_GOAL := help
 .PHONY: help setup serve test check lint web web-check browser test-browser screenshots conformance faults fuzz bench \
