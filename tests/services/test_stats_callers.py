@@ -44,9 +44,7 @@ def test_what_was_saved_is_of_one_caller_too(stats):
     stats.record_menu("c", "mcp", 4000, 400, "ada")
     stats.record_menu("c", "mcp", 8000, 400, "bob")
     for owner in ("ada", "bob"):
-        stats.record_run(
-            RunEvent(id=owner, door="mcp", duration_ms=1.0, code_bytes=4, principal=Principal(owner=owner))
-        )
+        stats.record_run(RunEvent(id=owner, door="mcp", duration_ms=1.0, code_bytes=4, owner=owner))
     saved = {caller: stats.summary(caller=caller)["context_saved"] for caller in ("ada", "bob", None)}
     assert (saved["ada"], saved["bob"], saved[None]) == (900, 1900, 2800)
     assert [stats.summary(caller=one)["runs"] for one in ("ada", "carl", None)] == [1, 0, 2]
