@@ -192,7 +192,7 @@ def test_waiting_outside_of_any_call_is_nothing():
 
 def test_two_calls_of_one_caller_do_not_lend_each_other_time():
     """What the first has waited is over when the second begins."""
-    caller = Patient(0.3)
+    caller = Patient(2.0)
 
     async def asks():
         return await caller.ask("x")
@@ -214,7 +214,7 @@ def test_two_calls_of_one_caller_do_not_lend_each_other_time():
 
     result, seconds = asyncio.run(call())
     assert result.error.reason == "timeout"
-    assert seconds < 0.25
+    assert seconds < 2.0
 
 
 # Words, and whose it is

@@ -42,6 +42,61 @@ def test_a_sync_handler_runs_in_a_thread_and_sees_the_context_of_its_caller():
     assert asyncio.run(call()).data == (False, "set by the caller")
 
 
+def test_an_async_handler_has_a_task_and_a_context_of_its_own_from_its_first_step_on():
+    from contextvars import ContextVar
+
+    var = ContextVar("var", default="unset")
+    tasks = []
+
+    async def handler():
+        tasks.append(asyncio.current_task())
+        var.set("set by the handler")
+        with suppress(TimeoutError):
+            async with asyncio.timeout(0.01):  # cancels the task that it was entered in
+                await asyncio.sleep(60)
+        tasks.append(asyncio.current_task())
+        return "timed out by itself"
+
+    async def call():
+        result = await executor_for(handler).execute(ToolCall("1", "t", {}))
+        return result.data, asyncio.current_task(), var.get()
+
+    data, caller, seen = asyncio.run(call())
+    assert (data, seen) == ("timed out by itself", "unset")
+    assert tasks[0] is tasks[1] is not caller
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="tasks begin with the next turn of the loop")
+@pytest.mark.parametrize("fails", [False, True])
+def test_an_async_handler_that_does_not_wait_takes_no_turn_of_the_loop(fails):
+    async def handler():
+        if fails:
+            raise SystemExit("enough")
+        return "done"
+
+    async def call():
+        turns = []
+        asyncio.get_running_loop().call_soon(turns.append, "a turn")
+        result = await executor_for(handler).execute(ToolCall("1", "t", {}))
+        return result.ok, list(turns)  # the loop takes a turn when it ends
+
+    assert asyncio.run(call()) == (not fails, [])
+
+
+def test_a_deadline_holds_for_what_an_async_handler_does_after_its_first_step():
+    steps = []
+
+    async def handler():
+        steps.append("first")
+        await asyncio.sleep(60)
+
+    async def call():
+        return await executor_for(handler).execute(ToolCall("1", "t", {}, timeout=0.05))
+
+    assert asyncio.run(call()).error.reason == "timeout"
+    assert steps == ["first"]
+
+
 def test_a_sync_handler_may_return_an_awaitable():
     async def later():
         return "waited for"

@@ -248,7 +248,8 @@ class Executor:
         An allow-list can only narrow another one.
         """
         outer = current_call.get()
-        allowed = allowed_by_both(allowed, self._allowed)
+        if allowed is not None or self._allowed is not None:
+            allowed = allowed_by_both(allowed, self._allowed)
         if outer:
             allowed = allowed_by_both(allowed, outer.allowed)
         if spec is None:

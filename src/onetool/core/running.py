@@ -7,6 +7,7 @@ repeated is, after a failure that another try may mend.
 
 import asyncio
 import random
+import sys
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -65,6 +66,7 @@ async def within_deadline(context: CallContext, grace: float = 0.0) -> AsyncGene
 OnOutcome = Callable[[Outcome], None]
 
 GRACE = 0.5  # seconds beyond its deadline that a loop gets to tell that it is over
+EAGER = sys.version_info >= (3, 12)  # whether a task can begin before the next turn of the loop
 
 
 class HandlerRunner:
@@ -78,20 +80,29 @@ class HandlerRunner:
         """Run the handler and wait for it until the deadline."""
         ended: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         # Whoever waits may have been cancelled a moment ago: then nobody is to be told.
-        handler_task = self.start(context, lambda outcome: None if ended.done() else ended.set_result(outcome))
+        handler_task = self.start(context, lambda outcome: None if ended.done() else ended.set_result(outcome), EAGER)
         try:
-            return await ended
+            return ended.result() if ended.done() else await ended
         finally:
             handler_task.abandon()
 
-    def start(self, context: CallContext, on_outcome: OnOutcome) -> "HandlerTask":
-        """Start the handler on the loop; report its outcome when it ends or its deadline passes."""
+    def start(self, context: CallContext, on_outcome: OnOutcome, eager: bool = False) -> "HandlerTask":
+        """Start the handler on the loop; report its outcome when it ends or its deadline passes.
+
+        An `eager` one runs at once as far as it gets without waiting. If that is all of it, its outcome is reported
+        before this returns: it needs no timer, and no turn of the loop.
+        """
         loop = asyncio.get_running_loop()
         if loop.get_task_factory() is None:
             loop.set_task_factory(_contained_task)
         handler_task = HandlerTask(context, on_outcome, self._abandon)
-        handler_task.task = loop.create_task(self._invoke(context, handler_task.finish))
-        handler_task.deadline = Deadline(loop, context, handler_task.too_late)
+        work = self._invoke(context, handler_task.finish)
+        if eager:
+            handler_task.task = _eager_task(work, loop)
+        else:
+            handler_task.task = loop.create_task(work)
+        if not handler_task.task.done():
+            handler_task.deadline = Deadline(loop, context, handler_task.too_late)
         return handler_task
 
     def run_blocking(self, context: CallContext) -> Outcome:
@@ -255,6 +266,12 @@ def _plain_handler(context: CallContext) -> Callable[..., Any]:
         return value if isawaitable(value) else plain(value)
 
     return run
+
+
+def _eager_task(work: Coroutine[Any, Any, None], loop: asyncio.AbstractEventLoop) -> "asyncio.Task[None]":
+    """A task that has begun. It needs no factory that contains SystemExit: `_invoke` catches that."""
+    options: Any = {"eager_start": True}  # since Python 3.12
+    return asyncio.Task(work, loop=loop, **options)
 
 
 def _contained_task(loop: asyncio.AbstractEventLoop, work: Any, **options: Any) -> "asyncio.Task[Any]":

@@ -52,6 +52,7 @@ def configured(tmp_path):
 
 HEAVY = {
     "asyncio",
+    "docstring_parser",
     "rich",
     "yaml",
     "jsonschema_rs",

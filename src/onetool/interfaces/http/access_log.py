@@ -106,8 +106,11 @@ class AccessFormatter(logging.Formatter):
         return self.line(record.msg, record.fields, record.created)
 
     def line(self, message: str, fields: dict[str, Any], now: float) -> str:
-        start = {"time": self._time(now), "level": "info", "logger": log.name, "message": message}
-        return _on_one_line({**start, **fields})
+        return self.line_bytes(message, fields, now).decode()
+
+    def line_bytes(self, message: str, fields: dict[str, Any], now: float) -> bytes:
+        entry = {"time": self._time(now), "level": "info", "logger": log.name, "message": message, **fields}
+        return _on_one_line(entry)
 
     def _time(self, now: float) -> str:
         second = int(now)
@@ -122,17 +125,17 @@ class AccessHandler(NonBlockingHandler):
     def __init__(self, fd: int, formatter: logging.Formatter | None = None) -> None:
         lines = AccessFormatter(formatter or logging.Formatter())
         super().__init__(fd, lines)
-        self._line = lines.line
+        self._line = lines.line_bytes
 
     def take(self, message: str, fields: dict[str, Any]) -> None:
-        self._lines.append(self._line(message, fields, time()).encode("utf-8", "backslashreplace") + b"\n")
+        self._lines.append(self._line(message, fields, time()) + b"\n")
         self._write_soon()
 
 
-def _on_one_line(entry: dict[str, Any]) -> str:
+def _on_one_line(entry: dict[str, Any]) -> bytes:
     try:
-        line = _encode(entry).decode()
+        line = _encode(entry)
     except (TypeError, ValueError, OverflowError):  # a lone surrogate, a number without end
-        return json.dumps(entry, default=str)
+        return json.dumps(entry, default=str).encode()
     # In ASCII all that could end a line is escaped. Beyond it U+2028 and others are not, and end one for some readers.
-    return line if line.isascii() or line.isprintable() else json.dumps(json.loads(line))
+    return line if line.isascii() or line.decode().isprintable() else json.dumps(json.loads(line)).encode()

@@ -110,8 +110,12 @@ class HttpConnection(HttpToolsProtocol):
         super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self._requests != BODY:  # what comes behind the body is no header: it would be one that nobody has checked
-            super().on_header(name, value)
+        if self._requests == BODY:
+            return  # what comes behind the body is no header: it would be one that nobody has checked
+        name = name.lower()  # from here on what uvicorn does: a further call for each header would cost more than that
+        if name == b"expect" and value.lower() == b"100-continue":
+            self.expect_100_continue = True
+        self.headers.append((name, value))
 
     def on_body(self, body: bytes) -> None:
         self._body += len(body)

@@ -28,7 +28,9 @@ log = logging.getLogger("onetool.serve")
 PATIENCE_S = 5  # for requests under way, when the server stops
 MOST_FILES = 65_536
 THREADS = 64  # for work that waits: for a disk, a lock, a name server. A few who wait long must not hold up the others
-DEFAULT_GC = (700, 10, 10)  # the interpreter's own; `__main__` sets another for short commands
+# The interpreter's own 700 would look for cycles several times a second under load, and find none: a tenth of a call.
+SERVING_GC = (10_000, 10, 10)
+WARM_S = 5.0  # until what is loaded in the background after the start is there
 
 Reload = Callable[[], Awaitable[None] | None]
 
@@ -101,7 +103,8 @@ class _Server(uvicorn.Server):
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS, "onetool-wait"))
         await super().startup(sockets)
         gc.freeze()  # what start-up made stays; no collection has to look at it again
-        gc.set_threshold(*DEFAULT_GC)
+        gc.set_threshold(*SERVING_GC)
+        asyncio.get_running_loop().call_later(WARM_S, gc.freeze)  # … nor at what came after it
         self._on_start()
 
     async def main_loop(self) -> None:

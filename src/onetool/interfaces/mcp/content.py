@@ -160,7 +160,10 @@ async def from_result(
 
 def with_notes(answer: Result, result: ToolResult) -> Result:
     """The answer, and in its `_meta` what is told of the call beside its value."""
-    notes = {f"onetool/{key}": result.meta[key] for key in NOTES if result.meta.get(key)}
+    meta = result.meta
+    if meta.keys().isdisjoint(NOTES):  # most of them
+        return answer
+    notes = {f"onetool/{key}": meta[key] for key in NOTES if meta.get(key)}
     return {**answer, "_meta": {**answer.get("_meta", {}), **notes}} if notes else answer
 
 
@@ -171,10 +174,11 @@ async def _from_result(
         return error_result(result.error)
     if isinstance(result, ServerResult):
         return await _as_sent(result.sent(), result.data, inline_bytes, store, read_on, promise)
-    if (media := await media_blocks(result.data, read, as_json)) is not None:
-        return _with({"content": media}, {} if promise == "wrapper" else None)
-    if (blocks := blocks_of(result.data)) is not None:  # a wrapper has room for data, not for a second copy of these
-        return _with({"content": blocks}, {} if promise == "wrapper" else result.data if promise else None)
+    if isinstance(result.data, dict | list):  # nothing else can be, or hold, a block
+        if (media := await media_blocks(result.data, read, as_json)) is not None:
+            return _with({"content": media}, {} if promise == "wrapper" else None)
+        if (blocks := blocks_of(result.data)) is not None:  # a wrapper has room for data, not for a copy of these
+            return _with({"content": blocks}, {} if promise == "wrapper" else result.data if promise else None)
     text = _text(result)
     if (page := _shorter(result.data, text, inline_bytes)) is not None:
         result = replace(result, data=page)

@@ -102,6 +102,8 @@ def check_arguments(headers: Headers, entry: MenuEntry, args: Any) -> None:
 def _same(headers: Headers, name: str, value: Any, what: str) -> None:
     if name not in headers:
         raise JsonRpcError(HEADER_MISMATCH, f"the header {name} is missing: it must repeat {what}")
+    if headers[name] == value and not value.startswith(_BEGIN):  # most of them
+        return
     said = _decoded(headers[name])
     if said is None:
         raise JsonRpcError(HEADER_MISMATCH, f"the header {name} is not valid Base64")

@@ -255,7 +255,6 @@ class StateTools:
                 look-around and back-references can't be used.
             fuzzy: Take search as plain words and return lines that contain something similar, the best first, 1000 at
                 the most.
-
             column: The first character to return of the first line, counted from 1: to go on inside a very long line.
 
         Returns:
