@@ -7,16 +7,16 @@ import pytest
 from helpers import forever
 
 from onetool import Executor, Registry, ToolCall, ToolSpec
-from onetool.core.caller import CannotAsk, Declined, Pauses, current_caller, owner
+from onetool.core.caller import CannotAsk, Declined, Pauses, current_caller
 from onetool.core.context import paused_for_caller
 from onetool.core.errors import ToolFailure
+from onetool.core.principal import LOCAL, Principal, current_principal, owner
 
 
 class Patient:
     """A caller that takes its time to answer."""
 
-    def __init__(self, seconds=0.0, owner="somebody"):
-        self.owner = owner
+    def __init__(self, seconds=0.0):
         self._seconds = seconds
 
     async def ask(self, question):
@@ -25,13 +25,14 @@ class Patient:
         return question
 
 
-def called(handler, caller, timeout=None):
+def called(handler, caller, timeout=None, principal=LOCAL):
     """What comes of a tool that this caller calls."""
     registry = Registry()
     registry.register(ToolSpec(name="t", description="d", handler=handler))
 
     async def call():
         current_caller.set(caller)
+        current_principal.set(principal)
         return await Executor(registry).execute(ToolCall("1", "t", {}, "test", timeout))
 
     return asyncio.run(call())
@@ -152,6 +153,7 @@ def test_a_tool_that_called_the_one_who_asks_does_not_run_out_of_time_either(is_
 
     async def call():
         current_caller.set(caller)
+        current_principal.set(principal)
         return await executor.execute(ToolCall("1", "calls", {}))
 
     result = asyncio.run(call())
@@ -179,6 +181,7 @@ def test_what_runs_beside_the_one_who_asks_gets_no_more_time():
 
     async def call():
         current_caller.set(caller)
+        current_principal.set(principal)
         return await executor.execute(ToolCall("1", "both", {}))
 
     assert asyncio.run(call()).data == ["x", "timeout"]
@@ -229,7 +232,7 @@ def test_failures_say_what_they_are():
 
 def test_what_is_stored_belongs_to_whoever_called():
     assert owner() == ""
-    assert called(lambda: owner(), Patient(owner="me")).data == "me"
+    assert called(lambda: owner(), Patient(), principal=Principal(owner="me")).data == "me"
     assert called(lambda: owner(), None).data == ""
 
 
@@ -256,6 +259,7 @@ def test_what_runs_beside_the_one_who_asks_has_its_own_time():
 
     async def call():
         current_caller.set(caller)
+        current_principal.set(principal)
         return await executor.execute(ToolCall("1", "both", {}))
 
     assert asyncio.run(call()).data == ["timeout", True, "x"]

@@ -92,10 +92,15 @@ def principal_of(token: StoredToken | TokenConfig) -> Principal:
 
 def shown_time(seconds: float) -> str:
     """`2027-01-01 12:00 UTC`; a day alone where it begins."""
+    day, _, rest = iso_time(seconds).partition("T")
+    return day if rest == "00:00:00Z" else f"{day} {rest[:5]} UTC"
+
+
+def iso_time(seconds: float) -> str:
+    """`2027-01-01T12:00:00Z`."""
     from datetime import UTC, datetime
 
     try:
-        at = datetime.fromtimestamp(seconds, UTC)
-    except (ValueError, OverflowError, OSError):
-        return "a day that no calendar has"
-    return f"{at:%Y-%m-%d}" if at.hour == at.minute == at.second == 0 else f"{at:%Y-%m-%d %H:%M} UTC"
+        return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%SZ}"
+    except (ValueError, OverflowError, OSError):  # no calendar has it, and no date of the config is it
+        return "9999-12-31T23:59:59Z" if seconds > 0 else "0001-01-01T00:00:00Z"

@@ -1,12 +1,14 @@
 """Finds keys of a config that have no effect; `onetool check` prints them."""
 
 import os
-from collections.abc import Collection
+import time
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onetool.config.files import roots_within
 from onetool.core.errors import Mistake
+from onetool.core.principal import AllowList, is_pattern
 
 if TYPE_CHECKING:
     from onetool.config import Config
@@ -23,6 +25,7 @@ def lint_config(config: "Config", registry: "Registry", waiting: Collection[str]
         *_aliases(config, registry, waiting),
         *_hosts(config),
         *_asked_with(config, registry, waiting),
+        *_access(config, registry, waiting),
     ]
 
 
@@ -110,19 +113,80 @@ def _hosts(config: "Config") -> list[Mistake]:
 
 def _asked_with(config: "Config", registry: "Registry", waiting: Collection[str]) -> list[Mistake]:
     """Names in ask.tools that no tool has."""
+    return _unmatched(config, "ask.tools", config.ask.tools, registry, waiting)
+
+
+def _unmatched(
+    config: "Config", key: str, names: Collection[str] | None, registry: "Registry", waiting: Collection[str]
+) -> list[Mistake]:
+    """Names that no tool has, and patterns that none fits. Those of servers that have not listed theirs may come."""
+    if not names:
+        return []
     from onetool.core.text import did_you_mean
 
-    named = [name for name in config.ask.tools or () if name.partition(".")[0] not in waiting]
+    packs = [f"{pack}.*" for pack in registry.packs()]
     return [
         Mistake(
-            message=f"no tool is called {name}",
+            message=f"no tool fits {name}" if is_pattern(name) else f"no tool is called {name}",
             file=str(config.path),
-            key="ask.tools",
-            hint=did_you_mean(name, registry.names()),
+            key=key,
+            hint=did_you_mean(name, packs if is_pattern(name) else registry.names()),
             severity="warning",
         )
-        for name in registry.unmatched(named)
+        for name in registry.unmatched(names)
+        if not _may_come(name.partition(".")[0], waiting)
     ]
+
+
+def _may_come(pack: str, waiting: Collection[str]) -> bool:
+    return len(AllowList((pack,), waiting)) > 0 if is_pattern(pack) else pack in waiting
+
+
+# Who may call `onetool serve`
+
+
+SOON_S = 14 * 24 * 3600
+
+
+def _access(config: "Config", registry: "Registry", waiting: Collection[str]) -> Iterator[Mistake]:
+    """Tokens and grants that are of no use, or soon will be."""
+    http = config.http
+    for number, token in enumerate(http.tokens):
+        yield from _unmatched(config, f"http.tokens[{number}].tools", token.tools, registry, waiting)
+    if http.tokens:
+        yield from _tokens(config)
+    if http.jwt is None:
+        return
+    for scope, grant in http.jwt.scopes.items():
+        yield from _unmatched(config, f"http.jwt.scopes[{scope!r}].tools", grant.tools, registry, waiting)
+    for claim, values in http.jwt.claims.items():
+        for value, grant in values.items():
+            yield from _unmatched(config, f"http.jwt.claims.{claim}[{value!r}].tools", grant.tools, registry, waiting)
+    if http.url is None:
+        message = "without http.url, clients are not told where to get a JWT for this server"
+        hint = "set http.url to the address that clients use: https://tools.example.com"
+        yield Mistake(message=message, file=str(config.path), key="http.jwt", hint=hint, severity="warning")
+
+
+def _tokens(config: "Config") -> Iterator[Mistake]:
+    """Tokens that end, and names that a stored token has, too."""
+    from onetool.app.access import as_stored, shown_time, token_store
+    from onetool.services.access_tokens import TokenFileError
+
+    stored: set[str] = set()
+    try:
+        stored = {token.name for token in token_store(config).list()}
+    except TokenFileError as error:
+        yield Mistake(message=str(error), key="http.tokens")
+    for number, token in enumerate(map(as_stored, config.http.tokens)):
+        key, file = f"http.tokens[{number}]", str(config.path)
+        if token.name in stored:
+            message = f"a token that was stored is called {token.name}, too, and is refused"
+            yield Mistake(message=message, file=file, key=f"{key}.name", hint="rename this one, or revoke both")
+        if token.expires is not None and (left := token.expires - time.time()) < SOON_S:
+            message = f"{token.name} {'expired' if left <= 0 else 'expires'} on {shown_time(token.expires)}"
+            hint = f"make another one: onetool tokens add {token.name} --print"
+            yield Mistake(message=message, file=file, key=f"{key}.expires", hint=hint, severity="warning")
 
 
 def _aliases(config: "Config", registry: "Registry", waiting: Collection[str]) -> list[Mistake]:

@@ -156,7 +156,8 @@ class Runtime:
         """
         secrets, home = self.config.secrets.file, self.config.home
         mixed = self.config.path is not None and home == self.config.path.parent and home.name != ".onetool"
-        folders = [home / part for part in ("results", "servers", "sessions", "page_sessions", "bundles/.state")]
+        parts = ("results", "servers", "sessions", "page_sessions", "access_tokens", "bundles/.state")
+        folders = [home / part for part in parts]
         if mixed:
             folders = [folder for folder in folders if (folder / ".gitignore").exists()]  # which says that it is ours
         ours = [home / name for name in ("stats.db", "run_history", "chat_history")]

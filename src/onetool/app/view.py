@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from onetool._version import __version__
 from onetool.core.context import current_call
 from onetool.core.errors import ConfigError, ToolFailure
-from onetool.core.principal import owner
+from onetool.core.principal import current_principal, owner
 
 if TYPE_CHECKING:
     from onetool.app.catalog import ToolCatalog
@@ -85,6 +85,9 @@ class AppView:
         return self._runtime().topics.publish(topic, message)
 
     def reload(self) -> None:
+        if not current_principal.get().may("admin"):
+            message = "reloading needs the role admin: an admin's token, or the command line"
+            raise ToolFailure(message, reason="role_needed")
         try:
             self._reload()
         except ConfigError as error:

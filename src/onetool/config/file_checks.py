@@ -19,8 +19,8 @@ CONFIG_FILE = "onetool.yaml"
 SECRETS_FILE = "secrets.yaml"  # beside the config, unless it says otherwise
 
 # What we make ourselves, and so never a link; nor is anything in those folders.
-STATE = ("results", "sessions", "servers", "page_sessions", "bundles", "bundles/.state", "stats.db")
-LINKLESS = ("results", "sessions", "servers", "page_sessions", "bundles/.state")
+STATE = ("results", "sessions", "servers", "page_sessions", "access_tokens", "bundles", "bundles/.state", "stats.db")
+LINKLESS = ("results", "sessions", "servers", "page_sessions", "access_tokens", "bundles/.state")
 FILES = ("stats.db", "run_history", "chat_history")  # of SQLite there are some with longer names
 ROOT = 0
 HAS_OWNERS = hasattr(os, "geteuid")  # and modes that say who can write

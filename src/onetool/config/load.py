@@ -97,6 +97,17 @@ def load_roots(path: Path, *, env: Mapping[str, str] = os.environ) -> tuple[str,
     return fs.roots if isinstance(fs, FsConfig) and not findings.errors else ()
 
 
+def token_places(path: Path) -> list[tuple[str, int]]:
+    """The file and line of each entry of `http.tokens`, in their order."""
+    from onetool.config.include import read_files
+
+    http = read_files(path, Findings())[0].value.get("http")
+    tokens = http.value.get("tokens") if http is not None and isinstance(http.value, dict) else None
+    if tokens is None or not isinstance(tokens.value, list):
+        return []
+    return [(one.file, one.line) for one in tokens.value]
+
+
 def _found_from_path(path: Path | None, env: Mapping[str, str]) -> Found:
     """A `Found` for a path that a caller passed; None is the user's own folder without a config."""
     if path is None:

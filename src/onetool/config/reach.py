@@ -77,7 +77,9 @@ def _parts(path: Path) -> Iterable[Part]:
 
 
 UNPINNED_KEYS = {"timeout", "connect_timeout", "enabled", "disabled", "tools", "prefix", "pin", "type"}  # of a server
-LISTENS = ("host", "hosts", "origins", "admin")  # of http
+LISTENS = ("host", "hosts", "origins", "admin", "url")  # of http
+LETS_IN = ("tokens", "jwt")  # of http, beside its token
+ALL = "which may do everything, with servers, tokens and trust"  # of the role admin
 
 ADDRESS = "://"
 DOOR = "http.token, which whoever calls us has to know"
@@ -230,7 +232,31 @@ def _addresses(data: dict[str, Any]) -> dict[str, str]:
     if not isinstance(http, dict):
         return {**found, **_whole("http", http)}
     found |= {f"http.{key}: {_text(http[key])}": _digest(http[key]) for key in LISTENS if http.get(key)}
+    found |= _let_in(http)
     return {**found, DOOR: _digest(http["token"])} if http.get("token") else found
+
+
+def _let_in(http: dict[str, Any]) -> dict[str, str]:
+    """Whose tokens and JWTs are accepted, and what they may do."""
+    tokens, jwt = http.get("tokens") or [], http.get("jwt")
+    if not isinstance(tokens, list):
+        tokens = [tokens]
+    found = {f"http.tokens: {_holder(one)}": _digest(one) for one in tokens}
+    if jwt:
+        issuer = _text(jwt.get("issuer")) if isinstance(jwt, dict) else _text(jwt)
+        may = f", also with the role admin, {ALL}" if "admin" in _texts(jwt) else ""
+        found[f"http.jwt: JWTs of {issuer}{may}"] = _digest(jwt)
+    return found
+
+
+def _holder(token: Any) -> str:
+    """The name of a token, its role, and its tools."""
+    if not isinstance(token, dict):
+        return _text(token)
+    role, tools = token.get("role") or "call", token.get("tools")
+    told = f"role {_text(role)}, {ALL}" if role == "admin" else f"role {_text(role)}"
+    limited = f", with {', '.join(map(_text, tools))}" if isinstance(tools, list) else ""
+    return f"{_text(token.get('name'))} ({told}{limited})"
 
 
 def _of_settings(data: dict[str, Any]) -> dict[str, str]:
@@ -289,7 +315,7 @@ def _deciding(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
     for key in ("packs", "include", "prompts", "secrets", "fs", "topics", "settings", "ask"):
         yield from _with_keys(data.get(key) if not (key == "secrets" and isinstance(data.get(key), dict)) else None)
     http = data.get("http")
-    yield from _with_keys({key: http.get(key) for key in LISTENS} if isinstance(http, dict) else http)
+    yield from _with_keys({key: http.get(key) for key in LISTENS + LETS_IN} if isinstance(http, dict) else http)
 
 
 def _with_keys(value: Any, key: str = "") -> Iterator[tuple[str, str]]:

@@ -176,6 +176,10 @@ def new_reach(pin: Mapping[str, Any], reach: "Reach", strict: bool) -> list[str]
     door = f"dials: {DOOR}"
     if door in before and door not in pinned:
         new.append("dials: http.token is gone, so that anybody who reaches us can call")
+    for key in ("http.tokens", "http.jwt", "http.url"):
+        line = f"dials: {key}:"
+        if any(one.startswith(line) for one in before) and not any(one.startswith(line) for one in pinned):
+            new.append(f"dials: {key} is no longer there, so that others can call than before")
     if strict:
         packs = pin.get("packs") or {}
         new += [f"runs: {file}, edited or new" for file, digest in reach.packs.items() if packs.get(file) != digest]

@@ -33,6 +33,7 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
     tools: tuple[str, ...] | None = None  # names and patterns of tools that it may call; None: all
     rate: Rate | None = None
     expires: float | None = None  # seconds since 1970
+    is_local: bool = False  # it is the person who runs this, who has come over HTTP: with http.token
     is_capped: bool = False  # its role is less than its token's, because the server is for calls only
 
     def may(self, role: Role) -> bool:
@@ -49,8 +50,14 @@ current_address: ContextVar[str] = ContextVar("onetool_current_address", default
 
 
 def owner() -> str:
-    """The owner of what is stored now."""
+    """The owner of what is stored now, and is forgotten after a while: results, tasks, questions."""
     return current_principal.get().owner
+
+
+def lasting_owner() -> str:
+    """The owner of what stays: sessions of `ask`, examples. The local user and `http.token` share these."""
+    principal = current_principal.get()
+    return "" if principal.is_local else principal.owner
 
 
 # Allow-lists

@@ -34,7 +34,7 @@ from onetool.core.private_file import private, replace_file, write_new
 
 log = logging.getLogger("onetool.serve")
 
-FOLDER = "access"  # of the state
+FOLDER = "access_tokens"  # of the state
 FILE = "tokens.json"
 KEY_FILE = "tokens.key"  # in the person's own folder
 PREFIX = "ot_"

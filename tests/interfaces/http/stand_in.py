@@ -60,7 +60,7 @@ class StandIn:
                 return
             size, more = size + len(message.get("body", b"")), message.get("more_body", False)
         await asyncio.sleep(seconds)
-        await answer(send, {"size": size, "principal": scope["principal"], "menu": self.menu})
+        await answer(send, {"size": size, "principal": scope["principal"].name, "menu": self.menu})
 
     async def stream(self, send):
         await begin(send, b"text/event-stream")

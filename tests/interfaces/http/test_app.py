@@ -11,6 +11,7 @@ from onetool.config.model import HttpConfig
 from onetool.interfaces.asgi import respond
 from onetool.interfaces.http import access_log
 from onetool.interfaces.http.app import READ, HttpApp, Route
+from onetool.interfaces.http.credentials import NOBODY
 from onetool.interfaces.http.listen import BoundAddress
 from onetool.interfaces.http.rules import AccessRules
 from onetool.interfaces.non_blocking_log import NonBlockingHandler, make_log_non_blocking
@@ -108,7 +109,7 @@ def test_what_a_protected_route_learns():
         await respond(send, 200, b"{}")
 
     ask(site(Route("/x", app)))
-    assert (seen["principal"], seen["log"]) == ("", {})
+    assert (seen["principal"], seen["log"]) == (NOBODY, {})
 
 
 # What goes wrong

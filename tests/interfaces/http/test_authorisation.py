@@ -1,55 +1,36 @@
 """Who may use which route: every route and method, for everybody who may come, with a token in the config and without.
 
 The routes are those of the server itself and of its REST API. A new one is in here by itself: it has to be closed, or
-to be named in OPEN.
+to be named in OPEN. Which role each of them needs is in test_roles.py.
 """
 
 import asyncio
 import json
-import re
 import time
 from hashlib import sha256
 
 import pytest
+from interfaces.http.matrix import (
+    HOST,
+    ID,
+    OPEN,
+    OTHER,
+    OWN_METHODS,
+    READ,
+    SAMPLES_BELOW,
+    TOKEN,
+    address,
+    cases,
+    served,
+    status_of,
+)
 
-from onetool import App
-from onetool.interfaces.http.listen import BoundAddress
 from onetool.interfaces.http.login_sessions import LIFETIME_S, LoginSessions
-from onetool.interfaces.http.serve import build_app
-from onetool.interfaces.mcp.http import McpHttpApp
-from onetool.interfaces.rest.ask_app import ASK_ROUTES
-from onetool.interfaces.rest.routing import ASK_PATH, ROOTS
-from onetool.interfaces.rest.routing import ROUTES as REST_ROUTES
-
-TOKEN, OTHER = "sesame-token-0123456789", "another-token-0123456789"
-HOST = "127.0.0.1:8765"
-ADDRESS = BoundAddress("127.0.0.1", 8765, ("127.0.0.1",))
-ID = "01890a5d-0000-7000-8000-000000000001"
-SAMPLES = {"bundleID": ID, "toolSlug": "nothing", "version": "1"}
-PATIENCE = 20
-
-# Routes that answer everybody, also where there is a token.
-READ = ("GET", "HEAD")
-OPEN = {(path, method) for path in ("/", "/assets", "/assets/index.js", "/healthz") for method in READ}
-OPEN |= {("/login", method) for method in (*READ, "POST")}
-# The methods of routes that have their own answer to each, and what lies below.
-OWN_METHODS = {"/mcp": ("GET", "POST", "DELETE", "OPTIONS")}
-SAMPLES_BELOW = {"/call": "/call/nothing.here", "/assets": "/assets/index.js"}
-# The routes that are at and below a path.
-TABLES = (*ROOTS, ASK_PATH)
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("authorisation")
-
-
-def served(folder, config):
-    """The routes of a server, without the server."""
-    folder.mkdir(exist_ok=True)
-    (folder / "onetool.yaml").write_text(json.dumps(config))
-    app = App.open(folder / "onetool.yaml")
-    return app, build_app(app, ADDRESS, McpHttpApp(app), lambda _scope: f"http://{HOST}")
 
 
 @pytest.fixture(scope="module")
@@ -66,72 +47,12 @@ def unguarded(folder):
         yield site
 
 
-def address(template):
-    return re.sub(r"\{(\w+)\}", lambda name: SAMPLES.get(name[1], "nothing"), template)
-
-
-def rest_cases():
-    for route in (*REST_ROUTES, *ASK_ROUTES.routes):
-        for method in (*route.methods, *(["HEAD"] if "GET" in route.methods else []), "OPTIONS"):
-            yield address(route.path), method
-
-
-def cases(site):
-    """(path, method) of everything that there is, and of one path where there is nothing."""
-    found = [("/nothing", "GET"), ("/nothing", "POST"), *rest_cases()]
-    for path, route in site.routes.items():
-        methods = route.methods or OWN_METHODS.get(path, ())
-        if path not in TABLES:  # whose routes have methods of their own
-            assert methods, f"{path} takes any method: name those that it answers in OWN_METHODS"
-        found += [(path, method) for method in methods]
-        if route.below and path not in TABLES:
-            found += [(SAMPLES_BELOW[path], method) for method in methods]
-    return list(dict.fromkeys(found))
-
-
-def status_of(site, path, method, headers=()):
-    """The status, and the code of an error. A stream is left as soon as it has begun."""
-
-    async def main():
-        sent, began = [], asyncio.Event()
-        body = [] if method in ("GET", "HEAD", "DELETE", "OPTIONS") else [b"{}"]
-        head = [
-            ("host", HOST),
-            *headers,
-            *([("content-type", "application/json"), ("content-length", "2")] if body else []),
-        ]
-        raw = [(name.lower().encode(), value.encode()) for name, value in head]
-
-        async def receive():
-            if body:
-                return {"type": "http.request", "body": body.pop(), "more_body": False}
-            await began.wait()
-            return {"type": "http.disconnect"}
-
-        async def send(message):
-            sent.append(message)
-            if message["type"] == "http.response.body" or b"text/event-stream" in dict(sent[0]["headers"]).values():
-                began.set()
-
-        scope = {"type": "http", "method": method, "path": path, "raw_path": path.encode(), "query_string": b""}
-        scope |= {"headers": raw, "client": ("127.0.0.1", 5), "server": ("127.0.0.1", 8765), "http_version": "1.1"}
-        task = asyncio.ensure_future(site(scope, receive, send))
-        waiting = asyncio.ensure_future(began.wait())
-        await asyncio.wait((task, waiting), timeout=PATIENCE, return_when=asyncio.FIRST_COMPLETED)
-        for one in (task, waiting):
-            one.cancel()
-        await asyncio.gather(task, waiting, return_exceptions=True)
-        return sent[0]["status"], b"".join(one.get("body", b"") for one in sent[1:])
-
-    return asyncio.run(main())
-
-
 # Who comes
 
 
 def session(site, token=TOKEN, clock=time.time):
     """One that is signed with the key of the server."""
-    return LoginSessions(site.rules.sessions._file.parent, clock).start(sha256(token.encode()).digest())[0]
+    return LoginSessions(site.rules.credentials.sessions._file.parent, clock).start(sha256(token.encode()).digest())[0]
 
 
 def expired(site, _folder):
@@ -151,7 +72,8 @@ def changed(site, _folder):
 
 def ended(site, _folder):
     text = session(site)
-    site.rules.sessions.end(site.rules.sessions.read(text, sha256(TOKEN.encode()).digest()))
+    sessions = site.rules.credentials.sessions
+    sessions.end(sessions.read(text, lambda _name: sha256(TOKEN.encode()).digest()))
     return text
 
 

@@ -27,6 +27,9 @@ def bearer(text):
     return [("Authorization", f"Bearer {text}")]
 
 
+ADMIN = {"name": "http.token", "role": "admin", "tools": None}
+
+
 def sign_in(server, token=TOKEN, headers=()):
     return server.ask("/login", "POST", headers, json.dumps({"token": token}).encode())
 
@@ -40,8 +43,8 @@ def session_of(server):
 def test_a_session_opens_what_the_token_opens(guarded):
     reply = sign_in(guarded)
     assert (reply.status, reply.headers["cache-control"]) == (200, "no-store")
-    assert set(reply.json) == {"session", "expiresAt", "name"}
-    assert reply.json["name"] == "token"
+    assert set(reply.json) == {"session", "expiresAt", "name", "role", "tools"}
+    assert (reply.json["name"], reply.json["role"], reply.json["tools"]) == ("http.token", "admin", None)
     assert reply.json["session"].startswith("ots_")
     left = datetime.fromisoformat(reply.json["expiresAt"]) - datetime.now(UTC)
     assert timedelta(hours=11, minutes=50) < left <= timedelta(hours=12)
@@ -52,13 +55,13 @@ def test_a_session_opens_what_the_token_opens(guarded):
 
 
 def test_the_page_asks_first_what_is_needed(guarded, server):
-    assert server.ask("/login").json == {"needed": False}
+    assert server.ask("/login").json == {"needed": False, "name": "", "role": "edit", "tools": None}
     assert guarded.ask("/login").json == {"needed": True, "signedIn": False}
     assert guarded.ask("/login", headers=bearer("wrong")).json == {"needed": True, "signedIn": False}
-    assert guarded.ask("/login", headers=bearer(TOKEN)).json == {"needed": True, "signedIn": True}
+    assert guarded.ask("/login", headers=bearer(TOKEN)).json == {"needed": True, "signedIn": True, **ADMIN}
     said = sign_in(guarded).json
     known = guarded.ask("/login", headers=bearer(said["session"]))
-    assert known.json == {"needed": True, "signedIn": True, "expiresAt": said["expiresAt"]}
+    assert known.json == {"needed": True, "signedIn": True, "expiresAt": said["expiresAt"], **ADMIN}
     assert known.headers["cache-control"] == "no-store"
 
 
@@ -75,7 +78,7 @@ def test_a_wrong_token_is_told_in_words(serve):
     for wrong in ("", "wrong", TOKEN[:-1], TOKEN + "x", "é"):
         reply = sign_in(server, wrong)
         assert (reply.status, reply.code) == (401, "unauthorized"), wrong
-        assert "not the token of this server" in reply.json["error"]["message"]
+        assert "no token of this server" in reply.json["error"]["message"]
     assert reply.headers["www-authenticate"] == 'Bearer realm="onetool"'
     assert sign_in(server, session_of(server)).status == 401  # a session is no token, and does not make another one
     assert sign_in(server, f" {TOKEN}\n").status == 200  # as it comes out of a clipboard
@@ -128,7 +131,7 @@ def test_a_changed_token_ends_its_sessions_and_a_removed_one_does(serve):
     assert server.ask("/mcp", headers=bearer(session)).status == 401  # it does not come back
     assert server.ask("/mcp", headers=bearer(session_of(server))).status == 200
     reload({}, 3)
-    assert server.ask("/login", headers=bearer(session)).json == {"needed": False}
+    assert server.ask("/login", headers=bearer(session)).json["needed"] is False
 
 
 def test_a_session_is_good_in_all_processes_of_the_state_and_after_a_start(serve, tmp_path):
@@ -292,7 +295,7 @@ def test_a_server_that_does_not_tell_the_address():
 def test_in_a_web_app_with_its_own_users_there_is_no_login(tmp_path):
     (tmp_path / "onetool.yaml").write_text(json.dumps(CONFIG))
     with App.open(tmp_path / "onetool.yaml") as app, served(app.asgi(auth=lambda _scope: "ada")) as url:
-        assert httpx.get(f"{url}/login").json() == {"needed": False}
+        assert httpx.get(f"{url}/login").json()["needed"] is False
         assert httpx.post(f"{url}/login", json={"token": TOKEN}).json() == {"session": None, "needed": False}
         assert httpx.delete(f"{url}/login").status_code == 204
         assert httpx.get(f"{url}/tools/bundles").status_code == 200

@@ -22,6 +22,11 @@ from onetool.interfaces.signed import sign
 TOKEN, OTHER = sha256(b"sesame").digest(), sha256(b"other").digest()
 
 
+def named(token):
+    """Whatever name is asked for: the token has it now."""
+    return lambda _name: token
+
+
 class Clock:
     def __init__(self):
         self.now = 1_800_000_000.5
@@ -54,20 +59,20 @@ def sessions(tmp_path, clock):
 def test_a_session_is_valid_for_its_token_until_it_expires(sessions, clock):
     text, session = sessions.start(TOKEN)
     assert text.startswith(PREFIX)
-    assert sessions.read(text, TOKEN) == session
+    assert sessions.read(text, named(TOKEN)) == session
     assert session.expires == int(clock.now) + LIFETIME_S == int(clock.now) + 12 * 3600
-    assert sessions.read(text, OTHER) is None
+    assert sessions.read(text, named(OTHER)) is None
     clock.now = session.expires - 0.1
-    assert sessions.read(text, TOKEN) == session
+    assert sessions.read(text, named(TOKEN)) == session
     clock.now = session.expires
-    assert sessions.read(text, TOKEN) is None
+    assert sessions.read(text, named(TOKEN)) is None
 
 
 def test_two_sessions_differ_and_one_is_ended_alone(sessions):
     (first, one), (second, other) = sessions.start(TOKEN), sessions.start(TOKEN)
     assert (first != second, one.id != other.id) == (True, True)
     sessions.end(one)
-    assert (sessions.read(first, TOKEN), sessions.read(second, TOKEN)) == (None, other)
+    assert (sessions.read(first, named(TOKEN)), sessions.read(second, named(TOKEN))) == (None, other)
 
 
 def test_who_has_not_the_key_makes_none(sessions):
@@ -89,7 +94,7 @@ def test_who_has_not_the_key_makes_none(sessions):
         "",
     ]
     forged += [PREFIX + "A" * 100_000, PREFIX + "é", text.replace("-", "+")[:-2] + "xx", f" {text}"]
-    assert [one for one in forged if sessions.read(one, TOKEN) is not None] == []
+    assert [one for one in forged if sessions.read(one, named(TOKEN)) is not None] == []
 
 
 def test_the_token_can_not_be_guessed_from_a_session(sessions, tmp_path):
@@ -103,13 +108,13 @@ def test_the_token_can_not_be_guessed_from_a_session(sessions, tmp_path):
 def test_processes_of_one_folder_share_the_key_and_what_was_ended(tmp_path, sessions, clock):
     other = LoginSessions(tmp_path / "login", clock)
     text, session = sessions.start(TOKEN)
-    assert other.read(text, TOKEN) == session
+    assert other.read(text, named(TOKEN)) == session
     theirs, their_session = other.start(TOKEN)
-    assert sessions.read(theirs, TOKEN) == their_session
+    assert sessions.read(theirs, named(TOKEN)) == their_session
     other.end(session)
-    assert sessions.read(text, TOKEN) is None
-    assert LoginSessions(tmp_path / "login", clock).read(text, TOKEN) is None  # also after a start
-    assert sessions.read(theirs, TOKEN) == their_session
+    assert sessions.read(text, named(TOKEN)) is None
+    assert LoginSessions(tmp_path / "login", clock).read(text, named(TOKEN)) is None  # also after a start
+    assert sessions.read(theirs, named(TOKEN)) == their_session
 
 
 def test_the_file_is_private_and_ignored(tmp_path, sessions):
@@ -121,16 +126,16 @@ def test_the_file_is_private_and_ignored(tmp_path, sessions):
 
 
 def test_nothing_is_written_before_somebody_signs_in(tmp_path, sessions):
-    assert sessions.read(PREFIX + "A" * 200, TOKEN) is None
+    assert sessions.read(PREFIX + "A" * 200, named(TOKEN)) is None
     assert not (tmp_path / "login").exists()
 
 
 def test_deleting_the_file_ends_all_sessions(tmp_path, sessions):
     text, _ = sessions.start(TOKEN)
     (tmp_path / "login" / "sessions.json").unlink()
-    assert sessions.read(text, TOKEN) is None
+    assert sessions.read(text, named(TOKEN)) is None
     again, session = sessions.start(TOKEN)
-    assert (sessions.read(text, TOKEN), sessions.read(again, TOKEN)) == (None, session)
+    assert (sessions.read(text, named(TOKEN)), sessions.read(again, named(TOKEN))) == (None, session)
 
 
 @pytest.mark.parametrize("spoil", ["open", "link", "garbage", "short key", "empty"])
@@ -145,9 +150,9 @@ def test_a_file_that_others_could_have_read_or_made_does_not_count(tmp_path, ses
     else:
         file.write_text({"garbage": "{", "empty": "", "short key": '{"key": "AAAA"}'}[spoil])
     fresh = LoginSessions(tmp_path / "login", clock)
-    assert fresh.read(text, TOKEN) is None
+    assert fresh.read(text, named(TOKEN)) is None
     new, session = fresh.start(TOKEN)
-    assert (fresh.read(new, TOKEN), fresh.read(text, TOKEN)) == (session, None)
+    assert (fresh.read(new, named(TOKEN)), fresh.read(text, named(TOKEN))) == (session, None)
     assert not file.is_symlink()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
@@ -157,10 +162,10 @@ def test_where_nothing_can_be_written_they_live_in_memory(tmp_path, clock, caplo
     sessions = LoginSessions(tmp_path / "login", clock)
     with caplog.at_level(logging.WARNING, "onetool.serve"):
         (first, one), (second, two) = sessions.start(TOKEN), sessions.start(TOKEN)
-        assert (sessions.read(first, TOKEN), sessions.read(second, TOKEN)) == (one, two)
+        assert (sessions.read(first, named(TOKEN)), sessions.read(second, named(TOKEN))) == (one, two)
         sessions.end(one)
-    assert (sessions.read(first, TOKEN), sessions.read(second, TOKEN)) == (None, two)
-    assert LoginSessions(tmp_path / "login", clock).read(second, TOKEN) is None
+    assert (sessions.read(first, named(TOKEN)), sessions.read(second, named(TOKEN))) == (None, two)
+    assert LoginSessions(tmp_path / "login", clock).read(second, named(TOKEN)) is None
     (line,) = caplog.messages  # said once
     assert "sessions end with this process" in line
 
@@ -170,12 +175,12 @@ def test_one_that_can_be_read_but_not_written_is_ended_here_nevertheless(tmp_pat
     monkeypatch.setattr(login_sessions, "replace_file", refuse)
     with pytest.raises(SessionNotEndedError):
         sessions.end(session)
-    assert sessions.read(text, TOKEN) is None
+    assert sessions.read(text, named(TOKEN)) is None
     more, other = sessions.start(TOKEN)
-    assert sessions.read(more, TOKEN) == other
+    assert sessions.read(more, named(TOKEN)) == other
     file = tmp_path / "login" / "sessions.json"
     file.unlink()  # which ends what was made with its key, and nothing else has that key
-    assert (sessions.read(text, TOKEN), sessions.read(more, TOKEN)) == (None, other)
+    assert (sessions.read(text, named(TOKEN)), sessions.read(more, named(TOKEN))) == (None, other)
 
 
 def test_what_was_in_memory_goes_when_the_file_can_be_written_again(tmp_path, sessions, clock, monkeypatch):
@@ -186,25 +191,25 @@ def test_what_was_in_memory_goes_when_the_file_can_be_written_again(tmp_path, se
             sessions.end(session)
         in_memory, _ = sessions.start(TOKEN)
     again, other = sessions.start(TOKEN)
-    assert (sessions.read(in_memory, TOKEN), sessions.read(again, TOKEN)) == (None, other)
-    assert LoginSessions(tmp_path / "login", clock).read(text, TOKEN) is None
-    assert LoginSessions(tmp_path / "login", clock).read(again, TOKEN) == other
+    assert (sessions.read(in_memory, named(TOKEN)), sessions.read(again, named(TOKEN))) == (None, other)
+    assert LoginSessions(tmp_path / "login", clock).read(text, named(TOKEN)) is None
+    assert LoginSessions(tmp_path / "login", clock).read(again, named(TOKEN)) == other
 
 
 @pytest.mark.skipif(not login_sessions.HAS_OWNERS, reason="no modes and owners")
 def test_a_file_that_others_can_read_from_now_on_counts_no_more(tmp_path, sessions):
     text, session = sessions.start(TOKEN)
-    assert sessions.read(text, TOKEN) == session
+    assert sessions.read(text, named(TOKEN)) == session
     file = tmp_path / "login" / "sessions.json"
     file.chmod(0o644)
-    assert sessions.read(text, TOKEN) is None
+    assert sessions.read(text, named(TOKEN)) is None
 
 
 def test_one_of_a_clock_that_was_ahead_does_not_count(sessions, clock):
     clock.now += 3600
     text, _ = sessions.start(TOKEN)
     clock.now -= 3600
-    assert sessions.read(text, TOKEN) is None
+    assert sessions.read(text, named(TOKEN)) is None
 
 
 @pytest.mark.parametrize("can_write", [True, False])
@@ -217,12 +222,12 @@ def test_sessions_of_a_token_that_was_replaced_do_not_come_back_with_it(
     if not can_write:
         monkeypatch.setattr(login_sessions, "replace_file", refuse)
     sessions.replace_token(TOKEN)
-    assert (sessions.read(text, TOKEN), sessions.read(theirs, OTHER)) == (None, their_session)
+    assert (sessions.read(text, named(TOKEN)), sessions.read(theirs, named(OTHER))) == (None, their_session)
     again, session = sessions.start(TOKEN)
-    assert sessions.read(again, TOKEN) == session
+    assert sessions.read(again, named(TOKEN)) == session
     if can_write:
         other = LoginSessions(tmp_path / "login", clock)
-        assert (other.read(text, TOKEN), other.read(again, TOKEN)) == (None, session)
+        assert (other.read(text, named(TOKEN)), other.read(again, named(TOKEN))) == (None, session)
 
 
 def test_a_lock_that_somebody_holds_keeps_nobody_out(tmp_path, sessions, monkeypatch):
@@ -234,7 +239,7 @@ def test_a_lock_that_somebody_holds_keeps_nobody_out(tmp_path, sessions, monkeyp
     assert flock.take(lock)
     try:
         text, session = sessions.start(TOKEN)
-        assert sessions.read(text, TOKEN) == session
+        assert sessions.read(text, named(TOKEN)) == session
     finally:
         flock.give_back(lock)
 
@@ -248,8 +253,8 @@ def test_what_is_remembered_is_bounded_and_none_comes_back(sessions, clock, monk
         texts.append(text)
         clock.now += 1
     living, session = sessions.start(TOKEN)
-    assert [text for text in texts if sessions.read(text, TOKEN)] == []
-    assert sessions.read(living, TOKEN) == session
+    assert [text for text in texts if sessions.read(text, named(TOKEN))] == []
+    assert sessions.read(living, named(TOKEN)) == session
     kept = json.loads((tmp_path / "login" / "sessions.json").read_text())
     assert len(kept["ended"]) <= 5
     clock.now += LIFETIME_S + 1

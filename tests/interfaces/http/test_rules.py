@@ -5,6 +5,7 @@ import json
 import pytest
 
 from onetool.config.model import HttpConfig
+from onetool.core.principal import Principal
 from onetool.interfaces.asgi import HttpError
 from onetool.interfaces.http.listen import BoundAddress
 from onetool.interfaces.http.rules import AccessRules, read_authority, relevant_headers
@@ -172,18 +173,18 @@ def test_an_origin_of_the_config_is_the_same_with_its_usual_port_and_without():
 
 
 def test_without_a_token_nobody_is_asked():
-    assert rules().check_token(None) == ""
-    assert rules().check_token(b"Bearer whatever") == ""
+    assert rules().identify(None, {}) == Principal(role="edit")
+    assert rules().identify(b"Bearer whatever", {}) == Principal(role="edit")
 
 
 @pytest.mark.parametrize("scheme", ["Bearer", "bearer", "BEARER"])
 def test_the_right_token(scheme):
     protected = rules(token=Secret(TOKEN))
-    principal = protected.check_token(f"{scheme} {TOKEN}".encode())
-    assert principal == protected.check_token(f"{scheme}   {TOKEN} ".encode())
-    assert len(principal) == 16
-    assert principal not in TOKEN
-    assert rules(token=Secret("another")).principal != principal
+    principal = protected.identify(f"{scheme} {TOKEN}".encode(), {})
+    assert principal == protected.identify(f"{scheme}   {TOKEN} ".encode(), {})
+    assert (principal.name, principal.role, len(principal.owner)) == ("http.token", "admin", 16)
+    assert principal.owner not in TOKEN
+    assert rules(token=Secret("another")).identify(b"Bearer another", {}).owner != principal.owner
 
 
 @pytest.mark.parametrize(
@@ -195,7 +196,7 @@ def test_the_right_token(scheme):
 def test_a_wrong_token(header):
     protected = rules(token=Secret(TOKEN))
     with pytest.raises(HttpError) as refused:
-        protected.check_token(None if header is None else header.encode())
+        protected.identify(None if header is None else header.encode(), {})
     assert refused.value.status == 401
     assert refused.value.headers == [(b"www-authenticate", b'Bearer realm="onetool"')]
     assert TOKEN not in str(refused.value)
@@ -203,7 +204,7 @@ def test_a_wrong_token(header):
 
 def test_two_tokens_are_no_token():
     head = relevant_headers([(b"authorization", b"Bearer " + TOKEN.encode())] * 2)
-    assert passes(rules(token=Secret(TOKEN)).check_token, head[b"authorization"]) == 401
+    assert passes(rules(token=Secret(TOKEN)).identify, head[b"authorization"], {}) == 401
 
 
 # The same on the wire, for every route alike
@@ -255,8 +256,7 @@ def test_with_a_token_every_protected_route_asks_for_it(guarded):
     assert guarded.ask("/mcp", headers=[("Cookie", f"token={guarded.token}")]).status == 401
     right = guarded.ask("/mcp", headers=[("Authorization", f"Bearer {guarded.token}")])
     assert right.status == 200
-    assert len(right.json["principal"]) == 16
-    assert right.json["principal"] not in guarded.token
+    assert right.json["principal"] == "http.token"
 
 
 def test_only_health_and_the_page_are_open(guarded):

@@ -10,6 +10,7 @@ from interfaces.mcp.peers import ABLE, NEW, TASKS
 
 from onetool.core.caller import Declined, ForPerson
 from onetool.core.errors import ToolFailure
+from onetool.core.principal import Principal
 from onetool.interfaces.mcp import pending_calls
 from onetool.interfaces.mcp.client import ClientCaller, RemoteClient
 from onetool.interfaces.mcp.pending_calls import FULL, MOST_PENDING, PendingCall, PendingCalls, binding_of
@@ -17,7 +18,7 @@ from onetool.interfaces.mcp.protocol import JsonRpcError
 
 NAME = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 ADA = {"name": {"action": "accept", "content": {"name": "Ada"}}}
-ME = RemoteClient(revision=NEW, capabilities=ABLE, owner="me")
+ME = RemoteClient(revision=NEW, capabilities=ABLE, principal=Principal(owner="me"))
 
 
 class Nobody:
@@ -253,7 +254,7 @@ def test_what_waits_belongs_to_its_owner():
         waiting = PendingCalls(1000)
         pending = begun(greeting)
         await pending.wait_for_pause()
-        state, other = waiting.keep(pending), RemoteClient(revision=NEW, owner="other")
+        state, other = waiting.keep(pending), RemoteClient(revision=NEW, principal=Principal(owner="other"))
         with pytest.raises(JsonRpcError, match="requestState has expired"):
             waiting.resume(state, other, b"")
         id = waiting.as_task(pending)["taskId"]

@@ -30,6 +30,7 @@ class LazyGroup(click.Group):
         "servers": "onetool.interfaces.cli.servers:servers",
         "hosts": "onetool.interfaces.cli.hosts:hosts",
         "auth": "onetool.interfaces.cli.auth:auth",
+        "tokens": "onetool.interfaces.cli.tokens:tokens",
         "stats": "onetool.interfaces.cli.stats:stats",
         "check": "onetool.interfaces.cli.check:check",
         "trust": "onetool.interfaces.cli.trust:trust",

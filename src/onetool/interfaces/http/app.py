@@ -164,6 +164,7 @@ class Route(NamedTuple):
     takes_bare_post: bool = False  # see `needs_json`
     check: Callable[[Scope], Collection[bytes]] | None = None  # raises where there is nothing, or not for this method;
     # else the media types that are taken beside JSON
+    is_public: bool = False  # where JWTs are accepted, pages of all origins may read it: it says where one gets one
     body_factor: int = 1  # how many times http.max_body_mb its bodies may have: some carry files
 
     def is_above(self, path: str) -> bool:
@@ -230,8 +231,11 @@ class HttpApp:
         rules.check_host(host, server[0] if server else None)
         route = self._route(scope["path"])
         origin = head.get(b"origin")
-        reader = rules.check_origin(origin, host)
-        if reader is None:
+        is_public = route is not None and route.is_public and rules.http.jwt is not None
+        reader = None if is_public else rules.check_origin(origin, host)
+        if is_public:
+            pass
+        elif reader is None:
             check_fetch_site(head.get(b"sec-fetch-site"), origin, scope, route is not None and route.is_page)
         elif is_preflight(scope):
             await answer_preflight(scope, reader, answer.send)
@@ -240,7 +244,10 @@ class HttpApp:
             answer.add = cors_headers(reader)
         check_length(head.get(b"content-length"), self._most(route))
         if route is None or route.protected:
-            self._identify(scope, head.get(b"authorization"))
+            authorization = head.get(b"authorization")
+            if rules.credentials.jwt is not None:
+                await rules.verify(authorization, scope)
+            self._identify(scope, authorization)
         route = self._can_take(scope, route, head)
         if has_unknown_length(scope["method"], head):
             counted = BodyLimit(receive, answer.send, self._most(route), route.write_error, route.error_type)

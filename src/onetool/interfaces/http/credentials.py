@@ -1,6 +1,6 @@
 """Credentials: who a request comes from, by what it shows: a token, a session of the page, a JWT, or nothing.
 
-    http.token        role admin; it owns what has no other owner, as the command line does
+    http.token        role admin; it shares what stays with the command line, such as sessions of `ask`
     a named token     of the config or of `onetool tokens add`: what it was given, until it expires or is revoked
     a session         made with one of these; it may what its token may, and ends with it
     nothing           only where no credential is configured: role edit
@@ -18,16 +18,17 @@ from msgspec.structs import replace
 from onetool.config.access import OWN_TOKEN
 from onetool.core.principal import Principal
 from onetool.interfaces.asgi import HttpError
+from onetool.interfaces.http.jwt_token import looks_like_jwt
 from onetool.interfaces.http.login_sessions import PREFIX, LoginSession, LoginSessions
 
 if TYPE_CHECKING:
     from onetool.app.access import KnownTokens
     from onetool.config.model import HttpConfig
+    from onetool.interfaces.http.jwt_verifier import JwtVerifier
 
 SHORTEST_TOKEN = 16  # characters
 CHALLENGE = (b"www-authenticate", b'Bearer realm="onetool"')
 NOBODY = Principal(role="edit")
-ADMIN = Principal(name=OWN_TOKEN, role="admin")
 _BEARER = re.compile(rb"[Bb][Ee][Aa][Rr][Ee][Rr] +([^\s]+) *")
 
 
@@ -40,11 +41,14 @@ class Credentials:
         tokens: "KnownTokens | None" = None,
         sessions: LoginSessions | None = None,
         calls_only: bool = False,
+        jwt: "JwtVerifier | None" = None,
     ) -> None:
         """`tokens` are the named ones. Without `sessions` nobody can sign in. `calls_only` caps all roles."""
+        self.jwt = jwt
         self.sessions = sessions
         self._tokens = tokens
         self._own = _digest(http.token.encode()) if http.token else None
+        self._admin = _admin(http.token) if http.token else NOBODY
         self._accepts_jwt = http.jwt is not None
         self._is_capped = calls_only
 
@@ -63,15 +67,24 @@ class Credentials:
             raise unauthorized_error(authorization)
         return found
 
+    async def verify(self, authorization: bytes | None) -> None:
+        """Verify a JWT that was not seen before: `identify` knows it then. Raises JwtError."""
+        shown = bearer(authorization)
+        if self.jwt is None or shown is None or not looks_like_jwt(shown) or self.find(shown) is not None:
+            return
+        await self.jwt.verify(shown)
+
     def find(self, shown: bytes) -> Principal | None:
         """Whose token or session this is. Raises HttpError (401) for one that counts no more."""
         if shown.startswith(PREFIX.encode()):
             session = self.session(shown)
             return None if session is None else self._of_session(session)
+        if self.jwt is not None and looks_like_jwt(shown) and (principal := self.jwt.known(shown)):
+            return self.capped(principal)
         return self.find_token(shown)
 
     def find_token(self, shown: bytes) -> Principal | None:
-        """Whose token this is."""
+        """Whose token this is. A JWT is none: nobody signs in with one, as it ends soon."""
         return self._of_digest(_digest(shown))
 
     def session(self, shown: bytes) -> LoginSession | None:
@@ -97,7 +110,7 @@ class Credentials:
     def _of_digest(self, digest: bytes) -> Principal | None:
         # Digests, so that not even the length of the token shows in the time that the comparison takes.
         if self._own is not None and hmac.compare_digest(digest, self._own):
-            return self.capped(ADMIN)
+            return self.capped(self._admin)
         found = None if self._tokens is None else self._tokens.find(digest)
         if found is None:
             return None
@@ -140,6 +153,12 @@ def unauthorized_error(authorization: bytes | None) -> HttpError:
         how = "send one as `Authorization: Bearer …`; it is http.token in its config, or made by `onetool tokens add`"
         message = f"{what}: {how}."
     return HttpError(401, "unauthorized", message, [CHALLENGE])
+
+
+def _admin(token: str) -> Principal:
+    """Who shows http.token. What is stored for it is not there for who shows another one later."""
+    owner = sha256(b"principal:" + token.encode()).hexdigest()[:16]
+    return Principal(name=OWN_TOKEN, owner=owner, role="admin", is_local=True)
 
 
 def _digest(token: bytes) -> bytes:

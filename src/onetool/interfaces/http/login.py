@@ -81,7 +81,7 @@ class LoginApp:
         rules = self._rules()
         head = read_headers(scope, (b"authorization", _MARK))
         if scope["method"] in ("GET", "HEAD"):
-            await _answer(send, _status(rules, head.get(b"authorization")))
+            await _answer(send, _status(rules, head.get(b"authorization"), scope))
             return
         if _MARK in head:
             raise HttpError(403, "not_for_tools", "A tool or an MCP server may not sign in: a person has to.")
@@ -136,13 +136,14 @@ class LoginApp:
         await send({"type": "http.response.body", "body": b""})
 
 
-def _status(rules: AccessRules, authorization: bytes | None) -> dict[str, Any]:
-    if not rules.needs_login:
-        return {"needed": False}
+def _status(rules: AccessRules, authorization: bytes | None, scope: Scope) -> dict[str, Any]:
+    needed = rules.needs_login
     try:
-        principal = rules.credentials.identify(authorization)
+        principal = rules.identify(authorization, scope)
     except HttpError:
-        return {"needed": True, "signedIn": False}
+        return {"needed": needed, "signedIn": False}
+    if not needed:
+        return {"needed": False, **_who(principal)}
     session = _session(rules, authorization)
     until = {} if session is None else {"expiresAt": _time_text(session)}
     return {"needed": True, "signedIn": True, **until, **_who(principal)}

@@ -98,6 +98,10 @@ class MountedRules(AccessRules):
     def needs_login(self) -> bool:
         return self._asks_us and super().needs_login
 
+    async def verify(self, authorization: bytes | None, scope: Scope) -> None:
+        if self._asks_us:
+            await super().verify(authorization, scope)
+
     def identify(self, authorization: bytes | None, scope: Scope) -> Principal:
         if not self._asks_us:
             return self.credentials.capped(_user(scope.get(WHO)))
@@ -188,7 +192,7 @@ class MountedApp:
     def _follow_config(self) -> None:
         http = self._app.config.http
         before = self._site.rules.credentials
-        credentials = credentials_for(self._app, before.sessions, self._allowed)
+        credentials = credentials_for(self._app, before.sessions, self._allowed, before.jwt)
         self._site.rules = MountedRules(http, self._hosts, self._who is None, credentials)
         before.give_way_to(credentials)
         self._site.max_body = http.max_body_mb * 1024**2

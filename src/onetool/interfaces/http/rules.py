@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from onetool.core.principal import Principal
 from onetool.interfaces.asgi import Headers, HttpError, Scope, Send
 from onetool.interfaces.http.credentials import Credentials
+from onetool.interfaces.http.jwt_token import JwtError
 from onetool.interfaces.http.listen import WILDCARDS, BoundAddress
+from onetool.interfaces.http.resource_metadata import challenge, refusal
 
 if TYPE_CHECKING:
     from onetool.config.model import HttpConfig
@@ -137,6 +139,7 @@ class AccessRules:
         self._further = frozenset(filter(None, map(read_authority, http.hosts)))
         self._origins = frozenset(filter(None, (read_origin(origin.rstrip("/")) for origin in http.origins)))
         self._usual = frozenset(_host_headers(own, address.port))  # answered without a closer look
+        self.http = http
         self.credentials = credentials or Credentials(http)
 
     def check_host(self, host: bytes | None, server: str | None = None) -> None:
@@ -168,9 +171,22 @@ class AccessRules:
         """Whether people sign in here."""
         return self.credentials.needed
 
+    async def verify(self, authorization: bytes | None, scope: Scope) -> None:
+        """Verify a JWT that was not seen before, so that `identify` knows it. Raises HttpError (401, 403, 503)."""
+        try:
+            await self.credentials.verify(authorization)
+        except JwtError as error:
+            raise refusal(self.http, scope, error) from None
+
     def identify(self, authorization: bytes | None, scope: Scope) -> Principal:
         """Who a request comes from. Raises HttpError (401, 403)."""
-        return self.credentials.identify(authorization)
+        try:
+            return self.credentials.identify(authorization)
+        except HttpError as refused:
+            if self.credentials.jwt is not None:  # whoever asks hears where a token can be had
+                error = None if authorization is None else JwtError("invalid_token", str(refused))
+                refused.headers = [challenge(self.http, scope, error)]
+            raise
 
     def _is_ours(self, named: Authority, server: str | None) -> bool:
         if named in self._further or Authority(named.name, None) in self._further:

@@ -19,6 +19,7 @@ from onetool.interfaces.http.credentials import Credentials, missing_token
 from onetool.interfaces.http.listen import BoundAddress, is_loopback, listen, resolve
 from onetool.interfaces.http.login import LOGIN_METHODS, LOGIN_PATH, LoginApp
 from onetool.interfaces.http.login_sessions import LoginSessions, mask_sessions
+from onetool.interfaces.http.resource_metadata import METADATA_PATHS, ResourceMetadata
 from onetool.interfaces.http.rules import AccessRules
 from onetool.interfaces.http.server import serve
 from onetool.interfaces.http.welcome import ServerFacts, bearer_header, connect_text, first_tool, greeting
@@ -33,6 +34,8 @@ from onetool.interfaces.watchdog import Watchdog
 
 if TYPE_CHECKING:
     from onetool.app import App
+    from onetool.config.model import HttpConfig
+    from onetool.interfaces.http.jwt_verifier import JwtVerifier
 
 
 log = logging.getLogger("onetool.serve")
@@ -59,6 +62,7 @@ def build_app(
         Route("/openapi.json", _lazy_route(lambda: _openapi(app)), methods=READ),
         Route("/docs", _lazy_route(lambda: _docs(app)), methods=READ, is_page=True),
         Route("/healthz", _health, protected=False, methods=READ),
+        *_metadata_routes(lambda: site.rules.http),
         *_page_routes(url, lambda: site.rules, sessions),
     ]
     rules = AccessRules(http, address, credentials_for(app, sessions, allowed))
@@ -70,11 +74,28 @@ def build_app(
     return site
 
 
-def credentials_for(app: "App", sessions: LoginSessions | None, allowed: Collection[str] | None) -> Credentials:
-    """What is accepted by the config in force. With an allow-list the server is for calls only, unless it says so."""
+def credentials_for(
+    app: "App",
+    sessions: LoginSessions | None,
+    allowed: Collection[str] | None,
+    before: "JwtVerifier | None" = None,
+) -> Credentials:
+    """What is accepted by the config in force. With an allow-list the server is for calls only, unless it says so.
+    `before` is used again, with the keys that it has, if it is for the same config.
+    """
     http = app.config.http
     calls_only = http.admin is False or (allowed is not None and http.admin is None)
-    return Credentials(http, known_tokens(app), sessions, calls_only)
+    return Credentials(http, known_tokens(app), sessions, calls_only, _jwt_verifier(app, before))
+
+
+def _jwt_verifier(app: "App", before: "JwtVerifier | None") -> "JwtVerifier | None":
+    http = app.config.http
+    if http.jwt is None or (before is not None and before.is_for(http.jwt, http.url)):
+        return None if http.jwt is None else before
+    from onetool.interfaces.http.jwks import json_fetcher
+    from onetool.interfaces.http.jwt_verifier import JwtVerifier
+
+    return JwtVerifier(http.jwt, http.url, json_fetcher(app.runtime.client, http.jwt))
 
 
 def known_tokens(app: "App") -> KnownTokens:
@@ -95,6 +116,13 @@ def _api_routes(
         route(STATUS_PATH, status, methods=READ),
         route(EVENTS_PATH, EventsApp(app, allowed), methods=("GET",)),
     ]
+
+
+def _metadata_routes(http: "Callable[[], HttpConfig]") -> list[Route]:
+    """Where clients read who gives them a token. They are open."""
+    metadata = ResourceMetadata(http)
+    methods = (*READ, "OPTIONS")
+    return [Route(path, metadata, protected=False, methods=methods, is_public=True) for path in METADATA_PATHS]
 
 
 def _page_routes(url: Callable[[Scope], str], rules: Callable[[], AccessRules], sessions: LoginSessions) -> list[Route]:
@@ -140,7 +168,7 @@ def follow_config(
             return
         access_log.enable_access_log(http.access_log)
         before = http_app.rules.credentials
-        credentials = credentials_for(app, before.sessions, allowed)
+        credentials = credentials_for(app, before.sessions, allowed, before.jwt)
         http_app.rules = AccessRules(http, address, credentials)
         before.give_way_to(credentials)
         http_app.max_body = http.max_body_mb * 1024**2

@@ -229,8 +229,8 @@ SESSION_ROUTES = (
         "/sessions/{session}",
         {
             "GET": RouteMethod(get_session),
-            "PATCH": RouteMethod(rename_session),
-            "DELETE": RouteMethod(delete_session),
+            "PATCH": RouteMethod(rename_session, role="call"),
+            "DELETE": RouteMethod(delete_session, role="call"),
         },
         ASK_PATH,
     ),

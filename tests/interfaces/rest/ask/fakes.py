@@ -8,6 +8,7 @@ from interfaces.rest.served import read_events
 
 from onetool.ask.errors import AskError
 from onetool.ask.events import Answer, Done, Started
+from onetool.core.principal import Principal, current_principal
 from onetool.core.registry import ToolRegistry
 from onetool.interfaces.rest.ask_app import AskApp
 
@@ -109,8 +110,8 @@ async def post(door, body, accept="*/*", *, kind="application/json", query=b"", 
         "query_string": query,
         "headers": headers,
         "log": client.log,
-        "principal": "p1",
     }
+    current_principal.set(Principal(name="p1", owner="p1", role="edit"))
     async with asyncio.timeout(10):
         await door(scope, receive, send)
     return client

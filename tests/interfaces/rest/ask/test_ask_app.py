@@ -12,8 +12,8 @@ from onetool.ask.errors import ModelError, Reason
 from onetool.ask.events import CallEnded, CallStarted, Done, Event, Notice, Text
 from onetool.ask.messages import File
 from onetool.core.call import ToolCall, ToolResult
-from onetool.core.caller import current_caller
 from onetool.core.context import allowed_by_both
+from onetool.core.principal import owner
 from onetool.interfaces.response_stream import MOST_UNSENT
 from onetool.interfaces.rest import ask_app as door_module
 from onetool.interfaces.rest.ask_app import MOST_AT_ONCE, AskApp
@@ -144,7 +144,7 @@ def test_stored_results_belong_to_who_asks():
 
     class Noted(App):
         def ask(self, prompt, **options):
-            owners.append(current_caller.get().owner)
+            owners.append(owner())
             return super().ask(prompt, **options)
 
     run(Noted(), {"prompt": "x"})

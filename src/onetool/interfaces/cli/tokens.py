@@ -1,0 +1,339 @@
+"""`onetool tokens …`: add, list and revoke the named tokens of `onetool serve`.
+
+The token itself goes to standard output, and everything that is said about it to standard error. So a script can take
+it: TOKEN=$(onetool tokens add ci).
+"""
+
+import json
+import os
+import re
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from onetool.core.principal import ROLES, Rate, Role
+from onetool.interfaces.cli.options import (
+    complete_tools,
+    config_option,
+    data_options,
+    find_here,
+    open_app,
+    split_names,
+    warn_unmatched,
+)
+from onetool.interfaces.cli.output import echo, print_json, print_table, printable, wants_json
+
+if TYPE_CHECKING:
+    from onetool.config import Config
+    from onetool.config.access import TokenConfig
+    from onetool.services.access_tokens import StoredToken, TokenStore
+
+NONE = "There are no named tokens. Make one: onetool tokens add NAME"
+COLUMNS = ("name", "role", "tools", "rate", "expires", "stands in", "")
+_LATER = re.compile(r"([1-9][0-9]{0,4})(h|d|w)")
+_SECONDS = {"h": 3600, "d": 24 * 3600, "w": 7 * 24 * 3600}
+_RATES = {1: "s", 60: "min", 3600: "h", 86400: "day"}
+MAY = {
+    "call": "call tools, run code and ask",
+    "edit": "call tools, run code, ask, and change bundles and examples",
+    "admin": "do everything, with servers, tokens and trust, too",
+}
+
+
+@click.group(no_args_is_help=True)
+def tokens() -> None:
+    """Give people and programs tokens for `onetool serve`.
+
+    Each token has a name, a role, and the tools that it may call. What is stored through it belongs to its name. Only
+    hashes are kept.
+    """
+
+
+def complete_token(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    """Names of tokens, for the shell's completion."""
+    from onetool.app.access import token_store
+    from onetool.config import find, load_config
+    from onetool.core.errors import OneToolError
+
+    try:
+        config = load_config(find(ctx.find_root().params.get("config")))
+        names = [one.name for one in (*token_store(config).list(), *config.http.tokens)]
+    except OneToolError:
+        return []
+    return [name for name in names if name.startswith(incomplete)]
+
+
+# `onetool tokens add`
+
+
+@tokens.command()
+@click.argument("name")
+@click.option("--role", type=click.Choice(ROLES), default="call", show_default=True, help="What it may do.")
+@click.option(
+    "--tools",
+    "patterns",
+    metavar="NAMES",
+    callback=split_names,
+    shell_complete=complete_tools,
+    help="The tools that it may call: names and patterns (time.*), separated by commas. The default is all.",
+)
+@click.option("--rate", metavar="RATE", help="The most requests in a time: 600/min, 10/s, 5000/day.")
+@click.option("--expires", metavar="WHEN", help="When it ends: in 30d, 12h or 4w, or a date (2027-01-01).")
+@click.option(
+    "--print", "only_print", is_flag=True, help="Store nothing: print the token, and its line for the config."
+)
+@data_options
+@click.pass_context
+def add(
+    ctx: click.Context,
+    name: str,
+    role: Role,
+    patterns: list[str] | None,
+    rate: str | None,
+    expires: str | None,
+    only_print: bool,
+    as_json: bool,
+) -> None:
+    """Make a token. It is shown this once. A running server accepts it at once.
+
+    \b
+    onetool tokens add ci --tools 'time.*,web.get' --rate 600/min --expires 30d
+    onetool tokens add anna --role edit
+    """
+    from onetool.app.access import as_stored, token_store
+    from onetool.services.access_tokens import new_token, token_hash
+
+    text = new_token()
+    wanted = _checked(name, token_hash(text), role, patterns, rate, _until(expires))
+    config = _config(ctx)
+    store = token_store(config)
+    replaced = _require_free_name(name, config, store, only_print)
+    is_first = not only_print and not _has_credentials(config, store)
+    token = as_stored(wanted)
+    if not only_print:
+        text = store.add(name, role, token.tools, token.rate, token.expires)
+        token = store.named(name) or token
+    if as_json:
+        more = {"where": "config", "config": _line(wanted)} if only_print else {}
+        print_json({"token": text, **_row(token), **more})
+    else:
+        echo(text)
+    if only_print and not as_json:
+        echo(f"    - {_line(wanted)}")
+    if only_print:
+        place = f"in place of {replaced}" if replaced else "below http.tokens of the config"
+        click.echo(printable(f"Nothing was stored: put the line {place}, and reload."), err=True)
+    _tell(token, config, is_first, only_print)
+    if patterns:
+        warn_unmatched("--tools", open_app(ctx, packs=_packs(patterns), imports=False), patterns)
+
+
+def _checked(
+    name: str, hash: str, role: Role, patterns: list[str] | None, rate: str | None, expires: str | None
+) -> "TokenConfig":
+    """A usage error for what the config would refuse, too."""
+    from onetool.config.access import TokenConfig
+
+    tools = tuple(dict.fromkeys(patterns)) if patterns else None
+    token = TokenConfig(name=name, hash=hash, tools=tools, role=role, rate=rate, expires=expires)
+    for field, message, hint in token.problems():
+        option = "NAME" if field == "name" else f"--{field}"
+        raise click.BadParameter(printable(f"{message}; {hint}." if hint else f"{message}."), param_hint=option)
+    return token
+
+
+def _until(expires: str | None) -> str | None:
+    """A time from now on as a date and time; others as they are."""
+    from onetool.app.access import iso_time
+
+    later = _LATER.fullmatch(expires or "")
+    if later is None:
+        return expires
+    return iso_time(time.time() + int(later[1]) * _SECONDS[later[2]])
+
+
+def _packs(patterns: list[str]) -> set[str]:
+    return {pattern.partition(".")[0] for pattern in patterns}
+
+
+def _require_free_name(name: str, config: "Config", store: "TokenStore", only_print: bool) -> str | None:
+    """What is stored belongs to a name: two tokens of one name would be one person.
+
+    Returns the line of the config that the new one replaces, if it is to be printed only.
+    """
+    if only_print and store.named(name):
+        raise click.ClickException(f"a stored token is called {name} already; take another name, or revoke that one.")
+    place = next((place for one, place in _configured(config) if one.name == name), None)
+    if place and not only_print:
+        raise click.ClickException(
+            f"a token of the config is called {name} already ({place}); take another name, or add --print."
+        )
+    return place
+
+
+def _line(token: "TokenConfig") -> str:
+    """The entry for http.tokens, in YAML. JSON's texts are YAML's, too."""
+    parts = {"name": token.name, "hash": token.hash, "tools": token.tools, "role": token.role}
+    parts |= {"rate": token.rate, "expires": token.expires}
+    return "{" + ", ".join(f"{key}: {json.dumps(value)}" for key, value in parts.items() if value is not None) + "}"
+
+
+def _tell(token: "StoredToken", config: "Config", is_first: bool, only_print: bool) -> None:
+    """Say what the token is for and how to use it, on standard error."""
+    may = MAY[token.role] + (f"; of the tools only {', '.join(token.tools)}" if token.tools else "")
+    lines = [f"This is the token of {token.name}, and is not shown again. With it one may {may}."]
+    if token.expires is not None and token.expires <= time.time():
+        lines.append("warning: it has expired already, so that it is refused.")
+    if not only_print:
+        lines.append("A running server accepts it at once.")
+    if is_first:
+        lines.append("It is the first one: from now on `onetool serve` asks everybody for a token.")
+    url = _url(config)
+    lines.append(f'Use it: curl -H "Authorization: Bearer $TOKEN" {url}/tools')
+    lines.append(f"MCP clients connect to {url}/mcp with the same header.")
+    for line in lines:
+        click.echo(printable(line), err=True)
+
+
+def _url(config: "Config") -> str:
+    http = config.http
+    host = f"[{http.host}]" if ":" in http.host else http.host
+    return http.url.rstrip("/") if http.url else f"http://{host}:{http.port}"
+
+
+# `onetool tokens list`
+
+
+@tokens.command("list")
+@data_options
+@click.pass_context
+def list_tokens(ctx: click.Context, as_json: bool) -> None:
+    """List the tokens that were stored, and those of the config."""
+    from onetool.app.access import as_stored, token_store
+
+    config = _config(ctx)
+    store = token_store(config)
+    stored, gone = store.list(), store.revoked()
+    rows = [_row(token, "stored") for token in stored]
+    rows += [_row(as_stored(one), place, one.hash in gone) for one, place in _configured(config)]
+    listed = {token.hash for token in (*stored, *config.http.tokens)}
+    rows += [_revoked_row(one.name, one.at) for hash, one in gone.items() if hash not in listed]
+    if wants_json(as_json):
+        print_json(rows)
+    elif not rows:
+        echo(NONE)
+    else:
+        print_table("Tokens", COLUMNS, map(_cells, rows))
+
+
+def _row(token: "StoredToken", where: str = "stored", is_revoked: bool = False) -> dict[str, Any]:
+    """What may be shown of a token: nothing of its hash."""
+    from onetool.app.access import iso_time
+
+    is_over = token.expires is not None and token.expires <= time.time()
+    return {
+        "name": token.name,
+        "role": token.role,
+        "tools": token.tools,
+        "rate": token.rate and _shown_rate(token.rate),
+        "expires": None if token.expires is None else iso_time(token.expires),
+        "created": None if token.created is None else iso_time(token.created),
+        "where": where,
+        "state": "revoked" if is_revoked else "expired" if is_over else "valid",
+    }
+
+
+def _revoked_row(name: str, at: float) -> dict[str, Any]:
+    from onetool.app.access import iso_time
+
+    return {"name": name, "where": "stored", "state": "revoked", "revoked": iso_time(at)}
+
+
+def _cells(row: dict[str, Any]) -> list[str]:
+    tools = row.get("tools")
+    shown = ", ".join(tools) if tools else "" if "tools" not in row else "all"
+    expires = (row.get("expires") or "")[:16].replace("T", " ")
+    state = "" if row["state"] == "valid" else row["state"]
+    return [row["name"], row.get("role") or "", shown, row.get("rate") or "", expires, row["where"], state]
+
+
+def _shown_rate(rate: Rate) -> str:
+    return f"{rate.count}/{_RATES.get(int(rate.seconds), f'{rate.seconds:g} s')}"
+
+
+# `onetool tokens revoke`
+
+
+@tokens.command()
+@click.argument("name", shell_complete=complete_token)
+@config_option
+@click.pass_context
+def revoke(ctx: click.Context, name: str) -> None:
+    """Revoke a token, at once, also in a running server."""
+    from onetool.app.access import token_store
+
+    config = _config(ctx)
+    store = token_store(config)
+    of_config = [(one, place) for one, place in _configured(config) if one.name == name]
+    stored = store.named(name)
+    if stored is None and not of_config:
+        _tell_missing(name, config, store)
+        return
+    if stored is not None:
+        store.revoke(name)
+    for one, _ in of_config:
+        store.revoke_hash(one.hash, name)
+    click.echo(f"{name} is revoked, also for servers that run.", err=True)
+    for _, place in of_config:
+        click.echo(printable(f"It stands in the config, where it is of no use any more: remove {place}."), err=True)
+    _tell_if_closed(config, store)
+
+
+def _tell_missing(name: str, config: "Config", store: "TokenStore") -> None:
+    from onetool.core.text import or_rather
+
+    if any(one.name == name for one in store.revoked().values()):
+        click.echo(printable(f"{name} was revoked before."), err=True)
+        return
+    known = [one.name for one in (*store.list(), *config.http.tokens)]
+    rather = or_rather(name, known) or "; see: onetool tokens list"
+    raise click.ClickException(printable(f"no token is called {name}{rather}"))
+
+
+def _tell_if_closed(config: "Config", store: "TokenStore") -> None:
+    """Who had the last token must not get in without one, so that nobody does."""
+    gone, http = store.revoked(), config.http
+    if store.list() or http.token or http.jwt or any(one.hash not in gone for one in http.tokens):
+        return
+    way = f"remove {store.file}, and this machine needs no token"
+    click.echo(f"No token is left, so that a server lets nobody in. Make one: onetool tokens add; or {way}.", err=True)
+
+
+# What the config says
+
+
+def _config(ctx: click.Context) -> "Config":
+    from onetool.config import load_config
+
+    return load_config(find_here(ctx))
+
+
+def _configured(config: "Config") -> list[tuple["TokenConfig", str]]:
+    """The tokens of the config, each with its file and line."""
+    if not config.http.tokens or config.path is None:
+        return []
+    from onetool.config.load import token_places
+
+    places = [f"{_near(file)}:{line}" for file, line in token_places(config.path)]
+    return list(zip(config.http.tokens, places, strict=False))
+
+
+def _near(file: str) -> str:
+    shown = os.path.relpath(file)
+    return file if shown.startswith("..") else shown
+
+
+def _has_credentials(config: "Config", store: "TokenStore") -> bool:
+    http = config.http
+    return bool(http.token or http.tokens or http.jwt or store.guards)

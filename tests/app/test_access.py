@@ -1,0 +1,102 @@
+"""The tokens of the config and of the state folder together: who calls with them, and why one is refused."""
+
+import pytest
+
+from onetool.app.access import KnownTokens, iso_time, principal_of, shown_time, token_store
+from onetool.config import load_config
+from onetool.config.access import TokenConfig
+from onetool.core.principal import Principal, Rate
+from onetool.services.access_tokens import TokenStore, token_digest, token_hash
+
+NOW = 1_800_000_000.0  # 2027-01-15
+
+
+def configured(name, text, **more):
+    return TokenConfig(name=name, hash=token_hash(text), **more)
+
+
+@pytest.fixture
+def store(tmp_path):
+    return TokenStore(tmp_path / "access", lambda: NOW)
+
+
+def known(store, *tokens):
+    return KnownTokens(tokens, store, lambda: NOW)
+
+
+def test_a_principal_is_made_of_either(store):
+    ci = configured("ci", "x", tools=("web.*",), role="edit", rate="600/min", expires="2027-02-01")
+    assert principal_of(ci) == Principal(
+        name="ci", owner="ci", role="edit", tools=("web.*",), rate=Rate(600, 60), expires=1801440000.0
+    )
+    store.add("anna", "admin")
+    assert principal_of(store.named("anna")) == Principal(name="anna", owner="anna", role="admin")
+
+
+def test_both_are_found_and_others_are_not(store):
+    text = store.add("anna", "edit")
+    tokens = known(store, configured("ci", "x"))
+    assert tokens.find(token_digest("x")) == (Principal(name="ci", owner="ci"), None)
+    assert tokens.find(token_digest(text)) == (Principal(name="anna", owner="anna", role="edit"), None)
+    assert tokens.find(token_digest("y")) is None
+
+
+def test_who_holds_a_token_is_told_that_it_has_expired_or_was_revoked(store):
+    texts = {"old": store.add("old", expires=NOW), "gone": store.add("gone"), "new": store.add("new", expires=NOW + 1)}
+    store.revoke("gone")
+    tokens = known(store, configured("past", "x", expires="2027-01-01"), configured("leaked", "y"))
+    store.revoke_hash(token_hash("y"), "leaked")
+    refusals = {
+        name: tokens.find(token_digest(text)).refusal for name, text in {**texts, "past": "x", "leaked": "y"}.items()
+    }
+    assert refusals == {
+        "old": "This token expired on 2027-01-15 08:00 UTC.",
+        "gone": "This token was revoked on 2027-01-15 08:00 UTC.",
+        "new": None,
+        "past": "This token expired on 2027-01-01.",
+        "leaked": "This token was revoked on 2027-01-15 08:00 UTC.",
+    }
+
+
+def test_a_stored_token_with_a_name_of_the_config_is_refused(store):
+    text = store.add("ci", "admin")
+    tokens = known(store, configured("ci", "x"))
+    assert tokens.find(token_digest("x")).refusal is None
+    assert "Two tokens are called ci" in tokens.find(token_digest(text)).refusal
+
+
+def test_while_the_file_is_refused_no_token_counts(store):
+    text = store.add("anna")
+    tokens = known(store, configured("ci", "x"))
+    store.file.chmod(0o644)
+    assert tokens.find(token_digest(text)) is None
+    assert "not known which tokens were revoked" in tokens.find(token_digest("x")).refusal
+    assert bool(known(store))
+    store.file.chmod(0o600)
+    assert tokens.find(token_digest("x")).refusal is None
+
+
+def test_whether_there_is_any(store):
+    assert not known(store)
+    assert known(store, configured("ci", "x"))
+    store.add("anna")
+    assert known(store)
+
+
+def test_only_a_projects_own_file_is_sealed(tmp_path, own_home, monkeypatch):
+    (tmp_path / "onetool.yaml").write_text("{}\n")
+    token_store(load_config(tmp_path / "onetool.yaml")).add("ci")
+    assert (tmp_path / "access_tokens" / "tokens.json").read_text().startswith("{")
+    assert not (own_home / ".onetool" / "tokens.key").exists()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "iso", "shown"),
+    [
+        (0, "1970-01-01T00:00:00Z", "1970-01-01"),
+        (NOW + 60.9, "2027-01-15T08:01:00Z", "2027-01-15 08:01 UTC"),
+        (1e18, "9999-12-31T23:59:59Z", "9999-12-31 23:59 UTC"),
+    ],
+)
+def test_times_in_words(seconds, iso, shown):
+    assert (iso_time(seconds), shown_time(seconds)) == (iso, shown)

@@ -1,0 +1,205 @@
+"""`onetool tokens`: a token is shown once, kept as a hash, and revoked at once, also one of the config."""
+
+import json
+import re
+import subprocess
+import sys
+import time
+
+import pytest
+from helpers import cli, trusted
+
+from onetool.app.access import token_store
+from onetool.config import load_config
+from onetool.config.find import find
+from onetool.core.principal import Rate
+from onetool.services.access_tokens import TokenStore, token_digest, token_hash
+
+CI = """http:
+  tokens:
+    - {{name: ci, hash: "{}", role: edit, tools: [time.*], expires: 2020-01-01}}
+    - {{name: bo, hash: "{}"}}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder with a config that is named; its state lies beside it."""
+    (tmp_path / "onetool.yaml").write_text("menu: run\n")
+    return tmp_path
+
+
+def tokens(folder, *args, **more):
+    return cli("--config", str(folder / "onetool.yaml"), "tokens", *args, cwd=folder, **more)
+
+
+def stored(folder):
+    return TokenStore(folder / "access_tokens")
+
+
+def listed(folder):
+    return json.loads(tokens(folder, "list").stdout)
+
+
+def test_the_token_alone_is_on_standard_output_and_its_hash_is_stored(folder):
+    done = tokens(folder, "add", "ci", "--role", "edit", "--tools", "time.*, web.get", "--rate", "600/min")
+    assert done.returncode == 0, done.stderr
+    assert re.fullmatch(r"ot_[A-Za-z0-9_-]{43}\n", done.stdout)
+    token = stored(folder).find(token_digest(done.stdout.strip()))
+    assert (token.name, token.role, token.tools, token.rate) == ("ci", "edit", ("time.*", "web.get"), Rate(600, 60))
+    assert token.expires is None
+    assert done.stdout.strip() not in done.stderr
+    assert done.stdout.strip() not in (folder / "access_tokens" / "tokens.json").read_text()
+    for part in ("not shown again", "accepts it at once", "Authorization: Bearer $TOKEN", "http://127.0.0.1:8765/mcp"):
+        assert part in done.stderr
+    assert "change bundles" in done.stderr
+
+
+def test_the_first_token_says_that_it_closes_the_door(folder):
+    assert "asks everybody for a token" in tokens(folder, "add", "a").stderr
+    assert "asks everybody for a token" not in tokens(folder, "add", "b").stderr
+
+
+def test_as_json(folder):
+    added = json.loads(tokens(folder, "add", "ci", "--expires", "2099-01-01", "--json").stdout)
+    assert stored(folder).find(token_digest(added["token"]))
+    assert {key: added[key] for key in ("name", "role", "tools", "rate", "expires", "where", "state")} == {
+        "name": "ci",
+        "role": "call",
+        "tools": None,
+        "rate": None,
+        "expires": "2099-01-01T00:00:00Z",
+        "where": "stored",
+        "state": "valid",
+    }
+    assert [row["name"] for row in listed(folder)] == ["ci"]
+    assert "sha256" not in json.dumps(listed(folder))
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("30d", 30 * 86400), ("12h", 12 * 3600), ("4w", 28 * 86400)])
+def test_it_may_end_after_a_while(folder, text, seconds):
+    assert tokens(folder, "add", "ci", "--expires", text).returncode == 0
+    assert abs(stored(folder).named("ci").expires - time.time() - seconds) < 120
+
+
+def test_print_stores_nothing_and_its_line_is_for_the_config(folder):
+    options = ("--tools", "time.*,*", "--rate", "10/s", "--expires", "2099-01-01T12:00:00Z", "--role", "admin")
+    done = tokens(folder, "add", "on", "--print", *options)
+    text, line = done.stdout.splitlines()
+    assert not (folder / "access_tokens").exists()
+    assert "Nothing was stored" in done.stderr
+    (folder / "onetool.yaml").write_text(f"http:\n  tokens:\n{line}\n")
+    (token,) = load_config(folder / "onetool.yaml").http.tokens
+    assert (token.name, token.hash, token.tools) == ("on", token_hash(text), ("time.*", "*"))
+    assert (token.role, token.rate, token.expires) == ("admin", "10/s", "2099-01-01T12:00:00Z")
+
+
+def test_mistakes_are_told_before_anything_is_stored(folder):
+    for args, words in (
+        (["a|b"], "is no name"),
+        (["ci", "--rate", "many"], "600/min"),
+        (["ci", "--expires", "soon"], "2027-01-01"),
+        (["ci", "--role", "root"], "'call', 'edit', 'admin'"),
+        (["ci", "--tools", " , "], "would allow nothing"),
+        (["ci", "--tools", "a b"], "is no name of a tool"),
+    ):
+        done = tokens(folder, "add", *args)
+        assert (done.returncode, words in done.stderr) == (2, True), done.stderr
+    assert not (folder / "access_tokens").exists()
+
+
+def test_what_matches_nothing_or_has_expired_is_told(folder):
+    done = tokens(folder, "add", "ci", "--tools", "tiem.*,time.*", "--expires", "2020-01-01")
+    assert done.returncode == 0
+    assert "--tools names no tool: tiem.*; did you mean time.*?" in done.stderr
+    assert "names no tool: time.*" not in done.stderr
+    assert "has expired already" in done.stderr
+    assert listed(folder)[0]["state"] == "expired"
+
+
+def test_revoked_and_then_the_name_is_free(folder):
+    text = tokens(folder, "add", "ci").stdout.strip()
+    taken = tokens(folder, "add", "ci")
+    assert (taken.returncode, "onetool tokens revoke ci" in taken.stderr, taken.stdout) == (1, True, "")
+    assert "did you mean ci" in tokens(folder, "revoke", "cii").stderr
+    done = tokens(folder, "revoke", "ci")
+    assert (done.returncode, "also for servers that run" in done.stderr) == (0, True)
+    assert "lets nobody in" in done.stderr
+    assert stored(folder).is_revoked(token_digest(text))
+    assert [(row["name"], row["state"]) for row in listed(folder)] == [("ci", "revoked")]
+    assert "revoked before" in tokens(folder, "revoke", "ci").stderr
+    assert tokens(folder, "add", "ci").returncode == 0
+    missing = tokens(folder, "revoke", "nobody")
+    assert (missing.returncode, "no token is called nobody" in missing.stderr) == (1, True)
+
+
+def test_tokens_of_the_config_are_listed_with_their_lines_and_can_be_revoked(folder):
+    (folder / "onetool.yaml").write_text(CI.format(token_hash("x"), token_hash("y")))
+    assert [(row["name"], row["where"], row["state"]) for row in listed(folder)] == [
+        ("ci", "onetool.yaml:3", "expired"),
+        ("bo", "onetool.yaml:4", "valid"),
+    ]
+    taken = tokens(folder, "add", "bo")
+    assert (taken.returncode, "onetool.yaml:4" in taken.stderr) == (1, True)
+    assert "in place of onetool.yaml:4" in tokens(folder, "add", "bo", "--print").stderr
+    done = tokens(folder, "revoke", "bo")
+    assert (done.returncode, "remove onetool.yaml:4" in done.stderr) == (0, True), done.stderr
+    assert stored(folder).is_revoked(token_digest("y"))
+    assert not stored(folder).is_revoked(token_digest("x"))
+    assert listed(folder)[1]["state"] == "revoked"
+
+
+def test_a_file_that_others_can_read_is_told(folder):
+    tokens(folder, "add", "ci")
+    (folder / "access_tokens" / "tokens.json").chmod(0o644)
+    for args in (["list"], ["add", "x"], ["revoke", "ci"]):
+        done = tokens(folder, *args)
+        assert (done.returncode, "others can read or write it" in done.stderr) == (1, True)
+        assert "Traceback" not in done.stderr
+
+
+def test_a_folder_that_cant_be_written_is_told(folder):
+    (folder / "access_tokens").write_text("")  # where the folder would be
+    done = tokens(folder, "add", "x")
+    assert (done.returncode, "nothing was changed" in done.stderr, done.stdout) == (1, True, "")
+
+
+def test_two_processes_that_add_at_once_both_do(folder):
+    command = [sys.executable, "-m", "onetool", "--config", str(folder / "onetool.yaml"), "tokens", "add"]
+    added = [subprocess.Popen([*command, name], stdout=subprocess.PIPE, text=True) for name in ("a", "b")]
+    texts = [process.communicate()[0].strip() for process in added]
+    assert all(stored(folder).find(token_digest(text)) for text in texts)
+    assert {token.name for token in stored(folder).list()} == {"a", "b"}
+
+
+def test_a_projects_tokens_are_sealed_with_the_persons_key(tmp_path, own_home, monkeypatch):
+    """What comes with a repository lets nobody in, whatever its mode is."""
+    project = tmp_path / "project"
+    (project / ".onetool").mkdir(parents=True)
+    (project / ".onetool" / "onetool.yaml").write_text("menu: run\n")
+    trusted(project)
+    text = cli("tokens", "add", "ci", cwd=project).stdout.strip()
+    store = token_store(load_config(find(cwd=project)))
+    assert store.file == project / ".onetool" / "access_tokens" / "tokens.json"
+    assert store.find(token_digest(text))
+    theirs = TokenStore(tmp_path / "theirs")
+    evil = theirs.add("evil", "admin")
+    store.file.write_bytes(theirs.file.read_bytes())
+    assert store.find(token_digest(evil)) is None
+    told = cli("tokens", "list", cwd=project)
+    assert (told.returncode, "was not written by `onetool tokens` of this user" in told.stderr) == (1, True)
+
+
+def test_completion_knows_names_roles_and_patterns(folder):
+    (folder / "onetool.yaml").write_text(CI.format(token_hash("x"), token_hash("y")))
+    tokens(folder, "add", "citrus")
+    begin = f"onetool --config {folder / 'onetool.yaml'} tokens"
+    for words, expected in (
+        ("revoke ci", {"ci", "citrus"}),
+        ("add x --role a", {"admin"}),
+        ("add x --tools time.now,fs.", {"time.now,fs.*", "time.now,fs.read_file"}),
+    ):
+        line = f"{begin} {words}"
+        env = {"_ONETOOL_COMPLETE": "bash_complete", "COMP_WORDS": line, "COMP_CWORD": str(len(line.split()) - 1)}
+        offered = {one.partition(",")[2] for one in cli(cwd=folder, env=env).stdout.splitlines()}
+        assert expected <= offered

@@ -1,0 +1,256 @@
+"""Who may what: every route, every method of MCP and every tool of `ot`, for each role and for who has none.
+
+The cases come from the routes and tables of the server. A new route, method or tool fails here until it is given a rule
+in NEEDS, MCP_METHODS or OT_TOOLS.
+"""
+
+import json
+from hashlib import sha256
+
+import pytest
+from interfaces.http.matrix import OPEN, OWN_METHODS, address, served, status_of
+
+from onetool import App
+from onetool.interfaces.mcp.methods import SESSION_METHODS, STATELESS_METHODS
+from onetool.interfaces.rest.ask_app import ASK_ROUTES
+from onetool.interfaces.rest.routing import ROUTES
+
+ROLES = ("call", "edit", "admin")
+_TOOL = "/tools/bundles/{bundleID}/tools/{toolSlug}/version/{version}"
+
+NEEDS = {
+    "GET /tools/bundles": "call",
+    "GET /tools/bundles/{bundleID}": "call",
+    "PUT /tools/bundles/{bundleID}": "edit",
+    "PATCH /tools/bundles/{bundleID}": "edit",
+    "DELETE /tools/bundles/{bundleID}": "edit",
+    "GET /tools/bundles/{bundleID}/export": "call",
+    f"GET {_TOOL}": "call",
+    f"PUT {_TOOL}": "edit",
+    f"PATCH {_TOOL}": "edit",
+    f"DELETE {_TOOL}": "edit",
+    f"POST {_TOOL}/invoke": "call",
+    f"POST {_TOOL}/validate": "call",
+    f"POST {_TOOL}/preview": "call",
+    f"GET {_TOOL}/examples": "call",
+    f"PUT {_TOOL}/examples": "edit",
+    f"GET {_TOOL}/usage": "call",
+    f"POST {_TOOL}/copy": "edit",
+    f"POST {_TOOL}/rename": "edit",
+    "GET /tools/bundles/{bundleID}/tools/{toolSlug}/versions": "call",
+    "GET /tools/tools": "call",
+    "GET /tools/tools/search": "call",
+    "POST /tools/validate": "edit",
+    "POST /tools/preview": "edit",
+    "POST /tools/imports/zip": "edit",
+    "POST /tools/imports/curl": "edit",
+    "POST /tools/imports/openapi": "edit",
+    "POST /tools/imports/servers": "admin",
+    "POST /tools/servers/{server}/approve": "admin",
+    "POST /tools/trust": "admin",
+    "POST /run": "call",
+    "POST /run/check": "call",
+    "GET /run/names": "call",
+    "GET /servers": "call",
+    "GET /servers/{server}": "call",
+    "GET /servers/{server}/logs": "admin",
+    "POST /servers/{server}/reconnect": "admin",
+    "POST /servers/{server}/enable": "admin",
+    "POST /servers/{server}/disable": "admin",
+    "POST /servers/{server}/login": "admin",
+    "GET /results": "call",
+    "GET /results/{handle}": "call",
+    "DELETE /results/{handle}": "call",
+    "GET /check": "edit",
+    "GET /trust": "edit",
+    "GET /stats": "call",
+    "GET /ask/models": "call",
+    "GET /ask/sessions": "call",
+    "GET /ask/sessions/{session}": "call",
+    "PATCH /ask/sessions/{session}": "call",
+    "DELETE /ask/sessions/{session}": "call",
+    "GET /ask/sessions/{session}/export": "call",
+    "POST /ask": "call",
+    "POST /ask/calls": "call",
+    "POST /ask/sessions/{session}/calls": "call",
+    "DELETE /ask/{question}": "call",
+    "POST /ask/{question}/approvals/{call}": "call",
+    # Beside the tables of REST
+    "GET /mcp": "call",
+    "POST /mcp": "call",
+    "DELETE /mcp": "call",
+    "OPTIONS /mcp": "call",
+    "POST /call": "call",
+    "OPTIONS /call": "call",
+    "GET /status": "call",
+    "GET /events": "call",
+    "GET /openapi.json": "call",
+    "GET /docs": "call",
+}
+MCP_METHODS = {
+    "initialize", "ping", "tools/list", "tools/call", "prompts/list", "prompts/get", "resources/list",
+    "resources/templates/list", "resources/read", "resources/subscribe", "resources/unsubscribe",
+    "completion/complete", "logging/setLevel", "server/discover", "subscriptions/listen", "tasks/get", "tasks/update",
+    "tasks/cancel",
+}  # fmt: skip
+"""All of them are for everybody who may call: what they show and reach depends on the caller's tools and owner."""
+OT_TOOLS = {
+    "ot.tools": {}, "ot.packs": {}, "ot.aliases": {}, "ot.snippets": {}, "ot.help": {}, "ot.search": {"query": "time"},
+    "ot.signature": {"name": "time.now"}, "ot.call": {"name": "time.now"}, "ot.config": {}, "ot.health": {},
+    "ot.servers": {}, "ot.version": {}, "ot.result": {"handle": "none"}, "ot.stats": {},
+    "ot.notify": {"topic": "none", "message": "x"}, "ot.reload": {},
+}  # fmt: skip
+"""With arguments that they take. What each shows depends on the caller; `FOR_ADMINS` refuse all others."""
+FOR_ADMINS = {"ot.reload"}
+
+
+def token_of(name):
+    return f"ot_{name}_0123456789abcdef"
+
+
+def entry(name, **more):
+    return {"name": name, "hash": f"sha256:{sha256(token_of(name).encode()).hexdigest()}", **more}
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    tokens = [*(entry(role, role=role) for role in ROLES), entry("expired", role="admin", expires="2020-01-01")]
+    tokens += [entry("revoked", role="admin"), entry("narrow", role="call", tools=["time.*", "ot.*"])]
+    app, site = served(tmp_path_factory.mktemp("roles") / "served", {"http": {"tokens": tokens}})
+    app.config.home.mkdir(exist_ok=True)
+    site.rules.credentials._tokens.store.revoke_hash(tokens[-2]["hash"], "revoked")
+    with app:
+        yield site
+
+
+def bearer(name):
+    return [] if name is None else [("authorization", f"Bearer {token_of(name)}")]
+
+
+def all_operations(site):
+    """`GET /path/{name}` -> a path and a method. HEAD is a GET, and OPTIONS of a table tells what there is."""
+    found = {}
+    for route in (*ROUTES, *ASK_ROUTES.routes):
+        found |= {f"{method} {route.path}": (address(route.path), method) for method in route.methods}
+    tables = {f"/{route.segments[0]}" for route in (*ROUTES, *ASK_ROUTES.routes)}
+    for path, route in site.routes.items():
+        if path not in tables:
+            methods = route.methods or OWN_METHODS[path]
+            found |= {f"{method} {path}": (path, method) for method in methods if method != "HEAD"}
+    return {name: case for name, case in found.items() if case not in OPEN and not name.endswith(" /login")}
+
+
+def refusal_of(site, case, who):
+    """The status of a request, and the code of its refusal if it was refused for who it is."""
+    path, method = case
+    status, body = status_of(site, path, method, [*bearer(who), ("accept", "text/event-stream, application/json")])
+    code = json.loads(body).get("code") if status == 403 else None
+    return status, code
+
+
+def test_every_route_has_a_rule(site):
+    assert set(all_operations(site)) == set(NEEDS)
+
+
+@pytest.mark.parametrize("who", [None, "wrong", "expired", "revoked"])
+def test_who_is_nobody_may_nothing(site, who):
+    found = {name: refusal_of(site, case, who)[0] for name, case in all_operations(site).items()}
+    assert {name: status for name, status in found.items() if status != 401} == {}
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_role_may_what_its_rule_says_and_no_more(site, role):
+    found = {name: refusal_of(site, case, role) for name, case in all_operations(site).items()}
+    assert {name for name, (status, _) in found.items() if status == 401} == set()
+    refused = {name for name, (_, code) in found.items() if code == "role_needed"}
+    assert refused == {name for name, needed in NEEDS.items() if ROLES.index(needed) > ROLES.index(role)}
+
+
+def test_why_a_token_counts_no_more_is_told_to_who_holds_it(site):
+    said = {who: status_of(site, "/status", "GET", bearer(who))[1].decode() for who in ("expired", "revoked", "wrong")}
+    assert "This token expired on 2020-01-01" in said["expired"]
+    assert "This token was revoked on" in said["revoked"]
+    assert "no token of this server" in said["wrong"]
+
+
+# MCP
+
+
+def mcp(site, who, method, params=None):
+    meta = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
+    params = {**(params or {}), "_meta": meta}
+    message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+    headers = [*bearer(who), ("accept", "application/json, text/event-stream"), ("mcp-method", method)]
+    headers += [("mcp-protocol-version", "2026-07-28")]
+    headers += [("mcp-name", params["name"])] if "name" in params else []
+    status, body = status_of(site, "/mcp", "POST", headers, json.dumps(message).encode())
+    return status, body.decode()
+
+
+def test_every_method_has_a_rule():
+    assert {*SESSION_METHODS, *STATELESS_METHODS} == MCP_METHODS
+
+
+@pytest.mark.parametrize("who", [None, "wrong", "expired", "revoked"])
+def test_who_is_nobody_has_no_method(site, who):
+    assert {method: mcp(site, who, method)[0] for method in MCP_METHODS} == dict.fromkeys(MCP_METHODS, 401)
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_every_role_has_every_method(site, role):
+    said = {method: mcp(site, role, method) for method in MCP_METHODS}
+    assert {method for method, (status, text) in said.items() if status == 401 or "role_needed" in text} == set()
+
+
+# Tools of `ot`
+
+
+def called(site, who, name, args):
+    status, body = status_of(site, f"/call/{name}", "POST", bearer(who), json.dumps(args).encode())
+    return status, body.decode()
+
+
+def test_every_tool_of_ot_has_a_rule(tmp_path):
+    (tmp_path / "onetool.yaml").touch()
+    with App.open(tmp_path / "onetool.yaml") as app:
+        assert {name for name in app.catalog.registry.names() if name.startswith("ot.")} == set(OT_TOOLS)
+
+
+@pytest.mark.parametrize("role", ["call", "edit"])
+def test_tools_of_ot_that_are_for_admins_refuse_others(site, role):
+    said = {name: called(site, role, name, args) for name, args in OT_TOOLS.items()}
+    assert {name for name, (status, text) in said.items() if status == 424 and "role_needed" in text} == FOR_ADMINS
+    assert {name for name, (status, _) in said.items() if status not in (200, 424)} == set()
+
+
+def test_an_admin_has_all_tools_of_ot(site):
+    said = {name: called(site, "admin", name, args) for name, args in OT_TOOLS.items()}
+    assert {name: text for name, (status, text) in said.items() if status != 200 and "role_needed" in text} == {}
+
+
+# The tools of a token
+
+
+def test_a_token_reaches_its_own_tools_and_no_others_through_any_door(site):
+    assert called(site, "narrow", "time.now", {})[0] == 200
+    for name in ("fs.read", "fs.read_file", "shell.run"):
+        assert called(site, "narrow", name, {})[0] in (403, 404)
+    run = json.dumps({"code": "fs.read_file(path='x')"}).encode()
+    _, said = status_of(site, "/run", "POST", bearer("narrow"), run)
+    assert b"not allowed" in said or b"not_found" in said
+    through = called(site, "narrow", "ot.call", {"name": "fs.read_file", "args": {"path": "x"}})
+    assert "not found" in through[1].lower() or "not allowed" in through[1].lower()
+    assert "fs." not in called(site, "narrow", "ot.tools", {})[1]
+    assert "fs." not in status_of(site, "/tools/tools", "GET", bearer("narrow"))[1].decode()
+    _, menu = mcp(site, "narrow", "tools/list")
+    assert "fs" not in menu.split("Packs")[-1]
+    assert "time" in menu
+
+
+def test_a_server_for_calls_caps_every_role(tmp_path):
+    tokens = [entry("admin", role="admin")]
+    app, site = served(tmp_path, {"http": {"tokens": tokens, "admin": False}})
+    with app:
+        for name, needed in NEEDS.items():
+            case = all_operations(site)[name]
+            assert (refusal_of(site, case, "admin")[1] == "role_needed") == (needed != "call"), name
