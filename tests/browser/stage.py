@@ -76,6 +76,10 @@ class Stage:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         self.api = httpx.Client(base_url=self.url, headers=headers, timeout=20)
 
+    def session(self):
+        """What a browser keeps of somebody who has signed in with the token."""
+        return self.api.post("/login", json={"token": self.token}).json()["session"]
+
     def vanish(self):
         """The server is killed: it ends no stream and says nothing."""
         self.server.process.kill()

@@ -86,7 +86,7 @@ def test_a_folder_is_trusted_by_who_has_seen_what_it_reaches(browser, project):
         if token:
             _trusted(person, config)
         else:
-            person.see("onetool trust", "With the server's token").see_no("Trust this folder")
+            person.see("onetool trust", "With the role admin").see_no("Trust this folder")
             person.value("void (navigator.clipboard.writeText = async (text) => void (globalThis.copied = text))")
             person.click("Copy", role="button")
             person.see("Copied")

@@ -64,7 +64,7 @@ class Session {
     const { needed, signedIn, ...who } = await get<LoginState>("login");
     this.needed = needed;
     if (needed && !signedIn) return false;
-    this.who = who.role ? { ...who, role: who.role } : await withoutToken();
+    this.who = { ...NOBODY, ...who };
     return true;
   }
 
@@ -91,12 +91,6 @@ class Session {
     this.who = NOBODY;
     for (const forget of this.#forgets) forget(isOwnWish);
   }
-}
-
-/** Without tokens, and below somebody else's web app, the server says what one may. */
-async function withoutToken(): Promise<Who> {
-  const { canChange, isAdmin } = await get<{ canChange: boolean; isAdmin: boolean }>("status");
-  return { role: isAdmin ? "admin" : canChange ? "edit" : "call" };
 }
 
 export const session = new Session();

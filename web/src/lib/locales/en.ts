@@ -669,6 +669,7 @@ export const en = {
   "build.duplicate.saved": "The saved version is copied. Your unsaved changes stay in this draft.",
 
   "who": "You",
+  "who.all": "all tools",
   "who.none": "Without a token",
   "who.tools": "May call:",
   "who.until": "This session ends {time}.",

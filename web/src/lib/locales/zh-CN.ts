@@ -671,6 +671,7 @@ export const zhCN: Messages = {
   "build.duplicate.saved": "复制的是已保存的版本。未保存的更改留在此草稿中。",
 
   "who": "您",
+  "who.all": "所有工具",
   "who.none": "没有令牌",
   "who.tools": "可调用：",
   "who.until": "此会话于 {time} 结束。",

@@ -1,1 +1,0 @@
-export{t as default}from"./form-B1KQ2nQc.js";
