@@ -2,6 +2,7 @@
 
 cold-start   a command from nothing
 calls        a lookup and a call, with few tools and with many
+access       finding out who a request comes from: a named token, a JWT
 packs        loading many packs; a tool that calls another
 ot           finding one's way among 100, 2,000 and 20,000 tools
 stats        what counting a call costs
@@ -30,6 +31,7 @@ from pathlib import Path
 from time import perf_counter
 
 from bench import (
+    access,
     ask,
     bundles,
     bundles_profile,
@@ -56,6 +58,7 @@ Measure = Callable[[], Iterable[Row] | None]
 SUBJECTS: dict[str, Measure] = {
     "cold-start": cold_start.run,
     "calls": calls.run,
+    "access": access.run,
     "packs": packs.run,
     "ot": ot.run,
     "stats": stats.run,

@@ -153,7 +153,6 @@ def test_a_tool_that_called_the_one_who_asks_does_not_run_out_of_time_either(is_
 
     async def call():
         current_caller.set(caller)
-        current_principal.set(principal)
         return await executor.execute(ToolCall("1", "calls", {}))
 
     result = asyncio.run(call())
@@ -181,7 +180,6 @@ def test_what_runs_beside_the_one_who_asks_gets_no_more_time():
 
     async def call():
         current_caller.set(caller)
-        current_principal.set(principal)
         return await executor.execute(ToolCall("1", "both", {}))
 
     assert asyncio.run(call()).data == ["x", "timeout"]
@@ -259,7 +257,6 @@ def test_what_runs_beside_the_one_who_asks_has_its_own_time():
 
     async def call():
         current_caller.set(caller)
-        current_principal.set(principal)
         return await executor.execute(ToolCall("1", "both", {}))
 
     assert asyncio.run(call()).data == ["timeout", True, "x"]

@@ -193,3 +193,12 @@ else:
     print(seen)
 """
     assert python(code, tmp_path / "file") == "['True', False, True, True, False, True]\n"
+
+
+def test_tokens_are_added_and_revoked(onetool, folder):
+    token = onetool("tokens", "add", "ci", "--tools", "time.*").strip()
+    assert token.startswith("ot_")
+    assert [(row["name"], row["state"]) for row in json.loads(onetool("tokens", "list"))] == [("ci", "valid")]
+    onetool("tokens", "revoke", "ci")
+    assert [(row["name"], row["state"]) for row in json.loads(onetool("tokens", "list"))] == [("ci", "revoked")]
+    assert token not in (folder / "access_tokens" / "tokens.json").read_text()

@@ -14,6 +14,7 @@ file is sealed with a key that lies in the person's own folder, and a file with 
 import hmac
 import logging
 import os
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -44,6 +45,7 @@ KEY_BYTES = 32
 FILE_VERSION = 1
 LARGEST_FILE = 4 * 1024**2  # bytes: more than ten thousand tokens
 PATIENCE_S = 2.0  # to wait for another process that writes the file
+_SHOWN = re.compile(rf"\b{PREFIX}[A-Za-z0-9_-]{{40,}}")  # names of tools are shorter
 HAS_OWNERS = hasattr(os, "geteuid")  # and modes that say who can read
 
 
@@ -301,6 +303,11 @@ def token_digest(text: str | bytes) -> bytes:
 def token_hash(text: str) -> str:
     """As the config and the file have it."""
     return HASH + token_digest(text).hex()
+
+
+def mask_tokens(text: str) -> str:
+    """The text without tokens, for logs."""
+    return _SHOWN.sub(f"{PREFIX}***", text) if PREFIX in text else text
 
 
 def _digest_of(hash: str) -> bytes:

@@ -3,9 +3,9 @@
 import asyncio
 import json
 import re
+import socket
 import time
 from urllib.parse import parse_qs, urlsplit
-from uuid import uuid4
 
 import httpx2
 import pytest
@@ -131,9 +131,8 @@ def test_while_the_issuer_is_away(serve, issuer):
 def test_a_stream_ends_with_its_jwt(served, issuer):
     token = issuer.token(exp=time.time() + 3)
     with served.connect() as client:
-        head = (
-            f"GET /events HTTP/1.1\r\nHost: 127.0.0.1:{served.port}\r\nAuthorization: Bearer {token.decode()}\r\n\r\n"
-        )
+        lines = [f"Host: 127.0.0.1:{served.port}", f"Authorization: Bearer {token.decode()}"]
+        head = "\r\n".join(["GET /events HTTP/1.1", *lines, "Accept: text/event-stream", "", ""])
         client.sendall(head.encode())
         data = b""
         while piece := client.recv(65536):
@@ -155,7 +154,7 @@ def test_a_token_goes_no_further(serve, issuer):
         own = {**config(issuer), "allowedHosts": [{"host": upstream.netloc, "allowPrivate": True}]}
         server = serve(config=own, command=COMMAND)
         admin, token = bearer(TOKEN), issuer.token(scope="tools:call tools:admin")
-        bundle = f"/tools/bundles/{uuid4()}"
+        bundle = "/tools/bundles/01890a5d-ac96-774b-bcce-b302099a8057"
         tool = {
             "type": "http",
             "displayName": "Ask",
@@ -193,6 +192,8 @@ def test_a_token_goes_no_further(serve, issuer):
 
 class Browser:
     """Stands in for a person who says yes: it follows the redirect of the authorization page, and no further."""
+
+    query = None
 
     async def open(self, url):
         async with httpx2.AsyncClient() as client:
@@ -243,19 +244,15 @@ def test_the_official_client_logs_in(serve, named):
         text, query = asyncio.run(log_in_and_call(f"{address}/mcp", storage))
         assert re.search(r"20\d\d-\d\d-\d\d", text), text
         assert query["code"]
-        assert authority.asked == [(["tools:call", "time"], f"{address}/mcp")] or authority.asked[0][1].startswith(
-            address
-        )
+        assert authority.asked == [(["tools:call", "time"], f"{address}/mcp")]
         assert storage.tokens.access_token == authority.tokens[-1]
         if named == "metadata":  # it has a token now, and needs no login
             authority.asked.clear()
-            asyncio.run(log_in_and_call(f"{address}/mcp", storage))
+            assert asyncio.run(log_in_and_call(f"{address}/mcp", storage))[1] is None
             assert authority.asked == []
         assert authority.tokens[0] not in server.log_file.read_text()
 
 
 def free_port():
-    import socket
-
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return listener.getsockname()[1]

@@ -289,8 +289,7 @@ class HttpPeer(Peer):
     def headers(self, message=None):
         """Those that belong to a message in this era."""
         found = [("Content-Type", "application/json"), ("Accept", "application/json, text/event-stream")]
-        if self.token:
-            found.append(("Authorization", f"Bearer {self.token}"))
+        found += self._authorization()
         if self.is_new:
             found += [("MCP-Protocol-Version", NEW)]
             method = (message or {}).get("method")
@@ -316,7 +315,7 @@ class HttpPeer(Peer):
 
     def listen(self, last_event_id=None):
         """The session's stream, or the rest of one; what comes there is heard."""
-        headers = [("Accept", "text/event-stream"), ("Mcp-Session-Id", self.session)]
+        headers = [("Accept", "text/event-stream"), ("Mcp-Session-Id", self.session), *self._authorization()]
         if last_event_id is not None:
             headers.append(("Last-Event-ID", last_event_id))
         exchange = self._exchange("GET", headers)
@@ -352,8 +351,11 @@ class HttpPeer(Peer):
     def close(self):
         """End the session."""
         if self.session is not None:
-            self.send(None, [("Mcp-Session-Id", self.session)], method="DELETE")
+            self.send(None, [("Mcp-Session-Id", self.session), *self._authorization()], method="DELETE")
         return 0
+
+    def _authorization(self):
+        return [("Authorization", f"Bearer {self.token}")] if self.token else []
 
     def _exchange(self, method, headers, message=None):
         return Exchange(self.server.port, method, self.path, headers, message)

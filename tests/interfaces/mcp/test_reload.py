@@ -14,6 +14,8 @@ PROMPT = 'from onetool.sdk import prompt\n\n\n@prompt\ndef farewell() -> str:\n 
 RESOURCE = PROMPT.replace("@prompt", '@resource("wave://it")').replace("import prompt", "import resource")
 KINDS = ("tools", "prompts", "resources")
 LOUD = {"env": {"ONETOOL_LOG": "info"}}
+TOKEN = "sesame-token-0123456789"
+GUARD = f"http: {{token: {TOKEN}}}\n"  # ot.reload over HTTP is for admins
 
 
 def reset(folder):
@@ -22,7 +24,7 @@ def reset(folder):
     (folder / "packs").mkdir()
     for pack in ("working", "shelf"):
         shutil.copy(CONFIG.parent / "packs" / f"{pack}.py", folder / "packs")
-    (folder / "onetool.yaml").write_text("menu: direct\npacks: [packs]\n")
+    (folder / "onetool.yaml").write_text(f"menu: direct\npacks: [packs]\n{GUARD}")
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +42,7 @@ def places(tmp_path_factory):
                 if transport == "http":
                     server = Server(folder, config=config)
                     ends.callback(ended_well, server.stop)
-                    known[way] = HttpPeer(server, era)
+                    known[way] = HttpPeer(server, era, token=TOKEN)
                 else:
                     known[way] = StdioPeer(folder, era, config=config, **LOUD)
                 ends.callback(ended_well, known[way].close)
@@ -148,7 +150,7 @@ def test_what_changed_is_told_and_nothing_else(listener):
 
 def test_texts_of_ones_own_are_read_again(listener):
     peer = listener()
-    (peer.folder / "onetool.yaml").write_text("menu: run\npacks: [packs]\nprompts: words.yaml\n")
+    (peer.folder / "onetool.yaml").write_text(f"menu: run\npacks: [packs]\nprompts: words.yaml\n{GUARD}")
     (peer.folder / "words.yaml").write_text("run: Do it.\n")
     assert reloaded(peer) == ["tools/list_changed"]
     [run] = peer.result("tools/list")["tools"]
@@ -192,13 +194,13 @@ def test_a_config_that_can_not_be_used_leaves_everything_as_it_was(listener):
         assert "not reloaded" in peer.log().lower()
         assert "waving__wave" not in names(peer, "tools")
         assert peer.text("working__add", {"a": 1}) == "1"
-    (peer.folder / "onetool.yaml").write_text("packs: [packs]\nmenu: direct\n")
+    (peer.folder / "onetool.yaml").write_text(f"packs: [packs]\nmenu: direct\n{GUARD}")
     assert reloaded(peer) == ["tools/list_changed"]
 
 
 def test_another_menu_is_a_change(listener):
     peer = listener()
-    (peer.folder / "onetool.yaml").write_text("packs: [packs]\nmenu: run\n")
+    (peer.folder / "onetool.yaml").write_text(f"packs: [packs]\nmenu: run\n{GUARD}")
     assert reloaded(peer) == ["tools/list_changed"]
     assert names(peer, "tools") == ["run"]
 

@@ -11,7 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from .served import Api, with_model
+from .served import TOKEN, Api, with_model
 
 SHORT = Path(__file__).with_name("fuzz_short.toml")
 HOOKS = Path(__file__).with_name("fuzz_hooks.py")
@@ -21,6 +21,7 @@ def fuzz(url, folder, *options, config=None, seconds=None, quiet=True):
     """Run it against a server; its exit code and what it said, if it was to be quiet."""
     before = ["--config-file", str(config)] if config else []
     command = [sys.executable, "-m", "schemathesis.cli", "--no-color", *before, "run", f"{url}/openapi.json"]
+    command += ["--header", f"Authorization: Bearer {TOKEN}"]
     done = subprocess.run(
         [*command, "--checks", "all", "--generation-database", "none", "--request-timeout", "20", *options],
         cwd=folder,
@@ -39,7 +40,7 @@ def main():
     from ask.stand_in import StandIn
 
     with tempfile.TemporaryDirectory() as folder, StandIn(keys=False) as model:
-        api = Api(real=folder, env=with_model(Path(folder), model))
+        api = Api(real=folder, env=with_model(Path(folder), model, http={"token": TOKEN}))
         try:
             code, _ = fuzz(api.url, folder, *(sys.argv[1:] or ["--max-time", "300"]), quiet=False)
         finally:

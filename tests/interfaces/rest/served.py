@@ -12,6 +12,8 @@ from typing import NamedTuple
 import httpx
 from helpers import start, trusted
 
+from onetool.services.access_tokens import FOLDER, TokenStore
+
 STAND_IN = Path(__file__).with_name("stand_in.py")
 PATIENCE = 20
 BUILT_IN = "01890a5d-0000-7000-8000-000000000001"
@@ -119,6 +121,12 @@ ECHO = {
     "tags": ["a"],
     "argSchema": {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]},
 }
+
+
+def sign_in_as_admin(api, home):
+    """From now on the client shows a token of an admin, which is kept in the server's state."""
+    token = TokenStore(Path(home) / FOLDER).add("admin", role="admin")
+    api.client.headers["Authorization"] = f"Bearer {token}"
 
 
 def with_model(folder, model, **config):

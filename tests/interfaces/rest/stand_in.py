@@ -15,15 +15,19 @@ def app_of(options):
     from interfaces.rest.memory_shelf import MemoryShelf, hush
 
     from onetool.config.model import HttpConfig
+    from onetool.core.registry import ToolRegistry
     from onetool.services.secrets import Secret
 
     http = HttpConfig(token=Secret(options["token"]) if "token" in options else None)
     shelf = MemoryShelf()
-    return SimpleNamespace(config=SimpleNamespace(http=http), bundles=shelf, runtime=SimpleNamespace(redact=hush))
+    catalog = SimpleNamespace(registry=ToolRegistry())
+    config, runtime = SimpleNamespace(http=http), SimpleNamespace(redact=hush)
+    return SimpleNamespace(config=config, bundles=shelf, runtime=runtime, catalog=catalog)
 
 
 def main(options):
     from onetool.interfaces.http.app import READ, HttpApp, Route
+    from onetool.interfaces.http.credentials import Credentials
     from onetool.interfaces.http.listen import listen, resolve
     from onetool.interfaces.http.rules import AccessRules
     from onetool.interfaces.http.server import serve
@@ -40,7 +44,8 @@ def main(options):
         Route("/openapi.json", openapi(app), methods=READ),
         Route("/docs", docs(app), methods=READ, is_page=True),
     ]
-    site = HttpApp(routes, AccessRules(app.config.http, place), 1024**2, app.runtime.redact)
+    credentials = Credentials(app.config.http, calls_only=options.get("allowed") is not None)
+    site = HttpApp(routes, AccessRules(app.config.http, place, credentials), 1024**2, app.runtime.redact)
     serve(site, place, started=lambda: print(place.port, flush=True))
 
 

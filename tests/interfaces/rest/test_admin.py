@@ -1,10 +1,12 @@
 """What starts code: servers with a command, approving, trusting. It needs the token, and no tool can reach it."""
 
 import json
+import signal
 import sys
+import time
 
 import pytest
-from interfaces.rest.served import TOKEN, Api, problem
+from interfaces.rest.served import PATIENCE, TOKEN, Api, problem
 
 KEY = {"Authorization": f"Bearer {TOKEN}"}
 COMMAND = {"mcpServers": {"clock": {"command": sys.executable, "args": ["-c", "pass"]}}}
@@ -45,8 +47,8 @@ def guarded(tmp_path):
 
 
 @pytest.fixture
-def open_one(tmp_path):
-    api = served(tmp_path)
+def open_one(tmp_path_factory):
+    api = served(tmp_path_factory.mktemp("open"))
     yield api
     api.stop()
 
@@ -62,29 +64,26 @@ def test_without_a_token_no_code_can_be_started(open_one, tmp_path):
     ):
         assert "http.token" in problem(open_one.ask("POST", path, body), 403, "token_needed")["detail"]
     assert open_one.file.read_bytes() == before
-    assert not (tmp_path / ".onetool" / "trust.json").exists()
+    assert not (open_one.file.parent / "trust.json").exists()
 
 
-def test_without_a_token_an_address_can_be_added_but_no_secret_sent_to_it(open_one):
-    dry = open_one.ask("POST", "/tools/imports/servers?dryRun=true", ADDRESS)
-    assert dry.status_code == 200, dry.text
+def test_an_address_is_added_by_an_admin_alone(open_one, guarded):
+    problem(open_one.ask("POST", "/tools/imports/servers", ADDRESS), 403, "token_needed")
     assert "docs" not in open_one.file.read_text()
-    real = open_one.ask("POST", "/tools/imports/servers", ADDRESS).json()
+    dry = guarded.ask("POST", "/tools/imports/servers?dryRun=true", ADDRESS)
+    assert dry.status_code == 200, dry.text
+    assert "docs" not in guarded.file.read_text()
+    real = guarded.ask("POST", "/tools/imports/servers", ADDRESS).json()
     assert {**real, "dryRun": True} == dry.json()
     assert real["servers"] == [{"name": "docs", "what": "new", "block": {"url": "http://127.0.0.1:9/mcp"}}]
-    assert "127.0.0.1:9/mcp" in open_one.file.read_text()
-    block = {"url": "http://127.0.0.1:9/mcp", "headers": {"X-Key": "${OPENAI_API_KEY}"}}
-    problem(open_one.ask("POST", "/tools/imports/servers", {"mcpServers": {"thief": block}}), 403, "token_needed")
-    assert "thief" not in open_one.file.read_text()
+    assert "127.0.0.1:9/mcp" in guarded.file.read_text()
 
 
-def test_all_servers_or_none(open_one):
-    before = open_one.file.read_bytes()
-    both = {"mcpServers": {**ADDRESS["mcpServers"], **COMMAND["mcpServers"]}}
-    problem(open_one.ask("POST", "/tools/imports/servers", both), 403, "token_needed")
+def test_what_holds_no_servers_is_refused(guarded):
+    before = guarded.file.read_bytes()
     for body in ({}, {"mcpServers": {}}, {"mcpServers": {"a": {"nope": 1}}}, []):
-        problem(open_one.ask("POST", "/tools/imports/servers", body), 400, "invalid")
-    assert open_one.file.read_bytes() == before
+        problem(guarded.ask("POST", "/tools/imports/servers", body), 400, "invalid")
+    assert guarded.file.read_bytes() == before
 
 
 def test_with_the_token_a_command_is_added_and_its_secret_kept(guarded, tmp_path):
@@ -151,11 +150,11 @@ def attacked(api, host, body, **headers):
     request = {"method": "POST", "urlTemplate": url, "headers": headers, "body": body}
     path = f"{api.bundle()}/tools/attack/version/1"
     assert api.ask("PUT", path, {"type": "http", "httpImpl": {"request": request}}).status_code == 201
-    reload = next(
-        one for one in api.get("/tools/tools?recommendedPageSize=1000").json()["tools"] if one["slug"] == "reload"
-    )
-    api.ask("POST", f"/tools/bundles/{reload['bundleID']}/tools/reload/version/1/invoke", {})
-    return api.ask("POST", f"{path}/invoke", {}).json()
+    api.process.send_signal(signal.SIGHUP)
+    deadline = time.monotonic() + PATIENCE
+    while "allowedHosts" in (said := api.ask("POST", f"{path}/invoke", {})).text and time.monotonic() < deadline:
+        time.sleep(0.05)  # until it has read its config
+    return said.json()
 
 
 @pytest.mark.parametrize("value", ["${ONETOOL_TOKEN}", TOKEN])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from helpers import cli
-from interfaces.rest.served import Api, problem
+from interfaces.rest.served import Api, problem, sign_in_as_admin
 
 from onetool.sources.bundles.derived import slug_of
 from onetool.sources.bundles.names import check_id, check_slug
@@ -340,6 +340,7 @@ def test_under_an_allow_list_only_what_is_allowed_is_seen(home):
 
 def test_tools_that_come_with_a_reload_are_there(home, api):
     (home / "functions" / "late.py").write_text('def one() -> int:\n    """One."""\n    return 1\n')
+    sign_in_as_admin(api, home)
     assert api.ask("POST", "/call/ot.reload", {}).status_code == 200
     assert invoke(api, tools(api)["late.one"]).json() == {"ok": True, "value": 1}
     assert [one["slug"] for one in api.get("/tools/tools/search?q=one").json()["tools"]][:1] == ["one"]

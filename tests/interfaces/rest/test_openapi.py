@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from ask.stand_in import StandIn
 from interfaces.rest.fuzz import SHORT, fuzz
-from interfaces.rest.served import BUILT_IN, problem, with_model
+from interfaces.rest.served import BUILT_IN, TOKEN, problem, with_model
 
 from onetool.interfaces import rest
 from onetool.interfaces.rest import openapi_schemas
@@ -113,8 +113,8 @@ def test_every_status_that_handlers_raise_is_described(document):
     }
     assert {400, 403, 404, 405, 415, 421, 429, 503} <= raised
     assert raised <= told
-    every = {*raised, 200, 201, 204, 304, 500}  # 413 is of the door before it: interfaces/http
-    assert told - every <= {413}
+    every = {*raised, 200, 201, 204, 304, 500}  # 401 and 413 are of what stands before it: interfaces/http
+    assert told - every <= {401, 413}
 
 
 def test_every_component_has_the_properties_of_what_is_encoded(document):
@@ -254,7 +254,7 @@ def test_docs_show_examples_for_this_server_and_nothing_of_an_enemys(api):
 def test_fuzz_finds_nothing(start, tmp_path):
     options = ["--max-examples", "1", "--seed", "8", "--workers", "1", "--no-shrink"]
     with StandIn(keys=False) as model:
-        api = start(real=tmp_path, env=with_model(tmp_path, model))
+        api = start(real=tmp_path, env=with_model(tmp_path, model, http={"token": TOKEN}))
         code, said = fuzz(api.url, tmp_path, *options, config=SHORT, seconds=120)
     assert code == 0, said
     assert model.seen

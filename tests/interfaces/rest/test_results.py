@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from interfaces.rest.served import TOKEN, Api, problem
+from interfaces.rest.served import TOKEN, Api, problem, sign_in_as_admin
 from interfaces.rest.test_openapi import checker
 from interfaces.rest.test_run import run
 
@@ -61,10 +61,12 @@ def test_a_result_can_be_deleted(real):
 
 
 def test_they_outlive_a_reload(real, tmp_path):
+    sign_in_as_admin(real, tmp_path)
     handle = stored(real)
     config = {"results": {"inline_bytes": 1000}, "aliases": {"say": "tools.echo"}}
     (tmp_path / "onetool.yaml").write_text(json.dumps(config))
-    assert run(real, "ot.reload()")["ok"]
+    said = run(real, "ot.reload()")
+    assert said["ok"], said
     assert real.get("/run/names").json()["aliases"] == {"say": "tools.echo"}
     assert [one["handle"] for one in real.get("/results").json()["results"]] == [handle]
 

@@ -190,7 +190,7 @@ def _tell(token: "StoredToken", config: "Config", is_first: bool, only_print: bo
     if is_first:
         lines.append("It is the first one: from now on `onetool serve` asks everybody for a token.")
     url = _url(config)
-    lines.append(f'Use it: curl -H "Authorization: Bearer $TOKEN" {url}/tools')
+    lines.append(f'Use it: curl -H "Authorization: Bearer $TOKEN" {url}/tools/tools')
     lines.append(f"MCP clients connect to {url}/mcp with the same header.")
     for line in lines:
         click.echo(printable(line), err=True)

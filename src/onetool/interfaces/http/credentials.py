@@ -9,7 +9,6 @@ A server that is for calls only (`--tool-allow`, `http.admin: false`) caps every
 """
 
 import hmac
-import re
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 SHORTEST_TOKEN = 16  # characters
 CHALLENGE = (b"www-authenticate", b'Bearer realm="onetool"')
 NOBODY = Principal(role="edit")
-_BEARER = re.compile(rb"[Bb][Ee][Aa][Rr][Ee][Rr] +([^\s]+) *")
 
 
 class Credentials:
@@ -132,8 +130,10 @@ class Credentials:
 
 def bearer(authorization: bytes | None) -> bytes | None:
     """What stands behind `Bearer` in the header."""
-    match = _BEARER.fullmatch(authorization or b"")
-    return None if match is None else match[1]
+    scheme, _, rest = (authorization or b"").partition(b" ")
+    shown = rest.strip(b" ")
+    # No regular expression: it would take five times as long for a JWT as all the rest.
+    return shown if scheme.lower() == b"bearer" and shown.split() == [shown] else None
 
 
 def missing_token(http: "HttpConfig", tokens: "KnownTokens | None" = None) -> str | None:

@@ -31,6 +31,7 @@ from onetool.interfaces.rest.events import EVENTS_PATH, EventsApp
 from onetool.interfaces.rest.problem import PROBLEM_TYPE
 from onetool.interfaces.rest.status import STATUS_PATH, StatusApp
 from onetool.interfaces.watchdog import Watchdog
+from onetool.services.access_tokens import mask_tokens
 
 if TYPE_CHECKING:
     from onetool.app import App
@@ -68,7 +69,7 @@ def build_app(
     rules = AccessRules(http, address, credentials_for(app, sessions, allowed))
 
     def mask(text: str) -> str:
-        return routing.mask_questions(mask_sessions(app.runtime.redact(text)))
+        return routing.mask_questions(mask_tokens(mask_sessions(app.runtime.redact(text))))
 
     site = HttpApp(routes, rules, http.max_body_mb * 1024**2, mask)
     return site

@@ -44,8 +44,9 @@ class RestApp:
             return RestResponse(204, headers=((b"allow", takes.encode()),))
         if not found.method.for_tools:
             refuse_tools(scope)
-        if not self._context.principal.may(role := needed_role(scope["method"], found.method)):
-            raise role_error(self._context.principal, role)
+        principal = self._context.principal
+        if not principal.may(role := needed_role(scope["method"], found.method, principal)):
+            raise role_error(principal, role)
         raw, parameters = scope["query_string"], found.method.parameters
         query = read_query(raw, parameters) if raw or parameters else parameters
         return await found.method.answer(

@@ -229,8 +229,8 @@ SESSION_ROUTES = (
         "/sessions/{session}",
         {
             "GET": RouteMethod(get_session),
-            "PATCH": RouteMethod(rename_session, role="call"),
-            "DELETE": RouteMethod(delete_session, role="call"),
+            "PATCH": RouteMethod(rename_session, own=True),
+            "DELETE": RouteMethod(delete_session, own=True),
         },
         ASK_PATH,
     ),

@@ -92,13 +92,14 @@ def role_error(principal: Principal, role: Role) -> RestError:
             "Nothing can be changed over this server: it is for calls only, as it was started with --tool-allow or its "
             "config says http.admin: false. http.admin, set to true in its config, lifts that."
         )
-    elif principal.name:
-        message = f"This needs the role {role}, and {principal.name} has the role {principal.role}: ask an admin."
-    else:
+        return RestError(403, "read_only", message)
+    if not principal.name:
         message = (
-            f"This needs the role {role}, which nobody has here without a token: make one (onetool tokens add NAME "
-            f"--role {role}) and send it as `Authorization: Bearer …`, or do this on the command line."
+            f"This needs the role {role}, which nobody has here without a token: send http.token, or one that `onetool "
+            f"tokens add NAME --role {role}` makes, as `Authorization: Bearer …`; or do this on the command line."
         )
+        return RestError(403, "token_needed", message)
+    message = f"This needs the role {role}, and {principal.name} has the role {principal.role}: ask an admin."
     return RestError(403, "role_needed", message)
 
 

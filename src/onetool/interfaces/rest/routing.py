@@ -240,13 +240,17 @@ class RouteMethod(NamedTuple):
     answer: Handler
     parameters: Mapping[str, QueryParameter] = {}
     role: Role | None = None  # that it needs; None: what its method says
+    own: bool = False  # it changes what belongs to the caller alone, which is for everybody who has a name
     media: tuple[bytes, ...] = ()  # types of bodies beside JSON
     for_tools: bool = False  # tools may use it, too: what finds and calls tools, and nothing else
 
 
-def needed_role(method: str, way: RouteMethod) -> Role:
+def needed_role(method: str, way: RouteMethod, principal: Principal) -> Role:
     """The role that a request needs."""
-    return way.role or ("edit" if method in ("PUT", "PATCH", "DELETE") else "call")
+    if way.role is not None:
+        return way.role
+    is_own = way.own and principal.name
+    return "edit" if method in ("PUT", "PATCH", "DELETE") and not is_own else "call"
 
 
 class RestRoute(NamedTuple):
@@ -266,7 +270,7 @@ class RestRoute(NamedTuple):
 
     def allow_header(self, principal: Principal = LOCAL) -> str:
         """The value of the header Allow, for this caller."""
-        ways = [method for method, way in self.methods.items() if principal.may(needed_role(method, way))]
+        ways = [method for method, way in self.methods.items() if principal.may(needed_role(method, way, principal))]
         return ", ".join([*ways, *(["HEAD"] if "GET" in self.methods else []), "OPTIONS"])
 
 
@@ -282,7 +286,7 @@ def _with_query(answer: Handler, *parameters: QueryParameter, for_tools: bool = 
 
 def _changing(answer: Handler, *parameters: QueryParameter, media: tuple[bytes, ...] = ()) -> Mapping[str, RouteMethod]:
     """The POST of an address for those who may change what is stored."""
-    return {"POST": RouteMethod(answer, {one.name: one for one in parameters}, "edit", media)}
+    return {"POST": RouteMethod(answer, {one.name: one for one in parameters}, "edit", media=media)}
 
 
 def _admin(answer: Handler, *parameters: QueryParameter) -> Mapping[str, RouteMethod]:

@@ -364,7 +364,7 @@ def test_a_yes_of_which_nothing_has_come_yet_ends_with_its_question(stage):
         questions = OpenQuestions(stage.app)
         async with Door(AskApp(stage.app, questions=questions)).asking() as stream:
             told = await stream.next("approval")
-            question = questions.get(told["question"], "ada")
+            question = questions.get(told["question"], "")
             question.decide(told["call"], True)
             question.cancel()
             return await stream.end()
