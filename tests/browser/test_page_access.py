@@ -1,4 +1,4 @@
-"""Who one is and what one may, in a real browser: for each role, what it may not is not offered, and nothing ends in 403."""
+"""Who one is and what one may, in a real browser. What a role may not is not offered: no click ends in a refusal."""
 
 import json
 import sys

@@ -1,1 +1,0 @@
-export{t as default}from"./make-EPn3Tc-1.js";
