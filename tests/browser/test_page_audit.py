@@ -83,7 +83,7 @@ def test_filters_are_asked_for_and_stand_in_the_address(admin):
     person.press("Enter")
     person.choose("Outcome", "Failed")
     person.value(
-        "void ((one) => { one.value = '2026-11-16T12:00'; one.dispatchEvent(new Event('change')) })"
+        "void ((one) => { one.value = '2026-11-16T12:00'; one.dispatchEvent(new Event('change', {bubbles: true})) })"
         "(document.querySelector('input[type=datetime-local]'))"
     )
     person.until("asked.at(-1).includes('since=')")
