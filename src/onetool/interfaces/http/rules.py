@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urlsplit
 
 from onetool.core.principal import Principal
 from onetool.interfaces.asgi import Headers, HttpError, Scope, Send
@@ -136,7 +137,9 @@ class AccessRules:
         self._own = own
         self._port = address.port
         self._everywhere = not set(WILDCARDS).isdisjoint(address.addresses)
-        self._further = frozenset(filter(None, map(read_authority, http.hosts)))
+        # The public address is a name of this server, too.
+        hosts = (*http.hosts, *([urlsplit(http.url).netloc] if http.url else []))
+        self._further = frozenset(filter(None, map(read_authority, hosts)))
         self._origins = frozenset(filter(None, (read_origin(origin.rstrip("/")) for origin in http.origins)))
         self._usual = frozenset(_host_headers(own, address.port))  # answered without a closer look
         self.http = http
