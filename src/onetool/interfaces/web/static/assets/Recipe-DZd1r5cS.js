@@ -1,1 +1,0 @@
-export{t as default}from"./make-Bpwaf_kf.js";
