@@ -6,6 +6,7 @@ access       finding out who a request comes from: a named token, a JWT
 packs        loading many packs; a tool that calls another
 ot           finding one's way among 100, 2,000 and 20,000 tools
 stats        what counting a call costs
+audit        what the audit log costs a call
 run          code, beside FastMCP's code mode and smolagents
 mcp          the server over stdio and HTTP, beside FastMCP and the official SDK; takes three to four minutes
 servers      other people's servers behind us, beside the SDK's client and FastMCP's proxy; takes about five minutes
@@ -33,6 +34,7 @@ from time import perf_counter
 from bench import (
     access,
     ask,
+    audit,
     bundles,
     bundles_profile,
     calls,
@@ -62,6 +64,7 @@ SUBJECTS: dict[str, Measure] = {
     "packs": packs.run,
     "ot": ot.run,
     "stats": stats.run,
+    "audit": audit.run,
     "run": run.run,
     "mcp": mcp.run,
     "servers": servers.run,

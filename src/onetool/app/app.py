@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from msgspec.structs import replace
 
+from onetool.app.audit import AppAudit
 from onetool.app.bundles import AppBundles, Functions
 from onetool.app.catalog import ToolCatalog
 from onetool.app.reload import ConfigWatcher, Read, Reloader
@@ -64,7 +65,8 @@ class App:
         self._bundles = AppBundles(config, self._open_bundles, lambda: self.catalog.refresh_sync())
         self._on_call: list[Recorder] = []
         self._recorders = (self._bundles.count, lambda event: self.catalog.count_call(event), self._tell_call)
-        self.runtime = Runtime(config, registry, recorders=self._recorders)
+        self.audit = AppAudit(config)
+        self.runtime = Runtime(config, registry, recorders=self._recorders, audit=self.audit)
         self.catalog = ToolCatalog(
             config,
             registry,
@@ -294,6 +296,7 @@ class App:
         if background := self.__dict__.get("_background"):
             background.close()
         self.runtime.close()
+        self.audit.close()
 
     def __enter__(self) -> Self:
         return self
@@ -384,7 +387,8 @@ class App:
         before = self.runtime
         if config is not before.config:  # a reload
             config.secrets.join(before.config.secrets)  # runs under way mask what the new ones know, and these theirs
-            self.runtime = Runtime(config, self.catalog.registry, before, self._recorders)
+            self.runtime = Runtime(config, self.catalog.registry, before, self._recorders, self.audit)
+            self.audit.set_config(config)
             self._bundles.set_config(config)
         try:
             end_others = self.catalog.apply(config, self._own, read)

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from onetool.app.audit import audit_mistakes
 from onetool.core.errors import Mistake
 from onetool.sdk.requirements import Report
 from onetool.sdk.requirements import check as check_requirements
@@ -15,7 +16,13 @@ if TYPE_CHECKING:
 def findings(app: "App") -> tuple[tuple[Mistake, ...], Report]:
     """What is wrong, and what tools need."""
     report = check_requirements({spec.name: spec.requires for spec in app.catalog.registry if spec.requires})
-    return (*app.config.warnings, *app.mistakes, *_missing(report), *bundle_mistakes(app)), report
+    return (
+        *app.config.warnings,
+        *app.mistakes,
+        *_missing(report),
+        *bundle_mistakes(app),
+        *audit_mistakes(app.config),
+    ), report
 
 
 def _missing(report: Report) -> list[Mistake]:

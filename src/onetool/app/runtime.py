@@ -21,7 +21,8 @@ from onetool.core.registry import Snapshot
 from onetool.sources.packs import Registry
 
 if TYPE_CHECKING:
-    from onetool.core.context import Recorder
+    from onetool.app.audit import AppAudit
+    from onetool.core.context import Recorder, RunRecorder
     from onetool.core.executor import Executor
     from onetool.http.client import HttpClient
     from onetool.http.tool import HttpContext
@@ -37,6 +38,7 @@ log = logging.getLogger("onetool")
 T = TypeVar("T")
 
 EMPTY: Mapping[str, Any] = freeze({})
+OWN_FOLDERS = ("results", "servers", "sessions", "page_sessions", "access_tokens", "audit", "bundles/.state")
 
 
 class RunCode(Protocol):
@@ -51,11 +53,17 @@ class Runtime:
     """Also the environment of running tools: what the app lends them."""
 
     def __init__(
-        self, config: Config, registry: Registry, before: "Runtime | None" = None, recorders: "Iterable[Recorder]" = ()
+        self,
+        config: Config,
+        registry: Registry,
+        before: "Runtime | None" = None,
+        recorders: "Iterable[Recorder]" = (),
+        audit: "AppAudit | None" = None,
     ) -> None:
         """`recorders` are called for every call, in addition to those that are made here."""
         self.config = config
         self._recorders = tuple(recorders)
+        self._audit = audit
         self._registry = registry
         self._settings = {pack: freeze(own) for pack, own in config.settings.items()}  # packs can't change them
         self._made: dict[str, Any] = {}
@@ -156,8 +164,7 @@ class Runtime:
         """
         secrets, home = self.config.secrets.file, self.config.home
         mixed = self.config.path is not None and home == self.config.path.parent and home.name != ".onetool"
-        parts = ("results", "servers", "sessions", "page_sessions", "access_tokens", "bundles/.state")
-        folders = [home / part for part in parts]
+        folders = [home / part for part in OWN_FOLDERS]
         if mixed:
             folders = [folder for folder in folders if (folder / ".gitignore").exists()]  # which says that it is ours
         ours = [home / name for name in ("stats.db", "run_history", "chat_history")]
@@ -210,6 +217,10 @@ class Runtime:
 
             self.stats.record_reply(run, sum(map(size_of, parts)))
 
+    def audit_health(self) -> dict[str, Any] | None:
+        """What is wrong with the audit log, if anything is."""
+        return None if self._audit is None else self._audit.health()
+
     def warm(self) -> None:
         """Start what the first run would have to wait for. Called in any thread; failures are ignored."""
         try:
@@ -233,6 +244,8 @@ class Runtime:
         from onetool.services.telemetry import call_log
 
         recorders = [call_log(self.redact), *([self.stats.record] if self.stats else []), *self._recorders]
+        if self._audit is not None:
+            recorders.append(self._audit.record_call)
         defaults = self.config.defaults
         return Executor(
             self._registry,
@@ -241,6 +254,7 @@ class Runtime:
             environment=self,
             recorders=recorders,
             redact=self.redact,
+            journal=None if self._audit is None else self._audit.before_call,
         )
 
     def _new_workers(self) -> "SharedWorkers":
@@ -271,9 +285,13 @@ class Runtime:
             aliases=self.config.aliases,
             snippets=self.config.snippets,
             typecheck=self.config.run.typecheck,
-            recorders=[self.stats.record_run] if self.stats else [],
+            recorders=self._run_recorders(),
             workers=workers,
         )
+
+    def _run_recorders(self) -> "list[RunRecorder]":
+        stats, audit = self.stats, self._audit
+        return [*([stats.record_run] if stats else []), *([audit.record_run] if audit else [])]
 
     def _new_bare_engine(self) -> "Engine":
         from onetool.script.engine import Engine

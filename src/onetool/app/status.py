@@ -65,6 +65,7 @@ def health(
             **({"mistakes": [str(one) for one in mistakes]} if mistakes and allowed is None else {}),
         },
         "proxy": NO_SERVERS if catalog.servers is None else catalog.servers.health(allowed),
+        **({"audit": audit} if (audit := runtime.audit_health()) and allowed is None else {}),
         **({"trust": str(catalog.untrusted)} if catalog.untrusted else {}),
         **({"reload": f"failed: {runtime.redact(str(reload_error))}"} if reload_error else {}),
     }

@@ -15,6 +15,7 @@ import msgspec
 from onetool.core.call import ToolCall, ToolError, ToolResult
 from onetool.core.caller import Pauses, current_caller
 from onetool.core.errors import ToolFailure
+from onetool.core.principal import LOCAL, Principal
 from onetool.core.redaction import MASK, mask_arguments, mask_values, secret_values
 from onetool.core.registry import Snapshot
 from onetool.core.spec import ToolSpec
@@ -135,6 +136,8 @@ class CallEvent(msgspec.Struct, frozen=True, kw_only=True):
     value: Any = None  # as its caller gets it, who may have sent secrets itself: to be measured, and never to be kept
     client: str = ""  # the program that called, where it has said its name
     run: str | None = None  # the run whose code called; none for what tools call in their turn
+    principal: Principal = LOCAL  # who called …
+    address: str = ""  # … and from where, over HTTP
 
     @property
     def tool(self) -> str:
@@ -175,6 +178,7 @@ class RunEvent(msgspec.Struct, frozen=True, kw_only=True):
     client: str = ""
     duration_ms: float
     code_bytes: int  # of the code, as it was sent
+    code: str = ""  # itself: to be hashed, and never to be kept
     calls: int = 0
     error: ToolError | None = None  # as its caller gets it: only its code is to be kept
 
@@ -184,3 +188,7 @@ Recorder = Callable[[CallEvent], None]
 
 RunRecorder = Callable[[RunEvent], None]
 """The same for every run."""
+
+Journal = Callable[[ToolCall], Callable[[], None] | None]
+"""Asked for every call that would be carried out. What it gives is run first, in a thread: if that raises, nothing is
+called. None: there is nothing to do first."""

@@ -31,6 +31,7 @@ from onetool.core.context import (
     CallEvent,
     Environment,
     Gate,
+    Journal,
     Progress,
     Recorder,
     allowed_by_both,
@@ -40,6 +41,7 @@ from onetool.core.context import (
 from onetool.core.errors import BadArguments, SchemaError, ToolFailure, describe_error, message_of, raised_at
 from onetool.core.json_data import AnsweredValue, ServerAnswer
 from onetool.core.lenient import Taken, taken
+from onetool.core.principal import Principal, current_address, current_principal
 from onetool.core.redaction import mask_values, secret_values
 from onetool.core.registry import Snapshot
 from onetool.core.running import TRIES, HandlerRunner, HandlerTask
@@ -112,6 +114,7 @@ class Executor:
         environment: Environment | None = None,
         recorders: Iterable[Recorder] = (),
         redact: Redact | None = None,
+        journal: Journal | None = None,
     ) -> None:
         if not is_seconds(timeout):
             raise ValueError(f"timeout: expected a number of seconds above 0, got {timeout!r}")
@@ -122,6 +125,7 @@ class Executor:
         self._environment = environment
         self._recorders = tuple(recorders)
         self._redact = redact
+        self._journal = journal
         self._runner = HandlerRunner()
 
     async def execute(
@@ -141,7 +145,7 @@ class Executor:
         steps = self._steps(call, tools, allowed, progress, asyncio.get_running_loop(), gate is not None)
         try:
             context = next(steps)
-            if context.prepares:
+            while context.prepares:
                 context = steps.send(await self._runner.run(context))
             refused = None if gate is None else await _ask_gate(gate, context)
             steps.send(await self._runner.run(context) if refused is None else (None, refused))
@@ -195,7 +199,8 @@ class Executor:
     ) -> Generator[CallContext, Outcome, ToolResult]:
         """The steps of a call as a generator: it yields where a handler runs, and is sent the outcome.
 
-        That is the tool's own handler, and before it the one that prepares its arguments, if there is one.
+        That is the tool's own handler. Before it come the entry in the journal and the one that prepares its arguments,
+        where there are such.
         """
         tools = self._registry if tools is None else tools
         spec = tools.get(call.name)
@@ -207,6 +212,10 @@ class Executor:
         try:
             context = self._context(call, spec, tools, allowed, progress, loop, is_gated)
             notes = context.notes
+            if self._journal is not None and (first := self._journal(call)) is not None:
+                _, raised = yield _journaling(context, first)
+                if raised is not None:
+                    raise self._failure(call, context.spec, raised)
             if context.spec.prepare is not None:
                 call = replace(call, args=_prepared((yield _preparing(context)), context.spec))
                 context = replace(context, call=call)
@@ -362,10 +371,18 @@ class Executor:
         elapsed = round((perf_counter() - started) * 1000, 3)
         if self._recorders:
             recorded_error = error and error.cleaned(lambda texts: self._recorded(texts, call, spec))
-            client, run = origin
+            client, run, principal, address = origin
             self._record(
                 CallEvent(
-                    call=call, spec=spec, duration_ms=elapsed, error=recorded_error, value=data, client=client, run=run
+                    call=call,
+                    spec=spec,
+                    duration_ms=elapsed,
+                    error=recorded_error,
+                    value=data,
+                    client=client,
+                    run=run,
+                    principal=principal,
+                    address=address,
                 )
             )
         if error is not None:
@@ -394,6 +411,12 @@ def _preparing(context: CallContext) -> CallContext:
     return replace(context, spec=context.spec.prepare, call=replace(context.call, args=args), prepares=True)
 
 
+def _journaling(context: CallContext, first: Callable[[], None]) -> CallContext:
+    """The context of what has to be written down before the call."""
+    spec = ToolSpec(name=context.spec.name, description="", handler=first)
+    return replace(context, spec=spec, call=replace(context.call, args={}), retries=0, prepares=True)
+
+
 def _prepared(outcome: Outcome, spec: ToolSpec) -> Mapping[str, Any]:
     """The arguments as they were made. Where that failed, they are wrong: nothing has run yet."""
     value, raised = outcome
@@ -419,13 +442,13 @@ async def _ask_gate(gate: Gate, context: CallContext) -> ToolFailure | None:
         return ToolFailure(f"nobody could allow it: {describe_error(error)}", reason="denied")
 
 
-_Origin = tuple[str, str | None]  # the client, and the run whose code calls
+_Origin = tuple[str, str | None, Principal, str]  # the client, the run whose code calls, who calls, and from where
 
 
 def _origin() -> _Origin:
-    """The client and run of a call, read when it begins: it may end in another context."""
+    """Where a call comes from, read when it begins: it may end in another context."""
     outer = current_call.get()
-    return client_name(), outer.run if outer else None
+    return client_name(), outer.run if outer else None, current_principal.get(), current_address.get()
 
 
 def _text(value: Any) -> str | None:

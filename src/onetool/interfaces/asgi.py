@@ -14,6 +14,7 @@ Headers = Iterable[tuple[bytes, bytes]]
 
 JSON = b"application/json"
 CLOSE = (b"connection", b"close")
+AUDIT = "onetool.audit"  # in the scope: kind and name of what the audit log says when the request has ended
 BARE_PREFIX = "onetool.bare_prefix"  # in the scope: the address is the prefix of a mount, without a slash at its end
 
 # Of a page. No script, nothing loaded, no frame around it: there is nothing that an enemy's page could use.

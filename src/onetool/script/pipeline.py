@@ -201,6 +201,7 @@ class Pipeline:
             client=client_name(),
             duration_ms=self._elapsed_ms(),
             code_bytes=len(self._sent.encode("utf-8", "replace")),
+            code=self._sent,
             calls=self._calls,
             error=error,
         )

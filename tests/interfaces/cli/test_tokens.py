@@ -55,6 +55,14 @@ def test_the_token_alone_is_on_standard_output_and_its_hash_is_stored(folder):
     assert "change bundles" in done.stderr
 
 
+def test_what_is_done_is_in_the_audit_log(folder):
+    text = tokens(folder, "add", "ci").stdout.strip()
+    tokens(folder, "revoke", "ci")
+    (file,) = (folder / "audit").glob("*.jsonl")
+    assert [json.loads(line)["what"] for line in file.read_text().splitlines()] == ["tokens add ci", "tokens revoke ci"]
+    assert text not in file.read_text()
+
+
 def test_the_first_token_says_that_it_closes_the_door(folder):
     assert "asks everybody for a token" in tokens(folder, "add", "a").stderr
     assert "asks everybody for a token" not in tokens(folder, "add", "b").stderr

@@ -64,6 +64,7 @@ NEEDS = {
     "GET /check": "edit",
     "GET /trust": "edit",
     "GET /stats": "call",
+    "GET /audit": "admin",
     "GET /ask/models": "call",
     "GET /ask/sessions": "call",
     "GET /ask/sessions/{session}": "call",

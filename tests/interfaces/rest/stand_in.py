@@ -14,15 +14,16 @@ sys.path[0] = str(Path(__file__).parents[2])  # of the tests, and not this folde
 def app_of(options):
     from interfaces.rest.memory_shelf import MemoryShelf, hush
 
+    from onetool.app.audit import AppAudit
     from onetool.config.model import HttpConfig
     from onetool.core.registry import ToolRegistry
     from onetool.services.secrets import Secret
 
     http = HttpConfig(token=Secret(options["token"]) if "token" in options else None)
     shelf = MemoryShelf()
-    catalog = SimpleNamespace(registry=ToolRegistry())
-    config, runtime = SimpleNamespace(http=http), SimpleNamespace(redact=hush)
-    return SimpleNamespace(config=config, bundles=shelf, runtime=runtime, catalog=catalog)
+    catalog, config = SimpleNamespace(registry=ToolRegistry()), SimpleNamespace(http=http)
+    runtime, audit = SimpleNamespace(redact=hush), AppAudit(config)
+    return SimpleNamespace(config=config, bundles=shelf, runtime=runtime, catalog=catalog, audit=audit)
 
 
 def main(options):

@@ -32,6 +32,7 @@ class LazyGroup(click.Group):
         "auth": "onetool.interfaces.cli.auth:auth",
         "tokens": "onetool.interfaces.cli.tokens:tokens",
         "stats": "onetool.interfaces.cli.stats:stats",
+        "audit": "onetool.interfaces.cli.audit:audit",
         "check": "onetool.interfaces.cli.check:check",
         "trust": "onetool.interfaces.cli.trust:trust",
         "init": "onetool.interfaces.cli.init:init",

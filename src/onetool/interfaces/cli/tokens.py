@@ -102,6 +102,7 @@ def add(
     onetool tokens add anna --role edit
     """
     from onetool.app.access import as_stored, token_store
+    from onetool.app.audit import record_command
     from onetool.services.access_tokens import new_token, token_hash
 
     text = new_token()
@@ -112,6 +113,7 @@ def add(
     is_first = not only_print and not _has_credentials(config, store)
     token = as_stored(wanted)
     if not only_print:
+        record_command(config, f"tokens add {name}")
         text = store.add(name, role, token.tools, token.rate, token.expires)
         token = store.named(name) or token
     if as_json:
@@ -272,6 +274,7 @@ def _shown_rate(rate: Rate) -> str:
 def revoke(ctx: click.Context, name: str) -> None:
     """Revoke a token, at once, also in a running server."""
     from onetool.app.access import token_store
+    from onetool.app.audit import record_command
 
     config = _config(ctx)
     store = token_store(config)
@@ -284,6 +287,7 @@ def revoke(ctx: click.Context, name: str) -> None:
         store.revoke(name)
     for one, _ in of_config:
         store.revoke_hash(one.hash, name)
+    record_command(config, f"tokens revoke {name}", even_if_required=True)
     click.echo(f"{name} is revoked, also for servers that run.", err=True)
     for _, place in of_config:
         click.echo(printable(f"It stands in the config, where it is of no use any more: remove {place}."), err=True)

@@ -25,6 +25,7 @@ from onetool.core.text import did_you_mean
 from onetool.interfaces.asgi import CLOSE, JSON, Asgi, HttpError, Message, Receive, Scope, Send, respond, response_start
 from onetool.interfaces.http.access_log import CLIENT_CLOSED_REQUEST, clean, log_request
 from onetool.interfaces.http.admissions import Admissions
+from onetool.interfaces.http.request_audit import RequestAudit
 from onetool.interfaces.http.rules import (
     DUPLICATE,
     AccessRules,
@@ -180,11 +181,13 @@ class HttpApp:
         rules: AccessRules,
         max_body: int,
         redact: Callable[[str], str] = str,
+        audit: RequestAudit | None = None,
     ) -> None:
         self.rules = rules
         self.max_body = max_body
         self.routes = {route.path: route for route in routes}
         self._redact = redact
+        self._audit = audit
         self._rates = RequestRates()
         self._admissions = Admissions()
 
@@ -214,9 +217,11 @@ class HttpApp:
         finally:
             if (admission := scope.get("admission")) is not None:
                 self._admissions.end(admission)
-            log_request(
-                scope, answer.status or CLIENT_CLOSED_REQUEST, perf_counter() - began, answer.bytes, self._redact
-            )
+            status, seconds = answer.status or CLIENT_CLOSED_REQUEST, perf_counter() - began
+            log_request(scope, status, seconds, answer.bytes, self._redact)
+            if self._audit is not None:
+                route = self._route(scope["path"])
+                self._audit(scope, status, seconds, None if route is None else route.path)
 
     async def stop(self) -> None:
         """Ask the routes to end what would go on for ever."""

@@ -23,6 +23,7 @@ from onetool.http.definition import FROM_TOOL
 from onetool.interfaces.asgi import HttpError, Receive, Scope, Send, read_body, read_headers, respond
 from onetool.interfaces.http.credentials import CHALLENGE, bearer
 from onetool.interfaces.http.login_sessions import LoginSession, LoginSessions, SessionNotEndedError
+from onetool.interfaces.http.request_audit import SIGNED_IN
 from onetool.interfaces.http.rules import AccessRules
 
 LOGIN_PATH = "/login"
@@ -86,15 +87,16 @@ class LoginApp:
         if _MARK in head:
             raise HttpError(403, "not_for_tools", "A tool or an MCP server may not sign in: a person has to.")
         if scope["method"] == "DELETE":
-            await self._sign_out(rules, head.get(b"authorization"), send)
+            await self._sign_out(rules, head.get(b"authorization"), scope, send)
             return
         body = await read_body(receive)
         if body is not None:
-            await _answer(send, await self._sign_in(rules, body, _peer(scope)))
+            await _answer(send, await self._sign_in(rules, body, scope))
 
-    async def _sign_in(self, rules: AccessRules, body: bytes, address: str) -> dict[str, Any]:
+    async def _sign_in(self, rules: AccessRules, body: bytes, scope: Scope) -> dict[str, Any]:
         if not rules.needs_login:
             return {"session": None, "needed": False}
+        address = _peer(scope)
         self._wrong.check(address)
         try:
             given = msgspec.json.decode(body, type=LoginRequest).token.strip()
@@ -114,16 +116,18 @@ class LoginApp:
                 "`onetool tokens add`."
             )
             raise HttpError(401, "unauthorized", message, [CHALLENGE, NO_STORE])
+        scope[SIGNED_IN] = principal
         text, session = await asyncio.to_thread(rules.credentials.start_session, token, principal)
         return {"session": text, "expiresAt": _time_text(session), **_who(principal)}
 
-    async def _sign_out(self, rules: AccessRules, authorization: bytes | None, send: Send) -> None:
+    async def _sign_out(self, rules: AccessRules, authorization: bytes | None, scope: Scope, send: Send) -> None:
         if rules.needs_login:
             session = _session(rules, authorization)
             if session is None:
                 rules.credentials.identify(authorization)  # 401, unless it is a token itself
                 message = "This is a token, and no session: there is nothing to end. An admin revokes tokens."
                 raise HttpError(400, "no_session", message, [NO_STORE])
+            scope[SIGNED_IN] = rules.identify(authorization, scope)
             try:
                 await asyncio.to_thread(self._sessions.end, session)
             except SessionNotEndedError:

@@ -19,6 +19,7 @@ from onetool.interfaces.http.credentials import Credentials, missing_token
 from onetool.interfaces.http.listen import BoundAddress, is_loopback, listen, resolve
 from onetool.interfaces.http.login import LOGIN_METHODS, LOGIN_PATH, LoginApp
 from onetool.interfaces.http.login_sessions import LoginSessions, mask_sessions
+from onetool.interfaces.http.request_audit import RequestAudit
 from onetool.interfaces.http.resource_metadata import METADATA_PATHS, ResourceMetadata
 from onetool.interfaces.http.rules import AccessRules
 from onetool.interfaces.http.server import serve
@@ -71,7 +72,8 @@ def build_app(
     def mask(text: str) -> str:
         return routing.mask_questions(mask_tokens(mask_sessions(app.runtime.redact(text))))
 
-    site = HttpApp(routes, rules, http.max_body_mb * 1024**2, mask)
+    app.audit.open()
+    site = HttpApp(routes, rules, http.max_body_mb * 1024**2, mask, RequestAudit(app.audit, LOGIN_PATH))
     return site
 
 

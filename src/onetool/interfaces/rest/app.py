@@ -3,10 +3,11 @@
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from onetool.interfaces.asgi import HttpError, Receive, Scope, Send, read_headers, respond
-from onetool.interfaces.rest.problem import PROBLEM_TYPE, error_from_store, problem_body, role_error
+from onetool.interfaces.asgi import AUDIT, HttpError, Receive, Scope, Send, read_headers, respond
+from onetool.interfaces.rest.problem import PROBLEM_TYPE, RestError, error_from_store, problem_body, role_error
 from onetool.interfaces.rest.request import ClientInput, RestContext, RestRequest, RestResponse, refuse_tools
-from onetool.interfaces.rest.routing import API_ROUTES, RouteTable, needed_role, read_query
+from onetool.interfaces.rest.routing import API_ROUTES, RouteTable, audited, needed_role, read_query
+from onetool.services.audit import AuditKind, AuditUnavailableError
 from onetool.sources.bundles.errors import BundleError
 
 if TYPE_CHECKING:
@@ -45,13 +46,22 @@ class RestApp:
         if not found.method.for_tools:
             refuse_tools(scope)
         principal = self._context.principal
+        noted = scope[AUDIT] = audited(scope["method"], found, principal)
         if not principal.may(role := needed_role(scope["method"], found.method, principal)):
             raise role_error(principal, role)
+        if noted is not None:
+            await self._begin(*noted)
         raw, parameters = scope["query_string"], found.method.parameters
         query = read_query(raw, parameters) if raw or parameters else parameters
         return await found.method.answer(
             RestRequest(self._context, found.path, query, read_headers(scope, _RELEVANT_HEADERS), scope, receive, send)
         )
+
+    async def _begin(self, kind: AuditKind, what: str) -> None:
+        try:
+            await self._context.app.audit.begin(kind, what, via="http")
+        except AuditUnavailableError as error:
+            raise RestError(503, "audit_unavailable", f"Nothing was done: {error}.") from None
 
     async def _refuse(self, scope: Scope, refused: HttpError, send: Send, sent: ClientInput) -> None:
         if (log := scope.get("log")) is not None:

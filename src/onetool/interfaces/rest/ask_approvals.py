@@ -71,7 +71,9 @@ class OpenQuestion:
         until = {"expiresAt": _iso(self._now() + APPROVAL_S), "expiresInSeconds": APPROVAL_S}
         try:
             await tell(await asyncio.to_thread(self._event, id, call, spec.name, until))
-            return await answer and not self._is_over
+            approved = await answer and not self._is_over
+            self._app.audit.record("approval", spec.name, outcome="approved" if approved else "declined", via="ask")
+            return approved
         finally:
             timer.cancel()
             del self._waiting[id]

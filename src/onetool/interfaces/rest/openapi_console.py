@@ -1,12 +1,14 @@
 """What the OpenAPI document says of what is not below /tools: code that runs, servers, results, statistics."""
 
 from onetool.app.code_names import CodeNames
+from onetool.interfaces.rest.audit import AuditList
 from onetool.interfaces.rest.checks import CheckReport, TrustState
 from onetool.interfaces.rest.openapi_parts import COUNTED_NOTE, IS_COUNTED, Part, request_body, schema_ref
 from onetool.interfaces.rest.results import ResultLines, ResultList
 from onetool.interfaces.rest.run import RunAnswer, RunRequest
 from onetool.interfaces.rest.servers import LoginPage, NoOptions, ServerEntry, ServerList, ServerLogPage
 from onetool.script.code_places import CodeReport
+from onetool.services.audit import KINDS
 from onetool.services.stats.overview import StatsOverview
 
 EXAMPLE_RUN = {"code": "tools.echo(message=word)", "variables": {"word": "hello"}}
@@ -26,6 +28,7 @@ SHAPES = (
     ResultLines,
     CheckReport,
     TrustState,
+    AuditList,
 )
 DESCRIPTIONS = {
     "RunRequest.code": "Python, as `run` takes it.",
@@ -81,6 +84,25 @@ DESCRIPTIONS = {
     "StatsOverview.failures": "How often each tool has failed, and in what way.",
     "CountedFailure.message": "The finer cause in a word, or the code. What callers were told is not kept.",
     "CodeNames.aliases": "Names for tools.",
+    "AuditList.enabled": "Whether there is an audit log: `audit` in the config.",
+    "AuditList.records": "The newest first.",
+    "AuditList.nextPageToken": "Where it goes on. A page may be short, or empty, and still not be the last one.",
+    "AuditList.skipped": "Lines that can't be read.",
+    "AuditList.lost": "Lines that this server could not write, and has lost.",
+    "AuditList.problem": "Why it can't be written at the moment.",
+    "AuditRecord.time": "In UTC.",
+    "AuditRecord.what": "The tool, or what was changed.",
+    "AuditRecord.outcome": "ok, approved, declined, begun (another line says how it went), or the code of the error.",
+    "AuditRecord.reason": "The finer cause of an error.",
+    "AuditRecord.status": "The status of the response, of a request.",
+    "AuditRecord.who": "Whose token or session it was; empty for the person who runs the process.",
+    "AuditRecord.owner": "Whose things are meant, where that is another name.",
+    "AuditRecord.from": "The address of the client.",
+    "AuditRecord.via": "The interface: mcp, rest, ask, run, http, cli.",
+    "AuditRecord.client": "The program, as it calls itself.",
+    "AuditRecord.args": "A keyed hash of the arguments: equal ones have equal hashes.",
+    "AuditRecord.id": "Of the call.",
+    "AuditRecord.run": "The run whose code called.",
 }
 
 
@@ -102,6 +124,7 @@ _RUN_STREAM = {
 
 _POSITION: Part = {"type": "integer", "minimum": 1, "maximum": 10**15 - 1, "default": 1}
 _TEXT: Part = {"type": "string", "maxLength": 1000}
+_MOMENT: Part = {"type": "string", "pattern": "^([0-9]{1,6}[smhdw]|20[0-9]{2}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8]))$"}
 PARAMETERS: dict[str, Part] = {
     "handle": {"in": "path", "required": True, "schema": {"type": "string", "minLength": 1}},
     "from": {"in": "query", "description": "The first line, counted from 1.", "schema": _POSITION},
@@ -115,6 +138,16 @@ PARAMETERS: dict[str, Part] = {
     "tool": {"in": "query", "description": "Only calls of this tool.", "schema": _TEXT, "example": "time.now"},
     "source": {"in": "query", "description": "Only calls that came through this interface.", "schema": _TEXT},
     "client": {"in": "query", "description": "Only calls of this client.", "schema": _TEXT},
+    "since": {"in": "query", "description": "Since then. A date, or so long ago.", "schema": _MOMENT, "example": "2h"},
+    "until": {"in": "query", "description": "Until then, in the same form.", "schema": _MOMENT, "example": "1h"},
+    "who": {"in": "query", "description": "Only what this token or user did.", "schema": _TEXT},
+    "kind": {"in": "query", "description": "Only lines of this kind.", "schema": {"enum": [*KINDS]}},
+    "outcome": {
+        "in": "query",
+        "description": "ok, error, the code or the reason of an error, or a status.",
+        "schema": _TEXT,
+        "example": "error",
+    },
 }
 
 # As OPERATIONS of openapi_insight, with whole paths.
@@ -267,6 +300,16 @@ OPERATIONS: dict[tuple[str, str], tuple[str, Part]] = {
             "gives": {200: ("What was counted.", "StatsOverview")},
             "refused": (),
             "note": COUNTED_NOTE,
+        },
+    ),
+    ("/audit", "GET"): (
+        "Server",
+        {
+            "id": "listAudit",
+            "summary": "Who called what, and how it went",
+            "gives": {200: ("A page of the audit log.", "AuditList")},
+            "refused": (),
+            "note": "Only for admins. `tool` may be a pattern such as `web.*`.",
         },
     ),
 }

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from functools import lru_cache
+from time import time
 from typing import Any, NamedTuple
 from urllib.parse import unquote_to_bytes
 
@@ -12,6 +13,7 @@ from onetool.http.definition import below
 from onetool.interfaces.asgi import Scope
 from onetool.interfaces.rest import (
     admin,
+    audit,
     checks,
     drafts,
     editing,
@@ -26,6 +28,8 @@ from onetool.interfaces.rest import (
 from onetool.interfaces.rest.light_list import BUNDLE_FIELDS, TOOL_FIELDS, read_fields
 from onetool.interfaces.rest.problem import RestError
 from onetool.interfaces.rest.request import RestRequest, RestResponse
+from onetool.services.audit import KINDS, AuditKind
+from onetool.services.audit.reading import read_moment
 from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.names import check_id, check_slug, check_version
 
@@ -169,6 +173,19 @@ def _days(text: str) -> int:
     return int(text)
 
 
+def _moment(text: str) -> float:
+    found = read_moment(text, time())
+    if found is None:
+        raise ValueError("must be a time: 2026-11-16T12:00:00Z, or so long ago: 30m, 2h, 7d")
+    return found
+
+
+def _kind(text: str) -> str:
+    if text not in KINDS:
+        raise ValueError(f"must be one of {', '.join(KINDS)}")
+    return text
+
+
 def _words(text: str) -> str:
     if len(text) > LONGEST_SEARCH:
         raise ValueError(f"must have at most {LONGEST_SEARCH} characters")
@@ -222,6 +239,11 @@ COLUMN = QueryParameter("column", _position, 1)
 TOOL = QueryParameter("tool", _words)
 SOURCE = QueryParameter("source", _words)
 CLIENT = QueryParameter("client", _words)
+SINCE = QueryParameter("since", _moment)
+UNTIL = QueryParameter("until", _moment)
+WHO = QueryParameter("who", _words)
+KIND = QueryParameter("kind", _kind)
+OUTCOME = QueryParameter("outcome", _words)
 
 
 # Routes
@@ -383,6 +405,15 @@ ROUTES = (
     RestRoute("/check", {"GET": RouteMethod(checks.check, role="edit")}, OUTSIDE),
     RestRoute("/trust", {"GET": RouteMethod(checks.get_trust, role="edit")}, OUTSIDE),
     RestRoute("/stats", {"GET": _with_query(insight.stats, DAYS, TOOL, SOURCE, CLIENT)}, OUTSIDE),
+    RestRoute(
+        "/audit",
+        {
+            "GET": _with_query(
+                audit.list_audit, SINCE, UNTIL, WHO, KIND, TOOL, OUTCOME, PAGE_SIZE, PAGE_TOKEN
+            )._replace(role="admin")
+        },
+        OUTSIDE,
+    ),
 )
 ROOTS = tuple(dict.fromkeys(f"/{route.segments[0]}" for route in ROUTES))
 """The paths that everything is below: what is sent there comes to the same app."""
@@ -395,6 +426,23 @@ _CHECKS = {
     "{version}": check_version,
     **dict.fromkeys(("{session}", "{question}", "{call}"), str),
 }
+
+
+_NAMED = ("{bundleID}", "{toolSlug}", "{version}", "{server}")  # what the audit log names: other ids may be secret
+_UNCHANGED = ("/tools/validate", "/tools/preview", "/audit")  # these look at things; the page does so all the time
+
+
+def audited(method: str, found: RouteMatch, principal: Principal) -> tuple[AuditKind, str] | None:
+    """What the audit log says of a request that changes or administers something; None for all others."""
+    if found.method is None or found.route.path in _UNCHANGED:
+        return None
+    role = needed_role(method, found.method, principal)
+    if role != "admin" and (method in ("GET", "HEAD") or (method == "POST" and role == "call")):
+        return None
+    values = iter(found.path)
+    parts = [(next(values), part) if part in _CHECKS else ("", part) for part in found.route.segments]
+    path = "/".join(value if part in _NAMED else part for value, part in parts)
+    return "admin" if role == "admin" else "change", f"{method} /{path}"
 
 
 class RouteTable:

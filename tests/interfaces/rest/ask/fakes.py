@@ -54,6 +54,19 @@ class Asking:
         return whole().__await__()
 
 
+class FakeAudit:
+    """Keeps what would be in the audit log."""
+
+    def __init__(self):
+        self.noted = []
+
+    def record(self, kind, what, **more):
+        self.noted.append((kind, what, more["outcome"]))
+
+    async def begin(self, kind, what, **more):
+        pass
+
+
 class App:
     def __init__(self, *script):
         self.script = script or (STARTED, Done(answer=ANSWER))
@@ -61,6 +74,7 @@ class App:
         self.asking = None
         self.catalog = SimpleNamespace(registry=ToolRegistry())
         self.runtime = SimpleNamespace(redact=self._redact)
+        self.audit = FakeAudit()
 
     def ask(self, prompt, **options):
         self.asked.append((prompt, options))

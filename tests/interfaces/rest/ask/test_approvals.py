@@ -56,6 +56,24 @@ def run(work):
 
 
 @pytest.mark.parametrize("approve", [True, False])
+def test_the_answer_is_in_the_audit_log(stage, approve):
+    stage.app.audit.open()
+
+    async def asked():
+        door = users(stage.app)
+        async with door.asking() as stream:
+            await door.decide(await stream.next("approval"), approve)
+            await stream.end()
+
+    run(asked())
+    stage.app.audit.log.flush()
+    (file,) = (stage.app.config.home / "audit").glob("*.jsonl")
+    found = [json.loads(line) for line in file.read_text().splitlines()]
+    noted = [(line["what"], line["outcome"]) for line in found if line["kind"] == "approval"]
+    assert noted == [("notes.write", "approved" if approve else "declined")]
+
+
+@pytest.mark.parametrize("approve", [True, False])
 def test_a_call_waits_for_a_yes_and_a_no_does_not_run_it(stage, approve):
     async def asked():
         door = users(stage.app)

@@ -1,0 +1,221 @@
+"""`onetool audit`: who called what over `onetool serve`, from where, and how it went. The newest line is the last.
+
+No tools are loaded for it, and no config is read: where state lives is all that has to be known.
+"""
+
+import os
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from onetool.interfaces.cli.options import complete_tool, data_options, find_here
+from onetool.interfaces.cli.output import counted, echo, print_text, printable, stdout, styled
+
+if TYPE_CHECKING:
+    from onetool.services.audit import AuditRecord
+    from onetool.services.audit.reading import AuditFilter, AuditPosition
+
+USUAL = 50  # lines at a terminal
+USUAL_TO_FOLLOW = 10
+MOST = 100_000
+POLL_S = 0.3
+LAST_NAMES = 2000  # lines that completion looks at
+KINDS = ("call", "change", "login", "approval", "refusal", "admin", "gap")  # a test holds them against those of the log
+OUTCOMES = ("ok", "error", "begun", "invalid_args", "tool_not_found", "execution_error", "timeout", "denied")
+COLUMNS = ("time (UTC)", "who", "from", "via", "kind", "what", "outcome", "ms")
+NARROWEST = (19, 8, 9, 4, 8, 24, 12, 0)  # columns of a line that is printed alone
+WHAT, OUTCOME, MS = 5, 6, 7
+
+
+class Moment(click.ParamType[float]):
+    """A time: so long ago, or a date."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        from onetool.services.audit.reading import read_moment
+
+        if isinstance(value, float):
+            return value
+        found = read_moment(value, time.time())
+        if found is None:
+            self.fail(f"{printable(value)!r} is no time: write 30m, 2h, 7d, or 2026-11-16T12:00 (UTC).", param, ctx)
+        return found
+
+
+def complete_who(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    """Names that the last lines have."""
+    from onetool.core.errors import OneToolError
+    from onetool.services.audit.reading import AuditFilter, read_page
+
+    try:
+        found = read_page(_folder(ctx.find_root().params.get("config")), AuditFilter(), LAST_NAMES).records
+    except (OneToolError, OSError):
+        return []
+    return sorted({one.who for one in found if one.who and one.who.startswith(incomplete)})
+
+
+def complete_outcome(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    return [one for one in OUTCOMES if one.startswith(incomplete)]
+
+
+@click.command()
+@click.option("--since", type=Moment(), metavar="TIME", help="Since then: 30m, 2h, 7d (ago), or a date (UTC).")
+@click.option("--until", type=Moment(), metavar="TIME", help="Until then, in the same form.")
+@click.option("--who", metavar="NAME", shell_complete=complete_who, help="Only what this token or user did.")
+@click.option("--kind", type=click.Choice(KINDS), help="Only lines of this kind.")
+@click.option("--tool", metavar="PATTERN", shell_complete=complete_tool, help="Only these tools: web.get, or web.*.")
+@click.option(
+    "--outcome", metavar="OUTCOME", shell_complete=complete_outcome, help="ok, error, a code, a reason or a status."
+)
+@click.option(
+    "--limit", type=click.IntRange(1, MOST), metavar="N", help=f"So many of the newest; {USUAL} at a terminal."
+)
+@click.option("--follow", "-f", is_flag=True, help="Go on, and print lines as they come.")
+@data_options
+@click.pass_context
+def audit(ctx: click.Context, limit: int | None, follow: bool, as_json: bool, **wanted: Any) -> None:
+    """Show the audit log of `onetool serve`.
+
+    It says who called or changed what, from where, and how it went. It holds no values: arguments are there as a keyed
+    hash.
+    """
+    from onetool.services.audit.reading import AuditFilter, end_of_log
+
+    find_here(ctx)
+    folder, only = _folder(ctx.find_root().obj), AuditFilter(**wanted)
+    if limit is None and (follow or (stdout().isatty() and not as_json)):
+        limit = USUAL_TO_FOLLOW if follow else USUAL
+    end = end_of_log(folder)
+    printer = Printer(as_json)
+    if limit is None:
+        _print_all(folder, only, printer)
+    else:
+        _print_newest(folder, only, limit, end, printer)
+    if not follow:
+        printer.end(folder)
+    else:
+        _follow(folder, only, end, printer)
+
+
+def _print_newest(
+    folder: Path, only: "AuditFilter", limit: int, before: "AuditPosition | None", printer: "Printer"
+) -> None:
+    """The newest ones before the end. They are read backwards, and only they are kept."""
+    from onetool.services.audit.reading import read_page
+
+    found: list[AuditRecord] = []
+    while True:
+        page = read_page(folder, only, limit - len(found), before)
+        found += page.records
+        printer.skipped += page.skipped
+        if (before := page.before) is None or len(found) >= limit:
+            break
+    printer.print(found[::-1])
+    printer.has_more = before is not None
+
+
+def _print_all(folder: Path, only: "AuditFilter", printer: "Printer") -> None:
+    """All of them, for a program. They are read forwards, and none is kept."""
+    from onetool.services.audit.reading import read_on, start_of
+
+    fits = only.test()
+    for record, _ in read_on(folder, start_of(folder, only.since)):
+        if record is None:
+            printer.skipped += 1
+        elif fits(record):
+            printer.print([record])
+
+
+def _follow(folder: Path, only: "AuditFilter", after: "AuditPosition | None", printer: "Printer") -> None:
+    from onetool.services.audit.reading import read_on
+
+    fits = only.test()
+    while True:
+        for record, behind in read_on(folder, after):
+            after = behind
+            if record is not None and fits(record):
+                printer.print([record])
+        stdout().flush()
+        time.sleep(POLL_S)
+
+
+class Printer:
+    """Prints lines as JSON, or in columns."""
+
+    def __init__(self, as_json: bool) -> None:
+        self._as_json = as_json
+        self._has_head = False
+        self.skipped = 0
+        self.has_more = False
+
+    def print(self, records: "list[AuditRecord]") -> None:
+        if self._as_json:
+            import msgspec
+
+            for record in records:
+                print_text(msgspec.json.encode(record).decode())
+        elif records:
+            rows = [_cells(record) for record in records]
+            head = [] if self._has_head else [COLUMNS]
+            widths = _widths([*head, *rows])
+            for row in head:
+                echo(styled(_line(row, widths), bold=True))
+            for record, row in zip(records, rows, strict=True):
+                echo(_coloured(record, row, widths))
+            self._has_head = True
+
+    def end(self, folder: Path) -> None:
+        """What is to be said of it, beside the lines."""
+        if self.skipped:
+            click.echo(f"{counted(self.skipped, 'line')} can't be read and {_were(self.skipped)} skipped.", err=True)
+        if self._as_json:
+            return
+        if not self._has_head:
+            click.echo(f"There are no such lines in {printable(folder)}.", err=True)
+        elif self.has_more and stdout().isatty():
+            echo("… and older ones: --limit shows more of them, --since and --who the ones that are wanted.")
+
+
+def _were(count: int) -> str:
+    return "was" if count == 1 else "were"
+
+
+def _cells(record: "AuditRecord") -> tuple[str, ...]:
+    outcome = ": ".join(part for part in (record.outcome, record.reason) if part)
+    outcome = f"{record.status} {outcome}" if record.status is not None else outcome
+    when = record.time[:19].replace("T", " ")
+    ms = "" if record.ms is None else f"{record.ms:,.1f}"
+    cells = (when, record.who or "-", record.address or "-", record.via or "-", record.kind, record.what, outcome, ms)
+    return tuple(map(printable, cells))
+
+
+def _widths(rows: Iterable[Iterable[str]]) -> list[int]:
+    return [max(least, *map(len, cells)) for least, cells in zip(NARROWEST, zip(*rows, strict=True), strict=True)]
+
+
+def _line(row: Iterable[str], widths: Iterable[int]) -> str:
+    return "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+def _coloured(record: "AuditRecord", row: tuple[str, ...], widths: list[int]) -> str:
+    return "  ".join(_painted(record, row, widths)).rstrip()
+
+
+def _painted(record: "AuditRecord", row: tuple[str, ...], widths: list[int]) -> Iterator[str]:
+    for place, (cell, width) in enumerate(zip(row, widths, strict=True)):
+        padded = cell if place == MS else cell.ljust(width)
+        if place == WHAT:
+            padded = styled(padded, fg="cyan")
+        elif place == OUTCOME:
+            padded = styled(padded, fg="red" if record.failed else "green" if record.outcome == "ok" else None)
+        yield padded
+
+
+def _folder(config: str | None) -> Path:
+    from onetool.config.find import find_config, state_home
+
+    return state_home(find_config(config), os.environ) / "audit"

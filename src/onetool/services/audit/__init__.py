@@ -1,0 +1,276 @@
+"""AuditLog: who called what, from where, and how it went. Lines are appended to files, and hold no values.
+
+    log = AuditLog(folder, config.audit)
+    log.record("admin", "tokens add")          # noted, and written by a thread within 0.2 s
+    log.write("admin", "tokens add")           # written when it returns; AuditUnavailableError if that fails
+
+Where the log can't be written, lines wait in memory, up to a limit. Those beyond it are lost: they are counted, and a
+line says how many there were as soon as lines can be written again. With `required`, nothing is called before the line
+that it begins is written. "Written" is what survives the end of the process; it is not synced to the disk per line.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event, Lock, Thread, get_ident
+from time import time
+from typing import Any
+from weakref import finalize
+
+from onetool.core.call import ToolCall
+from onetool.core.caller import client_name
+from onetool.core.context import CallEvent, RunEvent, current_call
+from onetool.core.errors import ToolFailure
+from onetool.core.principal import LOCAL, Principal, current_address, current_principal
+from onetool.services.audit.files import AuditFiles, AuditSettings
+from onetool.services.audit.record import (
+    BEGUN,
+    KINDS,
+    AuditEntry,
+    AuditHasher,
+    AuditKind,
+    AuditRecord,
+    call_entry,
+    run_entry,
+)
+
+log = logging.getLogger("onetool.audit")
+
+GATHER_S = 0.1  # that a line waits for others
+RETRY_S = 1.0  # after a failure
+LAST_WAIT_S = 3.0  # for the thread, when everything ends
+SWEEP_S = 3600.0  # between two looks for files that are too old
+MOST_WAITING = 10_000  # lines
+
+
+class AuditUnavailableError(ToolFailure):
+    """The audit log is required, and can't be written: nothing is done."""
+
+    def __init__(self, folder: Path, error: OSError) -> None:
+        why = error.strerror or str(error)
+        super().__init__(
+            f"the audit log can't be written ({why}), and the config of this server says audit: required",
+            reason="audit_unavailable",
+            hints=[f"its owner looks at {folder}"],
+        )
+
+
+class AuditLog:
+    """The log of one state folder. All methods may be called in any thread; only `write` and `flush` wait for files."""
+
+    def __init__(self, folder: Path, settings: AuditSettings, clock: Callable[[], float] = time) -> None:
+        self.folder = folder
+        self._clock = clock
+        self._writer = _Writer(AuditFiles(folder, settings, clock), clock)
+        self._finalizer = finalize(self, self._writer.close)
+
+    @property
+    def is_required(self) -> bool:
+        return self._writer.files.settings.mode == "required"
+
+    @property
+    def problem(self) -> str | None:
+        """Why lines can't be written at the moment."""
+        return self._writer.problem
+
+    @property
+    def lost(self) -> int:
+        """How many lines this process has lost."""
+        return self._writer.lost
+
+    def set_config(self, settings: AuditSettings) -> None:
+        self._writer.files.settings = settings
+
+    # What happened
+
+    def record(self, kind: AuditKind, what: str, **more: Any) -> None:
+        """Note something that the current principal did. `more` are fields of AuditEntry."""
+        self._writer.add(self.entry(kind, what, **more))
+
+    def record_call(self, event: CallEvent) -> None:
+        """Note a call that has ended."""
+        self._writer.add(call_entry(event, self._clock(), self._writer.hasher))
+
+    def record_run(self, event: RunEvent) -> None:
+        """Note code that was run."""
+        who, address = current_principal.get(), current_address.get()
+        self._writer.add(run_entry(event, self._clock(), who, address, self._writer.hasher))
+
+    def write(self, kind: AuditKind, what: str, **more: Any) -> None:
+        """The same as `record`, but it is written when this returns. Raises AuditUnavailableError."""
+        self.write_entry(self.entry(kind, what, **more))
+
+    def write_entry(self, entry: AuditEntry) -> None:
+        if (error := self._writer.write(entry)) is not None:
+            raise AuditUnavailableError(self.folder, error)
+
+    def call_begun(self, call: ToolCall) -> AuditEntry:
+        """The line that is written before a call where the log is required."""
+        outer, hasher = current_call.get(), self._writer.hasher
+        return self.entry(
+            "call",
+            call.name,
+            outcome=BEGUN,
+            via=call.source,
+            client=client_name(),
+            args=hasher.of(call.args),
+            id=hasher.id(call.id),
+            run=outer.run if outer else None,
+        )
+
+    def entry(
+        self,
+        kind: AuditKind,
+        what: str,
+        principal: Principal | None = None,
+        address: str | None = None,
+        **more: Any,
+    ) -> AuditEntry:
+        who = current_principal.get() if principal is None else principal
+        place = current_address.get() if address is None else address
+        return AuditEntry(at=self._clock(), kind=kind, what=what, principal=who, address=place, **more)
+
+    def hash(self, value: Any) -> str:
+        """The keyed hash of data, as lines have it."""
+        return self._writer.hasher.of(value)
+
+    def flush(self) -> None:
+        """Write what waits, if it can be written."""
+        self._writer.flush()
+
+    def close(self) -> None:
+        self._finalizer()
+
+
+class _Writer:
+    """Writes entries in a thread. Adding one only appends to a list."""
+
+    def __init__(self, files: AuditFiles, clock: Callable[[], float]) -> None:
+        self.files = files
+        self.hasher = AuditHasher(None)
+        self.problem: str | None = None
+        self.lost = 0
+        self._told = 0  # of those lost: how many a line has told
+        self._clock = clock
+        self._waiting: deque[AuditEntry] = deque()
+        self._writing, self._counting = Lock(), Lock()
+        self._writing_thread: int | None = None
+        self._thread: Thread | None = None
+        self._wake, self._closed = Event(), Event()
+        self._next_sweep = 0.0
+        self._load_key()
+
+    def add(self, entry: AuditEntry) -> None:
+        if len(self._waiting) >= MOST_WAITING:
+            with self._counting:
+                self.lost += 1
+            return
+        self._waiting.append(entry)
+        if not self._wake.is_set():
+            self._wake.set()
+            if self._thread is None:
+                self._start()
+
+    def write(self, entry: AuditEntry) -> OSError | None:
+        """Write this one at once, after those that wait. It is not kept if that fails."""
+        with self._alone():
+            return self._flush(entry)
+
+    def flush(self) -> None:
+        with self._alone():
+            self._flush()
+
+    def close(self) -> None:
+        """Write what waits, and end the thread. The garbage collector may call it, even in that thread."""
+        self._closed.set()
+        self._wake.set()
+        if self._writing_thread != get_ident() and self._writing.acquire(timeout=LAST_WAIT_S):
+            try:
+                self._flush()
+            finally:
+                self._writing.release()
+        if self._waiting:
+            log.error("%d lines of the audit log are lost: %s", len(self._waiting), self.problem)
+
+    @contextmanager
+    def _alone(self) -> Generator[None]:
+        with self._writing:
+            self._writing_thread = get_ident()
+            try:
+                yield
+            finally:
+                self._writing_thread = None
+
+    def _flush(self, *last: AuditEntry) -> OSError | None:
+        """Write what waits, and then the last ones. Why not all of it could be written."""
+        if not self.hasher.has_key:
+            self._load_key()
+        while self._waiting or last:
+            taken = [self._waiting.popleft() for _ in range(len(self._waiting))]  # others append meanwhile
+            written, error = self._append([*taken, *last])
+            self._waiting.extendleft(reversed(taken[written:]))
+            if error is not None:
+                return error
+            last = ()
+        self._tell_lost()
+        self._sweep()
+        return None
+
+    def _append(self, entries: list[AuditEntry]) -> tuple[int, OSError | None]:
+        written, error = self.files.append([entry.line() for entry in entries])
+        self._set_problem(error)
+        return written, error
+
+    def _set_problem(self, error: OSError | None) -> None:
+        before, self.problem = self.problem, None if error is None else error.strerror or str(error)
+        if self.problem is not None and before is None:
+            required = self.files.settings.mode == "required"
+            then = "nothing is called until it can" if required else f"{MOST_WAITING:,} lines wait, more are lost"
+            log.error("the audit log can't be written: %s: %s; %s", self.files.path, self.problem, then)
+        elif self.problem is None and before is not None:
+            log.warning("the audit log is written again; lines lost: %d", self.lost)
+
+    def _tell_lost(self) -> None:
+        if (count := self.lost - self._told) > 0:
+            lines = "1 line" if count == 1 else f"{count} lines"
+            entry = AuditEntry(at=self._clock(), kind="gap", what=f"{lines} lost", principal=LOCAL, outcome="lost")
+            if self._append([entry])[1] is None:
+                self._told += count
+
+    def _sweep(self) -> None:
+        if self._clock() < self._next_sweep:
+            return
+        self._next_sweep = self._clock() + SWEEP_S
+        try:
+            self.files.sweep()
+        except OSError as error:
+            log.warning("old files of the audit log can't be removed: %s: %s", self.files.path, error)
+
+    def _load_key(self) -> None:
+        try:
+            self.hasher = AuditHasher(self.files.key())
+        except OSError as error:
+            self._set_problem(error)
+
+    def _start(self) -> None:
+        with self._counting:
+            if self._thread is None:
+                self._thread = Thread(target=self._run, name="onetool-audit", daemon=True)
+                try:
+                    self._thread.start()
+                except RuntimeError:  # the process is about to end: `close` writes it
+                    self._thread = None
+
+    def _run(self) -> None:
+        while not self._closed.is_set():
+            self._wake.wait()
+            self._closed.wait(RETRY_S if self.problem else GATHER_S)
+            self._wake.clear()
+            self.flush()
+            if self._waiting:
+                self._wake.set()
+
+
+__all__ = ["BEGUN", "KINDS", "AuditEntry", "AuditKind", "AuditLog", "AuditRecord", "AuditUnavailableError"]

@@ -1,0 +1,247 @@
+"""AuditRecord: one line of the audit log, and how a line is made. It names things, and holds no value of anybody.
+
+What a client chose freely (its program's name, the id of a call) is cut and cleaned. A tool that nobody knows and the
+arguments of a call are there as a keyed hash alone: equal ones have equal hashes, and without the key of this folder
+nobody can try whether a short secret is among them.
+"""
+
+import hmac
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any, Literal, get_args
+
+import msgspec
+
+from onetool.core.context import CallEvent, RunEvent
+from onetool.core.principal import Principal
+
+AuditKind = Literal["call", "change", "login", "approval", "refusal", "admin", "gap"]
+KINDS: tuple[AuditKind, ...] = get_args(AuditKind)
+OK = "ok"
+ANSWERS = ("approved", "declined")  # of a person, to whether a call may run
+BEGUN = "begun"  # the outcome of a line that was written before the call: another one with the same id says how it went
+
+HASH_DIGITS = 16
+LONGEST_LINE = 4096  # bytes; what follows adds up to less
+_LONGEST_WHAT = 300  # characters
+_LONGEST_WHO = 200
+_LONGEST = 80  # … of all others
+_ID = re.compile(r"[\w.:-]{1,80}", re.ASCII)
+# The words for a finer cause that are OneTool's own. A tool's author may choose any other, which could quote a value.
+REASONS = frozenset(
+    [
+        "audit_unavailable",
+        "bad_argument",
+        "bad_config",
+        "binary",
+        "busy",
+        "cancelled",
+        "cannot_ask",
+        "check",
+        "config",
+        "crashed",
+        "declined",
+        "denied",
+        "expired",
+        "malformed",
+        "never_awaited",
+        "not_found",
+        "not_stored",
+        "output_invalid",
+        "rate_limited",
+        "recursion",
+        "refused",
+        "source_unavailable",
+        "syntax",
+        "timeout",
+        "too_large",
+        "upstream_error",
+    ]
+)
+
+
+class AuditRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One line. What is empty is left out."""
+
+    time: str  # UTC, with milliseconds: 2026-11-16T17:03:18.123Z
+    kind: AuditKind
+    what: str  # the name of a tool, or an address of the REST API: PUT /tools/bundles/weather
+    outcome: str  # ok, approved, declined, begun, or the code of the error
+    reason: str = ""  # the finer cause of an error
+    status: int | None = None  # of HTTP
+    who: str = ""  # the name of the principal; empty for the person who runs the process
+    owner: str = ""  # where that is another text than `who`
+    role: str = ""
+    address: str = msgspec.field(default="", name="from")
+    via: str = ""  # the interface: mcp, rest, ask, run, cli …
+    client: str = ""  # the program, as it calls itself
+    ms: float | None = None
+    args: str = ""  # a keyed hash of the arguments
+    id: str = ""  # of the call
+    run: str = ""  # of the run whose code called
+
+    @property
+    def failed(self) -> bool:
+        return self.outcome not in (OK, BEGUN, *ANSWERS)
+
+
+class AuditEntry(msgspec.Struct, kw_only=True):
+    """What is noted of an event where it happens. The thread that writes makes a line of it."""
+
+    at: float
+    kind: AuditKind
+    what: str
+    principal: Principal
+    address: str = ""
+    outcome: str = OK
+    reason: str | None = None
+    status: int | None = None
+    via: str = ""
+    client: str = ""
+    ms: float | None = None
+    args: str = ""
+    id: str = ""
+    run: str | None = None
+
+    def line(self) -> bytes:
+        """The line of the log, with its end."""
+        who, owner = _cleaned(self.principal.name, _LONGEST_WHO), _cleaned(self.principal.owner, _LONGEST_WHO)
+        record = AuditRecord(
+            time=utc_text(self.at),
+            kind=self.kind,
+            what=_cleaned(self.what, _LONGEST_WHAT),
+            outcome=_cleaned(self.outcome),
+            reason=self.reason if self.reason in REASONS else "",
+            status=self.status,
+            who=who,
+            owner="" if owner == who else owner,
+            role=self.principal.role,
+            address=_cleaned(self.address),
+            via=_cleaned(self.via),
+            client=_cleaned(self.client),
+            ms=None if self.ms is None else round(self.ms, 3),
+            args=self.args,
+            id=_cleaned(self.id),
+            run=_cleaned(self.run or ""),
+        )
+        return _encode(record) + b"\n"
+
+
+class AuditHasher:
+    """Keyed hashes with the key of one state folder; without a key there are none."""
+
+    def __init__(self, key: bytes | None) -> None:
+        self.has_key = key is not None
+        self._begun = None if key is None else hmac.new(key, digestmod="sha256")
+
+    def of(self, value: Any) -> str:
+        """The hash of data: HMAC-SHA256 of its canonical JSON, and of that the first 16 hexadecimal digits."""
+        if self._begun is None or (data := _canonical(value)) is None:
+            return ""
+        hash = self._begun.copy()  # quicker than to begin with the key each time
+        hash.update(data)
+        return hash.hexdigest()[:HASH_DIGITS]
+
+    def tool(self, event: CallEvent) -> str:
+        return event.call.name if event.spec is not None else self.unknown_tool(event.call.name)
+
+    def unknown_tool(self, name: str) -> str:
+        """A name that belongs to no tool may be anything, such as a secret in the wrong place."""
+        return f"unknown tool {self.of(name)}".rstrip()
+
+    def id(self, id: str) -> str:
+        """The id of a call. A model or a client may have chosen it."""
+        return id if _ID.fullmatch(id) else self.of(id)
+
+
+def call_entry(event: CallEvent, at: float, hasher: AuditHasher) -> AuditEntry:
+    """A call that has ended. One that the executor did not let through is a refusal."""
+    error = event.error
+    is_refused = error is not None and (error.code == "tool_not_found" or error.reason == "audit_unavailable")
+    return AuditEntry(
+        at=at,
+        kind="refusal" if is_refused else "call",
+        what=hasher.tool(event),
+        principal=event.principal,
+        address=event.address,
+        outcome=OK if error is None else error.code,
+        reason=None if error is None else error.reason,
+        via=event.call.source,
+        client=event.client,
+        ms=event.duration_ms,
+        args=hasher.of(event.call.args),
+        id=hasher.id(event.call.id),
+        run=event.run,
+    )
+
+
+def run_entry(event: RunEvent, at: float, principal: Principal, address: str, hasher: AuditHasher) -> AuditEntry:
+    """Code that was run. Its calls have lines of their own, with its id as `run`."""
+    error = event.error
+    return AuditEntry(
+        at=at,
+        kind="call",
+        what="run",
+        principal=principal,
+        address=address,
+        outcome=OK if error is None else error.code,
+        reason=None if error is None else error.reason,
+        via=event.door,
+        client=event.client,
+        ms=event.duration_ms,
+        args=hasher.of({"code": event.code}),
+        id=event.id,
+    )
+
+
+def utc_text(seconds: float) -> str:
+    """A time as lines have it."""
+    whole, milliseconds = divmod(int(seconds * 1000), 1000)
+    return f"{_second_text(whole)}.{milliseconds:03}Z"
+
+
+@lru_cache(64)
+def _second_text(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+
+
+def _cleaned(text: str, longest: int = _LONGEST) -> str:
+    """On one line, without signs that do something to a terminal, and not too long."""
+    if len(text) > longest:
+        text = text[: longest - 1] + "…"
+    if text.isprintable():
+        return text
+    return "".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in text)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return dict(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    raise TypeError
+
+
+_encode = msgspec.json.Encoder().encode
+_encode_args = msgspec.json.Encoder(enc_hook=_plain, order="deterministic").encode
+
+
+def _canonical(value: Any) -> bytes | None:
+    """JSON with its keys in order; None for what has no form in JSON."""
+    try:
+        return _encode_args(value)
+    except Exception:  # noqa: BLE001 - half surrogates, numbers of any length, objects of any kind
+        return _canonical_of_others(value)
+
+
+def _canonical_of_others(value: Any) -> bytes | None:
+    import json
+
+    try:
+        return json.dumps(value, sort_keys=True, separators=(",", ":"), default=_named_type).encode()
+    except Exception:  # noqa: BLE001 - it contains itself, or is nested too deep
+        return None
+
+
+def _named_type(value: Any) -> Any:
+    return dict(value) if isinstance(value, Mapping) else f"<{type(value).__name__}>"  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]

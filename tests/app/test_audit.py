@@ -1,0 +1,224 @@
+"""The audit log of an app: what it notes while it is served, and what `audit: required` stops."""
+
+import asyncio
+import json
+import os
+
+import pytest
+
+from onetool import App, ToolCall
+from onetool.app.audit import audit_mistakes, record_command
+from onetool.core.principal import Principal, current_address, current_principal
+from onetool.services.audit import AuditUnavailableError
+
+PACK = '''
+from onetool.sdk import call_tool
+
+done = []
+
+def work(secret: str = "") -> str:
+    """Do something."""
+    done.append(secret)
+    return "done"
+
+async def work_on_loop() -> str:
+    """Do something on the loop."""
+    return "done"
+
+def fail() -> str:
+    """Fail."""
+    raise ValueError("no")
+
+def through() -> str:
+    """Call another one."""
+    return call_tool("mine.work")
+
+def count() -> int:
+    """How often work was done."""
+    return len(done)
+'''
+
+
+@pytest.fixture
+def opened(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(PACK)
+    apps = []
+
+    def open_app(mode="usual"):
+        write_config(tmp_path, mode)
+        app = App.open(tmp_path / "onetool.yaml")
+        app.audit.open()
+        apps.append(app)
+        return app
+
+    yield open_app
+    for app in apps:
+        app.close()
+
+
+def write_config(folder, mode):
+    (folder / "onetool.yaml").write_text(json.dumps({"packs": ["mine.py"], "audit": mode}))
+
+
+def call(app, name, allowed=None, **args):
+    async def as_ci():
+        current_principal.set(Principal(name="ci", owner="ci", role="call"))
+        current_address.set("10.0.0.7")
+        return await app.call(ToolCall("c1", name, args, "rest"), allowed)
+
+    return asyncio.run(as_ci())
+
+
+def lines(app):
+    if app.audit.log is not None:
+        app.audit.log.flush()
+    files = sorted((app.config.home / "audit").glob("*.jsonl"))
+    return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+
+
+def test_a_call_is_noted_with_its_caller(opened):
+    app = opened()
+    assert call(app, "mine.work", secret="hunter2").ok
+    (line,) = lines(app)
+    assert (line["what"], line["who"], line["from"], line["via"]) == ("mine.work", "ci", "10.0.0.7", "rest")
+    assert "hunter2" not in json.dumps(line)
+
+
+def test_nothing_is_noted_of_an_app_that_nobody_serves(opened, tmp_path):
+    app = opened()
+    app.audit.close()
+    call(app, "mine.work")
+    assert lines(app) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "allowed", "expected"),
+    [
+        ("mine.fail", None, ("call", "mine.fail", "execution_error", None)),
+        ("mine.work", ["mine.fail"], ("refusal", "mine.work", "tool_not_found", "denied")),
+        ("mine.nothing", None, ("refusal", "unknown tool", "tool_not_found", None)),
+    ],
+)
+def test_failures_and_refusals(opened, name, allowed, expected):
+    app = opened()
+    assert not call(app, name, allowed).ok
+    (line,) = lines(app)
+    what = line["what"].rpartition(" ")[0] or line["what"]
+    assert (line["kind"], what, line["outcome"], line.get("reason")) == expected
+
+
+def test_a_run_and_its_calls_and_what_tools_call_have_lines(opened):
+    app = opened()
+
+    async def as_ci():
+        current_principal.set(Principal(name="ci", owner="ci", role="call"))
+        return await app.run("mine.work(secret='hunter2')\nmine.through()", source="mcp")
+
+    assert asyncio.run(as_ci()).ok
+    found = lines(app)
+    assert [(line["what"], line["who"]) for line in found] == [
+        ("mine.work", "ci"),
+        ("mine.work", "ci"),
+        ("mine.through", "ci"),
+        ("run", "ci"),
+    ]
+    run = found[-1]["id"]
+    assert [line.get("run") for line in found] == [run, None, run, None]
+    assert len(found[-1]["args"]) == 16
+    assert "hunter2" not in json.dumps(found)
+
+
+def test_a_reload_changes_the_mode(opened, tmp_path):
+    app = opened("none")
+    call(app, "mine.work")
+    assert lines(app) == []
+    for mode, count in (("usual", 1), ("required", 2), ("none", 0)):
+        write_config(tmp_path, mode)
+        app.reload()
+        before = len(lines(app))
+        call(app, "mine.work")
+        assert len(lines(app)) - before == count, mode
+
+
+# Required
+
+
+@pytest.fixture
+def full_disk(monkeypatch):
+    write = os.write
+
+    def fill():
+        def refused(file, data):
+            if data.startswith(b'{"time"'):
+                raise OSError(28, "No space left on device")
+            return write(file, data)
+
+        monkeypatch.setattr(os, "write", refused)
+
+    return fill
+
+
+@pytest.mark.parametrize("name", ["mine.work", "mine.work_on_loop"])
+def test_where_it_is_required_a_line_is_there_before_the_call(opened, name):
+    app = opened("required")
+    assert call(app, name).ok
+    begun, ended = lines(app)
+    assert (begun["outcome"], begun["id"], begun["who"]) == ("begun", ended["id"], "ci")
+    assert begun["args"] == ended["args"]
+    assert "ms" not in begun
+
+
+def test_where_it_is_required_a_full_disk_stops_calls_before_they_begin(opened, full_disk):
+    app = opened("required")
+    assert call(app, "mine.count").data == 0
+    full_disk()
+    for result in (call(app, "mine.work"), call(app, "mine.through")):
+        assert (result.error.code, result.error.reason) == ("execution_error", "audit_unavailable")
+        assert "the audit log can't be written (No space left on device)" in result.error.message
+    ran = asyncio.run(app.run("mine.work()"))
+    assert "audit log can't be written" in ran.error.message
+    assert app.audit.health() == {"status": "degraded", "problem": "No space left on device", "lost": 0}
+    app.audit.close()
+    assert call(app, "mine.count").data == 0
+
+
+def test_where_it_is_usual_a_full_disk_stops_nothing(opened, full_disk):
+    app = opened()
+    full_disk()
+    assert call(app, "mine.work").ok
+    lines(app)
+    assert app.health()["audit"]["problem"] == "No space left on device"
+
+
+def test_check_tells_of_a_log_that_cant_be_written_and_of_lost_lines(opened):
+    app = opened()
+    call(app, "mine.work")
+    assert list(audit_mistakes(app.config)) == []
+    app.audit.log.write("gap", "3 lines lost")
+    assert [one.message.partition(",")[0] for one in audit_mistakes(app.config)] == ["3 lines lost"]
+    lock = app.config.home / "audit" / ".lock"
+    lock.unlink()
+    lock.mkdir()
+    (found,) = audit_mistakes(app.config)
+    assert (found.key, found.severity) == ("audit", "warning")
+    assert "the audit log can't be written" in found.message
+    lock.rmdir()
+
+
+# Commands
+
+
+def test_a_command_is_noted(opened):
+    app = opened()
+    record_command(app.config, "tokens add ci")
+    (line,) = lines(app)
+    assert (line["kind"], line["what"], line["via"]) == ("admin", "tokens add ci", "cli")
+
+
+def test_a_command_is_refused_where_the_log_is_required_and_full(opened, full_disk):
+    app = opened("required")
+    full_disk()
+    with pytest.raises(AuditUnavailableError):
+        record_command(app.config, "tokens add ci")
+    record_command(app.config, "tokens revoke ci", even_if_required=True)

@@ -1,0 +1,150 @@
+"""`onetool audit`: filters, JSON lines, a table, following, and what completes a line."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+from click.testing import CliRunner
+
+from onetool.config.access import AuditConfig
+from onetool.core.principal import Principal
+from onetool.interfaces.cli import audit as command
+from onetool.interfaces.cli import cli as root
+from onetool.services.audit import KINDS, AuditLog
+from onetool.services.audit.record import REASONS
+
+CI = Principal(name="ci", owner="ci")
+ANN = Principal(name="ann", owner="ann", role="edit")
+HOUR = 3600
+
+
+@pytest.fixture
+def folder(own_home, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return own_home / ".onetool" / "audit"
+
+
+@pytest.fixture
+def kept(folder):
+    for hours in (50, 3, 1):
+        log = AuditLog(folder, AuditConfig(), lambda: time.time() - hours * HOUR)  # noqa: B023
+        log.record("call", "web.get", principal=CI, via="mcp", id=f"{hours}a", ms=1.25)
+        log.record("call", "time.now", principal=ANN, outcome="execution_error", reason="timeout", id=f"{hours}b")
+        log.record("change", "PUT /tools/bundles/w", principal=ANN, outcome="conflict", status=409, id=f"{hours}c")
+        log.close()
+    return folder
+
+
+def run(*args):
+    result = CliRunner().invoke(root, ["audit", *args])
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result
+
+
+def ids(*args):
+    return [json.loads(line)["id"] for line in run("--json", *args).stdout.splitlines()]
+
+
+def test_the_newest_is_the_last(kept):
+    assert ids() == [f"{hours}{part}" for hours in (50, 3, 1) for part in "abc"]
+    assert ids("--limit", "2") == ["1b", "1c"]
+
+
+@pytest.mark.parametrize(
+    ("args", "found"),
+    [
+        (["--since", "2h"], ["1a", "1b", "1c"]),
+        (["--since", "4h", "--until", "2h"], ["3a", "3b", "3c"]),
+        (["--until", "2d"], ["50a", "50b", "50c"]),
+        (["--since", "2000-01-01", "--until", "2001-01-01T12:00"], []),
+        (["--who", "ci"], ["50a", "3a", "1a"]),
+        (["--kind", "change"], ["50c", "3c", "1c"]),
+        (["--tool", "web.*"], ["50a", "3a", "1a"]),
+        (["--outcome", "ok"], ["50a", "3a", "1a"]),
+        (["--outcome", "error", "--since", "2h"], ["1b", "1c"]),
+        (["--outcome", "timeout", "--limit", "1"], ["1b"]),
+        (["--outcome", "409", "--limit", "2"], ["3c", "1c"]),
+        (["--who", ""], []),
+    ],
+)
+def test_filters(kept, args, found):
+    assert ids(*args) == found
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (["--since", "yesterday"], "'yesterday' is no time: write 30m, 2h, 7d"),
+        (["--kind", "calls"], "'calls' is not one of"),
+        (["--limit", "0"], "0 is not in the range"),
+    ],
+)
+def test_what_is_wrong_is_told(kept, args, told):
+    result = run(*args)
+    assert result.exit_code == 2
+    assert told in result.stderr
+
+
+def test_a_person_reads_columns(kept):
+    lines = run("--limit", "2").stdout.splitlines()
+    assert lines[0].split() == ["time", "(UTC)", "who", "from", "via", "kind", "what", "outcome", "ms"]
+    assert lines[1].split()[2:] == ["ann", "-", "-", "call", "time.now", "execution_error:", "timeout"]
+    assert lines[2].split()[-2:] == ["409", "conflict"]
+    assert "\x1b" not in run().stdout
+
+
+def test_broken_lines_are_skipped_and_counted(kept):
+    newest = sorted(kept.glob("*.jsonl"))[-1]
+    newest.write_bytes(b'{"time":\n' + newest.read_bytes() + b"\x00\n")
+    for args in ((), ("--limit", "100")):
+        result = run("--json", *args)
+        assert len(result.stdout.splitlines()) == 9
+        assert "2 lines can't be read and were skipped." in result.stderr
+
+
+def test_no_log_is_told(folder):
+    result = run()
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "There are no such lines in" in result.stderr
+    assert ids() == []
+
+
+def test_it_follows(folder):
+    code = "from onetool.__main__ import main; main()"
+    env = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    log = AuditLog(folder, AuditConfig())
+    log.write("admin", "before")
+    following = subprocess.Popen(
+        [sys.executable, "-c", code, "audit", "--follow", "--json", "--kind", "admin"],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=env,
+    )
+    assert following.stdout is not None
+    try:
+        assert json.loads(following.stdout.readline())["what"] == "before"
+        log.write("login", "not wanted")
+        log.write("admin", "after")
+        assert json.loads(following.stdout.readline())["what"] == "after"
+    finally:
+        following.kill()
+        following.wait(10)
+        following.stdout.close()
+        log.close()
+
+
+def test_names_and_kinds_complete_a_line(kept):
+    assert command.KINDS == KINDS
+    assert set(command.OUTCOMES[-2:]) <= REASONS
+    from click.shell_completion import ShellComplete
+
+    def completed(*args):
+        found = ShellComplete(root, {}, "onetool", "_X").get_completions(["audit", *args[:-1]], args[-1])
+        return [one.value for one in found]
+
+    assert completed("--who", "") == ["ann", "ci"]
+    assert completed("--kind", "ca") == ["call"]
+    assert completed("--outcome", "e") == ["error", "execution_error"]

@@ -1,0 +1,223 @@
+"""What the audit log says of requests to a server: changes, logins, refusals, approvals; and who may read it."""
+
+import json
+import os
+from hashlib import sha256
+
+import pytest
+from interfaces.http.matrix import ID, served, status_of
+
+from onetool.interfaces.http import request_audit
+
+ROLES = ("call", "edit", "admin")
+BUNDLE = {"slug": "weather", "displayName": "Weather"}
+
+
+def token_of(name):
+    return f"ot_{name}_0123456789abcdef"
+
+
+def entry(name):
+    return {"name": f"{name}-1", "hash": f"sha256:{sha256(token_of(name).encode()).hexdigest()}", "role": name}
+
+
+@pytest.fixture
+def place(tmp_path):
+    opened = []
+
+    def open_site(**config):
+        config = {"http": {"tokens": [*map(entry, ROLES)]}, **config}
+        app, site = served(tmp_path / "served", config)
+        opened.append(app)
+        return app, site
+
+    yield open_site
+    for app in opened:
+        app.close()
+
+
+def send(site, who, method, path, body=None, query=b""):
+    headers = [] if who is None else [("authorization", f"Bearer {token_of(who)}")]
+    data = b"{}" if body is None else json.dumps(body).encode()
+    return (
+        status_of(site, path, method, headers, data) if not query else _with_query(site, method, path, headers, query)
+    )
+
+
+def _with_query(site, method, path, headers, query):
+    async def with_query(scope, receive, send):
+        await site({**scope, "query_string": query}, receive, send)
+
+    return status_of(with_query, path, method, headers)
+
+
+def lines(app):
+    app.audit.log.flush()
+    files = sorted((app.config.home / "audit").glob("*.jsonl"))
+    return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+
+
+def short(line):
+    return (line["kind"], line["what"], line["outcome"], line.get("status"), line["who"], line["role"])
+
+
+def test_a_change_is_noted_with_its_status_and_who_made_it(place):
+    app, site = place()
+    path = f"/tools/bundles/{ID}"
+    assert send(site, "edit", "PUT", path, BUNDLE)[0] == 201
+    assert send(site, "edit", "GET", path)[0] == 200
+    assert send(site, "edit", "DELETE", f"/tools/bundles/{ID[:-1]}9")[0] == 404
+    first, second = lines(app)
+    assert short(first) == ("change", f"PUT {path}", "ok", 201, "edit-1", "edit")
+    assert (first["from"], first["via"]) == ("127.0.0.1", "http")
+    assert first["ms"] > 0
+    assert short(second) == ("change", f"DELETE {path[:-1]}9", "not_found", 404, "edit-1", "edit")
+    assert "Weather" not in json.dumps(lines(app))
+
+
+def test_what_an_admin_does_is_noted_and_looking_at_drafts_is_not(place):
+    app, site = place()
+    send(site, "admin", "POST", "/servers/none/reconnect")
+    send(site, "admin", "GET", "/servers/none/logs")
+    send(site, "edit", "POST", "/tools/validate", {"tool": {}})
+    send(site, "admin", "GET", "/audit")
+    assert [short(line)[:2] for line in lines(app)] == [
+        ("admin", "POST /servers/none/reconnect"),
+        ("admin", "GET /servers/none/logs"),
+    ]
+
+
+def test_refusals_are_noted_without_what_was_sent(place):
+    app, site = place()
+    assert send(site, None, "GET", "/results/hunter2")[0] == 401
+    assert send(site, "wrong-hunter2", "POST", "/mcp")[0] == 401
+    assert send(site, "call", "PUT", f"/tools/bundles/{ID}", BUNDLE)[0] == 403
+    assert send(site, None, "GET", "/hunter2")[0] == 401
+    assert [short(line) for line in lines(app)] == [
+        ("refusal", "GET /results", "unauthorized", 401, "(nobody)", "call"),
+        ("refusal", "POST /mcp", "unauthorized", 401, "(nobody)", "call"),
+        ("refusal", f"PUT /tools/bundles/{ID}", "role_needed", 403, "call-1", "call"),
+        ("refusal", "GET (unknown path)", "unauthorized", 401, "(nobody)", "call"),
+    ]
+    assert "hunter2" not in json.dumps(lines(app))
+
+
+def test_too_many_refusals_are_counted_and_do_not_fill_the_disk(place, monkeypatch):
+    monkeypatch.setattr(request_audit, "MOST_IN_WINDOW", 3)
+    app, site = place()
+    now = 100.0
+    site._audit._clock = lambda: now
+    for _ in range(8):
+        send(site, None, "GET", "/status")
+    assert len(lines(app)) == 3
+    now += 60
+    send(site, None, "GET", "/status")
+    assert [line["what"] for line in lines(app)[3:]] == ["5 more requests refused", "GET /status"]
+
+
+def test_logins_are_noted(place):
+    app, site = place()
+    status, body = send(site, None, "POST", "/login", {"token": token_of("edit")})
+    assert status == 200
+    session = json.loads(body)["session"]
+    assert send(site, None, "POST", "/login", {"token": "hunter2"})[0] == 401
+    assert status_of(site, "/login", "DELETE", [("authorization", f"Bearer {session}")])[0] == 204
+    assert [short(line) for line in lines(app)] == [
+        ("login", "sign in", "ok", 200, "edit-1", "edit"),
+        ("login", "sign in", "unauthorized", 401, "(nobody)", "call"),
+        ("login", "sign out", "ok", 204, "edit-1", "edit"),
+    ]
+    written = json.dumps(lines(app))
+    assert session not in written
+    assert "hunter2" not in written
+
+
+def test_calls_over_rest_and_mcp_are_noted_once_with_their_caller(place):
+    app, site = place()
+    assert send(site, "call", "POST", "/call/time.now")[0] == 200
+    assert send(site, "call", "POST", "/run", {"code": "time.now()"})[0] == 200
+    found = lines(app)
+    assert [(line["what"], line["who"], line["from"]) for line in found] == [
+        ("time.now", "call-1", "127.0.0.1"),
+        ("time.now", "call-1", "127.0.0.1"),
+        ("run", "call-1", "127.0.0.1"),
+    ]
+
+
+@pytest.mark.parametrize("disk", ["full", "usual"])
+def test_where_it_is_required_nothing_is_changed_without_it(place, monkeypatch, disk):
+    app, site = place(audit="required")
+    write = os.write
+
+    def refused(file, data):
+        if disk == "full" and data.startswith(b'{"time"'):
+            raise OSError(28, "No space left on device")
+        return write(file, data)
+
+    monkeypatch.setattr(os, "write", refused)
+    status, body = send(site, "edit", "PUT", f"/tools/bundles/{ID}", BUNDLE)
+    called = send(site, "call", "POST", "/call/time.now")[1]
+    if disk == "usual":
+        assert status == 201
+        assert [line["outcome"] for line in lines(app)] == ["begun", "ok", "begun", "ok"]
+        return
+    assert (status, json.loads(body)["code"]) == (503, "audit_unavailable")
+    assert b"audit_unavailable" in called
+    assert send(site, "edit", "GET", f"/tools/bundles/{ID}")[0] == 404
+
+
+# GET /audit
+
+
+def listed(site, query=b"", who="admin"):
+    status, body = send(site, who, "GET", "/audit", query=query or b"pageSize=1000")
+    return status, json.loads(body)
+
+
+def test_an_admin_reads_it_with_filters_and_page_by_page(place):
+    _, site = place()
+    for _ in range(5):
+        send(site, "call", "POST", "/call/time.now")
+    send(site, None, "GET", "/status")
+    status, found = listed(site)
+    assert status == 200
+    assert (found["enabled"], found["nextPageToken"], found["skipped"], found["lost"]) == (True, None, 0, 0)
+    assert [one["kind"] for one in found["records"]] == ["refusal", *["call"] * 5]
+    assert len(listed(site, b"kind=call&who=call-1&tool=time.*&outcome=ok&since=1h")[1]["records"]) == 5
+    assert listed(site, b"until=1h")[1]["records"] == []
+    seen, query = [], b"pageSize=2"
+    while True:
+        page = listed(site, query)[1]
+        seen += page["records"]
+        if page["nextPageToken"] is None:
+            break
+        query = b"pageSize=2&pageToken=" + page["nextPageToken"].encode()
+    assert seen == found["records"]
+
+
+@pytest.mark.parametrize("query", [b"since=yesterday", b"kind=calls", b"pageToken=abc", b"pageSize=0", b"x=1"])
+def test_a_bad_query_is_told(place, query):
+    _, site = place()
+    status, found = listed(site, query)
+    assert status == 400
+    assert found["pointer"].startswith("/") or found["errors"]
+
+
+def test_others_may_not_read_it(place):
+    _, site = place()
+    for who in ("call", "edit"):
+        assert listed(site, who=who)[0] == 403
+    assert listed(site, who="nobody")[0] == 401
+
+
+def test_without_a_log_it_is_empty(place):
+    _, site = place(audit="none")
+    assert send(site, "call", "POST", "/call/time.now")[0] == 200
+    assert listed(site)[1] == {
+        "enabled": False,
+        "records": [],
+        "nextPageToken": None,
+        "skipped": 0,
+        "lost": 0,
+        "problem": None,
+    }

@@ -1,0 +1,436 @@
+"""The audit log: what a line says and does not say, rotation, retention, modes, and a disk that is full."""
+
+import json
+import os
+import stat
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from onetool.config.access import AuditConfig
+from onetool.core.call import ToolCall, ToolError
+from onetool.core.context import CallEvent
+from onetool.core.principal import Principal, current_address, current_principal
+from onetool.core.spec import ToolSpec
+from onetool.services import audit
+from onetool.services.audit import AuditLog, AuditUnavailableError
+from onetool.services.audit.files import AuditFiles
+
+NOON = 1_794_830_400.0  # 2026-11-16T12:00:00Z
+CI = Principal(name="ci", owner="ci", role="call")
+SPEC = ToolSpec(name="web.get", description="")
+
+
+class Clock:
+    def __init__(self, now: float = NOON) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def event(args: object = None, *, name: str = "web.get", spec: ToolSpec | None = SPEC, **more) -> CallEvent:
+    call = ToolCall(more.pop("id", "c-1"), name, {} if args is None else args, "mcp")
+    return CallEvent(call=call, spec=spec, duration_ms=1.5, principal=CI, address="10.0.0.7", **more)
+
+
+def lines(folder: Path) -> list[dict]:
+    return [json.loads(line) for file in sorted(folder.glob("*.jsonl")) for line in file.read_text().splitlines()]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "state" / "audit"
+
+
+@pytest.fixture
+def log(folder: Path):
+    log = AuditLog(folder, AuditConfig(), Clock())
+    yield log
+    log.close()
+
+
+# Lines
+
+
+def test_a_call_is_one_line_with_who_where_what_and_how_it_went(log: AuditLog, folder: Path) -> None:
+    log.record_call(event({"url": "https://example.com"}, client="Claude", run="r-9"))
+    log.flush()
+    (line,) = lines(folder)
+    assert len(line.pop("args")) == 16
+    assert line == {
+        "time": "2026-11-16T12:00:00.000Z",
+        "kind": "call",
+        "what": "web.get",
+        "outcome": "ok",
+        "who": "ci",
+        "role": "call",
+        "from": "10.0.0.7",
+        "via": "mcp",
+        "client": "Claude",
+        "ms": 1.5,
+        "id": "c-1",
+        "run": "r-9",
+    }
+
+
+def test_what_is_empty_is_left_out(log: AuditLog, folder: Path) -> None:
+    log.record("admin", "tokens add ci")
+    log.flush()
+    assert lines(folder) == [
+        {
+            "time": "2026-11-16T12:00:00.000Z",
+            "kind": "admin",
+            "what": "tokens add ci",
+            "outcome": "ok",
+            "role": "admin",
+        }
+    ]
+
+
+def test_the_principal_and_the_address_are_those_of_the_task(log: AuditLog, folder: Path) -> None:
+    mine = current_principal.set(Principal(name="ann", owner="https://id|7", role="edit"))
+    there = current_address.set("192.0.2.1")
+    log.record("change", "PUT /tools/bundles/weather", status=201)
+    current_principal.reset(mine)
+    current_address.reset(there)
+    log.flush()
+    (line,) = lines(folder)
+    assert (line["who"], line["owner"], line["role"]) == ("ann", "https://id|7", "edit")
+    assert (line["from"], line["status"]) == ("192.0.2.1", 201)
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "outcome", "reason"),
+    [
+        (ToolError(code="execution_error", message="m", reason="timeout"), "call", "execution_error", "timeout"),
+        (ToolError(code="invalid_args", message="m"), "call", "invalid_args", None),
+        (ToolError(code="tool_not_found", message="m", reason="denied"), "refusal", "tool_not_found", "denied"),
+        (ToolError(code="execution_error", message="m", reason="hunter2"), "call", "execution_error", None),
+    ],
+)
+def test_an_error_is_its_code_and_a_known_reason(
+    log: AuditLog, folder: Path, error: ToolError, kind: str, outcome: str, reason: str | None
+) -> None:
+    log.record_call(event(error=error))
+    log.flush()
+    (line,) = lines(folder)
+    assert (line["kind"], line["outcome"], line.get("reason")) == (kind, outcome, reason)
+
+
+def test_the_name_of_an_unknown_tool_is_not_written(log: AuditLog, folder: Path) -> None:
+    missing = ToolError(code="tool_not_found", message="m")
+    log.record_call(event(name="sk-live-4711", spec=None, error=missing))
+    log.flush()
+    (line,) = lines(folder)
+    assert line["what"].startswith("unknown tool ")
+    assert "4711" not in json.dumps({**line, "args": ""}).replace(line["what"].split()[-1], "")
+
+
+def test_hostile_names_stay_on_one_line_and_do_nothing_to_a_terminal(log: AuditLog, folder: Path) -> None:
+    hostile = 'a\n{"kind":"admin"}\r\x1b[2J\u2028\x9b' + "x" * 10_000
+    log.record_call(event(name=hostile, client=hostile, id=hostile))
+    log.flush()
+    (file,) = folder.glob("*.jsonl")
+    assert file.read_bytes().count(b"\n") == 1
+    assert file.stat().st_size < 4096
+    (line,) = lines(folder)
+    assert all(value.isprintable() for value in line.values() if isinstance(value, str))
+
+
+def test_a_line_of_the_longest_parts_is_read_again(folder: Path) -> None:
+    from onetool.services.audit.reading import AuditFilter, read_page
+
+    long = "\U0001f600" * 1000
+    log = AuditLog(folder, AuditConfig())
+    who = Principal(name=long, owner=long + "x", role="admin")
+    log.record("change", long, principal=who, via=long, client=long, id=long, run=long, outcome=long)
+    log.close()
+    assert len(read_page(folder, AuditFilter(), 10).records) == 1
+
+
+# Hashes
+
+
+def test_equal_arguments_have_equal_hashes_in_any_order_and_in_any_process(folder: Path) -> None:
+    first, second = (AuditLog(folder, AuditConfig(), Clock()) for _ in range(2))
+    assert first.hash({"a": 1, "b": [2]}) == second.hash({"b": [2], "a": 1}) != first.hash({"a": 2, "b": [2]})
+    assert len(first.hash({})) == 16
+
+
+def test_another_folder_gives_other_hashes(tmp_path: Path) -> None:
+    one, other = (AuditLog(tmp_path / name, AuditConfig()) for name in ("one", "other"))
+    assert one.hash({"pin": "1234"}) != other.hash({"pin": "1234"})
+
+
+@pytest.mark.parametrize("odd", ["\ud800", 10**400, object(), float("nan"), {1: 2}, {"x": {2, 3}}])
+def test_what_has_no_form_in_json_is_hashed_or_left_out(log: AuditLog, folder: Path, odd: object) -> None:
+    log.record_call(event({"odd": odd}))
+    log.flush()
+    assert len(lines(folder)) == 1
+
+
+def test_what_contains_itself_has_no_hash(log: AuditLog, folder: Path) -> None:
+    loop: list = []
+    loop.append(loop)
+    log.record_call(event({"loop": loop}))
+    log.flush()
+    assert "args" not in lines(folder)[0]
+
+
+_texts = st.text(st.characters(codec="ascii", categories=["L", "N", "P"]), min_size=8, max_size=30)
+_values = st.recursive(_texts, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_texts, inner, max_size=3))
+
+
+def _leaves(value: object) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    parts = [*value.keys(), *value.values()] if isinstance(value, dict) else value
+    return [leaf for part in parts for leaf in _leaves(part)]
+
+
+@settings(max_examples=100, deadline=None)
+@given(args=st.dictionaries(_texts, _values, min_size=1, max_size=4), fails=st.booleans(), known=st.booleans())
+def test_no_value_of_any_argument_is_in_the_file(tmp_path_factory, args: dict, fails: bool, known: bool) -> None:
+    folder = tmp_path_factory.mktemp("property") / "audit"
+    some = _leaves(args)[0]
+    error = ToolError(code="execution_error", message=some, reason=some) if fails else None
+    log = AuditLog(folder, AuditConfig(), Clock())
+    name, spec = ("web.get", SPEC) if known else (some, None)
+    log.record_call(event(args, name=name, spec=spec, error=error, value=args))
+    log.close()
+    written = next(folder.glob("*.jsonl")).read_text()
+    for leaf in _leaves(args):
+        assert leaf not in written
+
+
+# Files
+
+
+def test_only_the_owner_can_read_it(log: AuditLog, folder: Path) -> None:
+    log.record("admin", "x")
+    log.flush()
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    for file in folder.iterdir():
+        if file.name != ".gitignore":
+            assert stat.S_IMODE(file.stat().st_mode) == 0o600, file
+
+
+def test_modes_that_let_others_in_are_put_right(log: AuditLog, folder: Path) -> None:
+    log.record("admin", "x")
+    log.flush()
+    (file,) = folder.glob("*.jsonl")
+    folder.chmod(0o755)
+    file.chmod(0o644)
+    log.record("admin", "y")
+    log.flush()
+    assert (stat.S_IMODE(folder.stat().st_mode), stat.S_IMODE(file.stat().st_mode)) == (0o700, 0o600)
+
+
+def test_a_full_file_and_another_day_begin_a_new_one(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    log = AuditLog(folder, AuditConfig(max_mb=1), clock)
+    for number in range(9000):
+        log.record("admin", f"{number} " + "x" * 200)
+        if number % 3000 == 2999:
+            log.flush()
+    clock.now += 86_400
+    log.record("admin", "the next day")
+    log.close()
+    names = sorted(file.name for file in folder.glob("*.jsonl"))
+    assert names[-1].startswith("2026-11-17T")
+    assert len(names) >= 3
+    assert all(file.stat().st_size < 1.1 * 1024**2 for file in folder.glob("*.jsonl"))
+    assert [line["what"].split()[0] for line in lines(folder)] == [*map(str, range(9000)), "the"]
+
+
+def test_a_clock_that_was_put_back_does_not_mix_up_the_order_of_files(folder: Path) -> None:
+    clock = Clock()
+    files = AuditFiles(folder, AuditConfig(), clock)
+    files.append([b"{}\n"])
+    clock.now -= 3 * 86_400
+    files.append([b"{}\n"])
+    assert len(list(folder.glob("*.jsonl"))) == 1
+
+
+def test_old_files_are_removed_and_others_stay(folder: Path) -> None:
+    clock = Clock()
+    for day in range(5):
+        clock.now = NOON + day * 86_400
+        log = AuditLog(folder, AuditConfig(retention_days=2), clock)
+        log.record("admin", f"day {day}")
+        log.close()
+    (folder / "2020-01-01.txt").write_text("not ours")
+    clock.now = NOON + 5 * 86_400
+    log = AuditLog(folder, AuditConfig(retention_days=2), clock)
+    log.record("admin", "day 5")
+    log.close()
+    assert [line["what"] for line in lines(folder)] == ["day 3", "day 4", "day 5"]
+    assert (folder / "2020-01-01.txt").exists()
+
+
+@pytest.mark.parametrize("part", ["folder", "file", "key"])
+def test_nothing_is_written_through_a_link(folder: Path, tmp_path: Path, part: str) -> None:
+    other = tmp_path / "other"
+    folder.parent.mkdir()
+    if part == "folder":
+        other.mkdir()
+        folder.symlink_to(other)
+    else:
+        other.write_text("")
+        folder.mkdir()
+        name = "key" if part == "key" else "2026-11-16T115959.000Z.jsonl"
+        (folder / name).symlink_to(other)
+    log = AuditLog(folder, AuditConfig(mode="required"), Clock())
+    if part != "key":
+        with pytest.raises(AuditUnavailableError, match="can't be written"):
+            log.write("admin", "x")
+    else:
+        assert log.hash({}) == ""
+    log.close()
+    assert (list(other.iterdir()) == []) if part == "folder" else (other.read_text() == "")
+
+
+def test_a_torn_line_does_not_spoil_the_next_one(log: AuditLog, folder: Path) -> None:
+    log.record("admin", "one")
+    log.flush()
+    (file,) = folder.glob("*.jsonl")
+    with file.open("a") as stream:
+        stream.write('{"time":"2026-11-16T12:0')
+    log.record("admin", "two")
+    log.flush()
+    whats = [json.loads(line)["what"] for line in file.read_text().splitlines() if line.endswith("}")]
+    assert whats == ["one", "two"]
+
+
+def test_a_folder_that_was_removed_is_made_again(log: AuditLog, folder: Path) -> None:
+    import shutil
+
+    log.record("admin", "one")
+    log.flush()
+    shutil.rmtree(folder)
+    log.record("admin", "two")
+    log.flush()
+    assert [line["what"] for line in lines(folder)] == ["two"]
+
+
+# A log that can't be written
+
+
+class FullDisk:
+    """Lets through so many bytes, as a disk does that becomes full."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, room: int = 0) -> None:
+        self.room = room
+        self._write = os.write
+        monkeypatch.setattr(os, "write", self)
+
+    def __call__(self, file: int, data: bytes) -> int:
+        if self.room <= 0:
+            raise OSError(28, "No space left on device")
+        done = self._write(file, data[: self.room])
+        self.room -= done
+        return done
+
+
+def test_lines_wait_while_the_disk_is_full_and_no_half_line_stays(
+    log: AuditLog, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log.record("admin", "one")
+    log.flush()
+    disk = FullDisk(monkeypatch, room=150)
+    for name in ("two", "three", "four"):
+        log.record("admin", name)
+    log.flush()
+    assert log.problem == "No space left on device"
+    assert [line["what"] for line in lines(folder)] == ["one", "two"]
+    disk.room = 10**9
+    log.flush()
+    assert log.problem is None
+    assert [line["what"] for line in lines(folder)] == ["one", "two", "three", "four"]
+    assert log.lost == 0
+
+
+def test_lost_lines_are_counted_and_told_once_and_a_line_says_how_many(
+    log: AuditLog, folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    log.flush()
+    disk = FullDisk(monkeypatch)
+    monkeypatch.setattr(audit, "MOST_WAITING", 5)
+    for number in range(8):
+        log.record("admin", f"{number}")
+        log.flush()
+    assert log.lost == 3
+    assert sum("can't be written" in one.message for one in caplog.records) == 1
+    disk.room = 10**9
+    log.flush()
+    assert [line["what"] for line in lines(folder)] == ["0", "1", "2", "3", "4", "3 lines lost"]
+    assert lines(folder)[-1]["kind"] == "gap"
+    log.record("admin", "later")
+    log.flush()
+    assert lines(folder)[-1]["what"] == "later"
+
+
+def test_where_it_is_required_a_line_is_on_disk_or_an_error_is_raised(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = AuditLog(folder, AuditConfig(mode="required"), Clock())
+    log.write("call", "web.get")
+    assert [line["what"] for line in lines(folder)] == ["web.get"]
+    disk = FullDisk(monkeypatch)
+    with pytest.raises(AuditUnavailableError, match="No space left") as caught:
+        log.write("call", "web.get")
+    assert caught.value.reason == "audit_unavailable"
+    disk.room = 10**9
+    log.write("call", "again")
+    assert [line["what"] for line in lines(folder)] == ["web.get", "again"]
+    log.close()
+
+
+def test_a_real_full_disk_takes_whole_lines_alone(tmp_path: Path) -> None:
+    """RLIMIT_FSIZE makes the kernel write a part of the last line, as a full disk does."""
+    import subprocess
+    import sys
+
+    code = f"""
+import resource, signal
+from pathlib import Path
+from onetool.config.access import AuditConfig
+from onetool.services.audit import AuditLog
+log = AuditLog(Path({str(tmp_path / "audit")!r}), AuditConfig())
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+for number in range(100):
+    log.record("admin", f"{{number}}")
+log.flush()
+print(log.problem)
+import os
+os._exit(0)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=os.environ, check=True)
+    assert done.stdout.strip() != "None"
+    (file,) = (tmp_path / "audit").glob("*.jsonl")
+    data = file.read_bytes()
+    assert 800 < len(data) <= 1000
+    assert data.endswith(b"}\n")
+    assert [line["what"] for line in lines(tmp_path / "audit")] == [str(n) for n in range(data.count(b"\n"))]
+
+
+def test_it_is_written_without_being_asked_within_a_moment_and_at_the_end(folder: Path) -> None:
+    log = AuditLog(folder, AuditConfig())
+    log.record("admin", "soon")
+    deadline = time.monotonic() + 10
+    while not lines(folder) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert [line["what"] for line in lines(folder)] == ["soon"]
+    log.record("admin", "at the end")
+    log.close()
+    assert lines(folder)[-1]["what"] == "at the end"
+
+
+def test_the_settings_are_those_of_the_config() -> None:
+    assert msgspec.structs.asdict(AuditConfig()) == {"mode": "usual", "retention_days": 90, "max_mb": 64}
