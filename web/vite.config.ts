@@ -27,7 +27,7 @@ const shortKeys: Plugin = {
   name: "short-keys",
   apply: "build",
   enforce: "post",
-  transform: (code, id) => (/\/src\/.*\.(ts|svelte)$/.test(id) ? code.replace(/"([a-z]+\.[a-z.-]+)"/g, (whole, key: string) => (short.has(key) ? `"${short.get(key)}"` : whole)) : undefined),
+  transform: (code, id) => (/\/src\/.*\.(ts|svelte)$/.test(id) ? code.replace(/(["'`])([a-z]+\.[a-z.-]+)\1/g, (whole, _, key: string) => (short.has(key) ? `"${short.get(key)}"` : whole)) : undefined),
 };
 
 // Relative addresses: the page also works below a path of somebody else's web app. No source maps: assets are committed.
