@@ -20,11 +20,21 @@ const catalogues: Plugin = {
   },
 };
 
+// Keys of texts are for those who write the page: it is sent with short ones. Those that code puts together stay.
+const TOGETHER = /^(health|role|source|theme)\./;
+const short = new Map(Object.keys(en).filter((key) => key.includes(".") && !TOGETHER.test(key)).map((key, place) => [key, `_${place.toString(36)}`]));
+const shortKeys: Plugin = {
+  name: "short-keys",
+  apply: "build",
+  enforce: "post",
+  transform: (code, id) => (/\/src\/.*\.(ts|svelte)$/.test(id) ? code.replace(/(["'`])([a-z]+\.[a-z.-]+)\1/g, (whole, _, key: string) => (short.has(key) ? `"${short.get(key)}"` : whole)) : undefined),
+};
+
 // Relative addresses: the page also works below a path of somebody else's web app. No source maps: assets are committed.
 export default defineConfig({
   base: "./",
-  plugins: [svelte(), catalogues],
-  server: { host: "127.0.0.1", proxy: { "^/(login|tools|call|run|ask|mcp|events|status|servers|results|stats|check|trust|docs|openapi.json)(/|$|\\?)": toServer } },
+  plugins: [svelte(), catalogues, shortKeys],
+  server: { host: "127.0.0.1", proxy: { "^/(login|tools|call|run|ask|mcp|events|status|servers|results|stats|check|trust|audit|docs|openapi.json)(/|$|\\?)": toServer } },
   build: {
     outDir: "../src/onetool/interfaces/web/static",
     emptyOutDir: true,
@@ -41,7 +51,7 @@ export default defineConfig({
         // What several screens share comes in few pieces: many small ones compress badly.
         codeSplitting: {
           groups: [
-            { name: "base", priority: 2, test: /node_modules\/svelte|src\/(lib\/(actions|api|catalog|calls|events|filter|i18n|json-text|keys|locales\/en|notices|paragraphs|recent|route|schema-rows|secrets|session|dropped|shown|sized|storage|theme|tool|tour|working)\.|parts\/(Bars|Prose|VirtualList|CopyButton|Dialog|Empty|Keyboard|Palette|Skeleton|Switch|Tabs)\.)/ },
+            { name: "base", priority: 2, test: /node_modules\/svelte|src\/(App\.|styles|screens\/(Tools?|SignIn)\.|lib\/(screens|actions|api|catalog|calls|events|filter|i18n|json-text|keys|locales\/en|notices|paragraphs|recent|route|schema-rows|secrets|session|dropped|shown|sized|storage|theme|tool|tour|working)\.|parts\/(About|Finder|KeyList|Notices|Settings|TryIt|Usage|Versions|Welcome|Bars|Prose|VirtualList|CopyButton|Dialog|Empty|Keyboard|Needs|Palette|Skeleton|Switch|Tabs)\.)/ },
             { name: "form", test: /src\/(parts\/(form|result)|lib\/(form-|invoke|trial|result-views|recipe-text|copy-as|examples|removal))/ },
             { name: "make", test: /src\/(screens\/(build\/|Build|Play|recipe\/|Recipe|chat\/|Chat)|lib\/(build|recipe|run|play|code-names|chat-|chat\.|markdown))/ },
           ],

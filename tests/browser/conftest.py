@@ -12,7 +12,20 @@ from browser.stage import stage
 HERE = Path(__file__).parent
 WHOLE = os.environ.get("ONETOOL_BROWSER") == "full"
 ALWAYS = ("test_page_hostile",)  # every test of this
-SCREENS = ("tools", "try", "chat", "build", "play", "recipe", "servers", "results", "stats", "health")
+SCREENS = (
+    "tools",
+    "try",
+    "chat",
+    "build",
+    "play",
+    "recipe",
+    "servers",
+    "results",
+    "stats",
+    "health",
+    "access",
+    "audit",
+)
 
 
 def pytest_collection_modifyitems(config, items):

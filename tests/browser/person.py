@@ -58,6 +58,13 @@ class Person:
         self.until(f"document.readyState === 'complete' && ({loaded})")
         return self
 
+    def sign_in(self, token):
+        """Type a token where the page asks for one, and wait until it lets one in."""
+        self.type_into("Token", token)
+        self.press("Enter")
+        self.until("document.querySelector('nav') !== null", "sign in")
+        return self
+
     def reload(self):
         self.page.reload()
         self.until("document.querySelector('main') !== null")

@@ -8,6 +8,7 @@ from ask.stand_in import Says, StandIn, Wants
 from browser.stage import METEO, asks, stage
 from upstream import Reply
 
+TOKEN = "sesame-token-0123456789"
 FORECAST = f"{METEO}/forecast/1"
 REPORT = f"{METEO}/report/1"
 RECIPE = {
@@ -69,7 +70,8 @@ def _play(person):
 
 def _chat(person):
     person.open("#/chat", READY)
-    session = person.value("fetch('ask/sessions').then((answer) => answer.json()).then((one) => one.sessions[0].id)")
+    asked = "fetch('ask/sessions', {headers: {authorization: 'Bearer ' + JSON.parse(localStorage['onetool.session'])}})"
+    session = person.value(f"{asked}.then((answer) => answer.json()).then((one) => one.sessions[0].id)")
     person.open(f"#/chat?session={session}", "document.querySelector('.markdown table') !== null")
 
 
@@ -105,6 +107,7 @@ SCREENS = {
     "servers": _open("#/servers?server=clock", TABPANEL),
     "results": _open("#/results", "click main li a", "document.querySelectorAll('main table tr').length > 3"),
     "stats": _open("#/stats", "document.querySelectorAll('main svg').length > 1"),
+    "audit": _open("#/audit", "document.querySelectorAll('main table tr').length > 5"),
     "health": _open("#/health", "document.querySelectorAll('main .card').length > 1"),
 }
 SIGN_IN = _open("", "document.querySelector('input[type=password]') !== null")
@@ -116,6 +119,11 @@ def look(person, language, scheme, width):
     _remember(person, "language", language)
 
 
+def sign_in(person, served):
+    """Somebody who has signed in as an admin, on all screens that are opened after this."""
+    _remember(person, "session", served.session())
+
+
 def _remember(person, key, value):
     """Have the page find this in its storage."""
     item = f"'onetool.{key}', {json.dumps(json.dumps(value))}"
@@ -124,12 +132,14 @@ def _remember(person, key, value):
 
 @contextmanager
 def busy_stage(folder):
-    """A server on which things have happened: calls, a conversation, a stored result, a recipe. It has MCP servers."""
+    """A server on which things have happened: calls, a conversation, a stored result, a recipe. It has MCP servers,
+    and a token.
+    """
     servers = {
         "clock": {"command": sys.executable, "args": ["-m", "mcp_server_time"]},
         "notes": {"command": "no-such-program"},
     }
-    with StandIn() as model, stage(folder, servers=servers, **asks(folder, model)) as served:
+    with StandIn() as model, stage(folder, token=TOKEN, servers=servers, **asks(folder, model)) as served:
         served.upstream.say(_weather)
         served.put_tool(METEO, "cities", RECIPE)
         _use(served, model)

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 
 from browser.chromium import chromium, found
 from browser.person import Person
-from browser.screens import SCREENS, SIGN_IN, busy_stage, look
+from browser.screens import SCREENS, SIGN_IN, busy_stage, look, sign_in
 from browser.small_png import small_png
 from browser.stage import stage
 
@@ -41,6 +41,8 @@ def take(browser, served, folder, name, go, looks):
         with browser.page() as page:
             person = Person(page, served.url)
             look(person, "en", scheme, width)
+            if name != "sign-in":
+                sign_in(person, served)
             go(person)
             if name == "try":
                 _called(person)

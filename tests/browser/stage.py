@@ -2,6 +2,7 @@
 
 import json
 from contextlib import contextmanager
+from hashlib import sha256
 
 import httpx
 from helpers import definition, until
@@ -75,6 +76,10 @@ class Stage:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         self.api = httpx.Client(base_url=self.url, headers=headers, timeout=20)
 
+    def session(self):
+        """What a browser keeps of somebody who has signed in with the token."""
+        return self.api.post("/login", json={"token": self.token}).json()["session"]
+
     def vanish(self):
         """The server is killed: it ends no stream and says nothing."""
         self.server.process.kill()
@@ -137,6 +142,11 @@ def asks(folder, model):
     return {"ask": ask, "secrets": "secrets.yaml"}
 
 
+def named_token(name, token, role, **more):
+    """A token of the config, which knows its hash alone."""
+    return {"name": name, "hash": f"sha256:{sha256(token.encode()).hexdigest()}", "role": role, **more}
+
+
 @contextmanager
 def stage(folder, token=None, command=("-m", "onetool"), **more):
     """Start it in this folder. With a token, the page asks for it."""
@@ -144,7 +154,8 @@ def stage(folder, token=None, command=("-m", "onetool"), **more):
     (folder / "packs" / "numbers.py").write_text(PACK, encoding="utf-8")
     with Upstream() as upstream:
         upstream.say(Reply(headers={"Content-Type": "application/json"}, body=b'{"sky": "clear", "celsius": 21.5}'))
-        given = config(upstream, **more) | ({"http": {"token": token}} if token else {})
+        http = more.pop("http", {}) | ({"token": token} if token else {})
+        given = config(upstream, **more) | ({"http": http} if http else {})
 
         def begin(port):
             return Served(folder, "--port", str(port), config=given, command=command, env={"HOME": str(folder)})

@@ -8,9 +8,10 @@ from io import BytesIO
 
 from browser.chromium import Page
 from browser.person import Person
-from browser.stage import METEO
+from browser.stage import METEO, stage
 from helpers import until
 
+TOKEN = "sesame-token-0123456789"
 TOOL = {"type": "script", "description": "Theirs.", "scriptImpl": {"code": "1"}}
 SHOES = "01890a5d-ac96-774b-bcce-b302099a8058"
 HATS = "01890a5d-ac96-774b-bcce-b302099a8059"
@@ -233,10 +234,15 @@ def export(person):
     return base64.b64decode(person.value(f"kept.arrayBuffer().then((bytes) => btoa({read}))"))
 
 
-def test_servers_of_another_client_come_with_their_token_in_the_secrets_file(person, served):
+def test_servers_of_another_client_come_with_their_token_in_the_secrets_file(browser, tmp_path):
+    with stage(tmp_path, token=TOKEN) as served, browser.page(width=1280, height=800) as page:
+        _import_servers(Person(page, served.url), served)
+
+
+def _import_servers(person, served):
     token = "tok-5e1f0c7a9b2d"
     block = {"url": f"{served.upstream.url}/mcp", "headers": {"Authorization": f"Bearer {token}"}}
-    person.open("#/build?import=1")
+    person.open("#/build?import=1").sign_in(TOKEN)
     person.type_into("Or paste", json.dumps({"mcpServers": {"till": block}}))
     person.see("MCP servers", f"till\t{block['url']}\tnew", "Secrets that go into the secrets file")
     assert token not in person.value("document.querySelector('[role=region]').innerText")

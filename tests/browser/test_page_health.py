@@ -4,19 +4,28 @@ import json
 
 import pytest
 from browser.person import Person
+from browser.stage import stage
 from interfaces.http.conftest import Served
 
 TOKEN = "sesame-token-0123456789"
 CLOCK = {"command": "echo", "args": ["<b>tick</b>"], "enabled": False}
 
 
-def test_nothing_is_wrong_until_something_is(person, served):
-    person.forgive("status of 4")  # the broken pack is refused
-    person.open("#/health").see("Trust of this folder", "OneTool ")
-    person.see("Nothing is wrong")
-    (served.server.folder / "packs" / "broken.py").write_text("def one(:\n")
-    person.click("Check again", role="button")
-    person.see("Error", "broken.py", "1 thing to look at")
+@pytest.mark.parametrize("token", [TOKEN, None])
+def test_nothing_is_wrong_until_something_is(browser, tmp_path, token):
+    with stage(tmp_path, token=token) as served, browser.page(width=1280, height=800) as page:
+        person = Person(page, served.url).open("#/health")
+        person.forgive("status of 4")  # the broken pack is refused
+        if token:
+            person.sign_in(token)
+        person.see("Trust of this folder", "OneTool ", "Nothing is wrong")
+        (served.server.folder / "packs" / "broken.py").write_text("def one(:\n")
+        person.click("Check again", role="button")
+        if token:
+            person.see("Error", "broken.py", "1 thing to look at")
+        else:  # only an admin has the files read again
+            person.see("It has changed since it was read", "1 thing to look at")
+        assert person.faults() == []
 
 
 @pytest.fixture
@@ -86,7 +95,7 @@ def test_a_folder_is_trusted_by_who_has_seen_what_it_reaches(browser, project):
         if token:
             _trusted(person, config)
         else:
-            person.see("onetool trust", "With the server's token").see_no("Trust this folder")
+            person.see("onetool trust", "With the role admin").see_no("Trust this folder")
             person.value("void (navigator.clipboard.writeText = async (text) => void (globalThis.copied = text))")
             person.click("Copy", role="button")
             person.see("Copied")

@@ -5,7 +5,7 @@ from itertools import product
 
 import pytest
 from browser.person import Person
-from browser.screens import SCREENS, SIGN_IN, busy_stage, look
+from browser.screens import SCREENS, SIGN_IN, busy_stage, look, sign_in
 from browser.stage import stage
 from interfaces.web.test_catalogues import catalogue
 
@@ -49,6 +49,7 @@ def test_every_screen(browser, busy, language, scheme, width):
         with browser.page() as page:
             person = Person(page, busy.url)
             look(person, language, scheme, width)
+            sign_in(person, busy)
             if name == "gone":
                 person.forgive("status of 404")
             try:

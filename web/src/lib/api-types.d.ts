@@ -854,6 +854,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/audit": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Who called what, and how it went
+         * @description Only for admins. `tool` may be a pattern such as `web.*`.
+         */
+        get: operations["listAudit"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/call/{name}": {
         parameters: {
             query?: never;
@@ -2244,6 +2264,91 @@ export interface components {
             command: string | null;
             /** @description What `POST /tools/trust` takes, so that nothing is trusted that nobody has seen. */
             digest: string | null;
+        };
+        /** @description A page of the audit log. */
+        AuditList: {
+            /** @description Whether there is an audit log: `audit` in the config. */
+            enabled: boolean;
+            /**
+             * @description The newest first.
+             * @default []
+             */
+            records?: components["schemas"]["AuditRecord"][];
+            /** @description Where it goes on. A page may be short, or empty, and still not be the last one. */
+            nextPageToken?: string | null;
+            /**
+             * @description Lines that can't be read.
+             * @default 0
+             */
+            skipped?: number;
+            /**
+             * @description Lines that this server could not write, and has lost.
+             * @default 0
+             */
+            lost?: number;
+            /** @description Why it can't be written at the moment. */
+            problem?: string | null;
+        };
+        /** @description One line. What is empty is left out. */
+        AuditRecord: {
+            /** @description In UTC. */
+            time: string;
+            /** @enum {unknown} */
+            kind: "admin" | "approval" | "call" | "change" | "gap" | "login" | "refusal";
+            /** @description The tool, or what was changed. */
+            what: string;
+            /** @description ok, approved, declined, begun (another line says how it went), or the code of the error. */
+            outcome: string;
+            /**
+             * @description The finer cause of an error.
+             * @default
+             */
+            reason?: string;
+            /** @description The status of the response, of a request. */
+            status?: number | null;
+            /**
+             * @description Whose token or session it was; empty for the person who runs the process.
+             * @default
+             */
+            who?: string;
+            /**
+             * @description Whose things are meant, where that is another name.
+             * @default
+             */
+            owner?: string;
+            /** @default  */
+            role?: string;
+            /**
+             * @description The address of the client.
+             * @default
+             */
+            from?: string;
+            /**
+             * @description The interface: mcp, rest, ask, run, http, cli.
+             * @default
+             */
+            via?: string;
+            /**
+             * @description The program, as it calls itself.
+             * @default
+             */
+            client?: string;
+            ms?: number | null;
+            /**
+             * @description A keyed hash of the arguments: equal ones have equal hashes.
+             * @default
+             */
+            args?: string;
+            /**
+             * @description Of the call.
+             * @default
+             */
+            id?: string;
+            /**
+             * @description The run whose code called.
+             * @default
+             */
+            run?: string;
         };
         /** @description A tool that calls a function that is registered in this process. */
         PythonTool: {
@@ -8846,6 +8951,140 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["StatsOverview"];
+                };
+            };
+            /** @description Something that was sent can't be used; `in` and `pointer` say where. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This server needs its token. */
+            401: {
+                headers: {
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed: built-in, switched off, not to be changed here, or a page of another origin asks. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This address takes other methods. */
+            405: {
+                headers: {
+                    Allow?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is larger than this server takes. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A POST, and whatever has a body, must say `Content-Type: application/json`, or what this takes. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The Host is no name of this server. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A bug of ours. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The store can't be used now, or the server is stopping. Nothing has changed. */
+            503: {
+                headers: {
+                    /** @description Seconds. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    listAudit: {
+        parameters: {
+            query?: {
+                /**
+                 * @description Since then. A date, or so long ago.
+                 * @example 2h
+                 */
+                since?: string;
+                /**
+                 * @description Until then, in the same form.
+                 * @example 1h
+                 */
+                until?: string;
+                /** @description Only what this token or user did. */
+                who?: string;
+                /** @description Only lines of this kind. */
+                kind?: "call" | "change" | "login" | "approval" | "refusal" | "admin" | "gap";
+                /**
+                 * @description Only calls of this tool.
+                 * @example time.now
+                 */
+                tool?: string;
+                /**
+                 * @description ok, error, the code or the reason of an error, or a status.
+                 * @example error
+                 */
+                outcome?: string;
+                /** @description How many at the most. */
+                pageSize?: number;
+                /** @description nextPageToken of the page before. Good for the same query alone; the page's size may change. */
+                pageToken?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of the audit log. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AuditList"];
                 };
             };
             /** @description Something that was sent can't be used; `in` and `pointer` say where. */

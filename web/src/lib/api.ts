@@ -46,6 +46,7 @@ const BASE = new URL(".", document.baseURI);
 
 let session: string | null = stored<string | null>("session", null);
 let onSignedOut: () => void = () => {};
+let onRefused: () => void = () => {};
 
 export function setSession(value: string | null): void {
   session = value;
@@ -64,6 +65,11 @@ export function whenSessionChanged(told: (has: boolean) => void): void {
 /** Call `told` whenever the server says that nobody is signed in (any more). */
 export function whenSignedOut(told: () => void): void {
   onSignedOut = told;
+}
+
+/** Call `told` whenever the server says that one's role does not allow something. */
+export function whenRefused(told: () => void): void {
+  onRefused = told;
 }
 
 export function address(path: string, query: Sent["query"] = {}): URL {
@@ -129,6 +135,7 @@ export function refusal(status: number, text: string): ApiError {
   const message = [error.detail, error.message, error.title].find((one) => typeof one === "string");
   const pointer = [error.pointer, error.at].find((one) => typeof one === "string");
   const code = typeof error.code === "string" ? error.code : String(status);
+  if (code === "role_needed") onRefused();
   const plain = /^\s*</.test(text) ? "" : text.slice(0, 300);
   return new ApiError(status, code, (message as string) ?? (plain || `HTTP ${status}`), (pointer as string) ?? null, data);
 }

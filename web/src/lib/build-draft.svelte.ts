@@ -10,6 +10,7 @@ import { isSame, type Content, type Problem } from "./build";
 import { parseJson, writeJson } from "./json-text";
 import { valueAt, withValueAt } from "./pointer";
 import { textWithoutSecrets } from "./secrets";
+import { may } from "./session.svelte";
 import { store, stored } from "./storage";
 
 interface StoredDraft {
@@ -209,6 +210,7 @@ export class Draft {
   check(body: Record<string, unknown>): () => void {
     const stop = new AbortController();
     const timer = setTimeout(() => {
+      if (!may("edit")) return;
       request<{ errors: Problem[]; warnings: Problem[] }>("tools/validate", { body: writeJson(body), signal: stop.signal })
         .then(({ data }) => ([this.problems, this.warnings] = [data.errors, data.warnings]))
         .catch(() => {

@@ -9,7 +9,7 @@ import { get, request, send, toolPath, type Schemas } from "./api";
 import { listen } from "./events";
 import { t } from "./i18n.svelte";
 import { notices } from "./notices.svelte";
-import { session } from "./session.svelte";
+import { may, session } from "./session.svelte";
 import { line } from "./shown";
 import type { Tool } from "./tool";
 
@@ -219,8 +219,8 @@ class Catalog {
 
 export const catalog = new Catalog();
 
-/** Have the server read its config, packs and secrets again. Where they can't be used, Health says why. */
+/** Have the server read its config, packs and secrets again. Where they can't be used, Health says why. Only admins may. */
 export async function readAgain(): Promise<void> {
-  await send("call/ot.reload", { json: {} }).catch(() => {});
+  if (may("admin")) await send("call/ot.reload", { json: {} }).catch(() => {});
 }
 session.onLeave(() => catalog.forget());

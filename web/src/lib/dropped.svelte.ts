@@ -1,6 +1,7 @@
 /** A file that was dropped anywhere on the page: Build's import takes it. */
 
 import { route } from "./route.svelte";
+import { may } from "./session.svelte";
 
 class DroppedFile {
   file: File | null = $state.raw(null);
@@ -10,6 +11,7 @@ class DroppedFile {
     const file = event.dataTransfer?.files[0];
     if (!file || event.defaultPrevented) return;
     event.preventDefault();
+    if (!may("edit")) return;
     this.file = file;
     route.go("build", { import: "1" });
   };

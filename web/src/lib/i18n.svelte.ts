@@ -69,6 +69,11 @@ class I18n {
     return new Intl.DateTimeFormat(this.language, { dateStyle: "medium", timeStyle: "short" }).format(new Date(iso));
   }
 
+  /** With seconds: what happened in which order. */
+  moment(iso: string): string {
+    return new Intl.DateTimeFormat(this.language, { dateStyle: "short", timeStyle: "medium" }).format(new Date(iso));
+  }
+
   /** A day of UTC. */
   day(iso: string): string {
     return new Intl.DateTimeFormat(this.language, { dateStyle: "medium", timeZone: "UTC" }).format(new Date(iso));

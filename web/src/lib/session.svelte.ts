@@ -1,17 +1,30 @@
-/** Whether one has to sign in, and has. */
+/** Whether one has to sign in, and has; who one is, and what one may. */
 
-import { ApiError, get, request, setSession, whenSessionChanged, whenSignedOut } from "./api";
+import { ApiError, get, request, setSession, whenRefused, whenSessionChanged, whenSignedOut } from "./api";
 
-interface LoginState {
+export type Role = "call" | "edit" | "admin";
+
+/** Who one is, as the server says it. Each role may what those before it may. */
+export interface Who {
+  name?: string;
+  role: Role;
+  tools?: readonly string[] | null; // names and patterns; null: all
+  expiresAt?: string;
+}
+
+interface LoginState extends Partial<Who> {
   needed: boolean;
   signedIn?: boolean;
-  expiresAt?: string | null;
 }
+
+const ROLES: readonly Role[] = ["call", "edit", "admin"];
+const NOBODY: Who = { role: "call" };
 
 class Session {
   state: "asking" | "in" | "out" | "away" = $state("asking");
   /** Whether a token is configured: only then can one sign out. */
   needed = $state(false);
+  who: Who = $state.raw({ role: "edit" }); // most are that: the frame that they see first stays as it is
   #forgets: ((isOwnWish: boolean) => void)[] = [];
   #before: (() => Promise<void>)[] = [];
 
@@ -21,9 +34,11 @@ class Session {
       if (this.state === "in") this.#leave();
     });
     whenSessionChanged((has) => {
-      if (has && this.state === "out") this.state = "in";
-      else if (!has && this.needed && this.state === "in") this.#leave();
+      if (has && this.state === "in") this.#leave(); // perhaps it is somebody else now
+      if (has) void this.start();
+      else if (this.needed && this.state === "in") this.#leave();
     });
+    whenRefused(() => void this.#look().catch(() => {})); // a reload may have brought another role
   }
 
   /** Have something forgotten when somebody signs out, or their session has ended: that they did not wish. */
@@ -38,20 +53,26 @@ class Session {
 
   async start(): Promise<void> {
     try {
-      const found = await get<LoginState>("login");
-      this.needed = found.needed;
-      this.state = !found.needed || found.signedIn ? "in" : "out";
+      this.state = (await this.#look()) ? "in" : "out";
     } catch {
       this.state = "away";
     }
   }
 
-  /** Sign in with the server's token. Raises what the server says against it. */
+  /** Ask who one is. Whether one may see anything at all. */
+  async #look(): Promise<boolean> {
+    const { needed, signedIn, ...who } = await get<LoginState>("login");
+    this.needed = needed;
+    if (needed && !signedIn) return false;
+    this.who = { ...NOBODY, ...who };
+    return true;
+  }
+
+  /** Sign in with a token. Raises what the server says against it. */
   async signIn(token: string): Promise<void> {
     const { data } = await request<{ session: string | null }>("login", { json: { token } });
     setSession(data.session);
-    this.needed = data.session !== null;
-    this.state = "in";
+    await this.start();
   }
 
   /** End the session, here and on the server. Raises if the server does not answer: then the session lives on. */
@@ -67,8 +88,12 @@ class Session {
   /** What was read for one person is not shown to the next. */
   #leave(isOwnWish = false): void {
     this.state = "out";
+    this.who = NOBODY;
     for (const forget of this.#forgets) forget(isOwnWish);
   }
 }
 
 export const session = new Session();
+
+/** Whether one may what this role may. What one may not is not offered: all parts of the page ask here. */
+export const may = (role: Role): boolean => ROLES.indexOf(session.who.role) >= ROLES.indexOf(role);

@@ -1,6 +1,7 @@
 /** The tour: five steps on the first visit. It points at things; it opens and changes nothing. */
 
 import type { Key } from "./locales/en";
+import { may, type Role } from "./session.svelte";
 import { store, stored } from "./storage";
 
 interface Step {
@@ -8,22 +9,27 @@ interface Step {
   at: string;
   title: Key;
   text: Key;
+  role?: Role; // that one needs for it
 }
 
 const STEPS: readonly Step[] = [
   { at: "tools", title: "tour.tools", text: "tour.tools.text" },
   { at: "find", title: "tour.find", text: "tour.find.text" },
-  { at: "build", title: "tour.build", text: "tour.build.text" },
+  { at: "build", title: "tour.build", text: "tour.build.text", role: "edit" },
   { at: "servers", title: "tour.servers", text: "tour.servers.text" },
-  { at: "health", title: "tour.health", text: "tour.health.text" },
+  { at: "health", title: "tour.health", text: "tour.health.text", role: "edit" },
 ];
 
 class Tour {
   at: number | null = $state(null);
-  readonly count = STEPS.length;
+  readonly #steps = $derived(STEPS.filter((one) => may(one.role ?? "call")));
+
+  get count(): number {
+    return this.#steps.length;
+  }
 
   get step(): Step | undefined {
-    return this.at === null ? undefined : STEPS[this.at];
+    return this.at === null ? undefined : this.#steps[this.at];
   }
 
   /** On the first visit only. Where nothing can be kept, nobody could know that: then never. */

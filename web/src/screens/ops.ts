@@ -1,5 +1,6 @@
 /** What one looks at now and then, in one piece: together it is smaller than one by one. */
 
+export { default as Audit } from "./Audit.svelte";
 export { default as Health } from "./Health.svelte";
 export { default as Results } from "./Results.svelte";
 export { default as Servers } from "./Servers.svelte";

@@ -1,0 +1,173 @@
+"""Who one is and what one may, in a real browser. What a role may not is not offered: no click ends in a refusal."""
+
+import json
+import sys
+
+import pytest
+from browser.person import Person
+from browser.stage import METEO, named_token, stage
+
+TOKEN = "sesame-token-0123456789"
+TOKENS = {"caller": "caller-token-0123456789", "editor": "editor-token-0123456789", "boss": "boss-token-0123456789ab"}
+CLOCK = {"command": sys.executable, "args": ["-m", "mcp_server_time"]}
+FORECAST = f"{METEO}/forecast/1"
+PLACES = (
+    "tools",
+    *(f"tools?tool={FORECAST}&tab={tab}" for tab in ("try", "about", "usage", "versions")),
+    "chat",
+    "build",
+    f"build?tool={FORECAST}",
+    f"build?bundle={METEO}",
+    "build?import=1",
+    "play",
+    f"recipe?tool={METEO}/report/1",
+    "servers",
+    "servers?server=clock",
+    "servers?server=clock&tab=log",
+    "results",
+    "stats",
+    "health",
+)
+# Every button, switch and tab of a screen, one after the other, as long as they are there and can be used.
+CLICKS = """(async () => {
+  const done = [];
+  const seen = '#main button, #main [role=switch], #main [role=tab], #main summary, dialog[open] button';
+  const name = (one) => one.getAttribute('aria-label') ?? one.innerText.trim();
+  const find = () => [...document.querySelectorAll(seen)]
+    .find((one) => one.checkVisibility() && !one.disabled && !done.includes(name(one)));
+  for (let n = 0; n < 40; n++) {
+    for (let wait = 0; wait < 20 && !find(); wait++) await new Promise((ready) => setTimeout(ready, 50));
+    const next = find();
+    if (!next) break;
+    done.push(name(next));
+    next.click();
+    await new Promise((ready) => setTimeout(ready, 60));
+    for (const one of document.querySelectorAll('dialog[open]')) one.close();
+    if (location.hash !== PLACE) location.hash = PLACE;
+  }
+  await new Promise((ready) => setTimeout(ready, 300));
+  return done;
+})()"""
+
+
+def config():
+    tokens = [
+        named_token("caller", TOKENS["caller"], "call", tools=["numbers.*", "meteo.forecast"]),
+        named_token("editor", TOKENS["editor"], "edit", expires="2099-01-01"),
+        named_token("boss", TOKENS["boss"], "admin"),
+    ]
+    return {"token": TOKEN, "http": {"tokens": tokens}, "servers": {"clock": CLOCK}}
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    with stage(tmp_path_factory.mktemp("team"), **config()) as one:
+        yield one
+
+
+def signed_in(person, name, place=""):
+    return person.open(place).sign_in(TOKENS[name])
+
+
+def links(person):
+    return person.value("[...document.querySelectorAll('nav [data-screen]')].map((one) => one.dataset.screen)")
+
+
+def refused(person):
+    """What the server has refused because of a role. A tool that is switched off is refused, too, and not counted."""
+    answers = [one for one in person.page.told("Network.responseReceived") if one["response"]["status"] == 403]
+    said = {one["response"]["url"]: _body(person, one["requestId"]) for one in answers}
+    return [url for url, body in said.items() if "role_needed" in body]
+
+
+def _body(person, request):
+    return person.page.ask("Network.getResponseBody", requestId=request)["body"]
+
+
+def test_one_sees_who_one_is_and_what_one_may(person):
+    signed_in(person, "caller").see("caller", "numbers.add")
+    person.click("Settings", role="button")
+    person.see("You", "may call tools", "May call:", "numbers.*", "meteo.forecast", "This session ends")
+    assert person.axe() == []
+    person.press("Escape")
+    person.open("#/build").see("This needs the role edit. caller has the role call: ask an admin.").see_no("tokens add")
+    assert "build" not in links(person)
+    assert "audit" not in links(person)
+    assert person.axe() == []
+    person.click("Settings", role="button")
+    person.click("Sign out", role="button")
+    person.see("Sign in to OneTool")
+    person.sign_in(TOKENS["boss"]).see("boss", "Audit")
+    assert {"build", "health", "audit"} <= {*links(person)}
+
+
+def test_without_a_token_one_may_edit_and_is_told_how_to_get_further(browser, tmp_path):
+    with (
+        stage(tmp_path, servers={"clock": CLOCK}) as served,
+        browser.page(width=1280, height=800) as page,
+    ):
+        person = Person(page, served.url).open("#/servers?server=clock")
+        person.see("Without a token", "This needs the role admin.", "onetool tokens add me --role admin", "clock.")
+        assert person.names("switch") == []
+        assert not {"Reconnect", "Log in", "Add servers"} & {*person.names("button"), *person.names("link")}
+        assert person.names("tab") == ["Tools"]
+        assert {"build", "health"} <= {*links(person)}
+        assert "audit" not in links(person)
+        assert person.axe() == []
+        person.open("#/audit").see("This needs the role admin.", "onetool tokens add me --role admin")
+        person.open("#/tools").see("numbers.add")
+        assert person.names("switch") != []
+        assert refused(person) == []
+        assert person.faults() == []
+
+
+def test_a_server_that_is_for_calls_only_says_so(browser, tmp_path):
+    with stage(tmp_path, token=TOKEN, http={"admin": True}) as served, browser.page() as page:
+        file = served.server.folder / "onetool.yaml"
+        file.write_text(json.dumps(json.loads(file.read_text()) | {"http": {"admin": False}}))
+        assert served.api.post("/call/ot.reload", json={}).status_code == 200
+        person = Person(page, served.url).open("#/build").see("This needs the role edit.", "for calls only")
+        assert not {"build", "health", "audit"} & {*links(person)}
+        assert person.faults() == []
+
+
+def test_servers_are_imported_by_admins(person):
+    signed_in(person, "editor", "#/build?import=1")
+    person.type_into("Or paste", json.dumps({"mcpServers": {"till": {"url": "http://127.0.0.1:9/mcp"}}}))
+    person.see("This needs the role admin. editor has the role edit: ask an admin.").see_no("Import this")
+    person.type_into("Or paste", "curl https://api.example.com/v1/rain?city=Oslo")
+    person.see("Import this").see_no("This needs the role")
+    assert refused(person) == []
+
+
+def test_a_role_that_a_reload_has_taken_away_is_seen_with_the_next_refusal(person, served):
+    file = served.server.folder / "onetool.yaml"
+    before = file.read_text()
+    signed_in(person, "editor", "#/tools").see("numbers.add")
+    file.write_text(before.replace('"role": "edit"', '"role": "call"'))
+    try:
+        assert served.api.post("/call/ot.reload", json={}).status_code == 200
+        person.forgive("status of 403")
+        person.click("Switch weather on or off", role="switch")
+        person.until("document.querySelector('nav [data-screen=build]') === null")
+        person.see("This needs the role edit, and editor has the role call")
+        assert person.names("switch") == []
+    finally:
+        file.write_text(before)
+        served.api.post("/call/ot.reload", json={})
+
+
+@pytest.mark.parametrize("role", ["caller", "editor", "boss", None])
+def test_nothing_that_is_offered_is_refused(browser, tmp_path, role):
+    given = config() if role else {"servers": {"clock": CLOCK}}
+    with stage(tmp_path, **given) as served, browser.page(width=1280, height=800) as page:
+        person = Person(page, served.url)
+        person.open().sign_in(TOKENS[role]) if role else person.open()
+        person.see("numbers.add")
+        clicked = {}
+        for place in PLACES:
+            person.open(f"#/{place}", "document.querySelector('#main :is(h1, h2, p)') !== null")
+            person.until("!document.querySelector('[aria-busy=true]')")
+            clicked[place] = person.value(CLICKS.replace("PLACE", json.dumps(f"#/{place}")))
+        assert refused(person) == [], clicked
+        assert sum(map(len, clicked.values())) > 20, clicked
