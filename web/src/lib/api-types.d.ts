@@ -284,7 +284,7 @@ export interface paths {
         get: operations["getExamples"];
         /**
          * Replace the examples of a tool
-         * @description Also of tools that are read-only else. Help shows them to people and models. An example has at most 16 KiB, a name of its own, and no argument that its schema marks as secret. The version of the tool stays, and `modifiedAt`, too.
+         * @description Also of tools that are read-only else. A caller with a name (a named token, a JWT) replaces the examples of their own, which nobody else sees; examples of the tool that are in the list stay what they are. Help shows them to people and models. An example has at most 16 KiB, a name of its own, and no argument that its schema marks as secret. The version of the tool stays, and `modifiedAt`, too.
          */
         put: operations["putExamples"];
         post?: never;
@@ -310,7 +310,7 @@ export interface paths {
         };
         /**
          * How often a tool was called, and how that went
-         * @description As far as calls are kept (`stats` in the config). Nothing of arguments and values is. Of two days or less the series has hours, else days, also those without a call.
+         * @description As far as calls are kept (`stats` in the config). Nothing of arguments and values is. Of two days or less the series has hours, else days, also those without a call. Who does not have the role admin sees the calls of their own; an admin those of all callers.
          */
         get: operations["getUsage"];
         put?: never;
@@ -843,7 +843,7 @@ export interface paths {
         };
         /**
          * How often tools were called, and how that went
-         * @description As far as calls are kept (`stats` in the config). Nothing of arguments and values is. Of two days or less the series has hours, else days, also those without a call.
+         * @description As far as calls are kept (`stats` in the config). Nothing of arguments and values is. Of two days or less the series has hours, else days, also those without a call. Who does not have the role admin sees the calls of their own; an admin those of all callers.
          */
         get: operations["getStats"];
         put?: never;
@@ -908,7 +908,7 @@ export interface paths {
         };
         /**
          * Read what happens, as it happens
-         * @description Needs `Accept: text/event-stream`. `hello` {version, instance} comes at once; `changed` {tools} when tools, switches or servers have changed, at most four times a second; `call` {bundleID, toolSlug, version, name, ok, durationMs, source, at} when a call has ended, or {dropped} where a client was too slow for so many. A comment comes every 15 seconds. At most 64 clients read at once; others get 503.
+         * @description Needs `Accept: text/event-stream`. `hello` {version, instance} comes at once; `changed` {tools} when tools, switches or servers have changed, at most four times a second; `call` {bundleID, toolSlug, version, name, ok, durationMs, source, at} when a call has ended, or {dropped} where a client was too slow for so many. Calls of other callers are told to admins only. A comment comes every 15 seconds. At most 64 clients read at once; others get 503.
          */
         get: operations["readEvents"];
         put?: never;
@@ -1815,6 +1815,7 @@ export interface components {
             /** @description The finer cause in a word, or the code. What the caller was told is not kept. */
             message: string;
             client: string | null;
+            caller: string | null;
         };
         UsageCall: {
             at: string;
@@ -1823,11 +1824,20 @@ export interface components {
             /** @description How it was called: rest, mcp, run, cli … */
             source: string;
             client: string | null;
+            /** @description The name of a token, or `iss|sub`; null for the command line and `http.token`. */
+            caller: string | null;
         };
         /** @description All examples of a tool. */
         ExampleList: {
             /** @description Arguments to go by. Changing them is no change of the tool. */
             examples: components["schemas"]["ToolExample"][];
+        };
+        /** @description The examples of a tool as somebody sees them: those of the tool first, then one's own. */
+        ShownExamples: {
+            /** @description Arguments to go by. Changing them is no change of the tool. */
+            examples: components["schemas"]["ToolExample"][];
+            /** @description The names of those that are one's own; not there for `http.token` and without tokens. */
+            own?: string[];
         };
         /** @description Whether the call may run. */
         ApprovalAnswer: {
@@ -2120,6 +2130,11 @@ export interface components {
             /** @default [] */
             clients?: components["schemas"]["CountedCalls"][];
             /**
+             * @description Names of tokens and `iss|sub`; those without the role admin see themselves only.
+             * @default []
+             */
+            callers?: components["schemas"]["CountedCalls"][];
+            /**
              * @description How often each tool has failed, and in what way.
              * @default []
              */
@@ -2134,7 +2149,7 @@ export interface components {
             p95: number | null;
             p99: number | null;
         };
-        /** @description How many calls came through an interface, or from a client. */
+        /** @description How many calls came through an interface, or from a client or a caller. */
         CountedCalls: {
             name: string;
             calls: number;
@@ -5470,7 +5485,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ExampleList"];
+                    "application/json": components["schemas"]["ShownExamples"];
                 };
             };
             /** @description The tool has this ETag still. */
@@ -5623,7 +5638,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ExampleList"];
+                    "application/json": components["schemas"]["ShownExamples"];
                 };
             };
             /** @description Something that was sent can't be used; `in` and `pointer` say where. */
@@ -8937,6 +8952,8 @@ export interface operations {
                 source?: string;
                 /** @description Only calls of this client. */
                 client?: string;
+                /** @description Only calls of this caller: the name of a token, or `iss|sub`; empty is the command line and `http.token`. For admins; others see the calls of their own in any case. */
+                caller?: string;
             };
             header?: never;
             path?: never;
