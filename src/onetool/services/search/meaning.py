@@ -18,6 +18,7 @@ from pathlib import Path
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, NamedTuple
 
+from onetool.core.registry import LazyTool, as_spec
 from onetool.core.spec import ToolSpec
 from onetool.services.search.words import EVERYDAY, said_of_parameters
 
@@ -172,15 +173,15 @@ class ToolMeanings:
 
     def __init__(self, *, background: bool = False) -> None:
         self._background = background
-        self._waiting: dict[int, ToolSpec | None] = {}  # slots whose vectors are to be made, or to be forgotten
+        self._waiting: dict[int, ToolSpec | LazyTool | None] = {}  # by slot: vectors to be made, or to be forgotten
         self._vectors: Floats | None = None
         self._making = Lock()
         self._thread: Thread | None = None
 
-    def set(self, slot: int, spec: ToolSpec | None) -> None:
+    def set(self, slot: int, tool: ToolSpec | LazyTool | None) -> None:
         """The tool that has this slot from now on, if any."""
         if slot < MOST_TOOLS:
-            self._waiting[slot] = spec
+            self._waiting[slot] = tool
 
     def similarities(self, query: str) -> Similarities | None:
         """None while they are not ready, or if there is no table."""
@@ -212,10 +213,10 @@ class ToolMeanings:
             while waiting := dict(self._waiting):
                 if table is not None:
                     self._vectors = self._with_room(max(waiting) + 1)
-                    for slot, spec in waiting.items():
-                        self._vectors[slot] = 0.0 if spec is None else tool_vector(table, spec)
-                for slot, spec in waiting.items():
-                    if self._waiting[slot] is spec:  # and has not changed meanwhile
+                    for slot, tool in waiting.items():
+                        self._vectors[slot] = 0.0 if tool is None else tool_vector(table, as_spec(tool))
+                for slot, tool in waiting.items():
+                    if self._waiting[slot] is tool:  # and has not changed meanwhile
                         del self._waiting[slot]
 
     def _with_room(self, size: int) -> "Floats":
