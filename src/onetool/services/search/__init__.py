@@ -6,19 +6,22 @@ Where numpy is installed, that is blended with how near a tool's meaning is: see
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from enum import IntEnum
 from heapq import nlargest, nsmallest
 from itertools import combinations, islice
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from onetool.core.registry import NO_PACKS, LazyPacks, LazyTool, as_spec
 from onetool.core.spec import ToolSpec
-from onetool.services.search.blend import blended
+from onetool.services.search.blend import Blend, summed, words_alone
 from onetool.services.search.kept import KeptDocuments
 from onetool.services.search.meaning import ToolMeanings, is_installed
 from onetool.services.search.postings import Document, Said, WordIndex
 from onetool.services.search.words import Group, QueryWords, name_key, query_words, split_words, stem, tool_words
+
+if TYPE_CHECKING:
+    from onetool.services.search.meaning import Doubles
 
 NO_TOOLS: Set[int] = frozenset()
 
@@ -137,12 +140,25 @@ class LexicalIndex:
         With `wanted`, those may be left out, too, that are neither among the best nor asked for.
         """
         scores = self._summed(self._known(asked.telling), wanted) or self._summed(self._fuzzy(asked.telling), wanted)
+        for one, times in self._everyday(asked):
+            for tool in scores.keys() & one.by_slot.keys():
+                scores[tool] += times * one.by_slot[tool]
+        return scores
+
+    def all_scores(self, asked: QueryWords) -> "Doubles":
+        """The same of all tools, by slot, for numpy; 0 of those that share nothing with the query."""
+        size, everyday = len(self._words.names), list(self._everyday(asked))
+        scores = summed(map(self._parts_of, self._known(asked.telling)), everyday, size)
+        return scores if scores.any() else summed(map(self._parts_of, self._fuzzy(asked.telling)), everyday, size)
+
+    def _parts_of(self, meaning: Meaning) -> list[tuple[Said, float]]:
+        stems, factor = meaning
+        return [(self._words.said(one), factor * self._words.rarity(one)) for one in stems]
+
+    def _everyday(self, asked: QueryWords) -> Iterator[tuple[Said, float]]:
         for word, *_ in asked.everyday:
             for one in self._stems_of([word]):
-                said, times = self._words.said(one).by_slot, TIE_WEIGHT * self._words.rarity(one)
-                for tool in scores.keys() & said.keys():
-                    scores[tool] += times * said[tool]
-        return scores
+                yield self._words.said(one), TIE_WEIGHT * self._words.rarity(one)
 
     def _summed(self, meanings: Iterable[Meaning], wanted: Wanted | None) -> dict[int, float]:
         scores: dict[int, float] = {}
@@ -361,12 +377,23 @@ class SearchIndex:
         words = query_words(query)
         named = self._names.named(query, words.telling)
         meanings = None if self._meanings is None else self._meanings.similarities(query)
-        # A tool of which words say little may still be nearest in meaning: then the words of all tools count.
-        wanted = Wanted(limit, self._slots, self._tools.keys(), self._order, named.keys()) if meanings is None else None
-        scores = blended(self._lexical.scores(words, wanted), meanings)
+        if meanings is None:
+            wanted = Wanted(limit, self._slots, self._tools.keys(), self._order, named.keys())
+            scores = words_alone(self._lexical.scores(words, wanted))
+        else:
+            scores = self._blended(Blend(self._lexical.all_scores(words), meanings), named, limit)
         for tool, naming in named.items():
             scores[tool] = naming + scores.get(tool, 0.0)
         return scores
+
+    def _blended(self, blend: Blend, named: Mapping[int, Naming], limit: int) -> dict[int, float]:
+        """Those that are named, and the best of the others. Not all that share the words are ours: see `search`."""
+        most = limit
+        while True:
+            scores = blend.best(most)
+            if most >= len(blend) or sum(tool in self._tools for tool in scores) >= limit:
+                return scores | blend.of(named)
+            most *= 8
 
     def _best(self, scores: dict[int, float], limit: int) -> list[tuple[int, float]]:
         if len(scores) > limit:  # comparing bare numbers is much quicker than sorting pairs, and many may be equal

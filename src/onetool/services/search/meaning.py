@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     Floats = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
+    Doubles = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
 log = logging.getLogger("onetool")
 

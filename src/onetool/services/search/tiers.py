@@ -53,6 +53,7 @@ class TierRow(NamedTuple):
     id: str
     names: tuple[str, ...]
     age: int
+    length: int = 0  # of the shorter name as it is compared: `TierIndex` counts that
 
 
 class SavedTiers(Struct):
@@ -115,7 +116,8 @@ class TierIndex:
         if row.id in self._slots:
             self.drop(row.id)
         slot = self._slots[row.id] = self.words.add(document)
-        self._rows[slot] = row
+        lengths = [len(key) for name in row.names if (key := name_key(name, " "))]
+        self._rows[slot] = row._replace(length=min(lengths, default=0))
         recency = self._recency[slot] = _recency(row.age, row.id)
         self._newest.add(recency)
         for known, word in self._found_by(row):
@@ -210,15 +212,11 @@ class TierIndex:
 
     def _whole_words(self, asked: Sequence[str], length: int, seen: set[int]) -> Iterator[Step]:
         names = _new(_having_all(asked, self._named), seen)
-        yield WHOLE_WORD, _by_score({slot: max(0, self._shorter(slot) - length) for slot in names})
+        yield WHOLE_WORD, _by_score({slot: max(0, self._rows[slot].length - length) for slot in names})
         for score, fields in ((FAR, LABELS), (2 * FAR, TEXTS)):
             counts = self.words.counts_with(*fields)
             found = _having_all(asked, lambda word, counts=counts: self._having([word], counts))
             yield WHOLE_WORD, [(score, _new(found, seen))]
-
-    def _shorter(self, slot: int) -> int:
-        """The length of the shorter name."""
-        return min(len(key) for name in self._rows[slot].names if (key := name_key(name, " ")))
 
     def _named(self, word: str) -> set[int]:
         return self._heads.having([word]) | self._squeezed.having([word])
