@@ -112,7 +112,8 @@ class ToolCatalog:
             if known is None or known[0] is not snapshot:
                 kept, specs = self._bundles.searched(), (spec for spec in snapshot.own() if spec.enabled)
                 if known is None or known[1].kept is not kept:
-                    index = SearchIndex(specs, kept, snapshot.lazy, background=self._serves)
+                    file = self._bundles.vectors_file()
+                    index = SearchIndex(specs, kept, snapshot.lazy, background=self._serves, vectors=file)
                 else:
                     index = known[1]
                     index.update(specs, snapshot.lazy)

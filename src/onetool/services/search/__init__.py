@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from enum import IntEnum
 from heapq import nlargest, nsmallest
 from itertools import combinations, islice
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from onetool.core.registry import NO_PACKS, LazyPacks, LazyTool, as_spec
@@ -257,15 +258,16 @@ class SearchIndex:
         lazy: LazyPacks = NO_PACKS,
         *,
         background: bool = False,
+        vectors: Path | None = None,
     ) -> None:
         """`kept` has the words of tools that are kept in a store. With `background`, words answer alone until a thread
-        has loaded the meanings; otherwise a query waits for them.
+        has loaded the meanings; otherwise a query waits for them. `vectors` is the file that meanings are ready from.
         """
         self.kept = kept
         self._words = WordIndex() if kept is None else kept.words
         self._names = NameIndex(self._words)
         self._lexical = LexicalIndex(self._words)
-        self._meanings = ToolMeanings(background=background) if is_installed() else None
+        self._meanings = ToolMeanings(background=background, cache=vectors) if is_installed() else None
         self._tools: dict[int, ToolSpec | LazyTool] = {}  # by slot
         self._slots: list[int] = []  # in their order: first those that are not lazy, as they were given
         self._places: dict[int, int] = {}  # of these
