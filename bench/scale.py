@@ -38,7 +38,8 @@ AIMS: Mapping[str, tuple[str, float, float]] = {
 
 STARTS, CALLS, CHANGES = 3, 15, 9
 SETTLED_S = 2.2  # a file that was written a moment ago is read again at the next look
-PLAIN, TYPO = "list the invoice of a customer", "list the invocie of a custmer"
+SAID = {"plain": "list the invoice of a customer", "a typo": "list the invocie of a custmer"}  # to ot.search
+TYPED = {"plain": "customer", "a typo": "custmer"}  # into a box
 HERE = (sys.executable, "-m", "onetool")  # the source that is measured is the one that is imported here
 
 Taken = dict[str, list[float]]
@@ -78,8 +79,8 @@ def _served(home: Path) -> Taken:
         searches.append(_first(home, "/tools/tools/search?q=invoice"))
     rest: Taken = {}
     with Serving(home, command=HERE) as server:
-        for name, query in (("plain", PLAIN), ("a typo", TYPO)):
-            target = f"/tools/tools/search?q={query.replace(' ', '%20')}&pageSize=20"
+        for name, query in TYPED.items():
+            target = f"/tools/tools/search?q={query}&pageSize=20"
             rest[f"REST search, {name}"] = _times(lambda target=target: server.rest.ask("GET", target))
         _settled(server)
         memory.append(_megabytes(server.process.pid))
@@ -130,7 +131,7 @@ def _searched(home: Path) -> Taken:
         for kind in ("words", "meanings"):
             search.is_installed = lambda kind=kind: kind == "meanings"  # as without numpy
             app.catalog._index = None  # pyright: ignore[reportPrivateUsage]
-            for name, query in (("plain", PLAIN), ("a typo", TYPO)):
+            for name, query in SAID.items():
                 found[f"ot.search, {kind}, {name}"] = _times(lambda query=query: app.search(query))
         changed = [_after_a_change(app) for _ in range(CHANGES)]
     found["a change is found over REST"], found["a change is found by ot.search"] = map(

@@ -96,8 +96,7 @@ class TierIndex:
         self.words = words
         self._rows: dict[int, TierRow] = {}
         self._slots: dict[str, int] = {}  # by id
-        self._recency: dict[int, str] = {}  # by slot: what sorts as (age, id) does
-        self._newest = SortedWords()  # all of these
+        self._newest = SortedWords()  # of each tool what sorts as (age, id) does
         self._off: set[int] = set()  # in no list unless somebody asks for those, too
         self._names = NameWords()  # whole names as they are compared
         self._heads = NameWords()  # words of names
@@ -118,8 +117,7 @@ class TierIndex:
         slot = self._slots[row.id] = self.words.add(document)
         lengths = [len(key) for name in row.names if (key := name_key(name, " "))]
         self._rows[slot] = row._replace(length=min(lengths, default=0))
-        recency = self._recency[slot] = _recency(row.age, row.id)
-        self._newest.add(recency)
+        self._newest.add(_recency(row.age, row.id))
         for known, word in self._found_by(row):
             known.add(word, slot)
         self.switch(row.id, is_on)
@@ -129,9 +127,10 @@ class TierIndex:
 
     def drop(self, id: str) -> None:
         slot = self._slots.pop(id)
-        self._newest.discard(self._recency.pop(slot))
+        row = self._rows.pop(slot)
+        self._newest.discard(_recency(row.age, row.id))
         self._off.discard(slot)
-        for known, word in self._found_by(self._rows.pop(slot)):
+        for known, word in self._found_by(row):
             known.discard(word, slot)
         self.words.remove(slot)
 
@@ -155,8 +154,7 @@ class TierIndex:
         """Into one that is empty."""
         self.words.restore(saved.words)
         self._rows = dict(zip(numbers_in(saved.slots), saved.rows, strict=True))
-        self._recency = {slot: _recency(row.age, row.id) for slot, row in self._rows.items()}
-        self._newest.add_all(self._recency.values())
+        self._newest.add_all(_recency(row.age, row.id) for row in saved.rows)
         self._slots = {row.id: slot for slot, row in self._rows.items()}
         self._off = set(saved.off)
         for known, held in zip((self._names, self._heads, self._squeezed), saved.names, strict=True):
@@ -184,9 +182,8 @@ class TierIndex:
         if len(slots) > limit and len(slots) * DENSE > len(self._rows):
             every = (self._slots[one[AGE_DIGITS:]] for one in self._newest.behind(behind))
             return islice((slot for slot in every if slot in slots and slot not in off), limit)
-        recency = self._recency.__getitem__
-        some = [slot for slot in slots if slot not in off and recency(slot) > behind]
-        return nsmallest(limit, some, key=recency)
+        wanted = ((_recency(self._rows[slot].age, self._rows[slot].id), slot) for slot in slots if slot not in off)
+        return [slot for _, slot in nsmallest(limit, (one for one in wanted if one[0] > behind))]
 
     def _steps(self, query: str) -> Iterator[Step]:
         """In the order of ranks."""

@@ -77,7 +77,7 @@ class NamedTools:
         """`owners` are the bundles that have their names, by their ids."""
         self.packs = packs
         self.mistakes = mistakes
-        self._owners = owners
+        self.owners = owners
         self._off = off
         self._made: dict[str, ToolSpec] = {}
 
@@ -92,7 +92,7 @@ class NamedTools:
             row = next((one for one in loaded.versions() if one.version == version), None)
             if row is None:
                 return None
-            off = self._off(row, self._owners.get(row.bundle_id))
+            off = self._off(row, self.owners.get(row.bundle_id))
             found = self._made[name] = loaded.make(row, name, off)
         return found
 
@@ -107,13 +107,13 @@ class NamedTools:
         name = _name(bundle, tool)
         if self._stands_for(name, tool):
             return name
-        if bundle.id not in self._owners:  # another one has its name, and what is allowed to that one
+        if bundle.id not in self.owners:  # another one has its name, and what is allowed to that one
             return f"{bundle.id}/{tool.slug}{VERSION_SIGN}{tool.version}"
         return f"{name}{VERSION_SIGN}{tool.version}"
 
     def name_in_code(self, bundle: Bundle, tool: Tool) -> str | None:
         """None for a tool of a bundle whose name something else has."""
-        return self.name_of(bundle, tool) if tool.is_built_in or bundle.id in self._owners else None
+        return self.name_of(bundle, tool) if tool.is_built_in or bundle.id in self.owners else None
 
     def is_default(self, bundle: Bundle, tool: Tool) -> bool:
         """Whether a name in code without a version stands for it."""
@@ -195,8 +195,10 @@ class FollowedTools:
         self._take_basis(changes, touched)
         for bundle_id, versions in touched.items():
             self._load(bundle_id, versions)
-        if touched or taken != self._taken:
+        if changes.is_whole or changes.bundles or changes.gone_bundles or taken != self._taken:
             self._name(taken)
+        elif touched:
+            self._rename(touched)
         self.seen = changes.seen
         return self.named
 
@@ -268,6 +270,17 @@ class FollowedTools:
             return rows[0]
         can = {row.id: row.is_enabled and self._off.why_not(row.function) is None for row in rows}
         return max(rows, key=lambda row: (can[row.id], row.tool().modified_at, row.id))
+
+    def _rename(self, touched: Iterable[str]) -> None:
+        """The same packs with other tools, unless one of them is the first or the last of its pack."""
+        owners, packs = self.named.owners, dict(self.named.packs)
+        for bundle in (owners[id] for id in touched if id in owners):
+            pack, tools = code_name(bundle.slug), self._tools[bundle.id]
+            if not tools or pack not in packs:
+                self._name(self._taken)
+                return
+            packs[pack] = tools
+        self.named = NamedTools(packs, owners, self.named.mistakes, self._off)
 
     def _name(self, taken: Collection[str]) -> None:
         """Each bundle that has its name, and what code calls it."""

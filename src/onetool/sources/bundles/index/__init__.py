@@ -130,7 +130,11 @@ class Index:
         """The stamps of all known files, broken ones included."""
         asked = "SELECT path, mtime_ns, size, inode FROM files"
         found = self._access.read(lambda connection: connection.database.execute(asked).fetchall())
-        return {path_out(path): Stamp(mtime_ns, size, inode_out(inode)) for path, mtime_ns, size, inode in found}
+        new = tuple.__new__  # there may be very many: each step counts
+        return {
+            path_out(path): new(Stamp, (mtime_ns, size, inode if inode >= 0 else inode_out(inode)))
+            for path, mtime_ns, size, inode in found
+        }
 
     def state(self) -> int:
         """A number that grows with every change by any process, and when the index is made anew."""

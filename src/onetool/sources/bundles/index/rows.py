@@ -56,8 +56,7 @@ def path_in(path: str) -> bytes:
     return os.fsencode(path)
 
 
-def path_out(path: bytes) -> str:
-    return os.fsdecode(path)
+path_out = os.fsdecode
 
 
 def inode_in(inode: int) -> int:
