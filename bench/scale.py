@@ -73,17 +73,17 @@ def run(sizes: tuple[int, ...] = SIZES) -> Iterator[Row]:
 def _served(home: Path) -> Taken:
     with Serving(home, command=HERE) as server:  # makes the caches
         _settled(server)
-    lists, searches, memory = list[float](), list[float](), list[float]()
+    lists, searches = list[float](), list[float]()
     for _ in range(STARTS):
         lists.append(_first(home, "/tools/tools"))
         searches.append(_first(home, "/tools/tools/search?q=invoice"))
     rest: Taken = {}
     with Serving(home, command=HERE) as server:
+        _settled(server)
         for name, query in TYPED.items():
             target = f"/tools/tools/search?q={query}&pageSize=20"
             rest[f"REST search, {name}"] = _times(lambda target=target: server.rest.ask("GET", target))
-        _settled(server)
-        memory.append(_megabytes(server.process.pid))
+        memory = [_megabytes(server.process.pid)]
     shutil.rmtree(home / "bundles" / ".state")
     cold = [_first(home, "/tools/tools")]
     return {
