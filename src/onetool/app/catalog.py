@@ -19,7 +19,7 @@ from onetool.app.config_lint import lint_config
 from onetool.core.caller import owner
 from onetool.core.errors import Mistake, ToolFailure, message_of
 from onetool.core.json_data import StoreBlob, freeze
-from onetool.core.registry import NO_PACKS, LazyPacks, Snapshot
+from onetool.core.registry import NO_PACKS, LazyPacks, Snapshot, ToolList
 from onetool.core.source import Catalogue, Prompt, Resource
 from onetool.core.spec import ToolSpec
 from onetool.core.text import or_rather
@@ -80,10 +80,11 @@ class ToolCatalog:
 
     # What there is
 
-    def tools(self, allowed: Iterable[str] | None = None) -> list[ToolSpec]:
+    def tools(self, allowed: Iterable[str] | None = None) -> ToolList:
         """The tools to show, in order; with an allow-list exactly those."""
         self.refresh_sync()
-        return [spec for spec in self.registry.list(allowed) if spec.enabled and not spec.hidden]
+        held = self.registry.list(allowed).held
+        return ToolList([one for one in held if one.enabled and not (isinstance(one, ToolSpec) and one.hidden)])
 
     def search(
         self, query: str, limit: int = 5, allowed: Collection[str] | None = None

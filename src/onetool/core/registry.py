@@ -1,8 +1,8 @@
 """Registry: names to tools, in the order of registration. Refuses what is wrong; hands out frozen snapshots."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from threading import Lock
-from typing import Any, Protocol
+from typing import Any, Protocol, overload
 
 from onetool.core.definition import Handlers, accept
 from onetool.core.errors import DuplicateToolError
@@ -17,6 +17,9 @@ class LazyTool(Protocol):
 
     @property
     def name(self) -> str: ...
+
+    @property
+    def pack(self) -> str: ...
 
     @property
     def enabled(self) -> bool: ...
@@ -58,6 +61,37 @@ class ToolMap(Mapping[str, ToolSpec]):
         return key in self.held
 
 
+class ToolList(Sequence[ToolSpec]):
+    """Tools in an order. `held` are the same, and those that are lazy are not made."""
+
+    __slots__ = ("held",)
+
+    def __init__(self, held: list[ToolSpec | LazyTool]) -> None:
+        self.held = held
+
+    @overload
+    def __getitem__(self, at: int) -> ToolSpec: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> "list[ToolSpec]": ...
+
+    def __getitem__(self, at: int | slice) -> "ToolSpec | list[ToolSpec]":
+        return as_spec(self.held[at]) if isinstance(at, int) else [as_spec(one) for one in self.held[at]]
+
+    def __len__(self) -> int:
+        return len(self.held)
+
+    def __iter__(self) -> Iterator[ToolSpec]:
+        return map(as_spec, self.held)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, list | ToolList) and [*self] == [*other]  # pyright: ignore[reportUnknownVariableType]
+
+    def texts(self) -> "list[object]":
+        """What differs where a list would say something else. A lazy tool that has changed is another object."""
+        return [(one.name, one.description) if isinstance(one, ToolSpec) else one for one in self.held]
+
+
 class Snapshot:
     """The tools at one moment. Nothing that happens to the registry afterwards changes it.
 
@@ -79,19 +113,20 @@ class Snapshot:
             return lazy.spec()
         return found if found is not None or self._further is None else self._further(name)
 
-    def list(self, allowed: Iterable[str] | None = None) -> list[ToolSpec]:
+    def list(self, allowed: Iterable[str] | None = None) -> ToolList:
         """All tools in the order of registration; with an allow-list exactly those that it names."""
         if allowed is None:
-            return list(self)
+            lazy = (tool for tools in self.lazy.values() for tool in tools.values())
+            return ToolList([*self._tools.values(), *lazy])
         if isinstance(allowed, str):
             raise TypeError(f"allowed is a list of names: [{allowed!r}]")
         names = dict.fromkeys(allowed)
         packs = dict.fromkeys(name.partition(".")[0] for name in names)
         lazy = (tool for pack, tools in self.lazy.items() if pack in packs for tool in tools.values())
         listed = [spec for name, spec in self._tools.items() if name in names]
-        listed += [tool.spec() for tool in lazy if tool.name in names]
-        further = (self.get(name) for name in names if not self._has(name))
-        return [*listed, *(spec for spec in further if spec is not None)]
+        further = (self.get(name) for name in names if not self.has(name))
+        others = (tool for tool in lazy if tool.name in names)
+        return ToolList([*listed, *others, *(spec for spec in further if spec is not None)])
 
     def names(self) -> Collection[str]:
         if not self.lazy:
@@ -117,20 +152,18 @@ class Snapshot:
         """The names that no tool has: typos in an allow-list."""
         return [name for name in names if name not in self]
 
-    def _has(self, name: str) -> bool:
+    def has(self, name: str) -> bool:
+        """Whether lists have a tool of that name. None is made."""
         return name in self._tools or lazy_tool(self.lazy, name) is not None
 
     def __len__(self) -> int:
         return len(self._tools) + sum(map(len, self.lazy.values()))
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and (self._has(name) or (self._further is not None and bool(self._further(name))))
+        return isinstance(name, str) and (self.has(name) or (self._further is not None and bool(self._further(name))))
 
     def __iter__(self) -> Iterator[ToolSpec]:
-        yield from self._tools.values()
-        for tools in self.lazy.values():
-            for tool in tools.values():
-                yield tool.spec()
+        return iter(self.list())
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {len(self)} tools>"
@@ -189,7 +222,7 @@ class ToolRegistry(Snapshot):
 
     # Another thread may register while somebody reads: what walks over all tools walks over a snapshot.
 
-    def list(self, allowed: Iterable[str] | None = None) -> list[ToolSpec]:
+    def list(self, allowed: Iterable[str] | None = None) -> ToolList:
         return self.snapshot().list(allowed)
 
     def names(self) -> Collection[str]:

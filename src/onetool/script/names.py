@@ -2,7 +2,7 @@
 
 import builtins
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import islice
 from keyword import kwlist
 
@@ -26,11 +26,12 @@ CALL = ToolSpec(
 class ScriptPack:
     """A pack as code sees it: its tools by the spelling of their names."""
 
-    __slots__ = ("spelled", "tools", "word")
+    __slots__ = ("spelled", "spellings", "tools", "word")
 
     def __init__(self, word: str, tools: Mapping[str, ToolSpec | LazyTool]) -> None:
         self.word = word
         self.spelled = as_identifiers(tools)  # spelling -> name inside of the pack
+        self.spellings = {own: spelling for spelling, own in self.spelled.items()}
         self.tools = ToolMap({spelling: tools[own] for spelling, own in self.spelled.items()})
 
     def named(self, allowed: Collection[str] | None) -> list[str]:
@@ -66,6 +67,7 @@ class ScriptNames:
             self._tools_of[pack] = {**tools_of[pack], **tools} if pack in tools_of else tools
         self._pack_of = as_identifiers(self._tools_of)
         self._packs: dict[str, ScriptPack] = {}
+        self._words: dict[str, str] | None = None  # what code calls each pack
         taken = {*self._pack_of, *BUILTINS}
         self.functions: dict[str, ToolSpec] = {word: bare[own] for word, own in as_identifiers(bare, taken).items()}
         self.useless: dict[str, str] = {}  # aliases that can't be used, and why
@@ -110,11 +112,9 @@ class ScriptNames:
             *(word for word, spec in self.functions.items() if may_be_named(spec, allowed)),
         )
 
-    def spellings(self) -> dict[str, str]:
+    def spellings(self) -> "Spellings":
         """Every tool's name, and what code writes for it."""
-        packs = [pack for word in self._pack_of if (pack := self.pack(word))]
-        words = {tool.name: f"{pack.word}.{own}" for pack in packs for own, tool in pack.tools.held.items()}
-        return words | {spec.name: word for word, spec in self.functions.items()}
+        return Spellings(self)
 
     def with_slug(self, slug: str) -> list[ToolSpec]:
         """The tools whose name without the pack is this, with dashes or underscores. Listed when first asked for."""
@@ -127,13 +127,35 @@ class ScriptNames:
 
     def spelling(self, spec: ToolSpec) -> str:
         """What code writes to call it."""
-        pack, dot, own = spec.name.partition(".")
+        return self.spelling_of(spec.name)
+
+    def spelling_of(self, name: str) -> str:
+        pack, dot, own = name.partition(".")
         if not dot:
-            return next((word for word, function in self.functions.items() if function is spec), spec.name)
-        word = next(word for word, name in self._pack_of.items() if name == pack)
+            return next((word for word, function in self.functions.items() if function.name == name), name)
+        if self._words is None:
+            self._words = {pack: word for word, pack in self._pack_of.items()}
+        word = self._words[pack]
         named = self.pack(word)
-        spelled = named.spelled if named else {}
-        return f"{word}.{next((spelling for spelling, name in spelled.items() if name == own), own)}"
+        return f"{word}.{named.spellings.get(own, own) if named else own}"
+
+
+class Spellings(Mapping[str, str]):
+    """Every tool's name, and what code writes for it. Of very many packs only those are spelled out that are used."""
+
+    def __init__(self, names: ScriptNames) -> None:
+        self._names = names
+
+    def __getitem__(self, name: str) -> str:
+        if not self._names.catalogue.has(name):
+            raise KeyError(name)
+        return self._names.spelling_of(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names.catalogue.names())
+
+    def __len__(self) -> int:
+        return len(self._names.catalogue)
 
 
 def _as_slug(name: str) -> str:

@@ -94,7 +94,7 @@ def _state(service: Service) -> ListedState:
         menus={kind: encode(service.menu(RemoteClient(menu=kind)).listing) for kind in {*kinds, usual}},
         prompts=encode(prompt_listing(service)),
         resources=encode([resource_listing(service), template_listing(service)]),
-        texts={TOOLS: [(spec.name, spec.description) for spec in service.app.tools(service.allowed)]},
+        texts={TOOLS: service.app.tools(service.allowed).texts()},
     )
 
 
