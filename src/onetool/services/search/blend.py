@@ -4,7 +4,7 @@ A tool's score is how near its meaning is to the query's, and a little for each 
 weight depends on the query: BM25F already counts a rare word for much and a common one for little. So a query whose
 rare words stand in a tool is decided by them, and one in other words than the tool's is decided by what it means.
 
-Where meanings count, so do the words of all tools: numpy adds them up, of very many tools in a millisecond.
+Where meanings count, so do the words of all tools: numpy adds them up, which of very many is much quicker.
 """
 
 from collections.abc import Iterable, Mapping
