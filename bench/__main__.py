@@ -11,6 +11,7 @@ run          code, beside FastMCP's code mode and smolagents
 mcp          the server over stdio and HTTP, beside FastMCP and the official SDK; takes three to four minutes
 servers      other people's servers behind us, beside the SDK's client and FastMCP's proxy; takes about five minutes
 bundles      the store and REST with 100 and 10,000 tools, and invoke beside FastMCP; takes about four minutes
+scale        10,000 and 100,000 tools in bundles beside what we aim at; takes about ten minutes
 page         the page in a real browser with 10,000 tools, and what it adds to a server that nobody visits
 ask          `ask` to its first request, beside the official SDKs; tokens of a task with 10, 100 and 527 tools
 tokens       menus, and tasks of two calls over 527 real tools, beside FastMCP's search and code mode
@@ -47,6 +48,7 @@ from bench import (
     page_of_results,
     results,
     run,
+    scale,
     servers,
     stats,
     tokens,
@@ -69,6 +71,7 @@ SUBJECTS: dict[str, Measure] = {
     "mcp": mcp.run,
     "servers": servers.run,
     "bundles": bundles.run,
+    "scale": scale.run,
     "page": page.run,
     "ask": ask.run,
     "tokens": tokens.run,

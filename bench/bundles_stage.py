@@ -6,10 +6,11 @@ from functools import cached_property
 from math import nan
 from pathlib import Path
 
+import onetool
 from bench.bundles_client import Rest
 from bench.mcp_contenders import ONETOOL, PEERS_PYTHON, ROOT, Process
 
-HERE = {"PYTHONPATH": str(ROOT)}
+HERE = {"PYTHONPATH": os.pathsep.join((str(ROOT), str(Path(onetool.__file__).parents[1])))}
 
 
 class Serving(Process):

@@ -259,3 +259,40 @@ def test_parameters_that_do_not_fit_the_function_are_refused(parameters, told):
 def test_a_mock_that_its_output_schema_forbids_is_refused():
     with pytest.raises(DefinitionError, match="mock_response"):
         Registry().register(definition(output_schema={"type": "string"}))
+
+
+class Lazy:
+    def __init__(self, name, enabled=True):
+        self.name, self.enabled, self.kept_as, self.made = name, enabled, f"id of {name}", 0
+
+    def spec(self):
+        self.made += 1
+        return ToolSpec(name=self.name, description="d", enabled=self.enabled, kept_as=self.kept_as)
+
+
+def test_lazy_tools_are_listed_behind_the_others_and_made_when_they_are_needed():
+    lazy = {"p": {"a": Lazy("p.a"), "b": Lazy("p.b", enabled=False)}, "q": {"c.d": Lazy("q.c.d")}}
+    registry = Registry()
+    registry.replace([ToolSpec(name="own", description="d"), ToolSpec(name="p.x", description="d")], None, lazy)
+    before = registry.snapshot()
+    assert list(registry.names()) == ["own", "p.x", "p.a", "p.b", "q.c.d"]
+    assert len(before) == 5
+    assert "p.a" in before
+    assert "p.z" not in before
+    assert before.unmatched(["q.c.d", "q.c"]) == ["q.c"]
+    assert {pack: list(tools) for pack, tools in before.packs().items()} == {
+        "config": ["own"],
+        "p": ["x", "a", "b"],
+        "q": ["c.d"],
+    }
+    assert not any(tool.made for tools in lazy.values() for tool in tools.values())
+    assert before.get("p.a").kept_as == "id of p.a"
+    assert before.get("p.z") is None
+    assert before.packs()["q"]["c.d"].name == "q.c.d"
+    assert [spec.name for spec in before.list(["q.c.d", "p.b", "own", "gone"])] == ["own", "p.b", "q.c.d"]
+    assert [spec.name for spec in before] == list(registry.names())
+    with pytest.raises(DuplicateToolError):
+        registry.add(ToolSpec(name="p.a", description="another one"))
+    registry.replace([])
+    assert registry.get("p.a") is None
+    assert before.get("p.a") is not None

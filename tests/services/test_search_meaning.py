@@ -13,8 +13,9 @@ pytest.importorskip("numpy", reason="the extra `search` is not installed")
 
 from onetool.core.spec import ToolSpec
 from onetool.services.search import SearchIndex, meaning
-from onetool.services.search.blend import LEAST_NEAR, blended
+from onetool.services.search.blend import LEAST_NEAR, Blend
 from onetool.services.search.meaning import ToolMeanings, WordTable, load_table, tool_vector
+from onetool.services.search.words import query_words
 
 
 def tool(name: str, description: str = "", **more: object) -> ToolSpec:
@@ -86,10 +87,61 @@ def test_a_tool_that_shares_no_word_has_to_be_near():
     assert table is not None
     index = SearchIndex(TOOLS)
     found = index._meanings.similarities("erase that document")
-    near = blended({}, found)
+    import numpy as np
+
+    no_words = np.zeros(len(TOOLS))
+    near = Blend(no_words, found).best(99)
     assert set(near) == {slot for slot, nearness in enumerate(found.near) if nearness >= LEAST_NEAR}
-    assert blended({}, found._replace(may_find=False)) == {}
-    assert all(0 < score < 1 for score in blended({0: 1e-9, 1: 500.0, 99: 1.0}, found).values())
+    assert Blend(no_words, found._replace(may_find=False)).best(99) == {}
+    words = np.zeros(100)
+    words[[0, 1, 99]] = 1e-9, 500.0, 1.0  # the last one has no vector
+    blend = Blend(words, found)
+    assert all(0 < score < 1 for score in blend.best(99).values())
+    assert {0, 1, 99} <= blend.best(99).keys()
+    assert blend.best(1) == {1: blend.best(99)[1]}
+    assert blend.of([99, 3, 98]) == {slot: score for slot, score in blend.best(99).items() if slot in (99, 3)}
+
+
+@pytest.mark.parametrize(
+    "query", ["delete the file", "convert mony", "emal a recipient", "show me the next city", "zzz"]
+)
+def test_numpy_adds_up_the_same_words(query):
+    lexical = SearchIndex(TOOLS)._lexical
+    asked = query_words(query)
+    found = lexical.all_scores(asked)
+    assert {slot: score for slot, score in enumerate(found.tolist()) if score} == lexical.scores(asked)
+
+
+def test_vectors_are_ready_from_a_file_that_knows_what_they_were_made_of(tmp_path, monkeypatch):
+    file, made = tmp_path / "meanings.cache", []
+    real = meaning.text_vector
+    monkeypatch.setattr(meaning, "LEAST_CACHED", 1)
+    monkeypatch.setattr(meaning, "text_vector", lambda table, texts: made.append(texts[2]) or real(table, texts))
+
+    def near(specs):
+        made.clear()
+        meanings = ToolMeanings(cache=file)
+        for slot, spec in enumerate(specs):
+            meanings.set(slot, spec)
+        return meanings.similarities("erase that document").near.tolist()
+
+    first = near(TOOLS)
+    assert len(made) == len(TOOLS)
+    assert near(TOOLS) == first
+    assert made == []
+    assert near(TOOLS[::-1]) == first[::-1]
+    changed = (*TOOLS[1:], tool("mail.read", "Read a message"))
+    assert near(changed)[:-1] == first[1:]
+    assert made == ["mail.read"]
+    whole = file.read_bytes()
+    other = whole.replace(b"meanings 1", b"meanings 0")
+    for harm in (b"", whole[:-7], whole[:-1] + bytes([whole[-1] ^ 1]), b"something else", other):
+        file.write_bytes(harm)
+        assert near(TOOLS) == first
+        assert len(made) == len(TOOLS)
+    file.unlink()
+    file.symlink_to(tmp_path / "elsewhere")
+    assert near(TOOLS) == first
 
 
 def test_pieces_of_words_tell_tools_apart_but_find_none():

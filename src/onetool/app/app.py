@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from onetool.core.call import ToolCall, ToolResult
     from onetool.core.context import CallEvent, CallWatch, Gate, Progress, Recorder
     from onetool.core.errors import ConfigError
+    from onetool.core.registry import ToolList
     from onetool.core.threads import LoopThread
     from onetool.script.code_places import CodeReport
     from onetool.script.reply import ReadOn, RunReply
@@ -104,7 +105,7 @@ class App:
 
     # What there is
 
-    def tools(self, allowed: Iterable[str] | None = None) -> list[ToolSpec]:
+    def tools(self, allowed: Iterable[str] | None = None) -> "ToolList":
         """The tools to show, in order; with an allow-list exactly those."""
         return self.catalog.tools(allowed)
 

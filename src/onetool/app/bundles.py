@@ -90,6 +90,14 @@ class AppBundles:
                 self._searched = self._service.store.searched()
         return self._searched
 
+    def vectors_file(self) -> Path | None:
+        """Where the search keeps the vectors of many tools: beside the index, if that is a file."""
+        from onetool.services.search.vector_cache import NAME
+        from onetool.sources.bundles.files.disk import STATE
+
+        state = self._folder / STATE
+        return state / NAME if self._searched is not None and state.is_dir() and not state.is_symlink() else None
+
     def file_of(self, spec: ToolSpec) -> str | None:
         """The file that the tool is stored in, if it is stored."""
         return None if spec.kept_as is None else self.service.store.file_of(spec.kept_as)

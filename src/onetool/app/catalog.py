@@ -19,7 +19,7 @@ from onetool.app.config_lint import lint_config
 from onetool.core.errors import Mistake, ToolFailure, message_of
 from onetool.core.json_data import StoreBlob, freeze
 from onetool.core.principal import owner
-from onetool.core.registry import Snapshot
+from onetool.core.registry import NO_PACKS, LazyPacks, Snapshot, ToolList
 from onetool.core.source import Catalogue, Prompt, Resource
 from onetool.core.spec import ToolSpec
 from onetool.core.text import or_rather
@@ -80,10 +80,11 @@ class ToolCatalog:
 
     # What there is
 
-    def tools(self, allowed: Iterable[str] | None = None) -> list[ToolSpec]:
+    def tools(self, allowed: Iterable[str] | None = None) -> ToolList:
         """The tools to show, in order; with an allow-list exactly those."""
         self.refresh_sync()
-        return [spec for spec in self.registry.list(allowed) if spec.enabled and not spec.hidden]
+        held = self.registry.list(allowed).held
+        return ToolList([one for one in held if one.enabled and not (isinstance(one, ToolSpec) and one.hidden)])
 
     def search(
         self, query: str, limit: int = 5, allowed: Collection[str] | None = None
@@ -110,12 +111,13 @@ class ToolCatalog:
         with self._indexing:
             known = self._index
             if known is None or known[0] is not snapshot:
-                kept, specs = self._bundles.searched(), (spec for spec in snapshot if spec.enabled)
+                kept, specs = self._bundles.searched(), (spec for spec in snapshot.own() if spec.enabled)
                 if known is None or known[1].kept is not kept:
-                    index = SearchIndex(specs, kept, background=self._serves)
+                    file = self._bundles.vectors_file()
+                    index = SearchIndex(specs, kept, snapshot.lazy, background=self._serves, vectors=file)
                 else:
                     index = known[1]
-                    index.update(specs)
+                    index.update(specs, snapshot.lazy)
                 known = self._index = (snapshot, index)
             return known[1]
 
@@ -239,7 +241,7 @@ class ToolCatalog:
             waiting = self.server_packs()  # their tools may not be known yet
             offers = self._bundles.add_bundles(self._offered(), waiting)
             tools, mistakes = united(offers)
-            self.registry.replace(tools, self._bundles.versions())
+            self.registry.replace(tools, self._bundles.versions(), _lazy(offers))
             self.prompts = add_first({}, ((one.name, one) for offer in offers for one in offer.prompts), mistakes)
             self.resources = add_first({}, ((one.uri, one) for offer in offers for one in offer.resources), mistakes)
             self.mistakes = (*mistakes, *lint_config(self._config, self.registry, waiting))
@@ -339,6 +341,10 @@ class ToolCatalog:
         if untrusted is None or name.partition(".")[0] in self.registry.packs() or not untrusted.defines(name):
             return None
         return ToolFailure(f"{untrusted.folder} is {untrusted.short}", reason="refused")
+
+
+def _lazy(offers: Iterable[Catalogue]) -> LazyPacks:
+    return next((offer.lazy for offer in offers if offer.lazy), NO_PACKS)
 
 
 def _first(reasons: Iterable[ToolFailure | None]) -> ToolFailure | None:

@@ -31,7 +31,7 @@ def lint_config(config: "Config", registry: "Registry", waiting: Collection[str]
 
 def _settings(config: "Config", registry: "Registry") -> list[Mistake]:
     """Settings that nothing reads: for packs that are not there, most likely a typo, or in the wrong place."""
-    known = registry.packs()
+    known = registry.packs() if config.settings else ()
     wrong = {name: "no pack has this name" for name in config.settings if name not in known}
     if "roots" in config.settings.get("fs", {}):
         wrong["fs.roots"] = "the folders of fs have a key of their own: fs: {roots: […]}"

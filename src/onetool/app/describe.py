@@ -17,6 +17,7 @@ from onetool.script.names import ScriptNames
 if TYPE_CHECKING:
     from onetool.app.catalog import ToolCatalog
     from onetool.config import Config
+    from onetool.core.registry import LazyTool
 
 
 MOST_TOKENS = 500
@@ -157,13 +158,13 @@ def _callable_names(
 ) -> tuple[list[str], list[str], list[str]]:
     """What code can say: packs, functions without a pack, and snippets."""
     names = ScriptNames(catalog.registry.snapshot(), config.aliases)
-    shown = {spec.name for spec in catalog.tools(allowed)}
-    packs = [word for word in names.words() if (pack := names.pack(word)) and _any(pack.tools, shown)]
+    shown = {tool.name for tool in catalog.tools(allowed).held}
+    packs = [word for word in names.words() if (pack := names.pack(word)) and _any(pack.tools.held, shown)]
     functions = [word for word, spec in names.functions.items() if spec.name in shown]
     packs += [word for pack in catalog.server_packs(allowed) if (word := as_identifier(pack)) not in packs]
     return packs, functions, list(config.snippets)
 
 
-def _any(tools: Mapping[str, ToolSpec], shown: Collection[str]) -> bool:
+def _any(tools: "Mapping[str, ToolSpec | LazyTool]", shown: Collection[str]) -> bool:
     """Whether one of its tools is shown. Those without a dot are named as functions already."""
-    return any(spec.name in shown and "." in spec.name for spec in tools.values())
+    return any(tool.name in shown and "." in tool.name for tool in tools.values())

@@ -35,6 +35,7 @@ class AppView:
         self._runtime = runtime  # a reload replaces it
         self._health = health
         self._reload = reload
+        self._words: tuple[Snapshot, Mapping[str, str]] | None = None  # of which catalogue
 
     @property
     def aliases(self) -> Mapping[str, str]:
@@ -55,7 +56,9 @@ class AppView:
     def words(self, catalogue: "Snapshot") -> Mapping[str, str]:
         from onetool.script.names import ScriptNames
 
-        return ScriptNames(catalogue).spellings()
+        if self._words is None or self._words[0] is not catalogue:
+            self._words = (catalogue, ScriptNames(catalogue).spellings())
+        return self._words[1]
 
     def search(self, query: str, limit: int, allowed: Collection[str] | None) -> "list[tuple[ToolSpec, float]]":
         return self._catalog.search(query, limit, allowed)

@@ -1,8 +1,8 @@
 """Registry: names to tools, in the order of registration. Refuses what is wrong; hands out frozen snapshots."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from threading import Lock
-from typing import Any
+from typing import Any, Protocol, overload
 
 from onetool.core.definition import Handlers, accept
 from onetool.core.errors import DuplicateToolError
@@ -13,42 +13,140 @@ Further = Callable[[str], ToolSpec | None]
 """Finds tools that are in no list but can be called by their full name: `bundle.tool@version`."""
 
 
+class LazyTool(Protocol):
+    """A tool of which little is in memory: its spec is made when somebody needs it."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def pack(self) -> str: ...
+
+    @property
+    def enabled(self) -> bool: ...
+
+    @property
+    def kept_as(self) -> str:
+        """Its id in the store that keeps it."""
+        ...
+
+    def spec(self) -> ToolSpec:
+        """The same object as long as somebody has it."""
+        ...
+
+
+LazyPacks = Mapping[str, Mapping[str, LazyTool]]
+"""Packs by their names, and their tools by their names inside of it. Who changes a pack makes another mapping of it."""
+
+NO_PACKS: LazyPacks = {}
+
+
+class ToolMap(Mapping[str, ToolSpec]):
+    """Tools by some key. Those that are lazy are made when they are asked for."""
+
+    __slots__ = ("held",)
+
+    def __init__(self, held: Mapping[str, ToolSpec | LazyTool]) -> None:
+        self.held = held
+
+    def __getitem__(self, key: str) -> ToolSpec:
+        return as_spec(self.held[key])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.held)
+
+    def __len__(self) -> int:
+        return len(self.held)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self.held
+
+
+class ToolList(Sequence[ToolSpec]):
+    """Tools in an order. `held` are the same, and those that are lazy are not made."""
+
+    __slots__ = ("held",)
+
+    def __init__(self, held: list[ToolSpec | LazyTool]) -> None:
+        self.held = held
+
+    @overload
+    def __getitem__(self, at: int) -> ToolSpec: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> "list[ToolSpec]": ...
+
+    def __getitem__(self, at: int | slice) -> "ToolSpec | list[ToolSpec]":
+        return as_spec(self.held[at]) if isinstance(at, int) else [as_spec(one) for one in self.held[at]]
+
+    def __len__(self) -> int:
+        return len(self.held)
+
+    def __iter__(self) -> Iterator[ToolSpec]:
+        return map(as_spec, self.held)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, list | ToolList) and [*self] == [*other]  # pyright: ignore[reportUnknownVariableType]
+
+    def texts(self) -> "list[object]":
+        """What differs where a list would say something else. A lazy tool that has changed is another object."""
+        return [(one.name, one.description) if isinstance(one, ToolSpec) else one for one in self.held]
+
+
 class Snapshot:
-    """The tools at one moment. Nothing that happens to the registry afterwards changes it."""
+    """The tools at one moment. Nothing that happens to the registry afterwards changes it.
 
-    __slots__ = ("_further", "_packs", "_tools")
+    Tools of bundles may be very many: they are lazy, and come last.
+    """
 
-    def __init__(self, tools: dict[str, ToolSpec], further: Further | None = None) -> None:
+    __slots__ = ("_further", "_packs", "_tools", "lazy")
+
+    def __init__(self, tools: dict[str, ToolSpec], further: Further | None = None, lazy: LazyPacks = NO_PACKS) -> None:
         self._tools = tools
         self._further = further
-        self._packs: dict[str, dict[str, ToolSpec]] | None = None
+        self.lazy = lazy
+        self._packs: dict[str, ToolMap] | None = None
 
     def get(self, name: str) -> ToolSpec | None:
         """The tool of that name, or None: the caller handles a missing tool."""
         found = self._tools.get(name)
+        if found is None and (lazy := lazy_tool(self.lazy, name)) is not None:
+            return lazy.spec()
         return found if found is not None or self._further is None else self._further(name)
 
-    def list(self, allowed: Iterable[str] | None = None) -> list[ToolSpec]:
+    def list(self, allowed: Iterable[str] | None = None) -> ToolList:
         """All tools in the order of registration; with an allow-list exactly those that it names."""
         if allowed is None:
-            return list(self._tools.values())
+            lazy = (tool for tools in self.lazy.values() for tool in tools.values())
+            return ToolList([*self._tools.values(), *lazy])
         if isinstance(allowed, str):
             raise TypeError(f"allowed is a list of names: [{allowed!r}]")
         names = dict.fromkeys(allowed)
+        packs = dict.fromkeys(name.partition(".")[0] for name in names)
+        lazy = (tool for pack, tools in self.lazy.items() if pack in packs for tool in tools.values())
         listed = [spec for name, spec in self._tools.items() if name in names]
-        further = (self.get(name) for name in names if name not in self._tools)
-        return [*listed, *(spec for spec in further if spec is not None)]
+        further = (self.get(name) for name in names if not self.has(name))
+        others = (tool for tool in lazy if tool.name in names)
+        return ToolList([*listed, *others, *(spec for spec in further if spec is not None)])
 
     def names(self) -> Collection[str]:
-        return self._tools.keys()
+        if not self.lazy:
+            return self._tools.keys()
+        return {**self._tools, **{f"{pack}.{own}": None for pack, tools in self.lazy.items() for own in tools}}.keys()
 
-    def packs(self) -> Mapping[str, Mapping[str, ToolSpec]]:
+    def own(self) -> Collection[ToolSpec]:
+        """All but the lazy ones."""
+        return self._tools.values()
+
+    def packs(self) -> Mapping[str, ToolMap]:
         """Each pack's tools by their names inside of it. Computed once."""
         if self._packs is None:
-            packs: dict[str, dict[str, ToolSpec]] = {}
+            packs: dict[str, dict[str, ToolSpec | LazyTool]] = {}
             for spec in self._tools.values():
                 packs.setdefault(spec.pack, {})[spec.name.removeprefix(f"{spec.pack}.")] = spec
-            self._packs = packs
+            self._packs = {pack: ToolMap(tools) for pack, tools in packs.items()}
+            for pack, tools in self.lazy.items():
+                self._packs[pack] = ToolMap({**packs[pack], **tools} if pack in packs else tools)
         return self._packs
 
     def allowing(self, patterns: Collection[str] | None) -> Collection[str] | None:
@@ -64,17 +162,34 @@ class Snapshot:
         there = self.names()
         return [name for name in names if not (AllowList((name,), there) if is_pattern(name) else name in self)]
 
+    def has(self, name: str) -> bool:
+        """Whether lists have a tool of that name. None is made."""
+        return name in self._tools or lazy_tool(self.lazy, name) is not None
+
     def __len__(self) -> int:
-        return len(self._tools)
+        return len(self._tools) + sum(map(len, self.lazy.values()))
 
     def __contains__(self, name: object) -> bool:
-        return name in self._tools or (isinstance(name, str) and self.get(name) is not None)
+        return isinstance(name, str) and (self.has(name) or (self._further is not None and bool(self._further(name))))
 
     def __iter__(self) -> Iterator[ToolSpec]:
-        return iter(self._tools.values())
+        return iter(self.list())
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {len(self)} tools>"
+
+
+def as_spec(tool: ToolSpec | LazyTool) -> ToolSpec:
+    return tool if isinstance(tool, ToolSpec) else tool.spec()
+
+
+def lazy_tool(packs: LazyPacks, name: str) -> LazyTool | None:
+    """The tool of that whole name."""
+    if not packs:
+        return None
+    pack, _, own = name.partition(".")
+    tools = packs.get(pack)
+    return None if tools is None else tools.get(own)
 
 
 class ToolRegistry(Snapshot):
@@ -100,6 +215,8 @@ class ToolRegistry(Snapshot):
         """Add a tool whose schema we made ourselves and need not check: compiling it can wait for its first call."""
         with self._lock:
             first = self._tools.get(spec.name)
+            if first is None and (lazy := lazy_tool(self.lazy, spec.name)) is not None:
+                first = lazy.spec()
             if first is not None:
                 raise DuplicateToolError(duplicate(first, spec), tool=spec.name)
             self._tools[spec.name] = spec
@@ -110,24 +227,24 @@ class ToolRegistry(Snapshot):
         """A snapshot of the tools. Copied after a change, else shared."""
         with self._lock:
             if self._frozen is None:
-                self._frozen = Snapshot(self._tools.copy(), self._further)
+                self._frozen = Snapshot(self._tools.copy(), self._further, self.lazy)
             return self._frozen
 
     # Another thread may register while somebody reads: what walks over all tools walks over a snapshot.
 
-    def list(self, allowed: Iterable[str] | None = None) -> list[ToolSpec]:
+    def list(self, allowed: Iterable[str] | None = None) -> ToolList:
         return self.snapshot().list(allowed)
 
     def names(self) -> Collection[str]:
         return self.snapshot().names()
 
-    def packs(self) -> Mapping[str, Mapping[str, ToolSpec]]:
+    def packs(self) -> Mapping[str, ToolMap]:
         return self.snapshot().packs()
 
     def __iter__(self) -> Iterator[ToolSpec]:
         return iter(self.snapshot())
 
-    def replace(self, specs: Iterable[ToolSpec], further: Further | None = None) -> None:
+    def replace(self, specs: Iterable[ToolSpec], further: Further | None = None, lazy: LazyPacks = NO_PACKS) -> None:
         """Swap all tools at once, as a reload does: a reader sees the old set or the new one, never a mixture."""
         tools: dict[str, ToolSpec] = {}
         for spec in specs:
@@ -135,7 +252,7 @@ class ToolRegistry(Snapshot):
                 raise DuplicateToolError(duplicate(tools[spec.name], spec), tool=spec.name)
             tools[spec.name] = spec
         with self._lock:
-            self._tools, self._further = tools, further
+            self._tools, self._further, self.lazy = tools, further, lazy
             self._frozen = None
 
 

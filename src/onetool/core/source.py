@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import msgspec
 
 from onetool.core.errors import Mistake
+from onetool.core.registry import NO_PACKS, LazyPacks
 from onetool.core.spec import ToolSpec
 
 _PLACE = re.compile(r"\{(\w+)\}")
@@ -90,6 +91,7 @@ class Catalogue(msgspec.Struct, frozen=True, kw_only=True):
     """What a source had to offer when it was asked, and what was wrong with the rest."""
 
     tools: tuple[ToolSpec, ...] = ()
+    lazy: LazyPacks = NO_PACKS  # tools of a source that has very many
     prompts: tuple[Prompt, ...] = ()
     resources: tuple[Resource, ...] = ()
     mistakes: tuple[Mistake, ...] = ()

@@ -42,7 +42,7 @@ class Requirement(msgspec.Struct, frozen=True, kw_only=True):
         return {key: value for key, value in facts.items() if value is not None}
 
 
-class ToolSpec(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
+class ToolSpec(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True, weakref=True):
     """What a tool is: its name, what it takes and gives, how it behaves, and the handler that runs it."""
 
     name: str

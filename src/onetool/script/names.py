@@ -2,11 +2,11 @@
 
 import builtins
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import islice
 from keyword import kwlist
 
-from onetool.core.registry import Snapshot
+from onetool.core.registry import LazyTool, Snapshot, ToolMap, as_spec
 from onetool.core.signature import as_identifier, as_identifiers
 from onetool.core.spec import ToolSpec
 
@@ -26,18 +26,20 @@ CALL = ToolSpec(
 class ScriptPack:
     """A pack as code sees it: its tools by the spelling of their names."""
 
-    __slots__ = ("tools", "word")
+    __slots__ = ("spelled", "spellings", "tools", "word")
 
-    def __init__(self, word: str, tools: Mapping[str, ToolSpec]) -> None:
+    def __init__(self, word: str, tools: Mapping[str, ToolSpec | LazyTool]) -> None:
         self.word = word
-        self.tools = {spelling: tools[own] for spelling, own in as_identifiers(tools).items()}
+        self.spelled = as_identifiers(tools)  # spelling -> name inside of the pack
+        self.spellings = {own: spelling for spelling, own in self.spelled.items()}
+        self.tools = ToolMap({spelling: tools[own] for spelling, own in self.spelled.items()})
 
     def named(self, allowed: Collection[str] | None) -> list[str]:
         """Its tools that a message may name."""
-        return [own for own, spec in self.tools.items() if may_be_named(spec, allowed)]
+        return [own for own, tool in self.tools.held.items() if may_be_named(tool, allowed)]
 
 
-def may_be_named(spec: ToolSpec, allowed: Collection[str] | None) -> bool:
+def may_be_named(spec: ToolSpec | LazyTool, allowed: Collection[str] | None) -> bool:
     """Whether a message may name a tool: who may not call it does not learn of it."""
     return allowed is None or spec is CALL or spec.name in allowed
 
@@ -47,21 +49,25 @@ class ScriptNames:
 
     def __init__(self, catalogue: Snapshot, aliases: Mapping[str, str] | None = None) -> None:
         self.catalogue = catalogue
-        self._by_slug: dict[str, list[ToolSpec]] | None = None
-        self._tools_of: dict[str, dict[str, ToolSpec]] = {}
+        self._by_slug: dict[str, list[ToolSpec | LazyTool]] | None = None
+        tools_of: dict[str, dict[str, ToolSpec | LazyTool]] = {}
         bare: dict[str, ToolSpec] = {}
-        for spec in catalogue:
+        for spec in catalogue.own():
             pack, dot, own = spec.name.partition(".")
             if dot:
-                self._tools_of.setdefault(pack, {})[own] = spec
+                tools_of.setdefault(pack, {})[own] = spec
             else:
                 bare[pack] = spec
         for own, spec in bare.items():  # they are listed under this pack, and can be called so
             if spec.pack not in bare:
-                self._tools_of.setdefault(spec.pack, {}).setdefault(own, spec)
-        self._tools_of.setdefault("ot", {})["call"] = CALL
+                tools_of.setdefault(spec.pack, {}).setdefault(own, spec)
+        tools_of.setdefault("ot", {})["call"] = CALL
+        self._tools_of: dict[str, Mapping[str, ToolSpec | LazyTool]] = {**tools_of}
+        for pack, tools in catalogue.lazy.items():
+            self._tools_of[pack] = {**tools_of[pack], **tools} if pack in tools_of else tools
         self._pack_of = as_identifiers(self._tools_of)
         self._packs: dict[str, ScriptPack] = {}
+        self._words: dict[str, str] | None = None  # what code calls each pack
         taken = {*self._pack_of, *BUILTINS}
         self.functions: dict[str, ToolSpec] = {word: bare[own] for word, own in as_identifiers(bare, taken).items()}
         self.useless: dict[str, str] = {}  # aliases that can't be used, and why
@@ -106,30 +112,50 @@ class ScriptNames:
             *(word for word, spec in self.functions.items() if may_be_named(spec, allowed)),
         )
 
-    def spellings(self) -> dict[str, str]:
+    def spellings(self) -> "Spellings":
         """Every tool's name, and what code writes for it."""
-        packs = [pack for word in self._pack_of if (pack := self.pack(word))]
-        words = {spec.name: f"{pack.word}.{own}" for pack in packs for own, spec in pack.tools.items()}
-        return words | {spec.name: word for word, spec in self.functions.items()}
+        return Spellings(self)
 
     def with_slug(self, slug: str) -> list[ToolSpec]:
         """The tools whose name without the pack is this, with dashes or underscores. Listed when first asked for."""
         if self._by_slug is None:
             self._by_slug = {}
-            for spec in self.catalogue:
-                if not spec.hidden:
-                    self._by_slug.setdefault(_as_slug(spec.name.rpartition(".")[2]), []).append(spec)
-        return self._by_slug.get(_as_slug(slug), [])
+            lazy = (tool for tools in self.catalogue.lazy.values() for tool in tools.values())
+            for tool in (*(spec for spec in self.catalogue.own() if not spec.hidden), *lazy):
+                self._by_slug.setdefault(_as_slug(tool.name.rpartition(".")[2]), []).append(tool)
+        return [as_spec(tool) for tool in self._by_slug.get(_as_slug(slug), [])]
 
     def spelling(self, spec: ToolSpec) -> str:
         """What code writes to call it."""
-        pack, dot, own = spec.name.partition(".")
+        return self.spelling_of(spec.name)
+
+    def spelling_of(self, name: str) -> str:
+        pack, dot, own = name.partition(".")
         if not dot:
-            return next((word for word, function in self.functions.items() if function is spec), spec.name)
-        word = next(word for word, name in self._pack_of.items() if name == pack)
+            return next((word for word, function in self.functions.items() if function.name == name), name)
+        if self._words is None:
+            self._words = {pack: word for word, pack in self._pack_of.items()}
+        word = self._words[pack]
         named = self.pack(word)
-        tools = named.tools if named else {}
-        return f"{word}.{next((spelling for spelling, tool in tools.items() if tool is spec), own)}"
+        return f"{word}.{named.spellings.get(own, own) if named else own}"
+
+
+class Spellings(Mapping[str, str]):
+    """Every tool's name, and what code writes for it. Of very many packs only those are spelled out that are used."""
+
+    def __init__(self, names: ScriptNames) -> None:
+        self._names = names
+
+    def __getitem__(self, name: str) -> str:
+        if not self._names.catalogue.has(name):
+            raise KeyError(name)
+        return self._names.spelling_of(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names.catalogue.names())
+
+    def __len__(self) -> int:
+        return len(self._names.catalogue)
 
 
 def _as_slug(name: str) -> str:
@@ -140,8 +166,8 @@ def rename_advice(line: str, names: ScriptNames, allowed: Collection[str] | None
     """Advice on names in the line that are no Python identifiers: a keyword as an argument, a name with a dash."""
     if found := re.search(rf"[(,]\s*({'|'.join(kwlist)})\s*=[^=]", line):
         return (f"write {found[1]}_=…",)
-    known = (spec for spec in names.catalogue if spec.name in line and may_be_named(spec, allowed))
-    odd = (spec for spec in known if names.spelling(spec) != spec.name)
+    known = (names.catalogue.get(name) for name in names.catalogue.names() if name in line)
+    odd = (spec for spec in known if spec and may_be_named(spec, allowed) and names.spelling(spec) != spec.name)
     return tuple(f"write {names.spelling(spec)}(…)" for spec in islice(odd, 1))
 
 

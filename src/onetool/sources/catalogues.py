@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from onetool.core.definition import Handlers, accept
 from onetool.core.errors import DefinitionError, Mistake
-from onetool.core.registry import duplicate
+from onetool.core.registry import NO_PACKS, duplicate, lazy_tool
 from onetool.core.source import Catalogue, Prompt, Resource, Source
 from onetool.core.spec import ToolSpec
 
@@ -74,12 +74,20 @@ class Offered(NamedTuple):
 
 
 def united(catalogues: Iterable[Catalogue]) -> tuple[list[ToolSpec], list[Mistake]]:
-    """All tools under their names."""
+    """All tools under their names; those that are lazy stay where they are, and have their names, too."""
     tools: dict[str, ToolSpec] = {}
     mistakes: list[Mistake] = []
+    lazy = NO_PACKS
     for catalogue in catalogues:
         mistakes += catalogue.mistakes
-        add_first(tools, ((spec.name, spec) for spec in catalogue.tools), mistakes)
+        new = list[ToolSpec]()
+        for spec in catalogue.tools:
+            if (there := lazy_tool(lazy, spec.name)) is None:
+                new.append(spec)
+            else:
+                mistakes.append(_duplicate_mistake(spec.name, there.spec(), spec))
+        add_first(tools, ((spec.name, spec) for spec in new), mistakes)
+        lazy = catalogue.lazy or lazy  # there is one source of such tools
     return list(tools.values()), mistakes
 
 

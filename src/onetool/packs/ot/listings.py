@@ -77,8 +77,12 @@ class Listing:
 
     def find(self, name: str, catalogue: Snapshot, allowed: Collection[str] | None = None) -> ListedTool | None:
         """The tool that code calls so, or that is called so."""
-        _, named = self._all(catalogue)
-        one = named.get(name)
+        if catalogue.has(name):  # then the others need not be listed
+            spec = catalogue.get(name)
+            shown = spec is not None and spec.enabled and not spec.hidden
+            one = _listed_tool(self._words(catalogue)[name], spec) if spec is not None and shown else None
+        else:
+            one = self._all(catalogue)[1].get(name)
         return one if one is not None and (allowed is None or one.spec.name in allowed) else None
 
     def _all(self, catalogue: Snapshot) -> tuple[list[ListedTool], dict[str, ListedTool]]:

@@ -5,18 +5,24 @@ a name than in a description, less in a long text, each further time a little le
 Where numpy is installed, that is blended with how near a tool's meaning is: see `meaning` and `blend`.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from enum import IntEnum
 from heapq import nlargest, nsmallest
 from itertools import combinations, islice
-from typing import NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
+from onetool.core.registry import NO_PACKS, LazyPacks, LazyTool, as_spec
 from onetool.core.spec import ToolSpec
-from onetool.services.search.blend import blended
+from onetool.services.search.blend import Blend, summed, words_alone
 from onetool.services.search.kept import KeptDocuments
 from onetool.services.search.meaning import ToolMeanings, is_installed
 from onetool.services.search.postings import Document, Said, WordIndex
 from onetool.services.search.words import Group, QueryWords, name_key, query_words, split_words, stem, tool_words
+
+if TYPE_CHECKING:
+    from onetool.services.search.meaning import Doubles
 
 NO_TOOLS: Set[int] = frozenset()
 
@@ -106,7 +112,8 @@ class Wanted(NamedTuple):
 
     most: int
     ordered: Sequence[int]
-    order: Mapping[int, int]  # the other way round
+    there: Set[int]  # the same
+    order: Callable[[int], tuple[int, int, str]]  # what they are ordered by
     also: Set[int]
 
     def first_of(self, said: Said) -> set[int]:
@@ -116,7 +123,7 @@ class Wanted(NamedTuple):
             if len(tools) * DENSE > len(self.ordered):  # then some stand near the beginning
                 found.update(islice((tool for tool in self.ordered if tool in tools), left))
             else:
-                found.update(nsmallest(left, tools & self.order.keys(), key=self.order.__getitem__))
+                found.update(nsmallest(left, tools & self.there, key=self.order))
             if len(found) >= self.most:
                 break
         return found
@@ -134,12 +141,25 @@ class LexicalIndex:
         With `wanted`, those may be left out, too, that are neither among the best nor asked for.
         """
         scores = self._summed(self._known(asked.telling), wanted) or self._summed(self._fuzzy(asked.telling), wanted)
+        for one, times in self._everyday(asked):
+            for tool in scores.keys() & one.by_slot.keys():
+                scores[tool] += times * one.by_slot[tool]
+        return scores
+
+    def all_scores(self, asked: QueryWords) -> "Doubles":
+        """The same of all tools, by slot, for numpy; 0 of those that share nothing with the query."""
+        size, everyday = len(self._words.names), list(self._everyday(asked))
+        scores = summed(map(self._parts_of, self._known(asked.telling)), everyday, size)
+        return scores if scores.any() else summed(map(self._parts_of, self._fuzzy(asked.telling)), everyday, size)
+
+    def _parts_of(self, meaning: Meaning) -> list[tuple[Said, float]]:
+        stems, factor = meaning
+        return [(self._words.said(one), factor * self._words.rarity(one)) for one in stems]
+
+    def _everyday(self, asked: QueryWords) -> Iterator[tuple[Said, float]]:
         for word, *_ in asked.everyday:
             for one in self._stems_of([word]):
-                said, times = self._words.said(one).by_slot, TIE_WEIGHT * self._words.rarity(one)
-                for tool in scores.keys() & said.keys():
-                    scores[tool] += times * said[tool]
-        return scores
+                yield self._words.said(one), TIE_WEIGHT * self._words.rarity(one)
 
     def _summed(self, meanings: Iterable[Meaning], wanted: Wanted | None) -> dict[int, float]:
         scores: dict[int, float] = {}
@@ -219,6 +239,8 @@ def _add_common(scores: dict[int, float], common: Sequence[tuple[Said, float]], 
 # The index
 
 
+MANY = 64  # lazy tools that are new: fewer are put in their places one by one
+TEXTS = ("name", "description", "tags", "examples", "input_schema")
 LONGEST_QUERY = 10_000  # characters of a query: a pasted document must not cost more than a question
 
 
@@ -230,90 +252,165 @@ class SearchIndex:
     """
 
     def __init__(
-        self, specs: Iterable[ToolSpec], kept: KeptDocuments | None = None, *, background: bool = False
+        self,
+        specs: Iterable[ToolSpec],
+        kept: KeptDocuments | None = None,
+        lazy: LazyPacks = NO_PACKS,
+        *,
+        background: bool = False,
+        vectors: Path | None = None,
     ) -> None:
         """`kept` has the words of tools that are kept in a store. With `background`, words answer alone until a thread
-        has loaded the meanings; otherwise a query waits for them.
+        has loaded the meanings; otherwise a query waits for them. `vectors` is the file that meanings are ready from.
         """
         self.kept = kept
         self._words = WordIndex() if kept is None else kept.words
         self._names = NameIndex(self._words)
         self._lexical = LexicalIndex(self._words)
-        self._meanings = ToolMeanings(background=background) if is_installed() else None
-        self._specs: dict[int, ToolSpec] = {}  # by slot
-        self._slots: list[int] = []  # in the order in which they were given
-        self._order: dict[int, int] = {}  # the other way round
+        self._meanings = ToolMeanings(background=background, cache=vectors) if is_installed() else None
+        self._tools: dict[int, ToolSpec | LazyTool] = {}  # by slot
+        self._slots: list[int] = []  # in their order: first those that are not lazy, as they were given
+        self._places: dict[int, int] = {}  # of these
         self._own: dict[int, tuple[int, ToolSpec]] = {}  # by the spec's id: of those that are kept nowhere else
-        self.update(specs)
+        self._lazy: LazyPacks = NO_PACKS
+        self._lazy_slots: dict[str, int] = {}  # by their ids
+        self._unknown: dict[str, LazyTool] = {}  # by their ids: not in the store yet, so that their words are ours
+        self.update(specs, lazy)
 
-    def update(self, specs: Iterable[ToolSpec]) -> None:
+    def update(self, specs: Iterable[ToolSpec], lazy: LazyPacks = NO_PACKS) -> None:
         """From now on it is about these. Only what is not there yet is read, and only what is gone is removed."""
         with self._words.lock:
             before, self._own = self._own, {}
-            slots = [(self._slot(spec, before), spec) for spec in specs if not spec.hidden]
+            own = {self._slot(spec, before): spec for spec in specs if not spec.hidden}
             for slot, _ in before.values():
                 self._words.remove(slot)
-            self._tell_meanings(dict(slots))
-            self._specs = dict(slots)
-            self._slots = list(self._specs)
-            self._order = {slot: place for place, slot in enumerate(self._slots)}
+            for slot in self._places.keys() - own.keys():
+                self._set(slot, None)
+            for slot, spec in own.items():
+                self._set(slot, spec)
+            self._slots[: len(self._places)] = own
+            self._places = {slot: place for place, slot in enumerate(own)}
+            self._follow(lazy)
+
+    def _follow(self, lazy: LazyPacks) -> None:
+        """Of the lazy ones. Packs that are the same mapping as the last time are not looked at."""
+        before, self._lazy = self._lazy, lazy
+        gone, new = list[LazyTool](), list[LazyTool]()
+        for pack in before.keys() | lazy.keys():
+            old, now = before.get(pack, {}), lazy.get(pack, {})
+            if old is not now:
+                gone += [tool for own, tool in old.items() if now.get(own) is not tool]
+                new += [tool for own, tool in now.items() if tool.enabled and old.get(own) is not tool]
+        for tool in gone:
+            self._drop_lazy(tool)
+        known = [tool for id, tool in self._unknown.items() if self._kept_slot(id) is not None]
+        for tool in known:
+            self._drop_lazy(tool)
+        is_many = len(new) > MANY
+        for tool in (*new, *known):
+            self._put_lazy(tool, is_many)
+        if is_many:
+            self._slots[len(self._places) :] = sorted(self._lazy_slots.values(), key=self._order)
+
+    def _put_lazy(self, tool: LazyTool, is_many: bool) -> None:
+        id = tool.kept_as
+        slot = self._kept_slot(id)
+        if slot is None:
+            slot, self._unknown[id] = self._words.add(tool_document(tool.spec())), tool
+        if not is_many:  # else all of them are sorted together
+            self._slots.insert(self._place_of(id), slot)
+        self._lazy_slots[id] = slot
+        self._set(slot, tool)
+
+    def _drop_lazy(self, tool: LazyTool) -> None:
+        id = tool.kept_as
+        if (slot := self._lazy_slots.get(id)) is None:  # it is switched off
+            return
+        del self._slots[self._place_of(id)], self._lazy_slots[id]
+        self._set(slot, None)
+        if self._unknown.pop(id, None) is not None:
+            self._words.remove(slot)
+
+    def _place_of(self, id: str) -> int:
+        return bisect_left(self._slots, (1, 0, id), len(self._places), key=self._order)
+
+    def _order(self, slot: int) -> tuple[int, int, str]:
+        """Lazy ones go by their ids."""
+        place = self._places.get(slot)
+        return (0, place, "") if place is not None else (1, 0, self._tools[slot].kept_as or "")
+
+    def _set(self, slot: int, tool: ToolSpec | LazyTool | None) -> None:
+        """Which tool has this slot from now on. Meanings are told where it says something else."""
+        known = self._tools.get(slot)
+        if tool is None:
+            self._tools.pop(slot, None)
+        else:
+            self._tools[slot] = tool
+        if self._meanings is not None and known is not tool and not _say_the_same(known, tool):
+            self._meanings.set(slot, tool)
 
     def load_meanings(self) -> None:
         """Begin to load them, in a thread."""
         if self._meanings is not None:
             self._meanings.load()
 
-    def _tell_meanings(self, specs: Mapping[int, ToolSpec]) -> None:
-        """Which tools are new or say something else, and which are gone."""
-        if self._meanings is None:
-            return
-        for slot in self._specs.keys() - specs.keys():
-            self._meanings.set(slot, None)
-        for slot, spec in specs.items():
-            known = self._specs.get(slot)
-            if known is None or (known is not spec and _texts(known) != _texts(spec)):
-                self._meanings.set(slot, spec)
-
     def _slot(self, spec: ToolSpec, before: dict[int, tuple[int, ToolSpec]]) -> int:
-        if self.kept is not None and spec.kept_as and (slot := self.kept.slot_of(spec.kept_as)) is not None:
+        if spec.kept_as and (slot := self._kept_slot(spec.kept_as)) is not None:
             return slot
         found = before.pop(id(spec), None) or (self._words.add(tool_document(spec)), spec)
         self._own[id(spec)] = found  # with the spec: so that its id stays its own
         return found[0]
+
+    def _kept_slot(self, id: str) -> int | None:
+        return None if self.kept is None else self.kept.slot_of(id)
 
     def search(self, query: str, limit: int = 5) -> list[tuple[ToolSpec, float]]:
         if limit < 1:
             return []
         with self._words.lock:
             scores = self._scores(query[:LONGEST_QUERY], limit)
-            if self._meanings is not None or len(self._specs) != len(self._words):  # others share the words
-                scores = {tool: score for tool, score in scores.items() if tool in self._specs}
-            return [(self._specs[tool], score) for tool, score in self._best(scores, limit)]
+            if self._meanings is not None or len(self._tools) != len(self._words):  # others share the words
+                scores = {tool: score for tool, score in scores.items() if tool in self._tools}
+            found = [(self._tools[tool], score) for tool, score in self._best(scores, limit)]
+        return [(as_spec(tool), score) for tool, score in found]
 
     def _scores(self, query: str, limit: int) -> dict[int, float]:
         """Of very many tools only those that may be among the first `limit` ones."""
         words = query_words(query)
         named = self._names.named(query, words.telling)
         meanings = None if self._meanings is None else self._meanings.similarities(query)
-        # A tool of which words say little may still be nearest in meaning: then the words of all tools count.
-        wanted = Wanted(limit, self._slots, self._order, named.keys()) if meanings is None else None
-        scores = blended(self._lexical.scores(words, wanted), meanings)
+        if meanings is None:
+            wanted = Wanted(limit, self._slots, self._tools.keys(), self._order, named.keys())
+            scores = words_alone(self._lexical.scores(words, wanted))
+        else:
+            scores = self._blended(Blend(self._lexical.all_scores(words), meanings), named, limit)
         for tool, naming in named.items():
             scores[tool] = naming + scores.get(tool, 0.0)
         return scores
 
+    def _blended(self, blend: Blend, named: Mapping[int, Naming], limit: int) -> dict[int, float]:
+        """Those that are named, and the best of the others. Not all that share the words are ours: see `search`."""
+        most = limit
+        while True:
+            scores = blend.best(most)
+            if most >= len(blend) or sum(tool in self._tools for tool in scores) >= limit:
+                return scores | blend.of(named)
+            most *= 8
+
     def _best(self, scores: dict[int, float], limit: int) -> list[tuple[int, float]]:
         if len(scores) > limit:  # comparing bare numbers is much quicker than sorting pairs, and many may be equal
             least = nlargest(limit, scores.values())[-1]
-            equals = sorted([self._order[tool] for tool, score in scores.items() if score == least])
+            equals = [tool for tool, score in scores.items() if score == least]
             scores = {tool: score for tool, score in scores.items() if score > least}
-            scores |= {self._slots[place]: least for place in equals[: limit - len(scores)]}
-        return sorted(scores.items(), key=lambda item: (-item[1], self._order[item[0]]))
+            scores |= dict.fromkeys(nsmallest(limit - len(scores), equals, key=self._order), least)
+        return sorted(scores.items(), key=lambda item: (-item[1], self._order(item[0])))
 
 
-def _texts(spec: ToolSpec) -> tuple[object, ...]:
-    """All that a tool's meaning is made of."""
-    return spec.name, spec.description, spec.tags, spec.examples, spec.input_schema
+def _say_the_same(one: ToolSpec | LazyTool | None, other: ToolSpec | LazyTool | None) -> bool:
+    """All that a tool's meaning is made of is equal. Lazy ones are not made for that."""
+    if not (isinstance(one, ToolSpec) and isinstance(other, ToolSpec)):
+        return False
+    return all(getattr(one, text) == getattr(other, text) for text in TEXTS)
 
 
 def tool_document(spec: ToolSpec) -> Document:

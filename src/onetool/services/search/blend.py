@@ -3,13 +3,18 @@
 A tool's score is how near its meaning is to the query's, and a little for each point that BM25F gives its words. No
 weight depends on the query: BM25F already counts a rare word for much and a common one for little. So a query whose
 rare words stand in a tool is decided by them, and one in other words than the tool's is decided by what it means.
+
+Where meanings count, so do the words of all tools: numpy adds them up, which of very many is much quicker.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from onetool.services.search.meaning import Similarities
+    from onetool.services.search.meaning import Doubles, Similarities
+    from onetool.services.search.postings import Said
+
+    SaidParts = Iterable[Iterable[tuple[Said, float]]]
 
 WORD_POINT = 0.03  # what a point of BM25F counts beside a nearness, which is about 0.2 to 1; 0.02 to 0.05 do as well
 LEAST_NEAR = 0.25  # of a tool that shares no word with the query: below this, everything is like everything
@@ -17,17 +22,58 @@ LEAST_NEAR = 0.25  # of a tool that shares no word with the query: below this, e
 FAIR_WORDS, FAIR_BLEND = 5.0, 0.6  # the score of a fair match: it counts as one half
 
 
-def blended(words: Mapping[int, float], meanings: "Similarities | None") -> dict[int, float]:
-    """Tool -> how well its text fits, more than 0 and less than 1. Without meanings, words decide alone."""
-    if meanings is None:
-        return {tool: score / (score + FAIR_WORDS) for tool, score in words.items()}
-    near = meanings.near
-    found = dict.fromkeys((near >= LEAST_NEAR).nonzero()[0].tolist(), 0.0) if meanings.may_find else {}
-    found.update(words)
-    tools = [tool for tool in found if tool < len(near)]
-    nearness = dict(zip(tools, near[tools].tolist(), strict=True))
-    return {tool: _half(max(nearness.get(tool, 0.0), 0.0) + WORD_POINT * score) for tool, score in found.items()}
+def words_alone(words: Mapping[int, float]) -> dict[int, float]:
+    """Tool -> how well its text fits, more than 0 and less than 1, as in `Blend`."""
+    return {tool: score / (score + FAIR_WORDS) for tool, score in words.items()}
 
 
-def _half(score: float) -> float:
-    return score / (score + FAIR_BLEND)
+def summed(said: "SaidParts", everyday: Iterable[tuple["Said", float]], size: int) -> "Doubles":
+    """By slot: of each part the most telling word, all parts together; then everyday words of those that have any."""
+    import numpy as np
+
+    scores = np.zeros(size)
+    for part in said:
+        best = np.zeros(size)
+        for one, times in part:
+            slots, weights = one.arrays
+            best[slots] = np.maximum(best[slots], times * weights)
+        scores += best
+    for one, times in everyday:
+        slots, weights = one.arrays
+        scores[slots] += times * weights * (scores[slots] > 0)
+    return scores
+
+
+class Blend:
+    """The scores of all tools, by slot."""
+
+    def __init__(self, words: "Doubles", meanings: "Similarities") -> None:
+        import numpy as np
+
+        near = np.zeros(len(words))
+        most = min(len(words), len(meanings.near))
+        near[:most] = meanings.near[:most]
+        found = words > 0
+        if meanings.may_find:
+            found |= near >= LEAST_NEAR
+        self._slots = found.nonzero()[0]
+        self._totals = np.maximum(near, 0.0)[self._slots] + WORD_POINT * words[self._slots]
+        self._np = np
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    def best(self, most: int) -> dict[int, float]:
+        """So many, and those that are as good as the last of them."""
+        slots, totals = self._slots, self._totals
+        if most < len(slots):
+            least = self._np.partition(totals, -most)[-most]
+            slots, totals = slots[totals >= least], totals[totals >= least]
+        return dict(zip(slots.tolist(), (totals / (totals + FAIR_BLEND)).tolist(), strict=True))
+
+    def of(self, tools: Iterable[int]) -> dict[int, float]:
+        """Of these, as far as they are found."""
+        wanted = self._np.fromiter(tools, self._np.int64)
+        there = self._np.isin(self._slots, wanted)
+        totals = self._totals[there]
+        return dict(zip(self._slots[there].tolist(), (totals / (totals + FAIR_BLEND)).tolist(), strict=True))

@@ -11,20 +11,26 @@ numpy is an extra (`onetool[search]`). Without it there are no meanings, and wor
 import logging
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache, lru_cache
+from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, NamedTuple
 
+from onetool.core.registry import LazyTool, as_spec
 from onetool.core.spec import ToolSpec
+from onetool.services.search.vector_cache import VectorCache, digest_of
 from onetool.services.search.words import EVERYDAY, said_of_parameters
 
 if TYPE_CHECKING:
     import numpy as np
 
+    from onetool.services.search.vector_cache import Halves
+
     Floats = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
+    Doubles = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
 log = logging.getLogger("onetool")
 
@@ -41,6 +47,8 @@ KNOWN_WORDS = 50_000  # whose pieces are remembered
 FIRST_SENTENCE, ALL_TEXT, NAME, EXAMPLES = 0.5, 0.5, 0.15, 0.5
 
 FEW = 32  # tools whose vectors are made while a query waits: some milliseconds
+LEAST_CACHED = 500  # tools whose vectors are looked for in the cache: fewer are made as quickly
+SAVED_SHARE = 20  # one new vector of so many: then the cache is written anew
 MOST_TOOLS = 100_000  # 100 MB; those that come later are found by their words
 
 _ACCENTS = re.compile("[\u0300-\u036f]")
@@ -66,6 +74,7 @@ class WordTable:
         self._weights = np.fromfile(folder / "weights.f32", "<f4", count=len(words))
         self._pieces = lru_cache(KNOWN_WORDS)(lambda word: tuple(self._split(word)))
         self._np = np
+        self.mark = sha256(self._weights.tobytes()).digest()[:8]
 
     def vector(self, rows: list[int]) -> "Floats":
         """Of length one; all zeros without tokens."""
@@ -144,16 +153,24 @@ def _load_once() -> WordTable | None:
 # Tools
 
 
-def tool_vector(table: WordTable, spec: ToolSpec) -> "Floats":
+def tool_texts(spec: ToolSpec) -> tuple[str, str, str, str]:
+    """The texts that a tool is the sum of."""
     name = _CAMEL.sub(" ", spec.name)
     description = spec.description.strip()
     first = _SENTENCE.split(description[:1000], maxsplit=1)[0]
     said = (name, *spec.tags, description, *said_of_parameters(spec.input_schema))
-    texts = (f"{name} {first}", " ".join(said), name, " ".join(spec.examples))
+    return f"{name} {first}", " ".join(said), name, " ".join(spec.examples)
+
+
+def tool_vector(table: WordTable, spec: ToolSpec) -> "Halves":
+    return text_vector(table, tool_texts(spec))
+
+
+def text_vector(table: WordTable, texts: tuple[str, str, str, str]) -> "Halves":
     vector = table.vector([])
     for text, weight in zip(texts, (FIRST_SENTENCE, ALL_TEXT, NAME, EXAMPLES), strict=True):
         vector += weight * table.vector(table.tokens(text, TOOL_TOKENS).rows)
-    return vector
+    return vector.astype("float16")  # as the cache keeps it
 
 
 class Similarities(NamedTuple):
@@ -170,17 +187,19 @@ class ToolMeanings:
     until it has ended there are no similarities. Otherwise whoever asks waits. Any number of threads may ask.
     """
 
-    def __init__(self, *, background: bool = False) -> None:
+    def __init__(self, *, background: bool = False, cache: Path | None = None) -> None:
+        """`cache` is the file that vectors of very many tools are ready from."""
         self._background = background
-        self._waiting: dict[int, ToolSpec | None] = {}  # slots whose vectors are to be made, or to be forgotten
+        self._cache = cache
+        self._waiting: dict[int, ToolSpec | LazyTool | None] = {}  # by slot: vectors to be made, or to be forgotten
         self._vectors: Floats | None = None
         self._making = Lock()
         self._thread: Thread | None = None
 
-    def set(self, slot: int, spec: ToolSpec | None) -> None:
+    def set(self, slot: int, tool: ToolSpec | LazyTool | None) -> None:
         """The tool that has this slot from now on, if any."""
         if slot < MOST_TOOLS:
-            self._waiting[slot] = spec
+            self._waiting[slot] = tool
 
     def similarities(self, query: str) -> Similarities | None:
         """None while they are not ready, or if there is no table."""
@@ -212,11 +231,29 @@ class ToolMeanings:
             while waiting := dict(self._waiting):
                 if table is not None:
                     self._vectors = self._with_room(max(waiting) + 1)
-                    for slot, spec in waiting.items():
-                        self._vectors[slot] = 0.0 if spec is None else tool_vector(table, spec)
-                for slot, spec in waiting.items():
-                    if self._waiting[slot] is spec:  # and has not changed meanwhile
+                    self._fill(self._vectors, table, waiting)
+                for slot, tool in waiting.items():
+                    if self._waiting[slot] is tool:  # and has not changed meanwhile
                         del self._waiting[slot]
+
+    def _fill(self, vectors: "Floats", table: WordTable, waiting: "Mapping[int, ToolSpec | LazyTool | None]") -> None:
+        """Of very many tools, those that the cache has are not made again."""
+        is_cached = self._cache is not None and len(waiting) >= LEAST_CACHED
+        cache = VectorCache(self._cache, table.mark, DIMENSIONS) if self._cache and is_cached else None
+        known = {} if cache is None else cache.read()
+        used: dict[bytes, Halves] = {}
+        for slot, tool in waiting.items():
+            if tool is None:
+                vectors[slot] = 0.0
+                continue
+            texts = tool_texts(as_spec(tool))
+            digest = b"" if cache is None else digest_of(texts)
+            made = known.get(digest)
+            vectors[slot] = made = text_vector(table, texts) if made is None else made
+            if cache is not None:
+                used[digest] = made
+        if cache is not None and len(used.keys() - known.keys()) > len(used) // SAVED_SHARE:
+            cache.write(used)
 
     def _with_room(self, size: int) -> "Floats":
         import numpy as np

@@ -11,12 +11,19 @@ from functools import cached_property
 from itertools import accumulate
 from math import log
 from threading import RLock
-from typing import Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from msgspec import Struct
 
 from onetool.services.search.slots import SavedSlots, SlotMap, Vocabulary, joined, numbers_in, taken_apart
 from onetool.services.search.words import name_keys, split_words, stem
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from onetool.services.search.meaning import Doubles
+
+    Slots = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
 
 Words = Sequence[str]
 
@@ -91,6 +98,13 @@ class Said:
     @cached_property
     def by_slot(self) -> dict[int, float]:
         return dict(zip(self.slots, self.weights, strict=True))
+
+    @cached_property
+    def arrays(self) -> "tuple[Slots, Doubles]":
+        """Both, for numpy."""
+        import numpy as np
+
+        return np.array(self.slots, np.int64), np.array(self.weights)
 
     @cached_property
     def by_weight(self) -> list[set[int]]:

@@ -123,7 +123,8 @@ class SortedWords:
         at = bisect_left(words, word)
         if at < len(words) and words[at] == word:
             del words[at]
-            self._text = None
+            if self._text is not None:
+                self._text = self._text.replace(f"\n{word}\n", "\n", 1)
 
     def with_prefix(self, start: str) -> list[str]:
         """Also the word itself."""
@@ -151,10 +152,13 @@ class SortedWords:
             if len(self._new) <= FEW:
                 for word in self._new:
                     insort(self._words, word)
+                if self._text is not None:  # where it stands there does not matter
+                    self._text += "".join(f"{word}\n" for word in self._new)
             else:
                 self._words += self._new
                 self._words.sort()
-            self._new, self._text = [], None
+                self._text = None
+            self._new = []
         return self._words
 
 

@@ -53,6 +53,7 @@ class TierRow(NamedTuple):
     id: str
     names: tuple[str, ...]
     age: int
+    length: int = 0  # of the shorter name as it is compared: `TierIndex` counts that
 
 
 class SavedTiers(Struct):
@@ -95,8 +96,7 @@ class TierIndex:
         self.words = words
         self._rows: dict[int, TierRow] = {}
         self._slots: dict[str, int] = {}  # by id
-        self._recency: dict[int, str] = {}  # by slot: what sorts as (age, id) does
-        self._newest = SortedWords()  # all of these
+        self._newest = SortedWords()  # of each tool what sorts as (age, id) does
         self._off: set[int] = set()  # in no list unless somebody asks for those, too
         self._names = NameWords()  # whole names as they are compared
         self._heads = NameWords()  # words of names
@@ -115,9 +115,9 @@ class TierIndex:
         if row.id in self._slots:
             self.drop(row.id)
         slot = self._slots[row.id] = self.words.add(document)
-        self._rows[slot] = row
-        recency = self._recency[slot] = _recency(row.age, row.id)
-        self._newest.add(recency)
+        lengths = [len(key) for name in row.names if (key := name_key(name, " "))]
+        self._rows[slot] = row._replace(length=min(lengths, default=0))
+        self._newest.add(_recency(row.age, row.id))
         for known, word in self._found_by(row):
             known.add(word, slot)
         self.switch(row.id, is_on)
@@ -127,9 +127,10 @@ class TierIndex:
 
     def drop(self, id: str) -> None:
         slot = self._slots.pop(id)
-        self._newest.discard(self._recency.pop(slot))
+        row = self._rows.pop(slot)
+        self._newest.discard(_recency(row.age, row.id))
         self._off.discard(slot)
-        for known, word in self._found_by(self._rows.pop(slot)):
+        for known, word in self._found_by(row):
             known.discard(word, slot)
         self.words.remove(slot)
 
@@ -153,8 +154,7 @@ class TierIndex:
         """Into one that is empty."""
         self.words.restore(saved.words)
         self._rows = dict(zip(numbers_in(saved.slots), saved.rows, strict=True))
-        self._recency = {slot: _recency(row.age, row.id) for slot, row in self._rows.items()}
-        self._newest.add_all(self._recency.values())
+        self._newest.add_all(_recency(row.age, row.id) for row in saved.rows)
         self._slots = {row.id: slot for slot, row in self._rows.items()}
         self._off = set(saved.off)
         for known, held in zip((self._names, self._heads, self._squeezed), saved.names, strict=True):
@@ -182,9 +182,8 @@ class TierIndex:
         if len(slots) > limit and len(slots) * DENSE > len(self._rows):
             every = (self._slots[one[AGE_DIGITS:]] for one in self._newest.behind(behind))
             return islice((slot for slot in every if slot in slots and slot not in off), limit)
-        recency = self._recency.__getitem__
-        some = [slot for slot in slots if slot not in off and recency(slot) > behind]
-        return nsmallest(limit, some, key=recency)
+        wanted = ((_recency(self._rows[slot].age, self._rows[slot].id), slot) for slot in slots if slot not in off)
+        return [slot for _, slot in nsmallest(limit, (one for one in wanted if one[0] > behind))]
 
     def _steps(self, query: str) -> Iterator[Step]:
         """In the order of ranks."""
@@ -210,15 +209,11 @@ class TierIndex:
 
     def _whole_words(self, asked: Sequence[str], length: int, seen: set[int]) -> Iterator[Step]:
         names = _new(_having_all(asked, self._named), seen)
-        yield WHOLE_WORD, _by_score({slot: max(0, self._shorter(slot) - length) for slot in names})
+        yield WHOLE_WORD, _by_score({slot: max(0, self._rows[slot].length - length) for slot in names})
         for score, fields in ((FAR, LABELS), (2 * FAR, TEXTS)):
             counts = self.words.counts_with(*fields)
             found = _having_all(asked, lambda word, counts=counts: self._having([word], counts))
             yield WHOLE_WORD, [(score, _new(found, seen))]
-
-    def _shorter(self, slot: int) -> int:
-        """The length of the shorter name."""
-        return min(len(key) for name in self._rows[slot].names if (key := name_key(name, " ")))
 
     def _named(self, word: str) -> set[int]:
         return self._heads.having([word]) | self._squeezed.having([word])

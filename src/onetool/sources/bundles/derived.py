@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from onetool.core.errors import cut
+from onetool.core.registry import lazy_tool
 from onetool.core.spec import ToolSpec
 from onetool.sources.bundles.model import SINCE, VERSION, Bundle, BundleSource, Tool, function_of
 from onetool.sources.bundles.names import LONGEST, derived_id, fits
@@ -117,8 +118,8 @@ def _derived(offered: Offered, built_in: frozenset[str]) -> Iterator[DerivedTool
 
     yield from new("pack", offered.packs.tools)
     yield from new("config", offered.declared.tools)
-    seen |= {spec.name for spec in offered.bundles.tools}
-    yield from new("server", offered.served.tools)
+    kept = offered.bundles.lazy
+    yield from new("server", (spec for spec in offered.served.tools if lazy_tool(kept, spec.name) is None))
 
 
 # As bundles and tools

@@ -125,6 +125,11 @@ def function_of(tool: ToolContent) -> str:
     return impl["func"]
 
 
+def function_name(tool: ToolContent) -> str | None:
+    """The function that it stands for, if it does."""
+    return function_of(tool) if tool.type in ("python", "go") else None
+
+
 def code_of(tool: ToolContent) -> str:
     return msgspec.convert(tool.script_impl, ScriptImpl).code
 

@@ -1,12 +1,14 @@
 """`BundleSearch`: the words of bundles' tools in memory, kept in step tool by tool; and the four tiers over them."""
 
+from array import array
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import NamedTuple, Self
 
 from msgspec import Struct
 
-from onetool.services.search.postings import Document, WordIndex
+from onetool.services.search.postings import Document, Numbers, WordIndex
+from onetool.services.search.slots import numbers_in
 from onetool.services.search.tiers import SavedTiers, TierIndex, TierRank, TierRow
 from onetool.services.search.words import split_words, tool_words
 from onetool.sources.bundles.model import Bundle, Tool
@@ -28,7 +30,8 @@ class SavedSearch(Struct):
 
     tiers: SavedTiers
     bundles: dict[str, _SearchedBundle]
-    tools: dict[str, tuple[str, bool]]
+    places: list[tuple[str, bool]]  # ids of bundles, and whether a tool of it is enabled: few different ones
+    place_of: bytes  # of each tool, in the order of the rows: its number
 
 
 class BundleSearch:
@@ -52,14 +55,17 @@ class BundleSearch:
         return [Rank(*rank) for rank in self._tiers.search(query, include_disabled, behind, limit)]
 
     def saved(self) -> "SavedSearch":
-        return SavedSearch(self._tiers.saved(), self._bundles, self._tools)
+        places, tiers = Numbers[tuple[str, bool]](), self._tiers.saved()
+        place_of = array("I", [places.of(self._tools[row.id]) for row in tiers.rows])
+        return SavedSearch(tiers, self._bundles, places.values, place_of.tobytes())
 
     @classmethod
     def restored(cls, saved: "SavedSearch") -> Self:
         found = cls()
         found._tiers.restore(saved.tiers)
-        found._bundles, found._tools = saved.bundles, saved.tools
-        for id, (bundle_id, _) in saved.tools.items():
+        places = zip(saved.tiers.rows, numbers_in(saved.place_of), strict=True)
+        found._bundles, found._tools = saved.bundles, {row.id: saved.places[number] for row, number in places}
+        for id, (bundle_id, _) in found._tools.items():
             found._of_bundle.setdefault(bundle_id, set()).add(id)
         return found
 

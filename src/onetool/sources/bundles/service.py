@@ -16,7 +16,7 @@ from onetool.core.spec import ToolSpec
 from onetool.http.definition import below
 from onetool.sources.bundles.derived import DerivedBundles
 from onetool.sources.bundles.errors import ForbiddenError, InvalidError, NotFoundError, RateLimitError
-from onetool.sources.bundles.loading import VERSION_SIGN, BundleTools
+from onetool.sources.bundles.loading import BundleTools
 from onetool.sources.bundles.model import (
     Bundle,
     BundleContent,
@@ -29,6 +29,7 @@ from onetool.sources.bundles.model import (
     function_of,
     shown,
 )
+from onetool.sources.bundles.named import VERSION_SIGN
 from onetool.sources.bundles.names import check_id, check_slug, check_version
 from onetool.sources.bundles.paging import page_of
 from onetool.sources.bundles.rate_limits import NOTE

@@ -9,6 +9,8 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from contextvars import ContextVar
 from typing import NamedTuple, Protocol
 
+import msgspec
+
 from onetool.core.errors import Mistake
 from onetool.services.search.kept import KeptDocuments
 from onetool.sources.bundles.model import Bundle, BundleContent, Tool, ToolContent, ToolExample
@@ -33,6 +35,38 @@ class Rank(NamedTuple):
 class SearchHit(NamedTuple):
     rank: Rank
     tool: Tool
+
+
+class KnownTool(msgspec.Struct, frozen=True, gc=False, eq=False):
+    """What is in memory of each tool that is not built-in."""
+
+    id: str
+    bundle_id: str
+    slug: str
+    version: str
+    is_enabled: bool
+    function: str | None  # that it stands for
+    body: bytes  # its JSON
+
+    def tool(self) -> Tool:
+        return read_tool(self.body)
+
+
+read_tool = msgspec.json.Decoder(Tool).decode
+
+SeenRevision = tuple[int, int]
+"""Which index, and its revision."""
+
+
+class ToolChanges(NamedTuple):
+    """What has changed of bundles and tools that are not built-in, in one snapshot."""
+
+    seen: SeenRevision | None  # to be given the next time; None: ask for everything then
+    is_whole: bool  # there is nothing else
+    bundles: list[Bundle]
+    tools: list[KnownTool]  # in the order of their ids, if they are all
+    gone_bundles: list[str]
+    gone_tools: list[str]
 
 
 class BundleStore(Protocol):
@@ -69,6 +103,10 @@ class BundleStore(Protocol):
 
     def everything(self) -> tuple[list[Bundle], Iterator[Tool]]:
         """All bundles and tools that are not built-in, in one snapshot."""
+        ...
+
+    def changes(self, seen: SeenRevision | None) -> ToolChanges:
+        """What has changed since then; all there is, where nobody knows."""
         ...
 
     def derived(self) -> list[tuple[Bundle, Sequence[Tool]]]:
@@ -168,8 +206,6 @@ class BundleStore(Protocol):
 def tag_of(thing: Bundle | Tool) -> ETag:
     """An ETag of the content."""
     from hashlib import sha256
-
-    import msgspec
 
     return sha256(msgspec.json.encode(thing, order="deterministic")).hexdigest()[:24]
 

@@ -4,7 +4,7 @@ What costs time (templates, selectors, schemas) is made at the first call; when 
 to see that it can be.
 """
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from keyword import iskeyword
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -23,6 +23,7 @@ from onetool.sources.bundles.model import (
     Tool,
     ToolContent,
     code_of,
+    function_name,
     function_of,
     http_of,
     limits_of,
@@ -123,15 +124,18 @@ class ToolFactory:
 
     def why_disabled(self, tool: Tool) -> str | None:
         """Why it can't run though it is switched on. Its file stays as it is: it comes back when its function does."""
-        if tool.type not in ("python", "go") or self._runtime.function(name := function_of(tool)) is not None:
-            return None
-        return f"its function {name} is not there, or is switched off"
+        return self.why_gone(function_name(tool))
 
-    def basis(self, tool: Tool) -> Any:
-        """What a spec depends on beside its tool: the function that it stands for, the time that a script may take."""
-        if tool.type == "http":
-            return self._runtime.default_retries
-        return self._runtime.script_seconds if tool.type == SCRIPT else self._runtime.function(function_of(tool))
+    def why_gone(self, function: str | None) -> str | None:
+        """The same for all tools of one function; None where it is no function that they stand for."""
+        if function is None or self._runtime.function(function) is not None:
+            return None
+        return f"its function {function} is not there, or is switched off"
+
+    def basis(self, functions: Iterable[str]) -> tuple[Any, dict[str, ToolSpec | None]]:
+        """What specs depend on beside their tools: the config's retries and time for scripts, and these functions."""
+        shared = (self._runtime.default_retries, self._runtime.script_seconds)
+        return shared, {name: self._runtime.function(name) for name in functions}
 
     def check(self, tool: ToolContent) -> None:
         """Raises InvalidError for what could never run."""

@@ -24,7 +24,7 @@ from onetool.sources.bundles.index import Index, IndexUnwritableError
 from onetool.sources.bundles.index.waiting import SingleRunner, WaitLimit
 from onetool.sources.bundles.model import Bundle, Tool
 from onetool.sources.bundles.searching import BundleSearch
-from onetool.sources.bundles.store import Rank, SearchHit
+from onetool.sources.bundles.store import Rank, SearchHit, SeenRevision, ToolChanges
 
 log = logging.getLogger("onetool.bundles")
 
@@ -86,6 +86,9 @@ class IndexedReads:
 
     def everything(self) -> tuple[list[Bundle], Iterator[Tool]]:
         return self._read(Index.everything)
+
+    def changes(self, seen: SeenRevision | None) -> ToolChanges:
+        return self._read(lambda index: index.changes(seen))
 
     def file_of(self, tool_id: str) -> str | None:
         path = self._read(lambda index: index.path_of(tool_id))

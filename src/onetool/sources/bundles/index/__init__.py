@@ -8,7 +8,7 @@ The search is in memory, and follows the index. Safe for several threads and pro
     rows        bundles and tools as rows
     changes     what is written, in one transaction
     queries     lists by id
-    feed        what is in memory: the search, and all tools
+    feed        what is in memory follows it: the search, and all tools
     search_cache   the file that the search is ready from
 """
 
@@ -21,13 +21,13 @@ from onetool.sources.bundles.index import queries
 from onetool.sources.bundles.index.access import Fill, IndexAccess
 from onetool.sources.bundles.index.changes import IndexTransaction, PathTakenError, Stamp
 from onetool.sources.bundles.index.database import IndexConnection
-from onetool.sources.bundles.index.feed import IndexedSearch, KnownTools
-from onetool.sources.bundles.index.rows import inode_out, path_out, read_bundle
+from onetool.sources.bundles.index.feed import IndexedSearch, changes_since
+from onetool.sources.bundles.index.rows import inode_out, path_out
 from onetool.sources.bundles.index.search_cache import NAME
 from onetool.sources.bundles.index.waiting import IndexBusyError, IndexDamagedError, IndexUnwritableError
 from onetool.sources.bundles.model import Bundle, Tool
 from onetool.sources.bundles.searching import BundleSearch
-from onetool.sources.bundles.store import Rank, SearchHit
+from onetool.sources.bundles.store import Rank, SearchHit, SeenRevision, ToolChanges
 
 
 class Index:
@@ -41,7 +41,6 @@ class Index:
     def __init__(self, file: Path | None, fill: Fill | None = None) -> None:
         self._access = IndexAccess(file, fill)
         self._search = IndexedSearch(None if file is None else file.with_name(NAME))
-        self._known = KnownTools()
 
     # Writing
 
@@ -98,14 +97,17 @@ class Index:
         return self._access.read(self._search.current)
 
     def everything(self) -> tuple[list[Bundle], Iterator[Tool]]:
-        """All bundles and tools in one snapshot. A tool that has not changed since the last call is the same object."""
+        """All bundles and tools in one snapshot."""
 
         def question(connection: IndexConnection) -> tuple[list[Bundle], list[Tool]]:
-            found = connection.database.execute("SELECT body FROM bundles WHERE NOT built_in ORDER BY id")
-            return [read_bundle(body) for (body,) in found], self._known.current(connection)
+            found = changes_since(connection, None)
+            return found.bundles, [known.tool() for known in found.tools]
 
         bundles, tools = self._access.read(question)
         return bundles, iter(tools)
+
+    def changes(self, seen: SeenRevision | None) -> ToolChanges:
+        return self._access.read(lambda connection: changes_since(connection, seen))
 
     def path_of(self, tool_id: str) -> str | None:
         asked = "SELECT path FROM files JOIN tools ON tool = no WHERE id = ?"
@@ -128,7 +130,11 @@ class Index:
         """The stamps of all known files, broken ones included."""
         asked = "SELECT path, mtime_ns, size, inode FROM files"
         found = self._access.read(lambda connection: connection.database.execute(asked).fetchall())
-        return {path_out(path): Stamp(mtime_ns, size, inode_out(inode)) for path, mtime_ns, size, inode in found}
+        new = tuple.__new__  # there may be very many: each step counts
+        return {
+            path_out(path): new(Stamp, (mtime_ns, size, inode if inode >= 0 else inode_out(inode)))
+            for path, mtime_ns, size, inode in found
+        }
 
     def state(self) -> int:
         """A number that grows with every change by any process, and when the index is made anew."""

@@ -40,7 +40,7 @@ class RowWriter:
         """Its number: `no`, where it takes the place of another one."""
         row, body = tool_row(tool), tool_body(tool)
         if no is None:
-            no = self._db.execute("INSERT INTO tools VALUES (NULL, ?, ?, ?, ?, ?, ?)", row).lastrowid
+            no = self._db.execute("INSERT INTO tools VALUES (NULL, ?, ?, ?, ?, ?, ?, ?)", row).lastrowid
             assert no is not None  # noqa: S101 - an insert has one
             self._db.execute(f"INSERT INTO bodies VALUES (?, ?, {_REVISION})", (no, body))  # noqa: S608 - our own words
         else:

@@ -22,7 +22,7 @@ from onetool.sources.bundles.errors import UnavailableError
 from onetool.sources.bundles.index.waiting import LONG_SECONDS, IndexBusyError, WaitLimit, is_damage, is_gone
 
 APPLICATION = 0x0B0D1E5  # says that a file is ours
-LAYOUT = 4
+LAYOUT = 5
 
 # `no` is a tool's number in here, and nowhere else. Its JSON lies apart, so that what is scanned stays slim.
 # `since`: the revision that a row was written at; another one for every other content.
@@ -35,7 +35,7 @@ CREATE TABLE bundles (
 ) WITHOUT ROWID;
 CREATE TABLE tools (
     no INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, bundle TEXT NOT NULL, slug TEXT NOT NULL, version TEXT NOT NULL,
-    enabled INTEGER NOT NULL, built_in INTEGER NOT NULL, UNIQUE (bundle, slug, version)
+    enabled INTEGER NOT NULL, built_in INTEGER NOT NULL, function TEXT, UNIQUE (bundle, slug, version)
 );
 CREATE INDEX tools_of_bundle ON tools (bundle, id);
 CREATE INDEX tools_built_in ON tools (no) WHERE built_in;

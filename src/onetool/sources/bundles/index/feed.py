@@ -6,20 +6,20 @@ longer reads everything.
 
 import sqlite3
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from threading import Lock
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 from onetool.sources.bundles.index.changes import KEPT_REVISIONS
 from onetool.sources.bundles.index.database import IndexConnection
 from onetool.sources.bundles.index.queries import tools_of_ids
-from onetool.sources.bundles.index.rows import read_bundle, read_tool
+from onetool.sources.bundles.index.rows import read_bundle
 from onetool.sources.bundles.index.search_cache import read_search, write_search
-from onetool.sources.bundles.model import Tool
+from onetool.sources.bundles.model import Bundle, Tool
 from onetool.sources.bundles.searching import BundleSearch
-from onetool.sources.bundles.store import Rank, SearchHit
+from onetool.sources.bundles.store import KnownTool, Rank, SearchHit, SeenRevision, ToolChanges, read_tool
 
 LEAST_SAVED = 500  # tools, and changes: fewer are read again as quickly
 SAVED_SHARE = 20  # … or one of so many
@@ -77,48 +77,48 @@ class IndexedSearch:
         return [SearchHit(rank, tools[rank.id]) for rank in ranks if rank.id in tools]
 
 
-class KnownTools:
-    """All tools that are not built-in, in the order of their ids. Safe for several threads."""
-
-    def __init__(self) -> None:
-        self._tools: dict[str, Tool] = {}
-        self._seen: tuple[int, int] | None = None
-        self._lock = Lock()
-
-    def current(self, connection: IndexConnection) -> list[Tool]:
-        """A tool that has not changed since the last call is the same object."""
-        database = connection.database
-        if connection.is_changing:
-            return list(_all_tools(database).values())
-        with self._lock:
-            born, revision = _born(database), _revision(database)
-            seen, self._seen = self._seen, None  # should this fail
-            if not _can_follow(seen, born, revision):
-                self._tools = _all_tools(database)
-            elif revision != seen[1]:
-                self._follow(database, seen[1])
-            self._seen = (born, revision)
-            return list(self._tools.values())
-
-    def _follow(self, database: sqlite3.Connection, since: int) -> None:
-        last = next(reversed(self._tools), "")
-        for (id,) in database.execute("SELECT id FROM gone WHERE since >= ? AND NOT is_bundle", (since,)):
-            self._tools.pop(id, None)
-        changed = {id: read_tool(body) for id, body in database.execute(f"{_TOOLS} AND since >= ?", (since,))}
-        is_behind = all(id > last for id in changed if id not in self._tools)
-        self._tools |= changed
-        if not is_behind:
-            self._tools = dict(sorted(self._tools.items()))
+_BUNDLES = "SELECT body FROM bundles WHERE NOT built_in"
+_TOOLS = (
+    "SELECT id, bundle, slug, version, enabled, function, body FROM tools JOIN bodies USING (no) WHERE NOT built_in"
+)
 
 
-_TOOLS = "SELECT id, body FROM tools JOIN bodies USING (no) WHERE NOT built_in"
+def changes_since(connection: IndexConnection, seen: SeenRevision | None) -> ToolChanges:
+    """Of bundles and tools that are not built-in."""
+    database = connection.database
+    born, revision = _born(database), _revision(database)
+    now = None if connection.is_changing else (born, revision)  # what is not certain yet must not be taken for known
+    if not _can_follow(seen, born, revision):
+        bundles, tools = database.execute(_BUNDLES), database.execute(f"{_TOOLS} ORDER BY id")
+        return ToolChanges(now, True, _bundles(bundles), _known(tools), [], [])
+    if now is not None and seen == now:
+        return ToolChanges(now, False, [], [], [], [])
+    since = (seen[1],)
+    gone = database.execute("SELECT id, is_bundle FROM gone WHERE since >= ?", since).fetchall()
+    return ToolChanges(
+        now,
+        False,
+        _bundles(database.execute(f"{_BUNDLES} AND since >= ?", since)),
+        _known(database.execute(f"{_TOOLS} AND since >= ?", since)),
+        [id for id, is_bundle in gone if is_bundle],
+        [id for id, is_bundle in gone if not is_bundle],
+    )
 
 
-def _all_tools(database: sqlite3.Connection) -> dict[str, Tool]:
-    return {id: read_tool(body) for id, body in database.execute(f"{_TOOLS} ORDER BY id")}
+def _bundles(rows: Iterable[tuple[bytes]]) -> list[Bundle]:
+    return [read_bundle(body) for (body,) in rows]
 
 
-def _can_follow(seen: tuple[int, int] | None, born: int, revision: int) -> TypeGuard[tuple[int, int]]:
+def _known(rows: Iterable[tuple[Any, ...]]) -> list[KnownTool]:
+    """Ids of bundles, versions and functions are many times the same: they are kept once."""
+    once: Any = dict[str, str]().setdefault
+    return [
+        KnownTool(id, once(bundle, bundle), slug, once(version, version), bool(enabled), once(function, function), body)
+        for id, bundle, slug, version, enabled, function, body in rows
+    ]
+
+
+def _can_follow(seen: SeenRevision | None, born: int, revision: int) -> TypeGuard[SeenRevision]:
     """Whether what has changed since then is known."""
     return seen is not None and seen[0] == born and 0 <= revision - seen[1] <= KEPT_REVISIONS
 

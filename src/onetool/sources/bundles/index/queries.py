@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from heapq import merge
 from typing import Any
 
-from onetool.sources.bundles.index.rows import read_bundle, read_tool
+from onetool.sources.bundles.index.rows import read_bundle
 from onetool.sources.bundles.model import Bundle, Tool
+from onetool.sources.bundles.store import read_tool
 
 # Of a tool: it is not disabled, and its bundle is neither disabled nor soft-deleted nor gone. The plus keeps the
 # planner from going bundle by bundle: then it would have to sort.

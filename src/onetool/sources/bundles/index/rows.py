@@ -5,10 +5,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from onetool.sources.bundles.model import Bundle, Tool
+from onetool.sources.bundles.model import Bundle, Tool, function_name
 
 _encode = msgspec.json.Encoder().encode
-read_tool = msgspec.json.Decoder(Tool).decode
 read_bundle = msgspec.json.Decoder(Bundle).decode
 
 
@@ -26,6 +25,7 @@ class IndexedToolRow(NamedTuple):
     version: str
     enabled: bool
     built_in: bool
+    function: str | None
 
 
 def bundle_row(bundle: Bundle) -> IndexedBundleRow:
@@ -34,7 +34,8 @@ def bundle_row(bundle: Bundle) -> IndexedBundleRow:
 
 
 def tool_row(tool: Tool) -> IndexedToolRow:
-    return IndexedToolRow(tool.id, tool.bundle_id, tool.slug, tool.version, tool.is_enabled, tool.is_built_in)
+    place = (tool.id, tool.bundle_id, tool.slug, tool.version)
+    return IndexedToolRow(*place, tool.is_enabled, tool.is_built_in, function_name(tool))
 
 
 def tool_body(tool: Tool) -> bytes:
@@ -55,8 +56,7 @@ def path_in(path: str) -> bytes:
     return os.fsencode(path)
 
 
-def path_out(path: bytes) -> str:
-    return os.fsdecode(path)
+path_out = os.fsdecode
 
 
 def inode_in(inode: int) -> int:

@@ -1,0 +1,312 @@
+"""The tools of bundles under their names in code, followed change by change: what has not changed is not looked at.
+
+Of a tool there is its row and its JSON; a ToolSpec takes ten times the room, and is made when somebody needs it. Each
+pack's tools are in a mapping of their own that nobody changes any more once it is shown: a change makes another one.
+"""
+
+import builtins
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from keyword import kwlist
+from typing import Any
+from weakref import ref
+
+from msgspec import Struct
+
+from onetool.core.errors import Mistake
+from onetool.core.registry import lazy_tool
+from onetool.core.spec import ToolSpec
+from onetool.sources.bundles.model import Bundle, Tool, function_of
+from onetool.sources.bundles.names import code_name
+from onetool.sources.bundles.store import KnownTool, SeenRevision, ToolChanges
+
+Make = Callable[[KnownTool, str, str | None], ToolSpec]
+"""A tool under a name; and why it must not be called, if so."""
+
+WhyNot = Callable[[str | None], str | None]
+"""Why a tool of that function, if it has one, can't run."""
+
+VERSION_SIGN = "@"
+_BY_ID = re.compile(rf"([^/]+)/([^/{VERSION_SIGN}]+){VERSION_SIGN}([^/]+)")
+PYTHON_NAMES = frozenset((*dir(builtins), *kwlist))  # `len` must go on to be what it is in everybody's code
+
+
+class LoadedTool(Struct, gc=False, eq=False):
+    """A tool of a bundle: the version that its name stands for, and the others. It is a `LazyTool`."""
+
+    pack: str
+    own: str
+    row: KnownTool
+    others: tuple[KnownTool, ...]
+    off: str | None
+    make: Make
+    made: "ref[ToolSpec] | None" = None
+
+    @property
+    def name(self) -> str:
+        return f"{self.pack}.{self.own}"
+
+    @property
+    def enabled(self) -> bool:
+        return self.off is None
+
+    @property
+    def kept_as(self) -> str:
+        return self.row.id
+
+    def versions(self) -> tuple[KnownTool, ...]:
+        return (self.row, *self.others)
+
+    def spec(self) -> ToolSpec:
+        found = None if self.made is None else self.made()
+        if found is None:
+            found = self.make(self.row, self.name, self.off)
+            self.made = ref(found)
+        return found
+
+
+PackTools = dict[str, LoadedTool]
+
+
+class NamedTools:
+    """The tools under their names at one moment. `get` finds single versions."""
+
+    def __init__(
+        self, packs: Mapping[str, PackTools], owners: Mapping[str, Bundle], mistakes: list[Mistake], off: "Off"
+    ) -> None:
+        """`owners` are the bundles that have their names, by their ids."""
+        self.packs = packs
+        self.mistakes = mistakes
+        self.owners = owners
+        self._off = off
+        self._made: dict[str, ToolSpec] = {}
+
+    def get(self, name: str) -> ToolSpec | None:
+        """`bundle.tool@version`."""
+        base, at, version = name.rpartition(VERSION_SIGN)
+        loaded = self.find(base) if at else None
+        if loaded is None:
+            return None
+        found = self._made.get(name)
+        if found is None:
+            row = next((one for one in loaded.versions() if one.version == version), None)
+            if row is None:
+                return None
+            off = self._off(row, self.owners.get(row.bundle_id))
+            found = self._made[name] = loaded.make(row, name, off)
+        return found
+
+    def find(self, name: str) -> LoadedTool | None:
+        found = lazy_tool(self.packs, name)
+        return found if isinstance(found, LoadedTool) else None
+
+    def name_of(self, bundle: Bundle, tool: Tool) -> str:
+        """What a call of this very tool is counted under."""
+        if tool.is_built_in:
+            return function_of(tool)
+        name = _name(bundle, tool)
+        if self._stands_for(name, tool):
+            return name
+        if bundle.id not in self.owners:  # another one has its name, and what is allowed to that one
+            return f"{bundle.id}/{tool.slug}{VERSION_SIGN}{tool.version}"
+        return f"{name}{VERSION_SIGN}{tool.version}"
+
+    def name_in_code(self, bundle: Bundle, tool: Tool) -> str | None:
+        """None for a tool of a bundle whose name something else has."""
+        return self.name_of(bundle, tool) if tool.is_built_in or bundle.id in self.owners else None
+
+    def is_default(self, bundle: Bundle, tool: Tool) -> bool:
+        """Whether a name in code without a version stands for it."""
+        return tool.is_built_in or self._stands_for(_name(bundle, tool), tool)
+
+    def _stands_for(self, name: str, tool: Tool) -> bool:
+        found = self.find(name)
+        return found is not None and found.kept_as == tool.id
+
+    def place_of(self, spec: ToolSpec) -> tuple[str, str, str] | None:
+        """The bundle's id, the slug and the version of a kept tool."""
+        if (named := _BY_ID.fullmatch(spec.name)) is not None:  # as `name_of` writes it
+            return named[1], named[2], named[3]
+        name, at, _ = spec.name.rpartition(VERSION_SIGN)
+        loaded = self.find(name if at else spec.name)
+        rows = () if loaded is None else loaded.versions()
+        found = next((one for one in rows if one.id == spec.kept_as), None)
+        return None if found is None else (found.bundle_id, found.slug, found.version)
+
+    def spec_of(self, name: str, tool: Tool) -> ToolSpec | None:
+        """The spec of that name, if it was made of this very tool and may be called."""
+        loaded = self.find(name)
+        spec = self.get(name) if loaded is None else loaded.spec()
+        loaded = loaded or self.find(name.rpartition(VERSION_SIGN)[0])
+        if spec is None or loaded is None or not spec.enabled:
+            return None
+        return spec if any(row.id == tool.id and row.tool() == tool for row in loaded.versions()) else None
+
+
+def _name(bundle: Bundle, tool: Tool) -> str:
+    return f"{code_name(bundle.slug)}.{code_name(tool.slug)}"
+
+
+class Off:
+    """Says why a tool must not be called."""
+
+    def __init__(self, why_not: WhyNot) -> None:
+        self.why_not = why_not
+
+    def __call__(self, row: KnownTool, bundle: Bundle | None) -> str | None:
+        if bundle is None or not bundle.is_enabled:
+            return f"its bundle is: onetool bundles enable {'' if bundle is None else bundle.slug}"
+        if not row.is_enabled:
+            return f"onetool bundles enable {bundle.slug}/{row.slug}{VERSION_SIGN}{row.version}"
+        return self.why_not(row.function)
+
+
+# Following changes
+
+
+Basis = tuple[Any, Mapping[str, Any]]
+"""What specs depend on beside their tools: one thing for all of them, and each function by its name."""
+
+Touched = dict[str, dict[str, list[KnownTool]]]
+"""Bundle -> name inside of it -> the versions that it has now."""
+
+
+class FollowedTools:
+    """All bundles and tools of a store, in step with it. One thread at a time uses it."""
+
+    def __init__(self, make: Make, why_not: WhyNot, basis: Callable[[Iterable[str]], Basis]) -> None:
+        self.seen: SeenRevision | None = None  # of the store
+        self._make, self._off, self._ask_basis = make, Off(why_not), basis
+        self.named = NamedTools({}, {}, [], self._off)
+        self._bundles: dict[str, Bundle] = {}
+        self._rows: dict[str, KnownTool] = {}  # by id
+        self._tools: dict[str, PackTools] = {}  # by the id of the bundle
+        self._basis: Basis = (None, {})
+        self._taken: Collection[str] = ()
+
+    def follow(self, changes: ToolChanges, taken: Collection[str]) -> NamedTools:
+        """`taken` are names that something else has already."""
+        self.seen = None  # should this fail
+        if changes.is_whole:
+            self._bundles, self._rows, self._tools = {}, {}, {}
+        touched: Touched = {}
+        self._take_bundles(changes, touched)
+        self._take_tools(changes, touched)
+        self._take_basis(changes, touched)
+        for bundle_id, versions in touched.items():
+            self._load(bundle_id, versions)
+        if changes.is_whole or changes.bundles or changes.gone_bundles or taken != self._taken:
+            self._name(taken)
+        elif touched:
+            self._rename(touched)
+        self.seen = changes.seen
+        return self.named
+
+    def _take_bundles(self, changes: ToolChanges, touched: Touched) -> None:
+        for id in changes.gone_bundles:
+            if self._bundles.pop(id, None) is not None:
+                self._touch(touched, id)
+        for bundle in changes.bundles:
+            self._bundles[bundle.id] = bundle
+            self._touch(touched, bundle.id)
+
+    def _touch(self, touched: Touched, bundle_id: str) -> None:
+        """All tools of a bundle that is another one now."""
+        tools = self._tools.get(bundle_id, {})
+        touched[bundle_id] = {own: list(one.versions()) for own, one in tools.items()}
+
+    def _take_tools(self, changes: ToolChanges, touched: Touched) -> None:
+        for id in changes.gone_tools:
+            self._forget(id, touched)
+        for row in changes.tools:
+            self._forget(row.id, touched)
+            self._rows[row.id] = row
+            self._versions(row, touched).append(row)
+
+    def _forget(self, id: str, touched: Touched) -> None:
+        if (old := self._rows.pop(id, None)) is not None:
+            self._versions(old, touched).remove(old)
+
+    def _versions(self, row: KnownTool, touched: Touched) -> list[KnownTool]:
+        of, own = touched.setdefault(row.bundle_id, {}), code_name(row.slug)
+        if own not in of:
+            there = self._tools.get(row.bundle_id, {}).get(own)
+            of[own] = [] if there is None else list(there.versions())
+        return of[own]
+
+    def _take_basis(self, changes: ToolChanges, touched: Touched) -> None:
+        """Tools whose spec would be another one now, though they are the same, are loaded anew."""
+        new = (row.function for row in changes.tools if row.function is not None)
+        before, self._basis = self._basis, self._ask_basis({*self._basis[1], *new})
+        is_other = before[0] != self._basis[0]
+        others = {name for name, one in before[1].items() if self._basis[1][name] is not one}
+        if is_other or others:
+            for bundle_id, tools in self._tools.items():
+                for own, one in tools.items():
+                    if is_other or any(row.function in others for row in one.versions()):
+                        touched.setdefault(bundle_id, {}).setdefault(own, list(one.versions()))
+
+    def _load(self, bundle_id: str, versions: dict[str, list[KnownTool]]) -> None:
+        bundle = self._bundles.get(bundle_id)
+        pack = "" if bundle is None else code_name(bundle.slug)
+        tools = dict(self._tools.get(bundle_id, {}))
+        last, is_sorted = next((tools[own].kept_as for own in reversed(tools)), ""), True
+        for own, rows in versions.items():
+            if not rows:
+                tools.pop(own, None)
+                continue
+            row = self._newest(rows)
+            others = tuple(one for one in rows if one is not row)
+            if own not in tools:
+                is_sorted, last = is_sorted and row.id > last, row.id
+            tools[own] = LoadedTool(pack, own, row, others, self._off(row, bundle), self._make)
+        if not is_sorted:
+            tools = dict(sorted(tools.items(), key=lambda item: item[1].kept_as))
+        self._tools[bundle_id] = tools
+
+    def _newest(self, rows: list[KnownTool]) -> KnownTool:
+        """The one that is meant where no version is named. One that can't be called, only if there is no other."""
+        if len(rows) == 1:
+            return rows[0]
+        can = {row.id: row.is_enabled and self._off.why_not(row.function) is None for row in rows}
+        return max(rows, key=lambda row: (can[row.id], row.tool().modified_at, row.id))
+
+    def _rename(self, touched: Iterable[str]) -> None:
+        """The same packs with other tools, unless one of them is the first or the last of its pack."""
+        owners, packs = self.named.owners, dict(self.named.packs)
+        for bundle in (owners[id] for id in touched if id in owners):
+            pack, tools = code_name(bundle.slug), self._tools[bundle.id]
+            if not tools or pack not in packs:
+                self._name(self._taken)
+                return
+            packs[pack] = tools
+        self.named = NamedTools(packs, owners, self.named.mistakes, self._off)
+
+    def _name(self, taken: Collection[str]) -> None:
+        """Each bundle that has its name, and what code calls it."""
+        self._taken = taken
+        packs, owners, mistakes = dict[str, PackTools](), dict[str, Bundle](), list[Mistake]()
+        first: dict[str, Bundle] = {}
+        for bundle in sorted(self._bundles.values(), key=lambda one: (one.created_at, one.id)):
+            if bundle.soft_deleted_at is not None:
+                continue
+            pack = code_name(bundle.slug)
+            if pack in taken or pack in first or pack in PYTHON_NAMES:
+                mistakes.append(_shadowed(bundle, first.get(pack)))
+            else:
+                first[pack] = owners[bundle.id] = bundle
+                if tools := self._tools.get(bundle.id):
+                    packs[pack] = tools
+        self.named = NamedTools(packs, owners, mistakes, self._off)
+
+
+def _shadowed(bundle: Bundle, by: Bundle | None) -> Mistake:
+    other = (
+        f"the bundle {by.id}" if by else "Python itself" if code_name(bundle.slug) in PYTHON_NAMES else "something else"
+    )
+    return Mistake(
+        message=f"the bundle {bundle.slug!r} ({bundle.id}) is shadowed: {other} has this name in code already",
+        key=f"bundles.{bundle.slug}",
+        hint="give it another slug, or call its tools by id over REST",
+        severity="warning",
+    )
