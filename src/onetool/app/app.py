@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from onetool.core.call import ToolCall, ToolResult
     from onetool.core.context import CallEvent, CallWatch, Gate, Progress, Recorder
     from onetool.core.errors import ConfigError
-    from onetool.core.registry import ToolList
     from onetool.core.threads import LoopThread
     from onetool.script.code_places import CodeReport
     from onetool.script.reply import ReadOn, RunReply
@@ -105,9 +104,9 @@ class App:
 
     # What there is
 
-    def tools(self, allowed: Iterable[str] | None = None) -> "ToolList":
+    def tools(self, allowed: Iterable[str] | None = None) -> list[ToolSpec]:
         """The tools to show, in order; with an allow-list exactly those."""
-        return self.catalog.tools(allowed)
+        return [*self.catalog.tools(allowed)]
 
     def info(self, name: str, allowed: Collection[str] | None = None) -> dict[str, Any] | None:
         """One tool's schemas and run-time facts, or None."""

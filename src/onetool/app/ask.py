@@ -158,7 +158,7 @@ class AskService:
         if self._snapshot is not snapshot or len(self._toolsets) >= MAX_TOOLSETS:
             self._snapshot, self._toolsets = snapshot, {}
         if key not in self._toolsets:
-            self._toolsets[key] = Toolset(self._catalog.tools(allowed), others=snapshot.list())
+            self._toolsets[key] = Toolset(self._catalog.tools(allowed), others=snapshot.listed())
         return self._toolsets[key]
 
     def toolset(self, within: Collection[str] | None) -> Toolset:

@@ -83,7 +83,7 @@ class ToolCatalog:
     def tools(self, allowed: Iterable[str] | None = None) -> ToolList:
         """The tools to show, in order; with an allow-list exactly those."""
         self.refresh_sync()
-        held = self.registry.list(allowed).held
+        held = self.registry.listed(allowed).held
         return ToolList([one for one in held if one.enabled and not (isinstance(one, ToolSpec) and one.hidden)])
 
     def search(

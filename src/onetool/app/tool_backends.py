@@ -69,7 +69,7 @@ class NoToolsBackend:
     """For a model that is to have no tools."""
 
     def __init__(self, caller: ToolCaller, catalog: "ToolCatalog") -> None:
-        self.toolset = Toolset(others=catalog.registry.snapshot().list())
+        self.toolset = Toolset(others=catalog.registry.snapshot().listed())
         self.clean = lambda value: caller.runtime.redact(value)  # a reload replaces the runtime
         self.denied: list[str] = []
         self.not_run: set[str] = set()
@@ -168,7 +168,7 @@ class RunBackend:
         self._spec = ToolSpec(
             name=listing["name"], description=listing["description"], input_schema=listing["inputSchema"]
         )
-        self.toolset = Toolset([self._spec], others=catalog.registry.snapshot().list())
+        self.toolset = Toolset([self._spec], others=catalog.registry.snapshot().listed())
         self.denied, self.not_run = approval.denied, approval.not_run
         self.clean = lambda value: caller.runtime.redact(value)  # a reload replaces the runtime
 

@@ -85,9 +85,6 @@ class ToolList(Sequence[ToolSpec]):
     def __iter__(self) -> Iterator[ToolSpec]:
         return map(as_spec, self.held)
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, list | ToolList) and [*self] == [*other]  # pyright: ignore[reportUnknownVariableType]
-
     def texts(self) -> "list[object]":
         """What differs where a list would say something else. A lazy tool that has changed is another object."""
         return [(one.name, one.description) if isinstance(one, ToolSpec) else one for one in self.held]
@@ -114,8 +111,12 @@ class Snapshot:
             return lazy.spec()
         return found if found is not None or self._further is None else self._further(name)
 
-    def list(self, allowed: Iterable[str] | None = None) -> ToolList:
+    def list(self, allowed: Iterable[str] | None = None) -> list[ToolSpec]:
         """All tools in the order of registration; with an allow-list exactly those that it names."""
+        return [*self.listed(allowed)]
+
+    def listed(self, allowed: Iterable[str] | None = None) -> ToolList:
+        """The same, and lazy tools stay what they are until somebody needs them."""
         if allowed is None:
             lazy = (tool for tools in self.lazy.values() for tool in tools.values())
             return ToolList([*self._tools.values(), *lazy])
@@ -173,7 +174,7 @@ class Snapshot:
         return isinstance(name, str) and (self.has(name) or (self._further is not None and bool(self._further(name))))
 
     def __iter__(self) -> Iterator[ToolSpec]:
-        return iter(self.list())
+        return iter(self.listed())
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {len(self)} tools>"
@@ -232,8 +233,8 @@ class ToolRegistry(Snapshot):
 
     # Another thread may register while somebody reads: what walks over all tools walks over a snapshot.
 
-    def list(self, allowed: Iterable[str] | None = None) -> ToolList:
-        return self.snapshot().list(allowed)
+    def listed(self, allowed: Iterable[str] | None = None) -> ToolList:
+        return self.snapshot().listed(allowed)
 
     def names(self) -> Collection[str]:
         return self.snapshot().names()

@@ -143,7 +143,7 @@ def _page_routes(url: Callable[[Scope], str], rules: Callable[[], AccessRules], 
 
 
 def server_facts(app: "App", address: BoundAddress, allowed: Collection[str] | None) -> ServerFacts:
-    listed = app.tools(allowed)
+    listed = app.catalog.tools(allowed)
     tools = len(listed)
     token = app.config.http.token
     return ServerFacts(
@@ -184,7 +184,7 @@ async def reload_app(app: "App", mcp: Any) -> None:
     before = app.config
     await mcp.reload()
     if app.config is not before:  # else it can't be used, which has been told
-        log.info("Reloaded: %d tools", len(app.tools()))
+        log.info("Reloaded: %d tools", len(app.catalog.tools()))
 
 
 def _lazy_route(load: Callable[[], Asgi]) -> Asgi:

@@ -61,7 +61,7 @@ class StatusApp(RestApp):
             needs_token=self._needs_token(),
             can_change=self._context.may_change,
             is_admin=self._context.principal.may("admin"),
-            tools=len(app.tools(allowed)),
+            tools=len(app.catalog.tools(allowed)),
             health=app.health(allowed),
             config=None if file is None else str(file),
         )

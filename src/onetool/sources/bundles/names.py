@@ -6,6 +6,7 @@ case-sensitive, have 1 to 64 code points, and are in NFC, so that what looks the
 
 import re
 import unicodedata
+from functools import lru_cache
 from secrets import randbits
 from threading import Lock
 
@@ -51,6 +52,7 @@ def new_id(now: float) -> str:
         return _uuid(_last)
 
 
+@lru_cache(1024)  # calls of a tool are counted under it
 def derived_id(text: str) -> str:
     """The id of something that was written by hand and has none: the same one, as long as `text` is the same.
 

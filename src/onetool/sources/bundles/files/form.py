@@ -8,6 +8,7 @@ file's place and names, and its times are those of the file.
 import json
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from hashlib import sha256
 from typing import Any, TypeVar
 
@@ -27,8 +28,13 @@ LATEST = 253_402_300_799.0  # the end of the year 9999
 
 
 def time_text(seconds: float) -> str:
-    at = datetime.fromtimestamp(min(max(seconds, 0.0), LATEST), UTC)
-    return f"{at:%Y-%m-%dT%H:%M:%S}.{at.microsecond // 1000:03d}Z"
+    second, microsecond = divmod(round(min(max(seconds, 0.0), LATEST) * 1_000_000), 1_000_000)
+    return f"{_second_text(second)}.{microsecond // 1000:03d}Z"
+
+
+@lru_cache(16)  # each call notes its time: most are within the same second
+def _second_text(second: int) -> str:
+    return f"{datetime.fromtimestamp(second, UTC):%Y-%m-%dT%H:%M:%S}"
 
 
 def time_seconds(text: str) -> float:
