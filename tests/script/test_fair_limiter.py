@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from onetool.core.principal import Principal, current_principal
 from onetool.script.engine import FairLimiter
 
 
@@ -97,3 +98,28 @@ def test_who_only_waits_lets_the_next_one_in_and_comes_back_without_waiting():
             pass
 
     asyncio.run(main())
+
+
+def test_callers_take_turns():
+    """Who has many waiting holds up its own alone."""
+
+    async def main():
+        limiter, order, first = FairLimiter(1), [], asyncio.Event()
+
+        async def one(who, hold=None):
+            current_principal.set(Principal(owner=who))
+            async with limiter.slot():
+                order.append(who)
+                if hold is not None:
+                    await hold.wait()
+
+        tasks = [asyncio.create_task(one("ada", first))]
+        await asyncio.sleep(0)
+        for who in ("ada", "ada", "ada", "bob", "bob"):
+            tasks.append(asyncio.create_task(one(who)))
+            await asyncio.sleep(0)
+        first.set()
+        await asyncio.gather(*tasks)
+        return order
+
+    assert asyncio.run(main()) == ["ada", "ada", "bob", "ada", "bob", "ada"]

@@ -28,6 +28,12 @@ from onetool.services.request_rates import MOST_PRINCIPALS, PARTS, RequestRates
 HASH = "sha256:" + "ab" * 32
 
 
+def written(file):
+    """What differs where somebody has written the file: not when it was read."""
+    found = os.stat(file, follow_symlinks=False)
+    return found.st_ino, found.st_mtime_ns, found.st_size, found.st_mode
+
+
 class Clock:
     def __init__(self):
         self.now = 1_800_000_000.0
@@ -169,7 +175,7 @@ def test_a_file_that_does_not_count_lets_nobody_in_and_says_so(damage, store, ca
     text = store.add("ci", "admin")
     assert store.find(token_digest(text))
     damage(store.file)
-    before = os.stat(store.file, follow_symlinks=False)
+    before = written(store.file)
     for _ in range(3):
         assert store.find(token_digest(text)) is None
     assert store.find(bytes(32)) is None
@@ -179,7 +185,7 @@ def test_a_file_that_does_not_count_lets_nobody_in_and_says_so(damage, store, ca
     for ask in (store.list, lambda: store.named("ci"), lambda: store.add("x"), lambda: store.revoke("ci")):
         with pytest.raises(TokenFileError, match="is not used, because"):
             ask()
-    assert os.stat(store.file, follow_symlinks=False) == before
+    assert written(store.file) == before
     assert token_hash(text)[10:] not in caplog.text
 
 
@@ -339,6 +345,13 @@ def test_the_request_after_the_last_one_waits_until_the_time_that_it_is_told(clo
     clock.now += 0.02
     assert rates.check(ci) is None
     assert rates.check(caller(3, 60, "other")) is None
+
+
+def test_credentials_of_one_caller_with_different_rates_are_counted_together(clock):
+    """As JWTs of one person with different scopes are."""
+    rates = RequestRates(clock)
+    taken = [rates.check(caller(5 + number % 2, 60)) is None for number in range(40)]
+    assert sum(taken) == 6
 
 
 @pytest.mark.parametrize(("count", "seconds"), [(1, 1), (7, 60), (100, 60), (50, 3600)])

@@ -50,6 +50,8 @@ LOCAL = Principal(role="admin")
 """The person who runs the process: the command line, stdio, Python code."""
 
 current_principal: ContextVar[Principal] = ContextVar("onetool_current_principal", default=LOCAL)
+is_admitted: ContextVar[Callable[[], bool]] = ContextVar("onetool_is_admitted", default=lambda: True)
+"""Whether the caller of the current request would still be let in: for what goes on when the request is over."""
 current_address: ContextVar[str] = ContextVar("onetool_current_address", default="")
 """Where a request comes from: the address of a client over HTTP, else empty."""
 

@@ -25,6 +25,7 @@ from onetool.core.context import (
     pauses_within,
 )
 from onetool.core.executor import Executor
+from onetool.core.principal import owner
 from onetool.core.registry import Snapshot
 from onetool.core.spec import ToolSpec
 from onetool.core.threads import Threads
@@ -95,12 +96,15 @@ class CodeSession:
 
 
 class FairLimiter:
-    """A FIFO semaphore for threads and any event loop: `async with limiter.slot():` waits for a slot."""
+    """A semaphore for threads and any event loop: `async with limiter.slot():` waits for a slot.
+
+    Callers take turns: who has many runs waiting holds up its own, and nobody else's.
+    """
 
     def __init__(self, most: int) -> None:
         self._free = most
         self._lock = Lock()
-        self._waiting: deque[Future[None]] = deque()
+        self._waiting: dict[str, deque[Future[None]]] = {}  # by caller; the first one is next
 
     @asynccontextmanager
     async def slot(self) -> AsyncIterator[None]:
@@ -131,28 +135,40 @@ class FairLimiter:
                 self._free -= 1
                 return None
             ticket: Future[None] = Future()
-            self._waiting.append(ticket)
+            self._waiting.setdefault(owner(), deque()).append(ticket)
             return ticket
 
     def _release(self, ticket: "Future[None]") -> None:
         """A waiter that was cancelled while it got its slot passes it on."""
         with self._lock:
-            if ticket in self._waiting:
-                self._waiting.remove(ticket)
-                return
+            for caller, tickets in self._waiting.items():
+                if ticket in tickets:
+                    tickets.remove(ticket)
+                    if not tickets:
+                        del self._waiting[caller]
+                    return
         if not ticket.cancelled():  # else it was passed over already
             self._next()
 
     def _next(self) -> None:
         with self._lock:
             while self._waiting and self._free >= 0:
-                ticket = self._waiting.popleft()
+                ticket = self._first()
                 if ticket.set_running_or_notify_cancel():
                     break
             else:
                 self._free += 1
                 return
         ticket.set_result(None)
+
+    def _first(self) -> "Future[None]":
+        """The next ticket. Its caller has to wait for all others before its next one."""
+        caller = next(iter(self._waiting))
+        tickets = self._waiting.pop(caller)
+        ticket = tickets.popleft()
+        if tickets:
+            self._waiting[caller] = tickets
+        return ticket
 
 
 # `run`: scripts against a catalogue, so many at a time, in workers that are kept warm.

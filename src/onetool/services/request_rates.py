@@ -31,11 +31,12 @@ class RequestRates:
         key = principal.owner or principal.name
         with self._lock:
             window = self._windows.get(key)
-            if window is None or window.rate != rate:
+            if window is None or window.rate.seconds != rate.seconds:
                 window = self._windows[key] = _Window(rate)
                 if len(self._windows) > MOST_PRINCIPALS:
                     self._windows.popitem(last=False)
             self._windows.move_to_end(key)
+            window.rate = rate  # of this credential: one caller may have several, and what it has used is used
             return window.take(self._clock())
 
 

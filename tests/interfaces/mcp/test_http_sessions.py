@@ -1,10 +1,18 @@
 """Sessions over HTTP, for clients of the old era: how they begin and end, and streams that can be taken up again."""
 
+import asyncio
 import re
 
 import pytest
 from helpers import until
 from interfaces.mcp.peers import INFO, OLD, HttpPeer
+
+from onetool import App
+from onetool.core.principal import Principal
+from onetool.interfaces.mcp import http_sessions
+from onetool.interfaces.mcp.client import RemoteClient
+from onetool.interfaces.mcp.http_sessions import HttpSessions
+from onetool.interfaces.mcp.service import Service
 
 PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
 JSON = ("Content-Type", "application/json")
@@ -290,3 +298,19 @@ def test_a_batch_has_an_end(http_peer):
     peer.result("ping")
     exchange = peer.send([PING] * 101)
     assert "a batch may have 100 messages" in exchange.body.decode()
+
+
+def test_many_sessions_of_one_caller_push_out_its_own(monkeypatch, tmp_path):
+    monkeypatch.setattr(http_sessions, "MOST_SESSIONS", 4)
+
+    async def main(app):
+        sessions = HttpSessions(Service(app))
+        clients = {who: RemoteClient(principal=Principal(owner=who)) for who in ("ada", "bob")}
+        bobs = sessions.open(clients["bob"])
+        adas = [sessions.open(clients["ada"]) for _ in range(6)]
+        assert sessions.get(bobs.id, clients["bob"].principal) is bobs
+        assert [one for one in adas if sessions.get(one.id, clients["ada"].principal)] == adas[-3:]
+
+    (tmp_path / "onetool.yaml").touch()
+    with App.open(tmp_path / "onetool.yaml") as app:
+        asyncio.run(main(app))

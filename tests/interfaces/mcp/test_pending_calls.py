@@ -10,7 +10,7 @@ from interfaces.mcp.peers import ABLE, NEW, TASKS
 
 from onetool.core.caller import Declined, ForPerson
 from onetool.core.errors import ToolFailure
-from onetool.core.principal import Principal
+from onetool.core.principal import Principal, is_admitted
 from onetool.interfaces.mcp import pending_calls
 from onetool.interfaces.mcp.client import ClientCaller, RemoteClient
 from onetool.interfaces.mcp.pending_calls import FULL, MOST_PENDING, PendingCall, PendingCalls, binding_of
@@ -245,6 +245,46 @@ def test_tasks_end_after_their_time():
         await until_async(lambda: pending.is_done)
         with pytest.raises(JsonRpcError, match="its time is up"):
             waiting.task(id, ME)
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize("kind", ["question", "task"])
+def test_what_waits_ends_when_its_caller_is_no_longer_let_in(monkeypatch, kind):
+    monkeypatch.setattr(pending_calls, "LOOK_SECONDS", 0.01)
+    admitted = [True]
+
+    async def test():
+        is_admitted.set(lambda: admitted[0])
+        waiting = PendingCalls(1000)
+        pending = begun(greeting)
+        await pending.wait_for_pause()
+        waiting.keep(pending) if kind == "question" else waiting.as_task(pending)
+        await asyncio.sleep(0.05)
+        assert not pending.is_done
+        admitted[0] = False
+        async with asyncio.timeout(10):
+            while not pending.is_done:
+                await asyncio.sleep(0.01)
+        assert waiting._by_id == {}
+        waiting.close()
+
+    asyncio.run(test())
+
+
+def test_a_call_goes_on_with_another_token_that_may_the_same():
+    async def test():
+        waiting, other = PendingCalls(1000), Principal(owner="me", tools=("time.*",))
+        is_admitted.set(lambda: False)
+        pending = begun(greeting)
+        await pending.wait_for_pause()
+        id = waiting.as_task(pending)["taskId"]
+        is_admitted.set(lambda: True)
+        waiting.task(id, RemoteClient(revision=NEW, principal=other))
+        assert not pending.is_admitted()  # it may less than who began
+        waiting.task(id, ME)
+        assert pending.is_admitted()
+        waiting.close()
 
     asyncio.run(test())
 

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 from helpers import until
-from interfaces.rest.served import problem
+from interfaces.rest.served import problem, sign_in_as_admin
 from interfaces.rest.test_admin import KEY, SERVER, TOKEN, served
 from interfaces.rest.test_openapi import checker
 from sources.mcp_servers.authority import Authority, visit
@@ -136,6 +136,7 @@ def test_under_an_allow_list_only_its_servers_are_shown_and_nothing_is_changed(t
 def test_a_person_logs_in(tmp_path):
     with Authority() as authority:
         api = served(tmp_path, servers={"vault": {"url": authority.url}})
+        sign_in_as_admin(api, tmp_path)
         try:
             until(lambda: states(api) == {"vault": "disconnected"})
             found = api.get("/servers/vault").json()

@@ -20,7 +20,7 @@ from math import ceil
 from time import perf_counter
 from typing import NamedTuple
 
-from onetool.core.principal import Principal, current_address, current_principal
+from onetool.core.principal import Principal, current_address, current_principal, is_admitted
 from onetool.core.text import did_you_mean
 from onetool.interfaces.asgi import CLOSE, JSON, Asgi, HttpError, Message, Receive, Scope, Send, respond, response_start
 from onetool.interfaces.http.access_log import CLIENT_CLOSED_REQUEST, clean, log_request
@@ -273,6 +273,7 @@ class HttpApp:
         current_address.set(_address(scope))
         admission = scope["admission"] = self._admissions.begin(identify, principal)
         scope["is_admitted"] = admission.is_valid
+        is_admitted.set(admission.is_valid)
 
     async def _has_ended(self, scope: Scope, receive: Receive, answer: "LoggedResponse") -> bool:
         """Whether the request was cancelled because its caller is no longer let in. Then its response is ended."""

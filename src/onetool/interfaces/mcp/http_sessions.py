@@ -4,7 +4,7 @@ Every event has an id. A client that lost a stream reconnects with the last id t
 """
 
 import asyncio
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable
 from itertools import count
 from secrets import token_hex
@@ -154,6 +154,8 @@ class HttpSessions:
             too_many = len(self._sessions) >= MOST_SESSIONS
             if oldest is None or not (too_many or self._now() - oldest.used >= IDLE_SECONDS):
                 return
+            if too_many:
+                oldest = self._oldest_of_most()
             if oldest.news.response is not None and not too_many:  # it listens
                 self.get(oldest.id, oldest.client.principal)
                 continue
@@ -161,6 +163,12 @@ class HttpSessions:
             oldest.conversation.close()
             if oldest.news.response is not None:
                 oldest.news.response.drop()
+
+    def _oldest_of_most(self) -> HttpSession:
+        """The longest unused session of the caller who has most: nobody pushes out the sessions of others."""
+        owners = Counter(session.client.owner for session in self._sessions.values())
+        (owner, _), *_ = owners.most_common(1)
+        return next(session for session in self._sessions.values() if session.client.owner == owner)
 
 
 async def end_all(responses: Iterable[ResponseStream | None]) -> None:

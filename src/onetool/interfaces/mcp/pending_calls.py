@@ -23,6 +23,7 @@ import msgspec
 
 from onetool.core.caller import Declined, Question, current_caller
 from onetool.core.errors import ToolFailure
+from onetool.core.principal import Principal, is_admitted
 from onetool.interfaces.mcp.client import BadAnswerError, ClientCaller, RemoteClient, read_answer, request_for
 from onetool.interfaces.mcp.protocol import INTERNAL_ERROR, INVALID_PARAMS, MISSING_CAPABILITY, TASKS, JsonRpcError
 from onetool.interfaces.mcp.request import McpRequest
@@ -57,6 +58,7 @@ POLL_MS = 500
 LOOP_TURNS = 3  # of the loop, before a call that asks is taken to have asked all it wants to know at once
 
 Result = dict[str, Any]
+LOOK_SECONDS = 1.0  # between two looks whether those who wait are still let in
 
 
 class PendingQuestion(msgspec.Struct, frozen=True):
@@ -78,6 +80,8 @@ class PendingCall:
         self.created = self.updated = _now()
         self.expires: asyncio.TimerHandle | None = None
         self.is_kept = 0.0
+        self.is_admitted = is_admitted.get()
+        self._principal = caller.client.principal
         self._loop = asyncio.get_running_loop()
         self._answers = dict(answers)  # that came with the first request: a client may know what will be asked
         self._paused: asyncio.Future[None] | None = None
@@ -110,6 +114,12 @@ class PendingCall:
 
     def cancel(self) -> None:
         self._work.cancel()
+
+    def renew(self, principal: Principal) -> None:
+        """Its client has come back, maybe with another token: one that may the same lets the call go on."""
+        before = self._principal
+        if (principal.role, principal.tools) == (before.role, before.tools):
+            self.is_admitted = is_admitted.get()
 
     # Questions
 
@@ -216,6 +226,7 @@ class PendingCalls:
         self._by_id: dict[str, PendingCall] = {}
         self._tasks: set[str] = set()
         self._asking = 0
+        self._look: asyncio.TimerHandle | None = None
         self._signer = StateSigner()
 
     @property
@@ -259,6 +270,7 @@ class PendingCalls:
         if pending.binding != binding:
             raise JsonRpcError(INVALID_PARAMS, "requestState belongs to another request: send the same params with it")
         pending.round += 1
+        pending.renew(client.principal)
         self._drop(pending.id)
         return pending
 
@@ -275,11 +287,22 @@ class PendingCalls:
         pending = self._by_id.get(id) if isinstance(id, str) and id in self._tasks else None
         if pending is None or pending.caller.owner != client.owner:
             raise JsonRpcError(INVALID_PARAMS, "taskId: there is no such task, or its time is up")
+        pending.renew(client.principal)
         return pending
 
     def close(self) -> None:
+        if self._look is not None:
+            self._look.cancel()
         for id in list(self._by_id):
             self._end(id)
+
+    def _end_refused(self) -> None:
+        """End the calls of those who are no longer let in. They are looked at as long as there are any."""
+        for id, pending in list(self._by_id.items()):
+            if not pending.is_admitted():
+                self._end(id)
+        again = asyncio.get_running_loop().call_later(LOOK_SECONDS, self._end_refused) if self._by_id else None
+        self._look = again
 
     def _make_room(self) -> bool:
         """Drop the call that has waited longest, if it has waited for EVICTABLE_SECONDS: its client may be gone."""
@@ -294,6 +317,8 @@ class PendingCalls:
         self._drop(pending.id)
         pending.is_kept = monotonic()
         self._by_id[pending.id] = pending
+        if self._look is None:
+            self._look = asyncio.get_running_loop().call_later(LOOK_SECONDS, self._end_refused)
         pending.expires = asyncio.get_running_loop().call_later(seconds, self._end, pending.id)
 
     def _drop(self, id: str) -> PendingCall | None:

@@ -30,7 +30,7 @@ from onetool.interfaces.json_data import encode
 from onetool.interfaces.rest.app import RestApp
 from onetool.interfaces.rest.invoke import EVENT_STREAM, sse_event, wants_events
 from onetool.interfaces.rest.problem import RestError
-from onetool.interfaces.rest.request import RestResponse, refuse_tools
+from onetool.interfaces.rest.request import RestResponse, refuse_tools, share
 from onetool.interfaces.rest.routing import read_query
 
 if TYPE_CHECKING:
@@ -126,7 +126,9 @@ class EventsApp(RestApp):
         if not wants_events(accept):
             message = f"{EVENTS_PATH} is a stream of events: send `Accept: {EVENT_STREAM}`."
             raise RestError(406, "not_acceptable", message, part="header", pointer="/Accept")
-        if len(self._readers) >= MOST_READERS:
+        principal = self._context.principal
+        own = sum(reader.principal.name == principal.name for reader in self._readers) if principal.name else 0
+        if len(self._readers) >= MOST_READERS or own >= share(MOST_READERS):
             message = f"{MOST_READERS} clients read events already, and no more can: close a page, or try again later."
             raise RestError(503, "too_many_readers", message, headers=[(b"retry-after", b"%d" % RETRY_SECONDS)])
         await self._stream(receive, send, scope.get("is_admitted", lambda: True))

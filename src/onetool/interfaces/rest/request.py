@@ -192,6 +192,11 @@ def _read_tags(headers: Mapping[bytes, bytes], name: bytes) -> list[tuple[str, s
 # Request and response
 
 
+def share(most: int) -> int:
+    """How many of the places for all one caller with a name may take."""
+    return max(1, most // 2)
+
+
 class RestContext:
     """What handlers use of the app, on behalf of the caller of the current request."""
 
@@ -199,7 +204,7 @@ class RestContext:
         """`allowed` are names and patterns of the tools that the server offers; None offers all."""
         self._app = app
         self._allow_lists = AllowLists(lambda: app.catalog.registry.snapshot(), allowed)
-        self._under_way: Counter[str] = Counter()
+        self._under_way: Counter[tuple[str, str]] = Counter()
         self.pre_processor_turns = PreProcessorTurns()
         # What code of callers with this list of tools can say, and what that is made of.
         self.names: dict[tuple[str, ...] | None, tuple[tuple[object, object], bytes]] = {}
@@ -207,16 +212,21 @@ class RestContext:
 
     @contextmanager
     def admitted(self, most: int, refusal: str, retry_s: int) -> Iterator[None]:
-        """Count one that takes long, for as long as it does. RestError, where so many are under way already. What has
-        another refusal is counted apart.
+        """Count one that takes long, for as long as it does. RestError, where so many are under way already, or half as
+        many of one caller with a name: others need room, too. What has another refusal is counted apart.
         """
-        if self._under_way[refusal] >= most:
+        everybody, caller = (refusal, ""), (refusal, self.principal.name)
+        if self._under_way[everybody] >= most or (self.principal.name and self._under_way[caller] >= share(most)):
             raise RestError(503, "too_many", refusal, headers=[(b"retry-after", b"%d" % retry_s)])
-        self._under_way[refusal] += 1
+        counted = {everybody, caller}
+        self._under_way.update(counted)
         try:
             yield
         finally:
-            self._under_way[refusal] -= 1
+            self._under_way.subtract(counted)
+            for key in counted:
+                if not self._under_way[key]:
+                    del self._under_way[key]
 
     @property
     def app(self) -> "App":
