@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from onetool._version import __version__
 from onetool.core.json_data import freeze
-from onetool.core.principal import counted_caller
+from onetool.core.principal import counted_caller, current_principal
 
 if TYPE_CHECKING:
     from onetool.app.bundles import AppBundles
@@ -54,8 +54,11 @@ def tool_signature(snapshot: "Snapshot", name: str) -> str | None:
 def health(
     allowed: Collection[str] | None, catalog: "ToolCatalog", runtime: "Runtime", reload_error: "ConfigError | None"
 ) -> dict[str, Any]:
-    """Whether everything that should be there is there. Under an allow-list nothing else is named."""
+    """Whether everything that should be there is there. Under an allow-list nothing else is named. What is wrong names
+    files, hosts and other callers: it is for those who may change something.
+    """
     mistakes = catalog.mistakes
+    sees_all = allowed is None and current_principal.get().may("edit")
     return {
         "version": __version__,
         "python": platform.python_version(),
@@ -63,10 +66,10 @@ def health(
         "registry": {
             "status": "degraded" if any(one.severity == "error" for one in mistakes) else "ok",
             "tool_count": len(catalog.registry) if allowed is None else len(catalog.tools(allowed)),
-            **({"mistakes": [str(one) for one in mistakes]} if mistakes and allowed is None else {}),
+            **({"mistakes": [str(one) for one in mistakes]} if mistakes and sees_all else {}),
         },
         "proxy": NO_SERVERS if catalog.servers is None else catalog.servers.health(allowed),
-        **({"audit": audit} if (audit := runtime.audit_health()) and allowed is None else {}),
+        **({"audit": audit} if (audit := runtime.audit_health()) and sees_all else {}),
         **({"trust": str(catalog.untrusted)} if catalog.untrusted else {}),
-        **({"reload": f"failed: {runtime.redact(str(reload_error))}"} if reload_error else {}),
+        **({"reload": f"failed: {runtime.redact(str(reload_error))}"} if reload_error and sees_all else {}),
     }

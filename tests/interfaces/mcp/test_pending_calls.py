@@ -289,6 +289,21 @@ def test_a_call_goes_on_with_another_token_that_may_the_same():
     asyncio.run(test())
 
 
+def test_an_answer_of_who_may_less_by_now_does_not_resume_the_call():
+    async def test():
+        waiting = PendingCalls(1000)
+        pending = begun(greeting)
+        await pending.wait_for_pause()
+        state = waiting.keep(pending)
+        other = RemoteClient(revision=NEW, principal=Principal(owner="me", tools=("time.*",)))
+        with pytest.raises(JsonRpcError, match="requestState has expired"):
+            waiting.resume(state, other, b"")
+        await until_async(lambda: pending.is_done)
+        waiting.close()
+
+    asyncio.run(test())
+
+
 def test_what_waits_belongs_to_its_owner():
     async def test():
         waiting = PendingCalls(1000)

@@ -115,11 +115,13 @@ class PendingCall:
     def cancel(self) -> None:
         self._work.cancel()
 
-    def renew(self, principal: Principal) -> None:
+    def renew(self, principal: Principal) -> bool:
         """Its client has come back, maybe with another token: one that may the same lets the call go on."""
         before = self._principal
-        if (principal.role, principal.tools) == (before.role, before.tools):
-            self.is_admitted = is_admitted.get()
+        if (principal.role, principal.tools) != (before.role, before.tools):
+            return False
+        self.is_admitted = is_admitted.get()
+        return True
 
     # Questions
 
@@ -269,8 +271,10 @@ class PendingCalls:
             raise JsonRpcError(INVALID_PARAMS, "requestState was used already: it is good for one answer")
         if pending.binding != binding:
             raise JsonRpcError(INVALID_PARAMS, "requestState belongs to another request: send the same params with it")
+        if not pending.renew(client.principal):
+            self._end(pending.id)
+            raise JsonRpcError(INVALID_PARAMS, "requestState has expired: send the request again without it")
         pending.round += 1
-        pending.renew(client.principal)
         self._drop(pending.id)
         return pending
 

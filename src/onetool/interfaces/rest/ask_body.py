@@ -4,7 +4,7 @@ A client can't choose the model's address: our API key must not be sent elsewher
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from math import ceil
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -15,6 +15,7 @@ from onetool.ask.errors import AskError, SessionError
 from onetool.ask.events import Answer
 from onetool.ask.messages import File
 from onetool.ask.sessions.records import LAST, check_id
+from onetool.core.principal import is_pattern
 from onetool.interfaces.asgi import HttpError
 from onetool.interfaces.json_data import encode
 from onetool.interfaces.rest.problem import Problem, RestError, error_from_store, problem_body
@@ -23,6 +24,8 @@ from onetool.sources.bundles.validation import converted
 
 MOST_STEPS = 1000
 MOST_NAMES = 1000  # in an allow-list
+MOST_PATTERNS = 50  # among them …
+MOST_STARS = 4  # … and in each
 MOST_FILES = 5 * 1024**2  # bytes, of all of a question
 PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
@@ -72,6 +75,7 @@ def read_question(body: Any) -> AskQuestion:
         if not question.prompt.strip():
             raise InvalidError("/prompt: there is nothing in it: send a question", "/prompt")
         _check_session(question)
+        _check_patterns(question.tool_allow or ())
         for pointer, one in enumerate(question.files):
             _check_file(one, f"/files/{pointer}")
         if sum(map(_size, question.files)) > MOST_FILES:
@@ -94,6 +98,14 @@ def _check_session(question: AskQuestion) -> None:
             check_id(question.session)
         except SessionError as error:
             raise InvalidError(f"/session: {error}", "/session") from None
+
+
+def _check_patterns(names: Iterable[str]) -> None:
+    """Each pattern is tried with every tool, so there are few, and they are simple."""
+    patterns = [name for name in names if is_pattern(name)]
+    if len(patterns) > MOST_PATTERNS or any(one.count("*") > MOST_STARS for one in patterns):
+        message = f"/toolAllow: has at most {MOST_PATTERNS} patterns, each with at most {MOST_STARS} stars"
+        raise InvalidError(message, "/toolAllow")
 
 
 def _check_file(file: QuestionFile, pointer: str) -> None:

@@ -171,6 +171,8 @@ def test_stored_results_belong_to_who_asks():
         ({"prompt": "x", "toolAllow": "time.now"}, "/toolAllow", "expected `array | null`"),
         ({"prompt": "x", "toolAllow": ["a", 1]}, "/toolAllow/1", "expected `str`"),
         ({"prompt": "x", "toolAllow": ["a.b"] * 1001}, "/toolAllow", "length <= 1000"),
+        ({"prompt": "x", "toolAllow": ["a.*"] * 51}, "/toolAllow", "at most 50 patterns"),
+        ({"prompt": "x", "toolAllow": ["*a" * 5]}, "/toolAllow", "at most 4 stars"),
         ({"prompt": "x", "toolAllow": ["a", "b" * 201]}, "/toolAllow/1", "length <= 200"),
         ({"prompt": "x", "provider": "openia"}, "/provider", "did you mean openai"),
         ({"prompt": "x", "temperature": 2.5}, "/temperature", "<= 2"),
