@@ -352,6 +352,8 @@ def test_credentials_of_one_caller_with_different_rates_are_counted_together(clo
     rates = RequestRates(clock)
     taken = [rates.check(caller(5 + number % 2, 60)) is None for number in range(40)]
     assert sum(taken) == 6
+    taken = [rates.check(caller(7, 3600 if number % 2 else 60, "two")) is None for number in range(40)]
+    assert sum(taken) == 14  # seven of each, and no more
 
 
 @pytest.mark.parametrize(("count", "seconds"), [(1, 1), (7, 60), (100, 60), (50, 3600)])

@@ -21,22 +21,23 @@ class RequestRates:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = Lock()
-        self._windows: OrderedDict[str, _Window] = OrderedDict()
+        self._windows: OrderedDict[tuple[str, float], _Window] = OrderedDict()
 
     def check(self, principal: Principal) -> float | None:
         """Count a request. Returns the seconds to wait if it is one too many, which is then not counted; else None."""
         rate = principal.rate
         if rate is None:
             return None
-        key = principal.owner or principal.name
+        # Credentials of one caller with different counts share what it has used; another time is another window.
+        key = principal.owner or principal.name, rate.seconds
         with self._lock:
             window = self._windows.get(key)
-            if window is None or window.rate.seconds != rate.seconds:
+            if window is None:
                 window = self._windows[key] = _Window(rate)
                 if len(self._windows) > MOST_PRINCIPALS:
                     self._windows.popitem(last=False)
             self._windows.move_to_end(key)
-            window.rate = rate  # of this credential: one caller may have several, and what it has used is used
+            window.rate = rate
             return window.take(self._clock())
 
 

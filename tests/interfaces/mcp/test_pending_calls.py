@@ -35,9 +35,9 @@ def question(key="name"):
     return ForPerson(key=key, message="Who?", schema=NAME)
 
 
-def begun(work, answers=(), binding=b""):
+def begun(work, answers=(), binding=b"", client=ME):
     """An pending that does this work."""
-    pending = PendingCall(ClientCaller(ME, Nobody(), None), binding, dict(answers))
+    pending = PendingCall(ClientCaller(client, Nobody(), None), binding, dict(answers))
     pending.start(work(pending))
     return pending
 
@@ -299,6 +299,26 @@ def test_an_answer_of_who_may_less_by_now_does_not_resume_the_call():
         with pytest.raises(JsonRpcError, match="requestState has expired"):
             waiting.resume(state, other, b"")
         await until_async(lambda: pending.is_done)
+        waiting.close()
+
+    asyncio.run(test())
+
+
+def test_a_caller_with_a_name_has_half_of_the_places():
+    async def test():
+        waiting = PendingCalls(1000)
+        named = RemoteClient(revision=NEW, capabilities=ABLE, principal=Principal(name="ada", owner="ada"))
+
+        async def begin(client):
+            pending = begun(greeting, client=client)
+            await pending.wait_for_pause()
+            return waiting.keep(pending)
+
+        for _ in range(MOST_PENDING // 2):
+            await begin(named)
+        with pytest.raises(JsonRpcError, match="wait for an answer"):
+            await begin(named)
+        assert await begin(ME)
         waiting.close()
 
     asyncio.run(test())

@@ -239,6 +239,13 @@ class PendingCalls:
     def has_room(self) -> bool:
         return self._asking + sum(not pending.is_done for pending in self._by_id.values()) < MOST_PENDING
 
+    def has_room_for(self, principal: Principal) -> bool:
+        """A caller with a name has half of the places at most: others need some, too."""
+        if not principal.name:
+            return True
+        own = sum(one.caller.owner == principal.owner and not one.is_done for one in self._by_id.values())
+        return own < MOST_PENDING // 2
+
     @contextmanager
     def asking(self) -> Generator[None]:
         """Counts a question to a client with a session against the limit of pending calls."""
@@ -253,7 +260,7 @@ class PendingCalls:
     def keep(self, pending: PendingCall) -> str:
         """Keep the call until the client answers; returns the `requestState` for the client."""
         pending.forget_answers()
-        if not self.has_room and not self._make_room():
+        if not self.has_room_for(pending.caller.client.principal) or (not self.has_room and not self._make_room()):
             pending.cancel()
             raise JsonRpcError(INTERNAL_ERROR, FULL)
         self._keep_until(pending, PARKED_SECONDS)
@@ -373,7 +380,7 @@ async def run_pausable(
     pending = _start_or_resume(request, work, pending_calls)
     try:
         if not await pending.wait_for_pause(task_after):
-            if pending_calls.has_room:
+            if pending_calls.has_room and pending_calls.has_room_for(client.principal):
                 pending.caller.channel = None  # what it tells from now on belongs to no request
                 return pending_calls.as_task(pending)
             await pending.wait_for_pause()
