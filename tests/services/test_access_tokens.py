@@ -363,7 +363,7 @@ def test_no_window_ever_has_more_than_the_rate_allows(count, seconds, clock):
         clock.now += seconds / count * ((step * 7919) % 13) / 20
         if rates.check(ci) is None:
             taken.append(clock.now)
-        assert len(rates._windows["ci"]._parts) <= PARTS + 1
+        assert len(rates._windows["ci", seconds]._parts) <= PARTS + 1
     assert len(taken) > count
     for first, last in zip(taken, taken[count:], strict=False):
         assert last - first > seconds * (1 - 1e-9)
