@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+from hashlib import sha256
 
 from onetool import App
 from onetool.interfaces.http.listen import BoundAddress
@@ -38,6 +39,21 @@ def served(folder, config):
     (folder / "onetool.yaml").write_text(json.dumps(config))
     app = App.open(folder / "onetool.yaml")
     return app, build_app(app, ADDRESS, McpHttpApp(app), lambda _scope: f"http://{HOST}")
+
+
+def token_of(name):
+    """The text of a named token."""
+    return f"ot_{name}_0123456789abcdef"
+
+
+def token_entry(name, text=None, **more):
+    """A named token, as the config has it."""
+    return {"name": name, "hash": f"sha256:{sha256((text or token_of(name)).encode()).hexdigest()}", **more}
+
+
+def bearer(token):
+    """The header that shows a token; None: no header."""
+    return [] if token is None else [("authorization", f"Bearer {token}")]
 
 
 def address(template):

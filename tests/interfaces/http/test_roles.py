@@ -5,10 +5,10 @@ in NEEDS, MCP_METHODS or OT_TOOLS.
 """
 
 import json
-from hashlib import sha256
 
 import pytest
-from interfaces.http.matrix import OPEN, OWN_METHODS, address, served, status_of
+from interfaces.http.matrix import OPEN, OWN_METHODS, address, served, status_of, token_entry, token_of
+from interfaces.http.matrix import bearer as bearer_of
 
 from onetool import App
 from onetool.interfaces.mcp.methods import SESSION_METHODS, STATELESS_METHODS
@@ -106,18 +106,13 @@ FOR_ADMINS = {"ot.reload"}
 REFUSED = ("role_needed", "token_needed", "read_only")
 
 
-def token_of(name):
-    return f"ot_{name}_0123456789abcdef"
-
-
-def entry(name, **more):
-    return {"name": name, "hash": f"sha256:{sha256(token_of(name).encode()).hexdigest()}", **more}
-
-
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    tokens = [*(entry(role, role=role) for role in ROLES), entry("expired", role="admin", expires="2020-01-01")]
-    tokens += [entry("revoked", role="admin"), entry("narrow", role="call", tools=["time.*", "ot.*"])]
+    tokens = [
+        *(token_entry(role, role=role) for role in ROLES),
+        token_entry("expired", role="admin", expires="2020-01-01"),
+    ]
+    tokens += [token_entry("revoked", role="admin"), token_entry("narrow", role="call", tools=["time.*", "ot.*"])]
     app, site = served(tmp_path_factory.mktemp("roles") / "served", {"http": {"tokens": tokens}})
     app.config.home.mkdir(exist_ok=True)
     site.rules.credentials._tokens.store.revoke_hash(tokens[-2]["hash"], "revoked")
@@ -126,7 +121,7 @@ def site(tmp_path_factory):
 
 
 def bearer(name):
-    return [] if name is None else [("authorization", f"Bearer {token_of(name)}")]
+    return bearer_of(None if name is None else token_of(name))
 
 
 def all_operations(site):
@@ -250,7 +245,7 @@ def test_a_token_reaches_its_own_tools_and_no_others_through_any_door(site):
 
 
 def test_a_server_for_calls_caps_every_role(tmp_path):
-    tokens = [entry("admin", role="admin")]
+    tokens = [token_entry("admin", role="admin")]
     app, site = served(tmp_path, {"http": {"tokens": tokens, "admin": False}})
     with app:
         for name, needed in NEEDS.items():
