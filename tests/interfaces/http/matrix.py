@@ -81,36 +81,38 @@ def cases(site):
 
 def status_of(site, path, method, headers=(), sent_body=b"{}"):
     """The status, and the body. A stream is left as soon as it has begun."""
+    status, _, body = asyncio.run(exchange(site, path, method, headers, sent_body))
+    return status, body
 
-    async def main():
-        sent, began = [], asyncio.Event()
-        body = [] if method in ("GET", "HEAD", "DELETE", "OPTIONS") else [sent_body]
-        head = [
-            ("host", HOST),
-            *headers,
-            *([("content-type", "application/json"), ("content-length", str(len(sent_body)))] if body else []),
-        ]
-        raw = [(name.lower().encode(), value.encode()) for name, value in head]
 
-        async def receive():
-            if body:
-                return {"type": "http.request", "body": body.pop(), "more_body": False}
-            await began.wait()
-            return {"type": "http.disconnect"}
+async def exchange(site, path, method, headers=(), sent_body=b"{}"):
+    """The same, with the headers: for several in one loop."""
+    sent, began = [], asyncio.Event()
+    body = [] if method in ("GET", "HEAD", "DELETE", "OPTIONS") else [sent_body]
+    head = [
+        ("host", HOST),
+        *headers,
+        *([("content-type", "application/json"), ("content-length", str(len(sent_body)))] if body else []),
+    ]
+    raw = [(name.lower().encode(), value.encode()) for name, value in head]
 
-        async def send(message):
-            sent.append(message)
-            if message["type"] == "http.response.body" or b"text/event-stream" in dict(sent[0]["headers"]).values():
-                began.set()
+    async def receive():
+        if body:
+            return {"type": "http.request", "body": body.pop(), "more_body": False}
+        await began.wait()
+        return {"type": "http.disconnect"}
 
-        scope = {"type": "http", "method": method, "path": path, "raw_path": path.encode(), "query_string": b""}
-        scope |= {"headers": raw, "client": ("127.0.0.1", 5), "server": ("127.0.0.1", 8765), "http_version": "1.1"}
-        task = asyncio.ensure_future(site(scope, receive, send))
-        waiting = asyncio.ensure_future(began.wait())
-        await asyncio.wait((task, waiting), timeout=PATIENCE, return_when=asyncio.FIRST_COMPLETED)
-        for one in (task, waiting):
-            one.cancel()
-        await asyncio.gather(task, waiting, return_exceptions=True)
-        return sent[0]["status"], b"".join(one.get("body", b"") for one in sent[1:])
+    async def send(message):
+        sent.append(message)
+        if message["type"] == "http.response.body" or b"text/event-stream" in dict(sent[0]["headers"]).values():
+            began.set()
 
-    return asyncio.run(main())
+    scope = {"type": "http", "method": method, "path": path, "raw_path": path.encode(), "query_string": b""}
+    scope |= {"headers": raw, "client": ("127.0.0.1", 5), "server": ("127.0.0.1", 8765), "http_version": "1.1"}
+    task = asyncio.ensure_future(site(scope, receive, send))
+    waiting = asyncio.ensure_future(began.wait())
+    await asyncio.wait((task, waiting), timeout=PATIENCE, return_when=asyncio.FIRST_COMPLETED)
+    for one in (task, waiting):
+        one.cancel()
+    await asyncio.gather(task, waiting, return_exceptions=True)
+    return sent[0]["status"], dict(sent[0]["headers"]), b"".join(one.get("body", b"") for one in sent[1:])
