@@ -86,6 +86,11 @@ def _body(person, request):
     return person.page.ask("Network.getResponseBody", requestId=request)["body"]
 
 
+def reload(served):
+    done = served.api.post("/call/ot.reload", json={})
+    assert done.status_code == 200, done.text
+
+
 def test_one_sees_who_one_is_and_what_one_may(person):
     signed_in(person, "caller").see("caller", "numbers.add")
     person.click("Settings", role="button")
@@ -127,7 +132,7 @@ def test_a_server_that_is_for_calls_only_says_so(browser, tmp_path):
     with stage(tmp_path, token=TOKEN, http={"admin": True}) as served, browser.page() as page:
         file = served.server.folder / "onetool.yaml"
         file.write_text(json.dumps(json.loads(file.read_text()) | {"http": {"admin": False}}))
-        assert served.api.post("/call/ot.reload", json={}).status_code == 200
+        reload(served)
         person = Person(page, served.url).open("#/build").see("This needs the role edit.", "for calls only")
         assert not {"build", "health", "audit"} & {*links(person)}
         assert person.faults() == []
@@ -139,7 +144,7 @@ def test_an_admin_of_a_server_that_becomes_one_for_calls_only_is_told_so(browser
         file = served.server.folder / "onetool.yaml"
         given = json.loads(file.read_text())
         file.write_text(json.dumps(given | {"http": {**given["http"], "admin": False}}))
-        assert served.api.post("/call/ot.reload", json={}).status_code == 200
+        reload(served)
         person.forgive("status of 403")
         person.click("Switch weather on or off", role="switch")
         person.until("document.querySelector('nav [data-screen=build]') === null")
@@ -162,7 +167,7 @@ def test_a_role_that_a_reload_has_taken_away_is_seen_with_the_next_refusal(perso
     signed_in(person, "editor", "#/tools").see("numbers.add")
     file.write_text(before.replace('"role": "edit"', '"role": "call"'))
     try:
-        assert served.api.post("/call/ot.reload", json={}).status_code == 200
+        reload(served)
         person.forgive("status of 403")
         person.click("Switch weather on or off", role="switch")
         person.until("document.querySelector('nav [data-screen=build]') === null")
@@ -170,7 +175,7 @@ def test_a_role_that_a_reload_has_taken_away_is_seen_with_the_next_refusal(perso
         assert person.names("switch") == []
     finally:
         file.write_text(before)
-        served.api.post("/call/ot.reload", json={})
+        reload(served)
 
 
 @pytest.mark.parametrize("role", ["caller", "editor", "boss", None])
