@@ -1,0 +1,1 @@
+export{t as default}from"./make-DKv-7Vwg.js";
