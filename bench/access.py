@@ -25,7 +25,7 @@ from onetool.services.access_tokens import TokenStore
 REQUESTS, ROUNDS, TOKENS, JWTS = 3_000, 7, 100, 1_000
 NOBODY, TOKEN, JWT = "no credentials", "a named token", "a JWT that is known"
 STORED, SESSION = "a stored token", "a session of the page"  # of a server without JWTs
-AIMS_US = {TOKEN: 20, JWT: 50, STORED: 20, SESSION: 50}
+AIMS_US = {TOKEN: 20, JWT: 50, STORED: 20}
 ISSUER = "https://id.example.com"
 ADDRESS = BoundAddress("127.0.0.1", 8765, ("127.0.0.1",))
 
@@ -44,9 +44,15 @@ def run() -> Iterator[Row]:
     aims = ", ".join(f"{name}: under {aim} µs" for name, aim in AIMS_US.items())
     show(f"{title} (aims: {aims})", ["shows", "check µs", "whole request µs"], rows)
     floor = "a whole request that needs no token"
-    for name, aim in AIMS_US.items():
+    for name in checks:
         turns = {OURS: checks[name], floor: requests[NOBODY]}
-        yield row(f"the check of {name}", "µs", turns, floors=[floor], aim=f"under {aim} µs")
+        yield row(
+            f"the check of {name}",
+            "µs",
+            turns,
+            floors=[floor],
+            aim=f"under {AIMS_US[name]} µs" if name in AIMS_US else "",
+        )
 
 
 async def _measured(folder: Path) -> tuple[Turns, Turns]:
