@@ -1,1 +1,0 @@
-export{t as default}from"./make-DKv-7Vwg.js";
