@@ -1,4 +1,5 @@
-"""What it costs to find out who a request comes from: a named token, and a JWT that was verified before."""
+"""What it costs to find out who a request comes from: a token of the config, a JWT that was verified before, a token
+that `onetool tokens add` has stored, and the session of a page."""
 
 import asyncio
 import time
@@ -6,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 
 from bench.table import OURS, Row, row, show
 from onetool.app.access import KnownTokens
@@ -17,12 +18,14 @@ from onetool.interfaces.http.app import HttpApp, Route
 from onetool.interfaces.http.credentials import Credentials
 from onetool.interfaces.http.jwt_verifier import JwtVerifier
 from onetool.interfaces.http.listen import BoundAddress
+from onetool.interfaces.http.login_sessions import LoginSessions
 from onetool.interfaces.http.rules import AccessRules
 from onetool.services.access_tokens import TokenStore
 
 REQUESTS, ROUNDS, TOKENS, JWTS = 3_000, 7, 100, 1_000
-AIM_TOKEN_US, AIM_JWT_US = 20, 50
 NOBODY, TOKEN, JWT = "no credentials", "a named token", "a JWT that is known"
+STORED, SESSION = "a stored token", "a session of the page"  # of a server without JWTs
+AIMS_US = {TOKEN: 20, JWT: 50, STORED: 20}
 ISSUER = "https://id.example.com"
 ADDRESS = BoundAddress("127.0.0.1", 8765, ("127.0.0.1",))
 
@@ -38,29 +41,32 @@ def run() -> Iterator[Row]:
         for name, turns in requests.items()
     ]
     title = f"Who calls, medians of {ROUNDS} × {REQUESTS}, with {TOKENS} tokens and {JWTS:,} JWTs"
-    show(f"{title} (aims: under {AIM_TOKEN_US} and {AIM_JWT_US} µs)", ["shows", "check µs", "whole request µs"], rows)
+    aims = ", ".join(f"{name}: under {aim} µs" for name, aim in AIMS_US.items())
+    show(f"{title} (aims: {aims})", ["shows", "check µs", "whole request µs"], rows)
     floor = "a whole request that needs no token"
-    for name, aim in ((TOKEN, AIM_TOKEN_US), (JWT, AIM_JWT_US)):
+    for name in checks:
         turns = {OURS: checks[name], floor: requests[NOBODY]}
-        yield row(f"the check of {name}", "µs", turns, floors=[floor], aim=f"under {aim} µs")
+        aim = f"under {AIMS_US[name]} µs" if name in AIMS_US else ""
+        yield row(f"the check of {name}", "µs", turns, floors=[floor], aim=aim)
 
 
 async def _measured(folder: Path) -> tuple[Turns, Turns]:
     """In turns: whatever else the machine does falls on all of them."""
-    guarded, shown = await _guarded(folder)
     nobody = AccessRules(HttpConfig(access_log=False), ADDRESS)
-    sites = {name: HttpApp([Route("/x", _answer)], guarded, 1024) for name in (TOKEN, JWT)}
+    guarded = {**await _guarded(folder / "config"), **_stored(folder / "stored")}
+    sites = {name: HttpApp([Route("/x", _answer)], one.rules, 1024) for name, one in guarded.items()}
     sites[NOBODY] = HttpApp([Route("/x", _answer)], nobody, 1024)
-    checks: Turns = {name: [] for name in shown}
-    requests: Turns = {name: [] for name in (NOBODY, *shown)}
+    checks: Turns = {name: [] for name in guarded}
+    requests: Turns = {name: [] for name in (NOBODY, *guarded)}
     for turn in range(ROUNDS + 1):
         for name, taken in requests.items():
-            header = shown.get(name)
+            one = guarded.get(name)
+            header = one and one.header
             seconds = await _timed(lambda name=name, header=header: _request(sites[name], header))
-            checked = await _timed(lambda header=header: _check(guarded, header)) if header else 0.0
+            checked = await _timed(lambda one=one: _check(one)) if one else 0.0
             if turn:  # the first warms up
                 taken.append(seconds)
-                if header:
+                if one:
                     checks[name].append(checked)
     return checks, requests
 
@@ -72,11 +78,13 @@ async def _timed(way: Callable[[], Awaitable[None]]) -> float:
     return (time.perf_counter() - started) / REQUESTS
 
 
-async def _check(rules: AccessRules, authorization: bytes) -> None:
+async def _check(shown: "Shown") -> None:
     """What `HttpApp` does with the header."""
-    scope = _scope(authorization)
-    await rules.verify(authorization, scope)
-    rules.identify(authorization, scope)
+    rules, header = shown
+    scope = _scope(header)
+    if rules.credentials.jwt is not None:
+        await rules.verify(header, scope)
+    rules.identify(header, scope)
 
 
 async def _request(site: HttpApp, authorization: bytes | None) -> None:
@@ -103,11 +111,16 @@ def _scope(authorization: bytes | None) -> dict[str, Any]:
     return {**about, "headers": headers, "client": ("127.0.0.1", 50000), "server": ("127.0.0.1", 8765)}
 
 
-# Rules with tokens and JWTs
+# Rules, and what is shown to them
 
 
-async def _guarded(folder: Path) -> tuple[AccessRules, dict[str, bytes]]:
-    """The rules, and what to show."""
+class Shown(NamedTuple):
+    rules: AccessRules
+    header: bytes
+
+
+async def _guarded(folder: Path) -> dict[str, Shown]:
+    """With tokens of the config, and JWTs."""
     from hashlib import sha256
 
     texts = [f"token-{number}-0123456789abcdef" for number in range(TOKENS)]
@@ -117,9 +130,24 @@ async def _guarded(folder: Path) -> tuple[AccessRules, dict[str, bytes]]:
     )
     http = HttpConfig(tokens=tokens, jwt=_jwt_config())
     verifier, jwts = await _verifier()
-    credentials = Credentials(http, KnownTokens(tokens, TokenStore(folder)), jwt=verifier)
-    shown = {TOKEN: texts[TOKENS // 2].encode(), JWT: jwts[JWTS // 2].encode()}
-    return AccessRules(http, ADDRESS, credentials), {name: b"Bearer " + text for name, text in shown.items()}
+    rules = AccessRules(http, ADDRESS, Credentials(http, KnownTokens(tokens, TokenStore(folder)), jwt=verifier))
+    return {TOKEN: _shown(rules, texts[TOKENS // 2]), JWT: _shown(rules, jwts[JWTS // 2])}
+
+
+def _stored(folder: Path) -> dict[str, Shown]:
+    """With tokens of the state folder alone, where people sign in with one."""
+    folder.mkdir()
+    http, store = HttpConfig(), TokenStore(folder)
+    texts = [store.add(f"t{number}", tools=("web.*",)) for number in range(TOKENS)]
+    credentials = Credentials(http, KnownTokens((), store), LoginSessions(folder))
+    token = texts[TOKENS // 2].encode()
+    session, _ = credentials.start_session(token, credentials.identify(b"Bearer " + token))
+    rules = AccessRules(http, ADDRESS, credentials)
+    return {STORED: _shown(rules, texts[TOKENS // 2]), SESSION: _shown(rules, session)}
+
+
+def _shown(rules: AccessRules, text: str) -> Shown:
+    return Shown(rules, f"Bearer {text}".encode())
 
 
 def _jwt_config() -> JwtConfig:

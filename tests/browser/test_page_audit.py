@@ -13,6 +13,7 @@ CALL = {
     "time": "2026-11-16T17:03:18.123Z",
     "kind": "call",
     "what": "web.get",
+    "outcome": "ok",
     "who": "ci",
     "role": "call",
     "from": "10.1.2.3",
@@ -23,7 +24,7 @@ CALL = {
     "run": "r-77aa",
 }
 REFUSAL = {"time": "2026-11-16T17:02:18.123Z", "kind": "refusal", "what": HOSTILE, "outcome": "tool_not_found"}
-LOCAL = {"time": "2026-11-16T17:01:18.123Z", "kind": "call", "what": "fs.read_file", "role": "admin", "via": "cli"}
+LOCAL = {**CALL, "time": "2026-11-16T17:01:18.123Z", "what": "fs.read_file", "who": "", "role": "admin", "via": "cli"}
 OLDER = {**CALL, "time": "2026-11-15T17:03:18.123Z", "what": "older.call"}
 USUAL = {"enabled": True, "records": [CALL, REFUSAL, LOCAL], "nextPageToken": "two", "skipped": 0, "lost": 0}
 ANSWERS = {"": USUAL, "two": USUAL | {"records": [OLDER], "nextPageToken": None}}
@@ -95,6 +96,17 @@ def test_filters_are_asked_for_and_stand_in_the_address(admin):
     assert asked(person) == found
     person.click("Clear filters", role="button")
     person.until("!asked.at(-1).includes('?')")
+
+
+def test_what_has_failed_is_red_and_nothing_else_is(admin):
+    outcomes = ("ok", "approved", "declined", "begun", "tool_not_found", "constructor")
+    records = [CALL | {"outcome": outcome, "kind": "approval"} for outcome in outcomes]
+    person = admin({"": USUAL | {"records": records}}).see("6 entries")
+    red, green = (
+        person.value(f"[...document.querySelectorAll('td .badge.{one}')].map((one) => one.innerText)")
+        for one in ("bad", "good")
+    )
+    assert (red, green) == (["tool_not_found", "constructor"], ["ok", "approved"])
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,10 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+from helpers import until
 
 from onetool.config.access import AuditConfig
 from onetool.services.audit import AuditLog, AuditUnavailableError, files
@@ -62,10 +62,7 @@ def test_two_processes_append_to_the_same_files_and_no_line_is_lost(tmp_path: Pa
 def test_a_killed_process_leaves_whole_lines_and_others_go_on(tmp_path: Path) -> None:
     killed = started(WRITER, str(tmp_path), "k", "1000000")
     other = started(WRITER, str(tmp_path), "o", "4000")
-    deadline = time.monotonic() + 60
-    while not list(tmp_path.glob("*.jsonl")) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    time.sleep(0.2)
+    until(lambda: any(b'"id":"k:100"' in file.read_bytes() for file in tmp_path.glob("*.jsonl")), within=60)
     killed.send_signal(signal.SIGKILL)
     killed.wait(10)
     assert other.wait(120) == 0
@@ -78,7 +75,7 @@ def test_a_killed_process_leaves_whole_lines_and_others_go_on(tmp_path: Path) ->
             break
     assert {f"o:{n}" for n in range(4000)} <= {record.id for record in records}
     of_killed = [int(record.id[2:]) for record in records if record.id.startswith("k")][::-1]
-    assert of_killed
+    assert len(of_killed) > 100
     assert of_killed == list(range(len(of_killed)))
 
 

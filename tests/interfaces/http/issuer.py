@@ -11,12 +11,13 @@ import time
 from base64 import urlsafe_b64encode
 from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
+from threading import Event, Thread
 
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm, get_default_algorithms
 
 AUDIENCE = "onetool"
+PATIENCE = 20  # seconds that it holds an answer back at most
 KINDS = {
     "RSA": (lambda: rsa.generate_private_key(65537, 2048), RSAAlgorithm, "RS256"),
     "weak": (lambda: rsa.generate_private_key(65537, 1024), RSAAlgorithm, "RS256"),
@@ -63,7 +64,8 @@ class Issuer:
         self.keys = [self.key.jwk()]
         self.asked = []
         self.answer = None  # (status, headers, body) of every answer
-        self.delay = 0.0
+        self.may_answer = Event()  # cleared: it takes requests, and answers when this is set
+        self.may_answer.set()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
         self.url = f"http://127.0.0.1:{self._server.server_port}"
@@ -99,7 +101,7 @@ class Issuer:
 
             def do_GET(self):
                 issuer.asked.append(self.path)
-                time.sleep(issuer.delay)
+                issuer.may_answer.wait(PATIENCE)
                 found = {"keys": issuer.keys} if self.path == "/jwks.json" else issuer.metadata.get(self.path)
                 status, headers, body = 200 if found else 404, {}, json.dumps(found).encode()
                 if issuer.answer is not None:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+from hashlib import sha256
 
 from onetool import App
 from onetool.interfaces.http.listen import BoundAddress
@@ -40,6 +41,21 @@ def served(folder, config):
     return app, build_app(app, ADDRESS, McpHttpApp(app), lambda _scope: f"http://{HOST}")
 
 
+def token_of(name):
+    """The text of a named token."""
+    return f"ot_{name}_0123456789abcdef"
+
+
+def token_entry(name, text=None, **more):
+    """A named token, as the config has it."""
+    return {"name": name, "hash": f"sha256:{sha256((text or token_of(name)).encode()).hexdigest()}", **more}
+
+
+def bearer(token):
+    """The header that shows a token; None: no header."""
+    return [] if token is None else [("authorization", f"Bearer {token}")]
+
+
 def address(template):
     return re.sub(r"\{(\w+)\}", lambda name: SAMPLES.get(name[1], "nothing"), template)
 
@@ -65,36 +81,38 @@ def cases(site):
 
 def status_of(site, path, method, headers=(), sent_body=b"{}"):
     """The status, and the body. A stream is left as soon as it has begun."""
+    status, _, body = asyncio.run(exchange(site, path, method, headers, sent_body))
+    return status, body
 
-    async def main():
-        sent, began = [], asyncio.Event()
-        body = [] if method in ("GET", "HEAD", "DELETE", "OPTIONS") else [sent_body]
-        head = [
-            ("host", HOST),
-            *headers,
-            *([("content-type", "application/json"), ("content-length", str(len(sent_body)))] if body else []),
-        ]
-        raw = [(name.lower().encode(), value.encode()) for name, value in head]
 
-        async def receive():
-            if body:
-                return {"type": "http.request", "body": body.pop(), "more_body": False}
-            await began.wait()
-            return {"type": "http.disconnect"}
+async def exchange(site, path, method, headers=(), sent_body=b"{}"):
+    """The same, with the headers: for several in one loop."""
+    sent, began = [], asyncio.Event()
+    body = [] if method in ("GET", "HEAD", "DELETE", "OPTIONS") else [sent_body]
+    head = [
+        ("host", HOST),
+        *headers,
+        *([("content-type", "application/json"), ("content-length", str(len(sent_body)))] if body else []),
+    ]
+    raw = [(name.lower().encode(), value.encode()) for name, value in head]
 
-        async def send(message):
-            sent.append(message)
-            if message["type"] == "http.response.body" or b"text/event-stream" in dict(sent[0]["headers"]).values():
-                began.set()
+    async def receive():
+        if body:
+            return {"type": "http.request", "body": body.pop(), "more_body": False}
+        await began.wait()
+        return {"type": "http.disconnect"}
 
-        scope = {"type": "http", "method": method, "path": path, "raw_path": path.encode(), "query_string": b""}
-        scope |= {"headers": raw, "client": ("127.0.0.1", 5), "server": ("127.0.0.1", 8765), "http_version": "1.1"}
-        task = asyncio.ensure_future(site(scope, receive, send))
-        waiting = asyncio.ensure_future(began.wait())
-        await asyncio.wait((task, waiting), timeout=PATIENCE, return_when=asyncio.FIRST_COMPLETED)
-        for one in (task, waiting):
-            one.cancel()
-        await asyncio.gather(task, waiting, return_exceptions=True)
-        return sent[0]["status"], b"".join(one.get("body", b"") for one in sent[1:])
+    async def send(message):
+        sent.append(message)
+        if message["type"] == "http.response.body" or b"text/event-stream" in dict(sent[0]["headers"]).values():
+            began.set()
 
-    return asyncio.run(main())
+    scope = {"type": "http", "method": method, "path": path, "raw_path": path.encode(), "query_string": b""}
+    scope |= {"headers": raw, "client": ("127.0.0.1", 5), "server": ("127.0.0.1", 8765), "http_version": "1.1"}
+    task = asyncio.ensure_future(site(scope, receive, send))
+    waiting = asyncio.ensure_future(began.wait())
+    await asyncio.wait((task, waiting), timeout=PATIENCE, return_when=asyncio.FIRST_COMPLETED)
+    for one in (task, waiting):
+        one.cancel()
+    await asyncio.gather(task, waiting, return_exceptions=True)
+    return sent[0]["status"], dict(sent[0]["headers"]), b"".join(one.get("body", b"") for one in sent[1:])

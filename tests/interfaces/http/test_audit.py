@@ -2,10 +2,9 @@
 
 import json
 import os
-from hashlib import sha256
 
 import pytest
-from interfaces.http.matrix import ID, served, status_of
+from interfaces.http.matrix import ID, bearer, served, status_of, token_entry, token_of
 
 from onetool.interfaces.http import request_audit
 
@@ -13,12 +12,8 @@ ROLES = ("call", "edit", "admin")
 BUNDLE = {"slug": "weather", "displayName": "Weather"}
 
 
-def token_of(name):
-    return f"ot_{name}_0123456789abcdef"
-
-
-def entry(name):
-    return {"name": f"{name}-1", "hash": f"sha256:{sha256(token_of(name).encode()).hexdigest()}", "role": name}
+def entry(role):
+    return token_entry(f"{role}-1", token_of(role), role=role)
 
 
 @pytest.fixture
@@ -37,7 +32,7 @@ def place(tmp_path):
 
 
 def send(site, who, method, path, body=None, query=b""):
-    headers = [] if who is None else [("authorization", f"Bearer {token_of(who)}")]
+    headers = bearer(None if who is None else token_of(who))
     data = b"{}" if body is None else json.dumps(body).encode()
     return (
         status_of(site, path, method, headers, data) if not query else _with_query(site, method, path, headers, query)

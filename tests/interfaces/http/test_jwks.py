@@ -138,12 +138,13 @@ def test_old_keys_count_for_an_hour_while_the_issuer_is_away(issuer):
 
 def test_nobody_waits_long(issuer, monkeypatch):
     monkeypatch.setattr(jwks, "WAIT_S", 0.2)
-    issuer.delay = 1.0
+    issuer.may_answer.clear()
 
     async def slow():
         async with verifying(issuer) as verifier:
             said = await asyncio.gather(*(why(verifier, issuer.token(sub=f"{n}")) for n in range(20)))
             assert {(one.status, one.code) for one in said} == {(503, "temporarily_unavailable")}
+            issuer.may_answer.set()
             await until(lambda: verifier._jwks.keys)  # it comes nevertheless
             assert (await verifier.verify(issuer.token())).role == "call"
 
@@ -152,14 +153,17 @@ def test_nobody_waits_long(issuer, monkeypatch):
 
 
 def test_one_who_leaves_takes_the_keys_from_nobody(issuer):
-    issuer.delay = 0.3
+    issuer.may_answer.clear()
 
     async def leave():
         async with verifying(issuer) as verifier:
             first = asyncio.create_task(verifier.verify(issuer.token(sub="first")))
             second = asyncio.create_task(verifier.verify(issuer.token(sub="second")))
-            await asyncio.sleep(0.1)
+            await until(lambda: issuer.asked)  # both wait
             first.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await first
+            issuer.may_answer.set()
             assert (await second).owner.endswith("|second")
 
     asyncio.run(leave())

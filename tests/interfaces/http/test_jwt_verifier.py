@@ -30,7 +30,8 @@ def running():
 
 @pytest.fixture
 def issuer(running):
-    running.keys, running.answer, running.delay = [running.key.jwk()], None, 0.0
+    running.keys, running.answer = [running.key.jwk()], None
+    running.may_answer.set()
     running.asked.clear()
     return running
 

@@ -1,13 +1,20 @@
-"""What belongs to one caller is not there for any other, through every door: two tokens, a JWT, and http.token."""
+"""What belongs to one caller is not there for any other, through every door: two tokens, a JWT, and http.token.
+
+Every route, every method of MCP and every tool of `ot` is marked: whether what it shows or changes belongs to one
+caller, or to all. A new one fails here until it is given a place in OWNED or SHARED.
+"""
 
 import json
 import time
-from hashlib import sha256
 from http.client import HTTPConnection
 
 import pytest
+from ask.stand_in import Says, StandIn, Wants
 from helpers import until
 from interfaces.http.issuer import AUDIENCE, Issuer
+from interfaces.http.lasting import LastingRequest
+from interfaces.http.matrix import token_entry
+from interfaces.http.test_roles import MCP_METHODS, NEEDS, OT_TOOLS
 from interfaces.mcp.peers import ABLE, TASKS, HttpPeer
 from interfaces.mcp.servers import CONFIG, PATIENCE, Server
 
@@ -28,15 +35,18 @@ def issuer():
 
 
 @pytest.fixture(scope="module")
-def server(issuer, tmp_path_factory):
+def model():
+    with StandIn() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def server(issuer, model, tmp_path_factory):
     folder = tmp_path_factory.mktemp("owners")
     (folder / "packs").symlink_to(CONFIG.parent / "packs")
     http = {
         "token": OWN_TOKEN,
-        "tokens": [
-            {"name": name, "hash": f"sha256:{sha256(token.encode()).hexdigest()}", "role": "edit"}
-            for name, token in TOKENS.items()
-        ],
+        "tokens": [token_entry(name, token, role="edit") for name, token in TOKENS.items()],
         "jwt": {
             "issuer": issuer.url,
             "jwks": issuer.jwks,
@@ -44,7 +54,9 @@ def server(issuer, tmp_path_factory):
             "scopes": {"tools:call": {"role": "edit"}},
         },
     }
-    config = {"packs": ["packs"], "results": {"inline_bytes": 2000}, "menu": "direct", "http": http}
+    ask = {"provider": "openai", "base_url": model.urls["openai"], "model": "stand-in"}
+    own = {"packs": ["packs"], "results": {"inline_bytes": 2000}, "menu": "direct", "secrets": {"OPENAI_API_KEY": "sk"}}
+    config = {**own, "ask": ask, "http": http}
     (folder / "onetool.yaml").write_text(json.dumps(config))
     running = Server(folder, config=folder / "onetool.yaml")
     yield running
@@ -98,18 +110,6 @@ def result(peer):
     """The handle of a result of Ada's."""
     told = json.dumps(peer("ada", query="?menu=run").result("tools/call", {"name": "run", "arguments": {"code": LONG}}))
     return told.partition("handle=")[2].strip("\\\"'").partition("\\")[0].partition('"')[0]
-
-
-def test_results_over_rest(rest, result):
-    assert [one["handle"] for one in said(rest("ada", "GET", "/results"))["results"]][:1] == [result]
-    for who in OTHERS:
-        assert result not in rest(who, "GET", "/results").body.decode()
-        for method in ("GET", "DELETE"):
-            theirs = rest(who, method, f"/results/{result}")
-            nobodys = rest(who, method, f"/results/{UNKNOWN}")
-            assert theirs.status == 404
-            assert refusal(theirs, result) == refusal(nobodys, UNKNOWN)
-    assert rest("ada", "GET", f"/results/{result}").status == 200
 
 
 def test_results_through_tools_and_code(rest, result):
@@ -183,36 +183,39 @@ def test_a_session_of_mcp(peer, server):
 
 def test_nobody_else_cancels_a_call(peer, tmp_path):
     ada, path = peer("ada", "old"), tmp_path / "it"
-    slow = ada.begin("tools/call", {"name": "working__wait_for", "arguments": {"path": str(path)}})
+    slow = ada.begin("tools/call", {"name": "working__hang", "arguments": {"path": str(path)}})
     until((tmp_path / "it.began").exists)
     for who in OTHERS:
-        peer(who, "old").cancel(slow)
-    time.sleep(0.1)  # for a cancellation that would come late
-    path.touch()
-    assert slow.answer()["result"].get("isError") is not True
+        other = peer(who, "old")
+        other.cancel(slow)
+        assert (other.result("ping"), ada.result("ping")) == ({}, {})  # the server has read what was sent before
+    assert not (tmp_path / "it.cancelled").exists()
+    ada.cancel(slow)
+    until((tmp_path / "it.cancelled").exists)
 
 
-# Sessions of `ask`
+# Sessions of `ask`, and questions under way
 
 
-def test_sessions_of_ask(rest):
-    id = said(rest("ada", "POST", "/ask/calls", {"name": "time.now"}))["sessionId"]
-    unknown = "20200101-000000-aaaa"
-    assert [one["id"] for one in said(rest("ada", "GET", "/ask/sessions"))["sessions"]] == [id]
-    for who in OTHERS:
-        assert said(rest(who, "GET", "/ask/sessions"))["sessions"] == []
-        for method, path, body in (
-            ("GET", "/ask/sessions/{}", None),
-            ("GET", "/ask/sessions/{}/export", None),
-            ("PATCH", "/ask/sessions/{}", {"title": "mine"}),
-            ("DELETE", "/ask/sessions/{}", None),
-            ("POST", "/ask/sessions/{}/calls", {"name": "time.now"}),
-        ):
-            theirs = rest(who, method, path.format(id), body)
-            nobodys = rest(who, method, path.format(unknown), body)
-            assert theirs.status == 404, (who, method, path)
-            assert refusal(theirs, id) == refusal(nobodys, unknown)
-    assert rest("ada", "GET", f"/ask/sessions/{id}").status == 200
+@pytest.fixture
+def session(rest):
+    """The id of a session of Ada's."""
+    return said(rest("ada", "POST", "/ask/calls", {"name": "time.now"}))["sessionId"]
+
+
+@pytest.fixture
+def question(server, model, rest):
+    """The ids of a question of Ada's, and of its call, which waits for her answer."""
+    model.will(Says(calls=[Wants("working__add", {"a": 1})]), "Done.")
+    body = {"prompt": "Add.", "approve": "ask"}
+    asking = LastingRequest(server, TOKENS["ada"], "POST", "/ask", body)
+    waits = until(lambda: next((one for one in asking.exchange.messages if one["type"] == "approval"), None))
+    yield waits
+    assert not asking.is_over
+    decided = rest("ada", "POST", f"/ask/{waits['question']}/approvals/{waits['call']}", {"approve": True})
+    assert decided.status == 204
+    until(lambda: asking.is_over)
+    assert asking.exchange.messages[-1]["answer"]["denied"] == []
 
 
 # Stats
@@ -326,3 +329,123 @@ def test_examples_are_of_who_saves_them(rest):
     assert said(rest("own", "PUT", path, {"examples": []})) == {"examples": []}
     assert (names("ada"), names("own")) == (["mine"], [])
     assert said(rest("ada", "PUT", path, {"examples": []})) == {"examples": [], "own": []}
+
+
+# Each route, method and tool is one's own, or everybody's
+
+
+UNKNOWN_SESSION = "20200101-000000-aaaa"
+_TOOL = "/tools/bundles/{bundleID}/tools/{toolSlug}/version/{version}"
+ONE = {
+    "GET /results/{handle}": None,
+    "DELETE /results/{handle}": None,
+    "GET /ask/sessions/{session}": None,
+    "PATCH /ask/sessions/{session}": {"title": "mine"},
+    "DELETE /ask/sessions/{session}": None,
+    "GET /ask/sessions/{session}/export": None,
+    "POST /ask/sessions/{session}/calls": {"name": "time.now"},
+    "POST /ask": {"prompt": "Go on.", "session": "{session}"},
+    "DELETE /ask/{question}": None,
+    "POST /ask/{question}/approvals/{call}": {"approve": True},
+}
+"""Routes that have one thing by its id, and what is sent to them. To others it is as if there were none."""
+LISTS = {"GET /results": "handle", "GET /ask/sessions": "session"}
+"""Routes that list one's own, and whose id stands there."""
+OTHER_ROUTES = {
+    "POST /run": test_results_through_tools_and_code,
+    "POST /call": test_results_through_tools_and_code,
+    "GET /mcp": test_a_session_of_mcp,
+    "POST /mcp": test_a_session_of_mcp,
+    "DELETE /mcp": test_a_session_of_mcp,
+    "GET /stats": test_stats_are_of_ones_own_calls,
+    f"GET {_TOOL}/usage": test_stats_through_tools_and_of_one_tool,
+    f"GET {_TOOL}/examples": test_examples_are_of_who_saves_them,
+    f"PUT {_TOOL}/examples": test_examples_are_of_who_saves_them,
+    "GET /events": test_events_tell_of_ones_own_calls,
+}
+"""Routes with own things that have a test of their own above."""
+OWNED_METHODS = {
+    "tasks/get": test_tasks,
+    "tasks/update": test_tasks,
+    "tasks/cancel": test_tasks,
+    "resources/read": test_results_as_resources,
+    "tools/call": test_the_state_of_a_request,
+    "initialize": test_a_session_of_mcp,
+    "ping": test_a_session_of_mcp,
+}
+OWNED_TOOLS = {"ot.result": test_results_through_tools_and_code, "ot.stats": test_stats_through_tools_and_of_one_tool}
+SHARED = {
+    *(f"{method} /tools/bundles/{{bundleID}}" for method in ("GET", "PUT", "PATCH", "DELETE")),
+    *(f"{method} {_TOOL}" for method in ("GET", "PUT", "PATCH", "DELETE")),
+    *(f"POST {_TOOL}/{verb}" for verb in ("invoke", "validate", "preview", "copy", "rename")),
+    *(f"POST /tools/imports/{kind}" for kind in ("zip", "curl", "openapi", "servers")),
+    *(f"POST /servers/{{server}}/{verb}" for verb in ("reconnect", "enable", "disable", "login")),
+    "GET /tools/bundles", "GET /tools/bundles/{bundleID}/export", "GET /tools/tools", "GET /tools/tools/search",
+    "GET /tools/bundles/{bundleID}/tools/{toolSlug}/versions", "POST /tools/validate", "POST /tools/preview",
+    "POST /tools/servers/{server}/approve", "POST /tools/trust", "POST /run/check", "GET /run/names", "GET /servers",
+    "GET /servers/{server}", "GET /servers/{server}/logs", "GET /check", "GET /trust", "GET /audit", "GET /ask/models",
+    "POST /ask/calls", "OPTIONS /mcp", "OPTIONS /call", "GET /status", "GET /openapi.json", "GET /docs",
+}  # fmt: skip
+"""Routes whose things are everybody's who may, or that make something new."""
+SHARED_METHODS = {
+    "tools/list", "prompts/list", "prompts/get", "resources/list", "resources/templates/list", "resources/subscribe",
+    "resources/unsubscribe", "completion/complete", "logging/setLevel", "server/discover", "subscriptions/listen",
+}  # fmt: skip
+SHARED_TOOLS = {
+    "ot.tools", "ot.packs", "ot.aliases", "ot.snippets", "ot.help", "ot.search", "ot.signature", "ot.call", "ot.config",
+    "ot.health", "ot.servers", "ot.version", "ot.notify", "ot.reload",
+}  # fmt: skip
+OF_ONE = ("{handle}", "{session}", "{question}", "{call}")
+
+
+@pytest.mark.parametrize(
+    ("all_of_them", "owned", "shared"),
+    [
+        (NEEDS, [*ONE, *LISTS, *OTHER_ROUTES], SHARED),
+        (MCP_METHODS, OWNED_METHODS, SHARED_METHODS),
+        (OT_TOOLS, OWNED_TOOLS, SHARED_TOOLS),
+    ],
+)
+def test_all_are_marked_as_ones_own_or_everybodys(all_of_them, owned, shared):
+    assert sorted([*owned, *shared]) == sorted(all_of_them)
+    assert {name for name in all_of_them if any(one in name for one in OF_ONE)} <= set(owned)
+
+
+@pytest.mark.parametrize("route", ONE)
+def test_what_is_one_callers_is_not_there_for_others(request, rest, model, route):
+    method, _, path = route.partition(" ")
+    body, ids = ONE[route], {}
+    sent = f"{path} {json.dumps(body)}"
+    if "{handle}" in sent:
+        ids = {"handle": (request.getfixturevalue("result"), UNKNOWN)}
+    elif "{session}" in sent:
+        ids = {"session": (request.getfixturevalue("session"), UNKNOWN_SESSION)}
+        model.will("Done.")
+    elif "{question}" in sent:
+        waits = request.getfixturevalue("question")
+        ids = {"question": (waits["question"], UNKNOWN), "call": (waits["call"], waits["call"])}
+
+    def asked(who, which):
+        text = sent
+        for name, known in ids.items():
+            text = text.replace(f"{{{name}}}", known[which])
+        place, _, data = text.partition(" ")
+        place += "?format=json" if place.endswith("/export") else ""
+        answer = rest(who, method, place, json.loads(data))
+        return refusal(answer, *(known[which] for known in ids.values()))
+
+    for who in OTHERS:
+        theirs = asked(who, 0)
+        assert theirs == asked(who, 1), who
+        assert theirs[0] == 404, theirs
+    if "question" not in ids:  # whose fixture answers it
+        assert asked("ada", 0)[0] in (200, 204)
+
+
+@pytest.mark.parametrize("route", LISTS)
+def test_lists_are_of_ones_own(request, rest, route):
+    made = request.getfixturevalue({"handle": "result"}.get(LISTS[route], LISTS[route]))
+    path = route.removeprefix("GET ")
+    assert made in rest("ada", "GET", path).body.decode()
+    for who in OTHERS:
+        assert made not in rest(who, "GET", path).body.decode()

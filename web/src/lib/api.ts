@@ -43,6 +43,7 @@ export interface Reply<T> {
 }
 
 const BASE = new URL(".", document.baseURI);
+const REFUSED: readonly string[] = ["role_needed", "token_needed", "read_only"]; // because of who one is
 
 let session: string | null = stored<string | null>("session", null);
 let onSignedOut: () => void = () => {};
@@ -67,7 +68,7 @@ export function whenSignedOut(told: () => void): void {
   onSignedOut = told;
 }
 
-/** Call `told` whenever the server says that one's role does not allow something. */
+/** Call `told` whenever the server says that one may not do something: because of one's role, or because it takes a token, or is for calls only. */
 export function whenRefused(told: () => void): void {
   onRefused = told;
 }
@@ -135,7 +136,7 @@ export function refusal(status: number, text: string): ApiError {
   const message = [error.detail, error.message, error.title].find((one) => typeof one === "string");
   const pointer = [error.pointer, error.at].find((one) => typeof one === "string");
   const code = typeof error.code === "string" ? error.code : String(status);
-  if (code === "role_needed") onRefused();
+  if (REFUSED.includes(code)) onRefused();
   const plain = /^\s*</.test(text) ? "" : text.slice(0, 300);
   return new ApiError(status, code, (message as string) ?? (plain || `HTTP ${status}`), (pointer as string) ?? null, data);
 }

@@ -10,6 +10,7 @@ export interface Who {
   role: Role;
   tools?: readonly string[] | null; // names and patterns; null: all
   expiresAt?: string;
+  isCapped?: boolean; // the server is for calls only, whatever role one has
 }
 
 interface LoginState extends Partial<Who> {

@@ -4,4 +4,4 @@ import type { Schemas } from "./api";
 import type { Usage } from "./tool";
 
 type Given = Schemas["StatsOverview"];
-export type Stats = Required<Omit<Given, "latency" | "tokensSaved">> & { latency: Usage["latency"]; tokensSaved: number | null; callers?: { name: string; calls: number }[] };
+export type Stats = Required<Omit<Given, "latency" | "tokensSaved">> & { latency: Usage["latency"]; tokensSaved: number | null };

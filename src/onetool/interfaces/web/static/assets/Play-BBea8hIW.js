@@ -1,1 +1,0 @@
-export{n as default}from"./make-CvTl1W5-.js";
