@@ -163,7 +163,7 @@ def _access(config: "Config", registry: "Registry", waiting: Collection[str]) ->
         for value, grant in values.items():
             yield from _unmatched(config, f"http.jwt.claims.{claim}[{value!r}].tools", grant.tools, registry, waiting)
     if http.url is None:
-        message = "without http.url, clients are not told where to get a JWT for this server"
+        message = "without http.url, clients are told the address of their request, which is another behind a proxy"
         hint = "set http.url to the address that clients use: https://tools.example.com"
         yield Mistake(message=message, file=str(config.path), key="http.jwt", hint=hint, severity="warning")
 

@@ -35,7 +35,8 @@ def serve(
 ) -> None:
     """Serve MCP and REST over HTTP. Ctrl-C or SIGTERM stops it; SIGHUP reloads.
 
-    MCP is at /mcp. It listens on this machine only. Any other host needs a token: http.token in the config.
+    MCP is at /mcp. It listens on this machine only. Any other host needs a credential: http.token or
+    http.jwt in the config, or a token made by `onetool tokens add`.
     """
     ignore_hang_up()
     signal.signal(signal.SIGTERM, _exit_on_signal)  # while it starts

@@ -3,6 +3,7 @@
     http.token        role admin; it shares what stays with the command line, such as sessions of `ask`
     a named token     of the config or of `onetool tokens add`: what it was given, until it expires or is revoked
     a session         made with one of these; it may what its token may, and ends with it
+    a JWT             what its scopes and claims are granted (`http.jwt`), until it expires; no session is made with one
     nothing           only where no credential is configured: role edit
 
 A server that is for calls only (`--tool-allow`, `http.admin: false`) caps every role at call.

@@ -1,4 +1,4 @@
-"""The handler of the audit log, and what the log says of requests to the REST API."""
+"""The handler of the audit log."""
 
 import asyncio
 

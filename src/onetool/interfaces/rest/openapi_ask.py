@@ -97,6 +97,7 @@ PARAMETERS: dict[str, Part] = {
 
 
 # As in openapi_insight: what `operation` of openapi.py takes. By the templates of `ASK_ROUTES`.
+_OWN = "On a server that is for calls only, this needs a caller with a name."
 _CALL_EXAMPLE = {"name": "time.now", "args": {}}
 OPERATIONS: dict[tuple[str, str], Part] = {
     ("/models", "GET"): {
@@ -111,7 +112,7 @@ OPERATIONS: dict[tuple[str, str], Part] = {
         "summary": "List conversations",
         "gives": {200: ("A page, the newest first.", "SessionPage")},
         "refused": (),
-        "note": "Whoever may ask sees all sessions. In a web app with several users nobody does.",
+        "note": "Those of this caller.",
     },
     ("/sessions/{session}", "GET"): {
         "id": "getSession",
@@ -124,7 +125,7 @@ OPERATIONS: dict[tuple[str, str], Part] = {
         "summary": "Rename a conversation",
         "gives": {200: ("It, as a list shows it.", "SessionSummary")},
         "refused": (404, 409),
-        "note": "That is no use of it: `modifiedAt` stays. A title is one line of at most 80 characters.",
+        "note": f"That is no use of it: `modifiedAt` stays. A title is one line of at most 80 characters. {_OWN}",
         "takes": request_body("SessionTitle", {"title": "Tea"}),
     },
     ("/sessions/{session}", "DELETE"): {
@@ -132,7 +133,7 @@ OPERATIONS: dict[tuple[str, str], Part] = {
         "summary": "Delete a conversation",
         "gives": {204: ("Deleted.", None)},
         "refused": (404, 409),
-        "note": "For good.",
+        "note": f"For good. {_OWN}",
     },
     ("/sessions/{session}/export", "GET"): {
         "id": "exportSession",

@@ -115,7 +115,7 @@ def _act(id: str, summary: str, note: str = "") -> tuple[str, Part]:
         "gives": {200: ("How it is doing now.", "ServerEntry")},
         "refused": (404, 409),
     }
-    return "Servers", {**facts, "note": note, "takes": request_body("NoOptions", {})}
+    return "Servers", {**facts, "note": f"{note}It needs the role admin.", "takes": request_body("NoOptions", {})}
 
 
 _RUN_STREAM = {
@@ -229,16 +229,12 @@ OPERATIONS: dict[tuple[str, str], tuple[str, Part]] = {
             "gives": {200: ("At most the last 1,000 lines.", "ServerLogPage")},
             "refused": (404,),
             "note": "What it writes to standard error, and when it was started and lost. With `after`, what came after "
-            "that. Only where something may be changed.",
+            "that. It needs the role admin.",
         },
     ),
     ("/servers/{server}/reconnect", "POST"): _act("reconnectServer", "Connect a server again"),
-    ("/servers/{server}/enable", "POST"): _act(
-        "enableServer",
-        "Switch a server on",
-        "In the config file. Of one that is started by a command it needs `http.token`.",
-    ),
-    ("/servers/{server}/disable", "POST"): _act("disableServer", "Switch a server off", "In the config file."),
+    ("/servers/{server}/enable", "POST"): _act("enableServer", "Switch a server on", "In the config file. "),
+    ("/servers/{server}/disable", "POST"): _act("disableServer", "Switch a server off", "In the config file. "),
     ("/servers/{server}/login", "POST"): (
         "Servers",
         {
@@ -246,7 +242,7 @@ OPERATIONS: dict[tuple[str, str], tuple[str, Part]] = {
             "summary": "Begin a login to a server",
             "gives": {200: ("Where a person logs in.", "LoginPage")},
             "refused": (404, 409),
-            "note": "For servers with OAuth. 409: there is nothing to log in to.",
+            "note": "For servers with OAuth. 409: there is nothing to log in to. It needs the role admin.",
             "takes": request_body("NoOptions", {}),
         },
     ),
@@ -286,7 +282,7 @@ OPERATIONS: dict[tuple[str, str], tuple[str, Part]] = {
             "summary": "What is wrong with the config and the tools",
             "gives": {200: ("What `onetool check` says.", "CheckReport")},
             "refused": (),
-            "note": "Also what keeps a changed config from being used. Only where something may be changed.",
+            "note": "Also what keeps a changed config from being used. It needs the role edit.",
         },
     ),
     ("/trust", "GET"): (
@@ -296,7 +292,7 @@ OPERATIONS: dict[tuple[str, str], tuple[str, Part]] = {
             "summary": "Whether the project's folder is trusted",
             "gives": {200: ("The folder, and what it reaches.", "TrustState")},
             "refused": (),
-            "note": "Only where something may be changed.",
+            "note": "It needs the role edit.",
         },
     ),
     ("/stats", "GET"): (
@@ -316,7 +312,7 @@ OPERATIONS: dict[tuple[str, str], tuple[str, Part]] = {
             "summary": "Who called what, and how it went",
             "gives": {200: ("A page of the audit log.", "AuditList")},
             "refused": (),
-            "note": "Only for admins. `tool` may be a pattern such as `web.*`.",
+            "note": "It needs the role admin. `tool` may be a pattern such as `web.*`.",
         },
     ),
 }

@@ -6,7 +6,7 @@ from onetool.interfaces.rest.openapi_schemas import ID, SLUG, VERSION
 _BASE64 = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
 _DRY = " With `dryRun=true` nothing is changed, and the answer is what the real one would be."
 _ALL = " All of it, or nothing." + _DRY
-_GUARDED = " It needs the token of the server (`http.token`): without one it is refused with 403. No tool can reach it."
+_GUARDED = " It needs the role admin. No tool can reach it."
 
 PARAMETERS: dict[str, Part] = {
     "fields": {
@@ -160,9 +160,8 @@ OPERATIONS: dict[tuple[str, str], tuple[str, Part]] = {
             "summary": "Add MCP servers to the config",
             "gives": {200: ("What came.", "ImportReport")},
             "refused": (409,),
-            "note": "Blocks as other clients have them, by their names. Secrets go into the secrets file. A block with "
-            "a `command`, or one that names a secret of the server, needs the token of the server (`http.token`): "
-            f"without one it is refused with 403. No tool can reach this.{_ALL}",
+            "note": "Blocks as other clients have them, by their names. Secrets go into the "
+            f"secrets file.{_GUARDED}{_ALL}",
             "takes": {
                 "required": True,
                 "content": {"application/json": {"schema": {"type": "object"}, "example": EXAMPLE_SERVERS}},

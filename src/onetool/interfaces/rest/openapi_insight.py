@@ -22,9 +22,9 @@ EXAMPLE_DRAFT = {"type": "script", "scriptImpl": {"code": "1 + 1"}}
 
 SHAPES = (StatusReport, DraftReport, PreviewReport, PreviewDraft, ToolUsage, ExampleList, ShownExamples)
 DESCRIPTIONS = {
-    "StatusReport.needsToken": "Whether requests need the token of the server (`http.token`).",
-    "StatusReport.canChange": "Whether clients may change bundles and tools here.",
-    "StatusReport.isAdmin": "Whether this request came with the token: then it may use what starts code, too.",
+    "StatusReport.needsToken": "Whether requests need a credential: a token, a session or a JWT.",
+    "StatusReport.canChange": "Whether this client may change bundles and tools: it has the role edit, or admin.",
+    "StatusReport.isAdmin": "Whether this client has the role admin.",
     "DraftReport.ok": "Whether it would be taken.",
     "DraftReport.warnings": "What keeps it from being called for now; it can be stored.",
     "DraftFault.pointer": "JSON pointer (RFC 6901) to what is wrong.",

@@ -1,6 +1,7 @@
 """The handlers below /servers: how MCP servers are doing, and what a person does about it.
 
-How a server is reached, and its log, are for those who may change something here: there may be a password in that.
+How a server is reached is for the role edit. Its log, which may have a password in it, and what is done to it are for
+admins.
 """
 
 import asyncio
