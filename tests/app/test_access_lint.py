@@ -73,3 +73,17 @@ def test_a_name_that_is_stored_too_is_an_error_and_the_hash_is_not_shown(tmp_pat
     store.file.chmod(0o644)
     ((key, severity, message, _),) = told(tmp_path, token(name="ci"))
     assert (key, severity, "others can read or write it" in message) == ("http.tokens", "error", True)
+
+
+def test_a_file_of_tokens_that_is_not_used_is_an_error_and_a_revoked_token_is_told(tmp_path):
+    (tmp_path / "onetool.yaml").touch()
+    store = token_store(load_config(tmp_path / "onetool.yaml"))
+    text = store.add("ci")
+    assert told(tmp_path, "menu: run\n") == []
+    store.revoke_hash(HASH, "old")
+    assert [(one[1], one[2]) for one in told(tmp_path, token(name="old"))] == [
+        ("warning", "old was revoked, and is refused")
+    ]
+    store.file.chmod(0o644)
+    ((_, severity, message, _),) = told(tmp_path, "menu: run\n")
+    assert (severity, "others can read or write it" in message, text in message) == ("error", True, False)

@@ -146,6 +146,7 @@ def _may_come(pack: str, waiting: Collection[str]) -> bool:
 
 
 SOON_S = 14 * 24 * 3600
+KEPT_TOKENS = "access_tokens/tokens.json"  # in the state: what reads it is loaded only if it is there
 
 
 def _access(config: "Config", registry: "Registry", waiting: Collection[str]) -> Iterator[Mistake]:
@@ -153,7 +154,7 @@ def _access(config: "Config", registry: "Registry", waiting: Collection[str]) ->
     http = config.http
     for number, token in enumerate(http.tokens):
         yield from _unmatched(config, f"http.tokens[{number}].tools", token.tools, registry, waiting)
-    if http.tokens:
+    if http.tokens or (config.home / KEPT_TOKENS).is_file():
         yield from _tokens(config)
     if http.jwt is None:
         return
@@ -174,8 +175,10 @@ def _tokens(config: "Config") -> Iterator[Mistake]:
     from onetool.services.access_tokens import TokenFileError
 
     stored: set[str] = set()
+    revoked: Collection[str] = ()
     try:
-        stored = {token.name for token in token_store(config).list()}
+        store = token_store(config)
+        stored, revoked = {token.name for token in store.list()}, store.revoked()
     except TokenFileError as error:
         yield Mistake(message=str(error), key="http.tokens")
     for number, token in enumerate(map(as_stored, config.http.tokens)):
@@ -183,6 +186,9 @@ def _tokens(config: "Config") -> Iterator[Mistake]:
         if token.name in stored:
             message = f"a token that was stored is called {token.name}, too, and is refused"
             yield Mistake(message=message, file=file, key=f"{key}.name", hint="rename this one, or revoke both")
+        if token.hash in revoked:
+            message = f"{token.name} was revoked, and is refused"
+            yield Mistake(message=message, file=file, key=key, hint="remove it from the config", severity="warning")
         if token.expires is not None and (left := token.expires - time.time()) < SOON_S:
             message = f"{token.name} {'expired' if left <= 0 else 'expires'} on {shown_time(token.expires)}"
             hint = f"make another one: onetool tokens add {token.name} --print"

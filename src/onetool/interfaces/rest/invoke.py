@@ -86,8 +86,13 @@ def envelope(result: ToolResult, with_meta: bool = False, args_at: str = ARGS_AT
     return encode({"ok": False, "error": msgspec.to_builtins(error), **meta})
 
 
+_STATUS_OF_REASON = {"role_needed": 403, "audit_unavailable": 503}
+
+
 def refuse_unrun(error: ToolError, args_at: str) -> None:
     """Raises RestError for a tool that did not run. `args_at` is where the body has the arguments."""
+    if error.reason in _STATUS_OF_REASON and error.code == "execution_error":
+        raise RestError(_STATUS_OF_REASON[error.reason], error.reason, error.message, hints=error.hints)
     if error.code == "tool_not_found":
         status = 403 if error.reason == "denied" else 404
         raise RestError(status, error.code, error.message, reason=error.reason or msgspec.UNSET)
