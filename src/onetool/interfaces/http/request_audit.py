@@ -5,6 +5,7 @@ Somebody who is refused again and again must not fill the disk: beyond a number 
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from threading import Lock, Timer
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -84,6 +85,7 @@ class RefusalCount:
         self._lock = Lock()  # the timer has a thread of its own
         self._window_began = 0.0
         self._in_window = self._left_out = 0
+        self._timer: Timer | None = None
 
     def is_noted(self) -> bool:
         """Whether there is a line for one more. Else it is counted."""
@@ -96,19 +98,20 @@ class RefusalCount:
             return True
         with self._lock:
             self._left_out += 1
-            is_first = self._left_out == 1
-        if is_first:
-            self._flush_later(WINDOW_S - (now - self._window_began))
+            if self._timer is None:
+                timer = Timer(self._window_began + WINDOW_S - now, self.flush)
+                timer.daemon = True
+                with suppress(RuntimeError):  # no thread is left: the next window says it
+                    timer.start()
+                    self._timer = timer
         return False
 
     def flush(self) -> None:
         with self._lock:
             count, self._left_out = self._left_out, 0
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
         if count:
             what = f"{count} more {self._what}"
             self._audit.record(self._kind, what, principal=NOBODY, address="", outcome="refused", via="http")
-
-    def _flush_later(self, seconds: float) -> None:
-        timer = Timer(seconds, self.flush)
-        timer.daemon = True
-        timer.start()
