@@ -7,9 +7,10 @@ import os
 import pytest
 
 from onetool import App, ToolCall
-from onetool.app.audit import audit_mistakes, record_command
+from onetool.app.audit import audit_mistakes, noted_command, record_command
 from onetool.core.principal import Principal, current_address, current_principal
 from onetool.services.audit import AuditUnavailableError
+from onetool.services.audit.record import AuditHasher
 
 PACK = '''
 from onetool.sdk import call_tool
@@ -90,6 +91,23 @@ def test_nothing_is_noted_of_an_app_that_nobody_serves(opened, tmp_path):
     app.audit.close()
     call(app, "mine.work")
     assert lines(app) == []
+
+
+def test_a_reload_that_the_role_forbids_is_a_refusal(opened):
+    app = opened()
+    assert not call(app, "ot.reload").ok
+    (line,) = lines(app)
+    assert (line["kind"], line["what"], line["reason"]) == ("refusal", "ot.reload", "role_needed")
+
+
+def test_where_it_is_required_arguments_are_hashed_once(opened, monkeypatch):
+    app = opened("required")
+    hashed, of = [], AuditHasher.of
+    monkeypatch.setattr(AuditHasher, "of", lambda self, value: (hashed.append(value), of(self, value))[1])
+    assert call(app, "mine.work", secret="x").ok
+    begun, ended = lines(app)
+    assert hashed == [{"secret": "x"}]
+    assert begun["args"] == ended["args"] != ""
 
 
 @pytest.mark.parametrize(
@@ -214,6 +232,28 @@ def test_a_command_is_noted(opened):
     record_command(app.config, "tokens add ci")
     (line,) = lines(app)
     assert (line["kind"], line["what"], line["via"]) == ("admin", "tokens add ci", "cli")
+
+
+def test_a_command_is_ok_only_when_it_is_done(opened):
+    app = opened()
+    with noted_command(app.config, "tokens add ci"):
+        assert lines(app) == []
+    with pytest.raises(ValueError, match="no"), noted_command(app.config, "tokens add ann"):
+        raise ValueError("no")
+    assert [(line["what"], line["outcome"]) for line in lines(app)] == [
+        ("tokens add ci", "ok"),
+        ("tokens add ann", "error"),
+    ]
+
+
+def test_where_it_is_required_a_command_begins_in_the_log(opened, full_disk):
+    app = opened("required")
+    with noted_command(app.config, "tokens add ci"):
+        assert [line["outcome"] for line in lines(app)] == ["begun"]
+    assert [line["outcome"] for line in lines(app)] == ["begun", "ok"]
+    full_disk()
+    with pytest.raises(AuditUnavailableError), noted_command(app.config, "tokens add ann"):
+        pytest.fail("it must not begin")
 
 
 def test_a_command_is_refused_where_the_log_is_required_and_full(opened, full_disk):

@@ -5,6 +5,8 @@ import asyncio
 from onetool import App, ToolCall
 from onetool.app.call_evidence import MOST, MOST_CALLERS, MOST_TOOLS, CallEvidence
 from onetool.config import load_config
+from onetool.core.context import CallEvent
+from onetool.core.principal import Principal
 
 
 def test_calls_count_a_little_and_never_much():
@@ -26,6 +28,17 @@ def test_it_is_bounded():
     assert evidence.of("caller 0") == {}
     assert len(evidence.of("last")) == MOST_TOOLS
     assert "a.tool_0" not in evidence.of("last")
+
+
+def test_a_call_counts_for_its_caller_wherever_it_ends(tmp_path):
+    ann = Principal(name="ann", owner="ann")
+    with App.open(None) as app:
+        catalog = app.catalog
+        spec = catalog.registry.get("time.now")
+        call = ToolCall("1", spec.name, {})
+        catalog.count_call(CallEvent(call=call, spec=spec, duration_ms=1.0, principal=ann))
+        assert spec.name in catalog._evidence.of("ann")
+        assert catalog._evidence.of("") == {}
 
 
 def test_what_was_called_with_success_comes_before_its_twin(tmp_path):

@@ -14,11 +14,13 @@ from hypothesis import strategies as st
 from onetool.config.access import AuditConfig
 from onetool.core.call import ToolCall, ToolError
 from onetool.core.context import CallEvent
+from onetool.core.folder import OpenFolder
 from onetool.core.principal import Principal, current_address, current_principal
 from onetool.core.spec import ToolSpec
 from onetool.services import audit
 from onetool.services.audit import AuditLog, AuditUnavailableError
 from onetool.services.audit.files import AuditFiles
+from onetool.services.audit.reading import AuditFilter, hash_of, read_page
 
 NOON = 1_794_830_400.0  # 2026-11-16T12:00:00Z
 CI = Principal(name="ci", owner="ci", role="call")
@@ -104,6 +106,26 @@ def test_the_principal_and_the_address_are_those_of_the_task(log: AuditLog, fold
     assert (line["from"], line["status"]) == ("192.0.2.1", 201)
 
 
+def test_the_owner_that_is_made_of_a_token_is_not_written(log: AuditLog, folder: Path) -> None:
+    log.record("admin", "x", principal=Principal(name="http.token", owner="0123456789abcdef", is_local=True))
+    log.flush()
+    (line,) = lines(folder)
+    assert line["who"] == "http.token"
+    assert "owner" not in line
+
+
+def test_two_long_names_never_become_one_and_each_is_found(log: AuditLog, folder: Path) -> None:
+    names = [f"https://id.example.com|{'x' * 300}{end}" for end in "ab"]
+    for name in names:
+        log.record("admin", name[-1], principal=Principal(name=name, owner=name))
+    log.flush()
+    kept = [line["who"] for line in lines(folder)]
+    assert len(set(kept)) == 2
+    for wanted in (names, kept):
+        found = [read_page(folder, AuditFilter(who=one), 10).records for one in wanted]
+        assert [[one.what for one in records] for records in found] == [["a"], ["b"]]
+
+
 @pytest.mark.parametrize(
     ("error", "kind", "outcome", "reason"),
     [
@@ -143,8 +165,6 @@ def test_hostile_names_stay_on_one_line_and_do_nothing_to_a_terminal(log: AuditL
 
 
 def test_a_line_of_the_longest_parts_is_read_again(folder: Path) -> None:
-    from onetool.services.audit.reading import AuditFilter, read_page
-
     long = "\U0001f600" * 1000
     log = AuditLog(folder, AuditConfig())
     who = Principal(name=long, owner=long + "x", role="admin")
@@ -157,14 +177,25 @@ def test_a_line_of_the_longest_parts_is_read_again(folder: Path) -> None:
 
 
 def test_equal_arguments_have_equal_hashes_in_any_order_and_in_any_process(folder: Path) -> None:
-    first, second = (AuditLog(folder, AuditConfig(), Clock()) for _ in range(2))
-    assert first.hash({"a": 1, "b": [2]}) == second.hash({"b": [2], "a": 1}) != first.hash({"a": 2, "b": [2]})
-    assert len(first.hash({})) == 16
+    for args in ({"a": 1, "b": [2]}, {"b": [2], "a": 1}, {"a": 2, "b": [2]}):
+        log = AuditLog(folder, AuditConfig(), Clock())
+        log.record_call(event(args))
+        log.close()
+    first, second, third = (line["args"] for line in lines(folder))
+    assert first == second == hash_of(folder, {"b": [2], "a": 1}) != third
+    assert len(first) == 16
 
 
 def test_another_folder_gives_other_hashes(tmp_path: Path) -> None:
     one, other = (AuditLog(tmp_path / name, AuditConfig()) for name in ("one", "other"))
-    assert one.hash({"pin": "1234"}) != other.hash({"pin": "1234"})
+    hashes = [hash_of(log.folder, {"pin": "1234"}) for log in (one, other)]
+    assert None not in hashes
+    assert hashes[0] != hashes[1]
+
+
+def test_without_a_key_there_is_no_hash_and_none_is_made(folder: Path) -> None:
+    assert hash_of(folder, {}) is None
+    assert not folder.exists()
 
 
 @pytest.mark.parametrize("odd", ["\ud800", 10**400, object(), float("nan"), {1: 2}, {"x": {2, 3}}])
@@ -218,6 +249,18 @@ def test_only_the_owner_can_read_it(log: AuditLog, folder: Path) -> None:
     for file in folder.iterdir():
         if file.name != ".gitignore":
             assert stat.S_IMODE(file.stat().st_mode) == 0o600, file
+
+
+def test_what_git_ignores_is_written_once_with_the_folder(log: AuditLog, folder: Path, monkeypatch) -> None:
+    log.record("admin", "x")
+    log.flush()
+    assert (folder / ".gitignore").read_text() == "*\n"
+    opened, real = [], OpenFolder.open
+    monkeypatch.setattr(OpenFolder, "open", lambda self, name, *more: (opened.append(name), real(self, name, *more))[1])
+    log.record("admin", "y")
+    log.flush()
+    assert opened
+    assert ".gitignore" not in opened
 
 
 def test_modes_that_let_others_in_are_put_right(log: AuditLog, folder: Path) -> None:
@@ -290,7 +333,9 @@ def test_nothing_is_written_through_a_link(folder: Path, tmp_path: Path, part: s
         with pytest.raises(AuditUnavailableError, match="can't be written"):
             log.write("admin", "x")
     else:
-        assert log.hash({}) == ""
+        log.record_call(event())
+        log.flush()
+        assert "args" not in lines(folder)[0]
     log.close()
     assert (list(other.iterdir()) == []) if part == "folder" else (other.read_text() == "")
 

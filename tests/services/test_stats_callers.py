@@ -6,7 +6,7 @@ import pytest
 
 from onetool.core.call import ToolCall
 from onetool.core.context import CallEvent, RunEvent
-from onetool.core.principal import LOCAL, Principal, counted_caller, current_principal
+from onetool.core.principal import LOCAL, Principal, current_principal, stats_caller
 from onetool.services.stats import UsageStats
 from onetool.services.stats.database import CALLS, COLUMNS
 from onetool.services.stats.overview import StatsFilter
@@ -58,6 +58,25 @@ def test_two_long_or_strange_owners_never_become_one(stats, prefix):
     assert all(len(one["name"]) < 300 and one["name"].isprintable() for one in stats.summary()["callers"])
 
 
+def test_what_is_shown_of_a_long_owner_is_found_again(stats):
+    call(stats, "x" * 300)
+    (shown,) = [one["name"] for one in stats.summary()["callers"]]
+    assert stats.summary(caller=shown)["total_calls"] == 1
+    assert stats.overview(StatsFilter(days=1, caller=shown)).calls == 1
+
+
+def test_an_owner_that_looks_like_what_is_kept_of_another_sees_nothing_of_it(stats):
+    call(stats, "x" * 300)
+    (shown,) = [one["name"] for one in stats.summary()["callers"]]
+    mine = current_principal.set(Principal(name="eve", owner=shown, role="call"))
+    try:
+        assert stats.summary(caller=stats_caller())["total_calls"] == 0
+        call(stats, shown)
+        assert stats.summary(caller=stats_caller())["total_calls"] == 1
+    finally:
+        current_principal.reset(mine)
+
+
 def test_a_file_of_before_gets_the_column_and_its_rows_no_caller(tmp_path):
     file = tmp_path / "stats.db"
     first = UsageStats(file, now=lambda: NOW)
@@ -101,6 +120,6 @@ def test_an_older_onetool_goes_on_with_the_file(tmp_path):
 def test_whose_calls_somebody_sees(principal, wanted, seen):
     before = current_principal.set(principal)
     try:
-        assert counted_caller(wanted) == seen
+        assert stats_caller(wanted) == seen
     finally:
         current_principal.reset(before)

@@ -31,6 +31,10 @@ BROUGHT = {
     "other keys": (http(jwt=JWT), http(jwt={**JWT, "jwks": "https://evil.example/keys"})),
     "a grant": (http(jwt=JWT), http(jwt={**JWT, "scopes": {"all": {"role": "admin"}}})),
     "an address": (http(), http(url="https://tools.example.com")),
+    "no audit log": (http(), {**http(), "audit": "none"}),
+    "an audit log that is not required": ({**http(), "audit": "required"}, {**http(), "audit": "usual"}),
+    "a shorter audit log": (http(), {**http(), "audit": {"retention_days": 1}}),
+    "the usual audit log": ({**http(), "audit": "required"}, http()),
     "no tokens": (http(tokens=[CI, BOSS]), http()),
     "no jwt": (http(tokens=[CI], jwt=JWT), http(tokens=[CI])),
     "no address": (http(url="https://tools.example.com"), http()),
@@ -51,6 +55,18 @@ def test_a_token_less_needs_no_new_look(project):
     project.write(**http(tokens=[CI, BOSS])).trust()
     project.write(**http(tokens=[CI]))
     assert project.is_used()
+
+
+def test_an_audit_log_where_there_was_none_needs_no_new_look(project):
+    project.write(**http(), audit="none").trust()
+    project.write(**http())
+    assert project.is_used()
+
+
+def test_how_calls_are_noted_is_shown(project):
+    project.write(**http(), audit={"mode": "none"})
+    shown = CliRunner().invoke(cli, ["trust", "--yes"]).output
+    assert 'audit: {"mode": "none"}, so that nobody sees who called what' in shown
 
 
 def test_a_hash_of_the_projects_own_secrets_is_pinned(project):

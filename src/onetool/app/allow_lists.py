@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Collection
 
-from onetool.core.principal import AllowList, Principal, current_principal
+from onetool.core.allow_list import AllowList
+from onetool.core.principal import Principal, current_principal
 from onetool.core.registry import Snapshot
 
 MOST_KEPT = 256  # lists; there are as many as tokens have different ones
@@ -20,11 +21,6 @@ class AllowLists:
         self._offered = None if offered is None else tuple(offered)
         self._made_of: Snapshot | None = None
         self._lists: dict[tuple[str, ...] | None, Collection[str] | None] = {}
-
-    @property
-    def is_limited(self) -> bool:
-        """Whether the server offers some tools only, whoever calls."""
-        return self._offered is not None
 
     def current(self) -> Collection[str] | None:
         """What the caller of the current request may call; None is everything."""

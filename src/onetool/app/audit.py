@@ -3,7 +3,8 @@
 An app that nobody serves notes nothing: its calls are those of the person who runs the process.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,7 @@ class AppAudit:
         self._log: AuditLog | None = None
         self._is_served = False
         self._lock = Lock()
+        self._before_close: list[Callable[[], None]] = []
 
     def open(self) -> None:
         """The app is served from now on."""
@@ -41,13 +43,13 @@ class AppAudit:
         self._is_served = False
         self._follow()
 
+    def before_close(self, flush: Callable[[], None]) -> None:
+        """Have this called before a log is closed: it may note what it has only counted."""
+        self._before_close.append(flush)
+
     @property
     def log(self) -> "AuditLog | None":
         return self._log
-
-    @property
-    def is_required(self) -> bool:
-        return self._log is not None and self._log.is_required
 
     def health(self) -> dict[str, Any] | None:
         """What is wrong with the log, if anything is."""
@@ -95,16 +97,40 @@ class AppAudit:
             if log is not None and log.folder == folder:
                 log.set_config(config.audit)
                 return
+            for flush in self._before_close if log is not None else ():
+                flush()
             self._log = None if folder is None else _opened(config)
         if log is not None:
             log.close()
 
 
-def record_command(config: "Config", what: str, even_if_required: bool = False) -> None:
-    """Note what a command changes, such as `tokens add ci`.
+@contextmanager
+def noted_command(config: "Config", what: str) -> Generator[None]:
+    """Note what a command changes, such as `tokens add ci`, and how it went.
 
-    With `required` AuditUnavailableError is raised where that can't be written: so call it before the change. What must
-    never wait for a log, such as a revocation, goes on `even_if_required`.
+    With `required` a line says before that it begins. Where that can't be written, AuditUnavailableError is raised.
+    """
+    if config.audit.mode == "none":
+        yield
+        return
+    log, outcome = _opened(config), "error"
+    try:
+        if log.is_required:
+            log.write("admin", what, outcome="begun", via="cli")
+        try:
+            yield
+            outcome = "ok"
+        finally:
+            log.record("admin", what, outcome=outcome, via="cli")
+    finally:
+        log.close()
+
+
+def record_command(config: "Config", what: str, even_if_required: bool = False) -> None:
+    """Note what a command has changed, such as `tokens revoke ci`.
+
+    With `required` AuditUnavailableError is raised where that can't be written. What must never wait for a log, such as
+    a revocation, goes on `even_if_required`.
     """
     if config.audit.mode == "none":
         return

@@ -102,7 +102,7 @@ class ToolCatalog:
     def count_call(self, event: "CallEvent") -> None:
         """Note a call that succeeded: in its caller's searches the tool counts a little more."""
         if event.ok and event.spec is not None and event.spec.pack != OWN:
-            self._evidence.record(owner(), event.spec.name)
+            self._evidence.record(event.principal.owner, event.spec.name)
 
     def _search_index(self, snapshot: Snapshot) -> "SearchIndex":
         """In step with these tools: only those that are new since the last time are read."""

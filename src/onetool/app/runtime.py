@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from onetool.services.results import ResultStore, StoredResult
     from onetool.services.stats import UsageStats
     from onetool.services.topics import Topics
+    from onetool.sources.bundles.own_examples import OwnExamples
 
 log = logging.getLogger("onetool")
 
@@ -225,6 +226,13 @@ class Runtime:
             from onetool.services.stats import size_of  # loaded already, where there are stats
 
             self.stats.record_reply(run, sum(map(size_of, parts)))
+
+    @cached_property
+    def own_examples(self) -> "OwnExamples":
+        """The examples of tools that callers keep for themselves."""
+        from onetool.sources.bundles.own_examples import OwnExamples  # brings bundles
+
+        return OwnExamples(self.config.home / "own_examples")
 
     def audit_health(self) -> dict[str, Any] | None:
         """What is wrong with the audit log, if anything is."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from onetool._version import __version__
 from onetool.core.json_data import freeze
-from onetool.core.principal import counted_caller, current_principal
+from onetool.core.principal import current_principal, stats_caller
 
 if TYPE_CHECKING:
     from onetool.app.bundles import AppBundles
@@ -38,7 +38,7 @@ def tool_info(
         **({"requires": [need.to_dict() for need in spec.requires]} if spec.requires else {}),
         "allowed": allowed is None or spec.name in allowed,
         "enabled": spec.enabled,
-        **(runtime.stats.facts(spec.name, counted_caller()) if runtime.stats else dict.fromkeys(FACTS)),
+        **(runtime.stats.facts(spec.name, stats_caller()) if runtime.stats else dict.fromkeys(FACTS)),
     }
 
 

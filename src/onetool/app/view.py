@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from onetool._version import __version__
 from onetool.core.context import current_call
 from onetool.core.errors import ConfigError, ToolFailure
-from onetool.core.principal import counted_caller, current_principal, owner
+from onetool.core.principal import current_principal, owner, stats_caller
 
 if TYPE_CHECKING:
     from onetool.app.catalog import ToolCatalog
@@ -104,7 +104,7 @@ class AppView:
             raise ToolFailure(f"Statistics are disabled: stats.enabled is false in {file}")
         name = None if tool is None else self._catalog.real_name(tool)
         known = self._catalog.registry.names() if allowed is None else allowed
-        summary = runtime.stats.summary(period, name, counted_caller())
+        summary = runtime.stats.summary(period, name, stats_caller())
         if name is not None and name not in known and (allowed is not None or not summary["total_calls"]):
             from onetool.core.text import or_rather
 
@@ -175,7 +175,7 @@ def internal_handlers(
     def stats(tool: str | None = None) -> dict[str, Any]:
         if (counted := runtime().stats) is None:
             return {"error": "stats are disabled: stats.enabled is false"}
-        return counted.facts(tool, counted_caller())
+        return counted.facts(tool, stats_caller())
 
     async def run(code: str) -> Any:
         return (await run_code(code)).value()

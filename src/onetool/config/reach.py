@@ -82,6 +82,8 @@ LETS_IN = ("tokens", "jwt")  # of http, beside its token
 ALL = "which may do everything, with servers, tokens and trust"  # of the role admin
 
 ADDRESS = "://"
+AUDIT = "audit: "
+NOT_NOTED = ", so that nobody sees who called what"
 DOOR = "http.token, which whoever calls us has to know"
 
 _ASKED_FOR = re.compile(r"(?:secret\w*|api_headers)\s*[(=]\s*[\"']([A-Za-z_][A-Za-z0-9_]*)[\"']")
@@ -129,7 +131,7 @@ def reach_of(folder: Path, config: Path | None) -> Reach:
     packs = packs_at(paths, project)
     return Reach(
         runs={**_servers(data, "command"), **packs.lines},
-        dials={**_servers(data, "url"), **_hosts(data), **_addresses(data), **_of_settings(data)},
+        dials={**_servers(data, "url"), **_hosts(data), **_addresses(data), **_audit(data), **_of_settings(data)},
         reads={**_outside({**named, "include": included, "packs": paths}, project), **_roots(data)},
         secrets={**_names(data), **_values(data, secrets)},
         packs={str(file): digest_of(file) for file in packs.files},
@@ -259,6 +261,16 @@ def _holder(token: Any) -> str:
     return f"{_text(token.get('name'))} ({told}{limited})"
 
 
+def _audit(data: dict[str, Any]) -> dict[str, str]:
+    """How the calls of others are noted, where the project says so."""
+    audit = data.get("audit")
+    if audit is None:
+        return {}
+    mode = audit.get("mode", "usual") if isinstance(audit, dict) else audit
+    told = NOT_NOTED if mode == "none" else ""
+    return {f"{AUDIT}{_text(audit)}{told}": _digest(audit)}
+
+
 def _of_settings(data: dict[str, Any]) -> dict[str, str]:
     """Addresses in the settings of packs: the packs may be the user's own, with keys for another address."""
     return {f"settings: {text}": "" for text in _texts(data.get("settings")) if ADDRESS in text}
@@ -312,7 +324,7 @@ def _deciding(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
     for block in servers.values() if isinstance(servers, dict) else ():
         if isinstance(block, dict):
             yield from _with_keys({key: block.get(key) for key in ("command", "args", "cwd", "url", "env", "auth")})
-    for key in ("packs", "include", "prompts", "secrets", "fs", "topics", "settings", "ask"):
+    for key in ("packs", "include", "prompts", "secrets", "fs", "topics", "settings", "ask", "audit"):
         yield from _with_keys(data.get(key) if not (key == "secrets" and isinstance(data.get(key), dict)) else None)
     http = data.get("http")
     yield from _with_keys({key: http.get(key) for key in LISTENS + LETS_IN} if isinstance(http, dict) else http)

@@ -168,7 +168,7 @@ def _know_files(folder: Path, store: TrustStore, now: Mapping[str, Any]) -> None
 
 def new_reach(pin: Mapping[str, Any], reach: "Reach", strict: bool) -> list[str]:
     """What the folder reaches now and did not when it was trusted; and what guarded it, if that is gone."""
-    from onetool.config.reach import DOOR
+    from onetool.config.reach import AUDIT, DOOR, NOT_NOTED
 
     before = pin.get("reaches") or {}
     pinned = reach.pinned()
@@ -180,6 +180,9 @@ def new_reach(pin: Mapping[str, Any], reach: "Reach", strict: bool) -> list[str]
         line = f"dials: {key}:"
         if any(one.startswith(line) for one in before) and not any(one.startswith(line) for one in pinned):
             new.append(f"dials: {key} is no longer there, so that others can call than before")
+    noted = [one for one in before if one.startswith(f"dials: {AUDIT}") and not one.endswith(NOT_NOTED)]
+    if noted and not any(one.startswith(f"dials: {AUDIT}") for one in pinned):
+        new.append(f"dials: {noted[0].removeprefix('dials: ')} is no longer there, so that calls are noted as usual")
     if strict:
         packs = pin.get("packs") or {}
         new += [f"runs: {file}, edited or new" for file, digest in reach.packs.items() if packs.get(file) != digest]

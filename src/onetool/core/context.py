@@ -107,22 +107,6 @@ def paused_for_caller() -> AbstractContextManager[None]:
     return nullcontext() if context is None or context.pauses is None else context.pauses
 
 
-# Allow-lists
-
-
-def allowed_by_both(one: Collection[str] | None, other: Collection[str] | None) -> Collection[str] | None:
-    """The intersection of two allow-lists; None allows everything."""
-    for names in (one, other):
-        if isinstance(names, str):  # else `in` would look for parts of it
-            raise TypeError(f"an allow-list is a list of names: [{names!r}]")
-    if one is None or other is None:
-        return other if one is None else one
-    if one is other:  # of a tool and what it calls
-        return one
-    # Asked both ways: a list of patterns also holds names that it does not list, such as those of older versions.
-    return frozenset([name for name in one if name in other] + [name for name in other if name in one])
-
-
 # Events
 
 

@@ -15,6 +15,7 @@ from typing import Any, Protocol, cast
 
 from msgspec.structs import replace
 
+from onetool.core.allow_list import allowed_by_both
 from onetool.core.call import (
     Code,
     ServerResult,
@@ -34,7 +35,6 @@ from onetool.core.context import (
     Journal,
     Progress,
     Recorder,
-    allowed_by_both,
     current_call,
     pauses_within,
 )

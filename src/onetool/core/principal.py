@@ -4,13 +4,13 @@ The HTTP server finds out who a request comes from and sets `current_principal` 
 process is `LOCAL`. Whatever is stored for somebody has an owner, which is a text that no two principals share.
 """
 
-import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable
 from contextvars import ContextVar
-from functools import lru_cache
 from typing import Literal
 
 import msgspec
+
+from onetool.core.text import distinct_name
 
 Role = Literal["call", "edit", "admin"]
 ROLES: tuple[Role, ...] = ("call", "edit", "admin")
@@ -66,53 +66,10 @@ def lasting_owner() -> str:
     return current_principal.get().lasting_owner
 
 
-def counted_caller(wanted: str | None = None) -> str | None:
-    """Whose calls stats may tell of: an admin's `wanted`, None for all; for anybody else the calls of their own."""
-    principal = current_principal.get()
-    return wanted if principal.may("admin") else principal.lasting_owner
+def stats_caller(wanted: str | None = None) -> str | None:
+    """The caller whose calls the stats may tell of: an admin's `wanted`, None for all; for others their own owner.
 
-
-# Allow-lists
-
-
-class AllowList(Collection[str]):
-    """The tools that names and patterns such as `web.*` allow, of those that there are at one moment.
-
-    A tool that is in no list, such as an older version (`web.get@1.0`), is allowed if its name fits.
+    Their own has the form that it is kept in: one that looks like the kept form of another is not taken for it.
     """
-
-    __slots__ = ("_fits", "_names", "_within")
-
-    def __init__(
-        self, patterns: Collection[str], there: Collection[str], within: Collection[str] | None = None
-    ) -> None:
-        """`there` are the tools that there are. With `within`, what is allowed has to be in there, too."""
-        self._fits = _matcher(tuple(patterns))
-        self._within = within
-        # A name may be that of a tool that is in no list, too.
-        further = (name for name in patterns if not is_pattern(name) and name not in there)
-        self._names = tuple(name for name in (*there, *further) if name in self)
-
-    def __contains__(self, name: object) -> bool:
-        if not isinstance(name, str) or self._fits(name) is None:
-            return False
-        return self._within is None or name in self._within
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
-
-    def __len__(self) -> int:
-        return len(self._names)
-
-
-def is_pattern(name: str) -> bool:
-    return any(sign in name for sign in "*?[")
-
-
-@lru_cache(256)
-def _matcher(patterns: tuple[str, ...]) -> Callable[[str], re.Match[str] | None]:
-    """A function that gives a match for a name that is one of these, or fits one."""
-    from fnmatch import translate
-
-    whole = "|".join(translate(one) if is_pattern(one) else re.escape(one) + r"\Z" for one in patterns)
-    return re.compile(whole or r"(?!)").match
+    principal = current_principal.get()
+    return wanted if principal.may("admin") else distinct_name(principal.lasting_owner)

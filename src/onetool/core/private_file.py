@@ -8,6 +8,7 @@ from pathlib import Path
 from onetool.core.os_files import open_no_link
 
 MODE = 0o600
+HAS_OWNERS = hasattr(os, "geteuid")  # and modes that say who can read and write
 
 
 def private(path: str | Path, flags: int) -> int:

@@ -4,9 +4,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from threading import Lock
 from typing import Any, Protocol, overload
 
+from onetool.core.allow_list import AllowList, is_pattern
 from onetool.core.definition import Handlers, accept
 from onetool.core.errors import DuplicateToolError
-from onetool.core.principal import AllowList, is_pattern
 from onetool.core.spec import ToolSpec
 
 Further = Callable[[str], ToolSpec | None]

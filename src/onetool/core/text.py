@@ -1,4 +1,4 @@
-"""Functions on names and texts: nearest known names, lookalike characters, lone surrogates, token estimates."""
+"""Functions on names and texts: nearest known names, lookalike characters, lone surrogates, names to keep."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -209,3 +209,29 @@ def cut_to_tokens(text: str, most: int) -> str:
         else:
             too_long = middle
     return f"{text[:fits].rstrip()}…"
+
+
+LONGEST_DISTINCT = 200  # characters, and those of the hash
+_DISTINCT = re.compile(r".*#[0-9a-f]{32}", re.DOTALL)
+
+
+def distinct_name(name: str) -> str:
+    """A name to be kept: printable and not too long. What has to be changed for it gets a hash, so that no two names
+    become one.
+    """
+    if len(name) <= LONGEST_DISTINCT and name.isprintable():
+        return name
+    from hashlib import blake2b
+
+    whole = blake2b(name.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    return f"{_printable(name[:LONGEST_DISTINCT])}#{whole}"
+
+
+def wanted_name(name: str) -> str:
+    """The distinct name that somebody looks for, who gives the name itself, or has copied what was kept."""
+    is_kept = len(name) <= LONGEST_DISTINCT + 33 and name.isprintable() and _DISTINCT.fullmatch(name)
+    return name if is_kept else distinct_name(name)
+
+
+def _printable(text: str) -> str:
+    return "".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in text)

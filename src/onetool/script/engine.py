@@ -10,6 +10,7 @@ from threading import Lock
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from onetool.core.allow_list import allowed_by_both
 from onetool.core.call import ToolCall, ToolError, new_id
 from onetool.core.caller import Pauses
 from onetool.core.context import (
@@ -20,7 +21,6 @@ from onetool.core.context import (
     Progress,
     RunEvent,
     RunRecorder,
-    allowed_by_both,
     current_call,
     pauses_within,
 )

@@ -10,7 +10,10 @@ import pytest
 from click.testing import CliRunner
 
 from onetool.config.access import AuditConfig
+from onetool.core.call import ToolCall
+from onetool.core.context import CallEvent
 from onetool.core.principal import Principal
+from onetool.core.spec import ToolSpec
 from onetool.interfaces.cli import audit as command
 from onetool.interfaces.cli import cli as root
 from onetool.services.audit import KINDS, AuditLog
@@ -19,11 +22,13 @@ from onetool.services.audit.record import REASONS
 CI = Principal(name="ci", owner="ci")
 ANN = Principal(name="ann", owner="ann", role="edit")
 HOUR = 3600
+SPEC = ToolSpec(name="web.get", description="")
 
 
 @pytest.fixture
 def folder(own_home, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("onetool.interfaces.cli.output._Stdout.stream", None)  # other tests of this process claim it
     return own_home / ".onetool" / "audit"
 
 
@@ -46,6 +51,26 @@ def run(*args):
 
 def ids(*args):
     return [json.loads(line)["id"] for line in run("--json", *args).stdout.splitlines()]
+
+
+def test_a_known_call_is_found_by_its_arguments(folder):
+    assert ids("--args", "{}") == []
+    assert not folder.exists()
+    log = AuditLog(folder, AuditConfig())
+    for id, args in (("one", {"pin": 1, "who": "é"}), ("two", {"pin": 2, "who": "é"}), ("three", {"pin": 1})):
+        log.record_call(CallEvent(call=ToolCall(id, "web.get", args, "mcp"), spec=SPEC, duration_ms=1.0))
+    log.close()
+    assert ids("--args", '{"who": "é", "pin": 1}') == ["one"]
+    assert ids("--args", '{"pin": 3}') == []
+    piped = CliRunner().invoke(root, ["audit", "--json", "--args", "-"], input='{"pin": 1}')
+    assert [json.loads(line)["id"] for line in piped.stdout.splitlines()] == ["three"]
+
+
+@pytest.mark.parametrize("args", ["{", "3", "[1]"])
+def test_arguments_that_are_none_are_told(kept, args):
+    result = run("--args", args)
+    assert result.exit_code == 2
+    assert "--args" in result.stderr
 
 
 def test_the_newest_is_the_last(kept):

@@ -63,6 +63,13 @@ def test_what_is_done_is_in_the_audit_log(folder):
     assert text not in file.read_text()
 
 
+def test_a_token_that_could_not_be_stored_is_no_success_in_the_audit_log(folder):
+    (folder / "access_tokens" / ".lock").mkdir(parents=True)
+    assert tokens(folder, "add", "ci").returncode != 0
+    (file,) = (folder / "audit").glob("*.jsonl")
+    assert [json.loads(line)["outcome"] for line in file.read_text().splitlines()] == ["error"]
+
+
 def test_the_first_token_says_that_it_closes_the_door(folder):
     assert "asks everybody for a token" in tokens(folder, "add", "a").stderr
     assert "asks everybody for a token" not in tokens(folder, "add", "b").stderr

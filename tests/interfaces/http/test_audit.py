@@ -2,6 +2,8 @@
 
 import json
 import os
+import time
+from hashlib import sha256
 
 import pytest
 from interfaces.http.matrix import ID, bearer, served, status_of, token_entry, token_of
@@ -48,6 +50,10 @@ def _with_query(site, method, path, headers, query):
 
 def lines(app):
     app.audit.log.flush()
+    return kept_lines(app)
+
+
+def kept_lines(app):
     files = sorted((app.config.home / "audit").glob("*.jsonl"))
     return [json.loads(line) for file in files for line in file.read_text().splitlines()]
 
@@ -101,13 +107,53 @@ def test_too_many_refusals_are_counted_and_do_not_fill_the_disk(place, monkeypat
     monkeypatch.setattr(request_audit, "MOST_IN_WINDOW", 3)
     app, site = place()
     now = 100.0
-    site._audit._clock = lambda: now
+    site._audit._nobody._clock = lambda: now
     for _ in range(8):
         send(site, None, "GET", "/status")
     assert len(lines(app)) == 3
     now += 60
     send(site, None, "GET", "/status")
     assert [line["what"] for line in lines(app)[3:]] == ["5 more requests refused", "GET /status"]
+
+
+def test_a_flood_of_others_hides_no_failed_login_and_no_refusal_of_a_known_caller(place, monkeypatch):
+    monkeypatch.setattr(request_audit, "MOST_IN_WINDOW", 2)
+    app, site = place()
+    for _ in range(5):
+        send(site, None, "GET", "/status")
+    for _ in range(4):
+        assert send(site, None, "POST", "/login", {"token": "hunter2"})[0] == 401
+    assert send(site, "call", "PUT", f"/tools/bundles/{ID}", BUNDLE)[0] == 403
+    app.audit.close()
+    found = [(line["kind"], line["what"]) for line in kept_lines(app)]
+    assert found.count(("login", "sign in")) == 2
+    assert ("refusal", f"PUT /tools/bundles/{ID}") in found
+    assert ("login", "2 more logins refused") in found
+    assert ("refusal", "3 more requests refused") in found
+
+
+def test_what_was_only_counted_is_noted_though_no_other_request_comes(place, monkeypatch):
+    monkeypatch.setattr(request_audit, "MOST_IN_WINDOW", 1)
+    monkeypatch.setattr(request_audit, "WINDOW_S", 0.5)
+    app, site = place()
+    site._audit._nobody._clock = lambda: 100.0
+    for _ in range(3):
+        send(site, None, "GET", "/status")
+    until = time.monotonic() + 30
+    while len(lines(app)) < 2 and time.monotonic() < until:
+        time.sleep(0.05)
+    assert [line["what"] for line in lines(app)] == ["GET /status", "2 more requests refused"]
+
+
+def test_a_request_with_the_own_token_says_nothing_of_it(place):
+    secret = "short"
+    app, site = place(http={"token": secret})
+    headers = [("authorization", f"Bearer {secret}")]
+    assert status_of(site, "/call/time.now", "POST", headers, b"{}")[0] == 200
+    (line,) = lines(app)
+    assert line["who"] == "http.token"
+    assert "owner" not in line
+    assert sha256(f"principal:{secret}".encode()).hexdigest()[:16] not in json.dumps(line)
 
 
 def test_logins_are_noted(place):

@@ -28,6 +28,7 @@ OUTCOMES = ("ok", "error", "begun", "invalid_args", "tool_not_found", "execution
 COLUMNS = ("time (UTC)", "who", "from", "via", "kind", "what", "outcome", "ms")
 NARROWEST = (19, 8, 9, 4, 8, 24, 12, 0)  # columns of a line that is printed alone
 WHAT, OUTCOME, MS = 5, 6, 7
+NO_HASH = "-"  # that no line has
 
 
 class Moment(click.ParamType[float]):
@@ -71,22 +72,24 @@ def complete_outcome(_ctx: click.Context, _param: click.Parameter, incomplete: s
 @click.option(
     "--outcome", metavar="OUTCOME", shell_complete=complete_outcome, help="ok, error, a code, a reason or a status."
 )
+@click.option("--args", metavar="JSON", help="Only calls with exactly these arguments; - reads them from a pipe.")
 @click.option(
     "--limit", type=click.IntRange(1, MOST), metavar="N", help=f"So many of the newest; {USUAL} at a terminal."
 )
 @click.option("--follow", "-f", is_flag=True, help="Go on, and print lines as they come.")
 @data_options
 @click.pass_context
-def audit(ctx: click.Context, limit: int | None, follow: bool, as_json: bool, **wanted: Any) -> None:
+def audit(ctx: click.Context, args: str | None, limit: int | None, follow: bool, as_json: bool, **wanted: Any) -> None:
     """Show the audit log of `onetool serve`.
 
     It says who called or changed what, from where, and how it went. It holds no values: arguments are there as a keyed
-    hash.
+    hash. With --args one sees whether a known call was made.
     """
     from onetool.services.audit.reading import AuditFilter, end_of_log
 
     find_here(ctx)
-    folder, only = _folder(ctx.find_root().obj), AuditFilter(**wanted)
+    folder = _folder(ctx.find_root().obj)
+    only = AuditFilter(**wanted, args=None if args is None else _hash_of(args, folder))
     if limit is None and (follow or (stdout().isatty() and not as_json)):
         limit = USUAL_TO_FOLLOW if follow else USUAL
     end = end_of_log(folder)
@@ -213,6 +216,25 @@ def _painted(record: "AuditRecord", row: tuple[str, ...], widths: list[int]) -> 
         elif place == OUTCOME:
             padded = styled(padded, fg="red" if record.failed else "green" if record.outcome == "ok" else None)
         yield padded
+
+
+def _hash_of(args: str, folder: Path) -> str:
+    """The hash that lines have for these arguments. A log without a key has no such line."""
+    import json
+
+    from onetool.interfaces.cli.inputs import STDIN, read_text
+    from onetool.services.audit.reading import hash_of
+
+    try:
+        data = json.loads(read_text(STDIN) if args == STDIN else args)
+    except (ValueError, RecursionError):
+        raise click.BadParameter('it is no JSON: write {"name": "value"}.', param_hint="--args") from None
+    if not isinstance(data, dict):
+        raise click.BadParameter('arguments are an object: {"name": "value"}.', param_hint="--args")
+    try:
+        return hash_of(folder, data) or NO_HASH
+    except OSError as error:
+        raise click.ClickException(printable(f"the key of {folder} can't be read: {error.strerror}.")) from None
 
 
 def _folder(config: str | None) -> Path:

@@ -102,7 +102,7 @@ def add(
     onetool tokens add anna --role edit
     """
     from onetool.app.access import as_stored, token_store
-    from onetool.app.audit import record_command
+    from onetool.app.audit import noted_command
     from onetool.services.access_tokens import new_token, token_hash
 
     text = new_token()
@@ -113,8 +113,8 @@ def add(
     is_first = not only_print and not _has_credentials(config, store)
     token = as_stored(wanted)
     if not only_print:
-        record_command(config, f"tokens add {name}")
-        text = store.add(name, role, token.tools, token.rate, token.expires)
+        with noted_command(config, f"tokens add {name}"):
+            text = store.add(name, role, token.tools, token.rate, token.expires)
         token = store.named(name) or token
     if as_json:
         more = {"where": "config", "config": _line(wanted)} if only_print else {}

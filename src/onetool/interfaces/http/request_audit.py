@@ -5,6 +5,8 @@ Somebody who is refused again and again must not fill the disk: beyond a number 
 """
 
 from collections.abc import Callable
+from contextlib import suppress
+from threading import Lock, Timer
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -19,7 +21,7 @@ REFUSALS = (401, 403, 421, 429)
 NOBODY = Principal(name="(nobody)")  # no token has such a name
 SIGNED_IN = "onetool.signed_in"  # in the scope: who has signed in, or out
 WINDOW_S = 10.0
-MOST_IN_WINDOW = 100  # refusals
+MOST_IN_WINDOW = 100  # refusals of one kind
 
 
 class RequestAudit:
@@ -28,25 +30,31 @@ class RequestAudit:
     def __init__(self, audit: "AppAudit", login_path: str, clock: Callable[[], float] = monotonic) -> None:
         self._audit = audit
         self._login_path = login_path
-        self._clock = clock
-        self._window_began = 0.0
-        self._in_window = self._uncounted = 0
+        # Each is counted for itself, so that who knocks without a token hides nothing else.
+        self._logins = RefusalCount(audit, "login", "logins refused", clock)
+        self._nobody = RefusalCount(audit, "refusal", "requests refused", clock)
+        self._known = RefusalCount(audit, "refusal", "requests of known callers refused", clock)
+        audit.before_close(self.flush)
 
     def __call__(self, scope: Scope, status: int, seconds: float, route: str | None) -> None:
         """`route` is the path of the route, where there is one: what was asked for beyond it may be anything."""
         if self._audit.log is None:
             return
         kind, what = scope.get(AUDIT) or (None, "")
-        is_login = route == self._login_path and scope["method"] in ("POST", "DELETE")
-        if status in REFUSALS and self._is_too_many():
-            return
-        if is_login:
-            if status >= 400 or SIGNED_IN in scope:
+        if route == self._login_path and scope["method"] in ("POST", "DELETE"):
+            if SIGNED_IN in scope or (status >= 400 and self._logins.is_noted()):
                 self._note(scope, "login", "sign in" if scope["method"] == "POST" else "sign out", status, seconds)
         elif status in REFUSALS:
-            self._note(scope, "refusal", what or f"{scope['method'][:10]} {route or '(unknown path)'}", status, seconds)
+            if (self._known if "principal" in scope else self._nobody).is_noted():
+                what = what or f"{scope['method'][:10]} {route or '(unknown path)'}"
+                self._note(scope, "refusal", what, status, seconds)
         elif kind is not None:
             self._note(scope, kind, what, status, seconds)
+
+    def flush(self) -> None:
+        """Note how many were only counted until now."""
+        for one in (self._logins, self._nobody, self._known):
+            one.flush()
 
     def _note(self, scope: Scope, kind: "AuditKind", what: str, status: int, seconds: float) -> None:
         code = scope["log"].get("error") or "error"
@@ -62,16 +70,48 @@ class RequestAudit:
             via="http",
         )
 
-    def _is_too_many(self) -> bool:
-        """Whether a refusal is only counted. The first one of the next window says how many there were."""
+
+class RefusalCount:
+    """Refusals of one kind. Those beyond a number in a window are counted, and one line says how many they were.
+
+    The line is written when the window has ended, whether another request comes or not, and when the log is closed.
+    """
+
+    def __init__(self, audit: "AppAudit", kind: "AuditKind", what: str, clock: Callable[[], float]) -> None:
+        self._audit = audit
+        self._kind: AuditKind = kind
+        self._what = what
+        self._clock = clock
+        self._lock = Lock()  # the timer has a thread of its own
+        self._window_began = 0.0
+        self._in_window = self._left_out = 0
+        self._timer: Timer | None = None
+
+    def is_noted(self) -> bool:
+        """Whether there is a line for one more. Else it is counted."""
         now = self._clock()
         if now - self._window_began >= WINDOW_S:
-            if self._uncounted:
-                what = f"{self._uncounted} more requests refused"
-                self._audit.record("refusal", what, principal=NOBODY, outcome="refused", via="http")
-            self._window_began, self._in_window, self._uncounted = now, 0, 0
+            self.flush()
+            self._window_began, self._in_window = now, 0
         self._in_window += 1
-        if self._in_window > MOST_IN_WINDOW:
-            self._uncounted += 1
+        if self._in_window <= MOST_IN_WINDOW:
             return True
+        with self._lock:
+            self._left_out += 1
+            if self._timer is None:
+                timer = Timer(self._window_began + WINDOW_S - now, self.flush)
+                timer.daemon = True
+                with suppress(RuntimeError):  # no thread is left: the next window says it
+                    timer.start()
+                    self._timer = timer
         return False
+
+    def flush(self) -> None:
+        with self._lock:
+            count, self._left_out = self._left_out, 0
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+        if count:
+            what = f"{count} more {self._what}"
+            self._audit.record(self._kind, what, principal=NOBODY, address="", outcome="refused", via="http")

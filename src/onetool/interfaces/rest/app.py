@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING
 
 from onetool.interfaces.asgi import AUDIT, HttpError, Receive, Scope, Send, read_headers, respond
 from onetool.interfaces.rest.problem import PROBLEM_TYPE, RestError, error_from_store, problem_body, role_error
+from onetool.interfaces.rest.query import read_query
 from onetool.interfaces.rest.request import ClientInput, RestContext, RestRequest, RestResponse, refuse_tools
-from onetool.interfaces.rest.routing import API_ROUTES, RouteTable, audited, needed_role, read_query
+from onetool.interfaces.rest.routing import API_ROUTES, RouteTable, audited, needed_role
 from onetool.services.audit import AuditKind, AuditUnavailableError
 from onetool.sources.bundles.errors import BundleError
 

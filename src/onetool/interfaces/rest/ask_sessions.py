@@ -21,6 +21,7 @@ from onetool.interfaces.rest.ask_documents import SessionPage, UserCallResult, s
 from onetool.interfaces.rest.handlers import read_token, sign_token
 from onetool.interfaces.rest.invoke import ARGS_AT, refuse_unrun
 from onetool.interfaces.rest.problem import RestError, error_from_store, rate_limit_headers
+from onetool.interfaces.rest.query import PAGE_SIZE, PAGE_TOKEN, QueryParameter
 from onetool.interfaces.rest.request import (
     NO_CONTENT,
     RestRequest,
@@ -28,7 +29,7 @@ from onetool.interfaces.rest.request import (
     json_body,
     read_weights,
 )
-from onetool.interfaces.rest.routing import ASK_PATH, PAGE_SIZE, PAGE_TOKEN, QueryParameter, RestRoute, RouteMethod
+from onetool.interfaces.rest.routing import ASK_PATH, RestRoute, RouteMethod
 from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.rate_limits import NOTE
 from onetool.sources.bundles.validation import converted

@@ -13,8 +13,9 @@ from onetool.interfaces.json_data import check_content_type, encode
 from onetool.interfaces.rest.app import RestApp
 from onetool.interfaces.rest.invoke import answer_call, refuse_unrun
 from onetool.interfaces.rest.problem import RestError
+from onetool.interfaces.rest.query import percent_decoded, read_query
 from onetool.interfaces.rest.request import RestRequest, RestResponse, json_body
-from onetool.interfaces.rest.routing import CALL_METHODS, CALL_PATH, percent_decoded, read_query
+from onetool.interfaces.rest.routing import CALL_METHODS, CALL_PATH
 
 _RELEVANT_HEADERS = frozenset((b"content-type", b"accept"))
 

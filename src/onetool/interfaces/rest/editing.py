@@ -17,12 +17,7 @@ from onetool.interfaces.rest.request import (
     with_etag,
 )
 from onetool.sources.bundles.editing import copy_tool, rename_tool
-from onetool.sources.bundles.own_examples import (
-    OwnExamples,
-    examples_tag,
-    read_own_examples,
-    shown_examples,
-)
+from onetool.sources.bundles.own_examples import examples_tag, read_own_examples, shown_examples
 from onetool.sources.bundles.store import EVERYTHING, Visibility
 from onetool.sources.bundles.validation import refuse_secrets
 
@@ -93,7 +88,7 @@ def _examples(request: RestRequest, visibility: Visibility = EVERYTHING) -> tupl
     if not whose:
         return {"examples": common}, tag
     tool, _ = service.get_tool(*request.path, visibility=visibility)
-    own = _own_examples(request).of(whose, tool["id"])
+    own = request.context.app.runtime.own_examples.of(whose, tool["id"])
     return shown_examples(common, own), examples_tag(tag, own)
 
 
@@ -105,11 +100,7 @@ def _put_own_examples(request: RestRequest, data: Any) -> tuple[dict[str, Any], 
     common, tag = service.get_examples(bundle_id, slug, version)
     own = read_own_examples(data, (*common, *request.context.clean_examples({"examples": common})["examples"]))
     refuse_secrets(own, spec.input_schema)
-    _own_examples(request).put(
+    request.context.app.runtime.own_examples.put(
         lasting_owner(), tool.id, own, lambda before: wanted.expected_tag(lambda: examples_tag(tag, before))
     )
     return _examples(request)
-
-
-def _own_examples(request: RestRequest) -> OwnExamples:
-    return OwnExamples(request.context.app.config.home / "own_examples")

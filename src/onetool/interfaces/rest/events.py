@@ -30,8 +30,8 @@ from onetool.interfaces.json_data import encode
 from onetool.interfaces.rest.app import RestApp
 from onetool.interfaces.rest.invoke import EVENT_STREAM, sse_event, wants_events
 from onetool.interfaces.rest.problem import RestError
+from onetool.interfaces.rest.query import read_query
 from onetool.interfaces.rest.request import RestResponse, refuse_tools, share
-from onetool.interfaces.rest.routing import read_query
 
 if TYPE_CHECKING:
     from onetool.app import App

@@ -5,7 +5,7 @@ import asyncio
 import msgspec
 
 from onetool.core.errors import ToolFailure
-from onetool.core.principal import counted_caller
+from onetool.core.principal import stats_caller
 from onetool.interfaces.json_data import encode
 from onetool.interfaces.rest.problem import RestError, role_error
 from onetool.interfaces.rest.request import RestRequest, RestResponse
@@ -20,7 +20,7 @@ async def usage(request: RestRequest) -> RestResponse:
     def read() -> ToolUsage:
         names = context.bundles.counted_names(*request.path, visibility=visibility)
         stats = context.app.runtime.stats
-        return NOT_COUNTED if stats is None else stats.usage(names, request.query["days"], counted_caller())
+        return NOT_COUNTED if stats is None else stats.usage(names, request.query["days"], stats_caller())
 
     try:
         found = await asyncio.to_thread(read)
@@ -32,7 +32,7 @@ async def usage(request: RestRequest) -> RestResponse:
 async def stats(request: RestRequest) -> RestResponse:
     """What was counted of all tools; under an allow-list, of those that lists show. Admins see others' calls, too."""
     context, query = request.context, request.query
-    caller = counted_caller(query["caller"])
+    caller = stats_caller(query["caller"])
     if query["caller"] not in (None, caller):
         raise role_error(context.principal, "admin")
     await context.app.catalog.refresh(at_once=True)

@@ -1,10 +1,10 @@
 """The operations of the OpenAPI document, and their parameters."""
 
 from onetool.interfaces.rest import openapi_ask, openapi_console, openapi_imports, openapi_schemas
-from onetool.interfaces.rest import routing as q
+from onetool.interfaces.rest import query as q
 from onetool.interfaces.rest.openapi_parts import ANY_REQUEST, Part, problem_response, response
 from onetool.interfaces.rest.openapi_schemas import ID, SLUG, VERSION
-from onetool.interfaces.rest.routing import QueryParameter
+from onetool.interfaces.rest.query import QueryParameter
 
 _TAGS = r'^(\*|[!#-+\x2d-~]+|(W/)?"[!#-~]*"( ?, ?(W/)?"[!#-~]*")*)$'
 PARAMETERS: dict[str, Part] = {

@@ -1,15 +1,11 @@
-"""The routes of the REST API: addresses, methods, query parameters, and the handler of each."""
+"""The routes of the REST API: addresses, methods, roles, and the handler of each."""
 
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from functools import lru_cache
-from time import time
-from typing import Any, NamedTuple
-from urllib.parse import unquote_to_bytes
+from typing import NamedTuple
 
 from onetool.core.principal import LOCAL, Principal, Role
-from onetool.core.text import did_you_mean
-from onetool.http.definition import below
 from onetool.interfaces.asgi import Scope
 from onetool.interfaces.rest import (
     admin,
@@ -25,11 +21,42 @@ from onetool.interfaces.rest import (
     run,
     servers,
 )
-from onetool.interfaces.rest.light_list import BUNDLE_FIELDS, TOOL_FIELDS, read_fields
 from onetool.interfaces.rest.problem import RestError
+from onetool.interfaces.rest.query import (
+    AFTER,
+    AS,
+    BASE_URL,
+    BUNDLE_IDS,
+    CALLER,
+    CLIENT,
+    COLUMN,
+    DAYS,
+    DRY_RUN,
+    FROM,
+    INCLUDE_DISABLED,
+    KIND,
+    LIMIT,
+    OF_BUNDLES,
+    OF_TOOLS,
+    OUTCOME,
+    PAGE_SIZE,
+    PAGE_TOKEN,
+    RECOMMENDED_PAGE_SIZE,
+    REPLACE,
+    SINCE,
+    SOURCE,
+    TAGS,
+    TOKEN,
+    TOOL,
+    UNTIL,
+    URL,
+    WHO,
+    Q,
+    QueryParameter,
+    percent_decoded,
+)
 from onetool.interfaces.rest.request import RestRequest, RestResponse
-from onetool.services.audit import KINDS, AuditKind
-from onetool.services.audit.reading import read_moment
+from onetool.services.audit import AuditKind
 from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.names import check_id, check_slug, check_version
 
@@ -42,209 +69,6 @@ CALL_METHODS = ("POST", "OPTIONS")
 def mask_questions(text: str) -> str:
     """The text without the ids of questions under way, for logs: who knows one may approve calls."""
     return _QUESTION.sub("***", text) if ASK_PATH in text else text
-
-
-# Query parameters
-
-
-MOST_PER_PAGE = 1000
-PER_PAGE = 100
-MOST_DAYS = 366
-USUAL_DAYS = 30
-LONGEST_SEARCH = 1000  # characters
-MOST_IN_LIST = 1000
-LONGEST_URL = 4000  # characters
-LONGEST_NUMBER = 15  # digits
-
-_BROKEN = re.compile(rb"%(?![0-9A-Fa-f]{2})")
-_SIZE = re.compile(r"[1-9][0-9]{0,3}")
-_NUMBER = re.compile(r"[1-9][0-9]*")
-_TRUTH = {"true": True, "1": True, "false": False, "0": False}
-
-
-class QueryParameter(NamedTuple):
-    """A query parameter. `read` parses its text; ValueError says what was expected."""
-
-    name: str
-    read: Callable[[str], Any]
-    default: Any = None
-    many: bool = False
-    required: bool = False
-    values: tuple[str, ...] = ()  # that an entry of a list can have; none: any
-
-
-def percent_decoded(raw: bytes) -> str:
-    """Decode percent-encoded UTF-8. Raises ValueError."""
-    if b"%" in raw:
-        if _BROKEN.search(raw):
-            raise ValueError("a % must be followed by two hexadecimal digits")
-        raw = unquote_to_bytes(raw)
-    try:
-        return raw.decode()
-    except UnicodeDecodeError:
-        raise ValueError("it is not UTF-8") from None
-
-
-def read_query(raw: bytes, known: Mapping[str, QueryParameter]) -> dict[str, Any]:
-    """Parse a query string into values of all known parameters. Raises RestError."""
-    given: dict[str, list[str]] = {}
-    for piece in raw.split(b"&") if raw else ():
-        if piece:
-            name, _, value = piece.replace(b"+", b" ").partition(b"=")
-            given.setdefault(_decoded(name, "?"), []).append(_decoded(value, name.decode("latin-1")))
-    for name in given:
-        if name not in known:
-            raise _unknown(name, known)
-    return {one.name: _value(one, given.get(one.name)) for one in known.values()}
-
-
-def _value(parameter: QueryParameter, texts: list[str] | None) -> Any:
-    if texts is None:
-        if parameter.required:
-            raise _bad_parameter(parameter.name, "is missing")
-        return parameter.default
-    if not parameter.many and len(texts) > 1:
-        raise _bad_parameter(parameter.name, "is given twice")
-    try:
-        if not parameter.many:
-            return parameter.read(texts[0])
-        found = tuple(dict.fromkeys(part for text in texts for part in parameter.read(text)))
-        if len(found) > MOST_IN_LIST:
-            raise ValueError(f"has more than {MOST_IN_LIST} entries")
-    except ValueError as error:
-        raise _bad_parameter(parameter.name, str(error)) from None
-    return found
-
-
-def _decoded(raw: bytes, name: str) -> str:
-    try:
-        return percent_decoded(raw)
-    except ValueError as error:
-        raise _bad_parameter(name[:100], f"can't be read: {error}") from None
-
-
-def _unknown(name: str, known: Mapping[str, QueryParameter]) -> RestError:
-    near = did_you_mean(name, known) or (f"there are {', '.join(known)}" if known else "there are none here")
-    return RestError(
-        400,
-        "unknown_parameter",
-        f"There is no query parameter {name[:100]!r}; {near}",
-        part="query",
-        pointer=below("", name[:100]),
-    )
-
-
-def _bad_parameter(name: str, what: str) -> RestError:
-    message = f"The query parameter {name} {what}{'' if what.endswith('?') else '.'}"
-    return RestError(400, "bad_parameter", message, part="query", pointer=below("", name))
-
-
-# Types of query parameters
-
-
-def _boolean(text: str) -> bool:
-    if text not in _TRUTH:
-        raise ValueError("must be true or false")
-    return _TRUTH[text]
-
-
-def _size(text: str) -> int:
-    if not _SIZE.fullmatch(text) or int(text) > MOST_PER_PAGE:
-        raise ValueError(f"must be a whole number from 1 to {MOST_PER_PAGE}")
-    return int(text)
-
-
-def _recommended(text: str) -> int:
-    """A recommendation: more than the most is the most."""
-    if not _NUMBER.fullmatch(text):
-        raise ValueError("must be a whole number from 1 on")
-    return min(int(text[:9]), MOST_PER_PAGE)
-
-
-def _position(text: str) -> int:
-    if not _NUMBER.fullmatch(text) or len(text) > LONGEST_NUMBER:
-        raise ValueError("must be a whole number from 1 on")
-    return int(text)
-
-
-def _days(text: str) -> int:
-    if not _SIZE.fullmatch(text) or int(text) > MOST_DAYS:
-        raise ValueError(f"must be a whole number from 1 to {MOST_DAYS}")
-    return int(text)
-
-
-def _moment(text: str) -> float:
-    found = read_moment(text, time())
-    if found is None:
-        raise ValueError("must be a time: 2026-11-16T12:00:00Z, or so long ago: 30m, 2h, 7d")
-    return found
-
-
-def _kind(text: str) -> str:
-    if text not in KINDS:
-        raise ValueError(f"must be one of {', '.join(KINDS)}")
-    return text
-
-
-def _words(text: str) -> str:
-    if len(text) > LONGEST_SEARCH:
-        raise ValueError(f"must have at most {LONGEST_SEARCH} characters")
-    return text
-
-
-def _texts(text: str) -> list[str]:
-    return [part for part in text.split(",") if part]
-
-
-def _ids(text: str) -> list[str]:
-    try:
-        return [check_id(part) for part in text.split(",")]
-    except InvalidError as error:
-        raise ValueError(f"must be ids: {error}") from None
-
-
-def _slug(text: str) -> str:
-    try:
-        return check_slug(text)
-    except InvalidError as error:
-        raise ValueError(f"must be a slug: {error}") from None
-
-
-def _url(text: str) -> str:
-    if not text.lower().startswith(("http://", "https://")) or len(text) > LONGEST_URL:
-        raise ValueError(f"must be a URL of http or https, of at most {LONGEST_URL:,} characters")
-    return text
-
-
-TAGS = QueryParameter("tags", _texts, (), many=True)
-BUNDLE_IDS = QueryParameter("bundleIDs", _ids, (), many=True)
-INCLUDE_DISABLED = QueryParameter("includeDisabled", _boolean, False)
-PAGE_SIZE = QueryParameter("pageSize", _size, PER_PAGE)
-RECOMMENDED_PAGE_SIZE = QueryParameter("recommendedPageSize", _recommended, PER_PAGE)
-PAGE_TOKEN = QueryParameter("pageToken", str)
-Q = QueryParameter("q", _words, "")
-OF_BUNDLES = QueryParameter("fields", read_fields(BUNDLE_FIELDS), None, many=True, values=BUNDLE_FIELDS)
-OF_TOOLS = QueryParameter("fields", read_fields(TOOL_FIELDS), None, many=True, values=TOOL_FIELDS)
-DRY_RUN = QueryParameter("dryRun", _boolean, False)
-REPLACE = QueryParameter("replace", _boolean, False)
-AS = QueryParameter("as", _slug)
-BASE_URL = QueryParameter("baseUrl", _url)
-URL = QueryParameter("url", _url)
-TOKEN = QueryParameter("token", _boolean, False)
-DAYS = QueryParameter("days", _days, USUAL_DAYS)
-AFTER = QueryParameter("after", _words, "")
-FROM = QueryParameter("from", _position, 1)
-LIMIT = QueryParameter("limit", _size, PER_PAGE)
-COLUMN = QueryParameter("column", _position, 1)
-TOOL = QueryParameter("tool", _words)
-SOURCE = QueryParameter("source", _words)
-CLIENT = QueryParameter("client", _words)
-SINCE = QueryParameter("since", _moment)
-UNTIL = QueryParameter("until", _moment)
-WHO = QueryParameter("who", _words)
-KIND = QueryParameter("kind", _kind)
-OUTCOME = QueryParameter("outcome", _words)
-CALLER = QueryParameter("caller", _words)
 
 
 # Routes
@@ -266,6 +90,7 @@ class RouteMethod(NamedTuple):
     own: bool = False  # it changes what belongs to the caller alone, which is for everybody who has a name
     media: tuple[bytes, ...] = ()  # types of bodies beside JSON
     for_tools: bool = False  # tools may use it, too: what finds and calls tools, and nothing else
+    audited: bool = True  # by what it needs; False: it only looks at things, and the page does so all the time
 
 
 def needed_role(method: str, way: RouteMethod, principal: Principal) -> Role:
@@ -363,9 +188,9 @@ ROUTES = (
     RestRoute(
         "/bundles/{bundleID}/tools/{toolSlug}/versions", {"GET": RouteMethod(handlers.list_versions, for_tools=True)}
     ),
-    RestRoute("/validate", _changing(drafts.validate_draft)),
+    RestRoute("/validate", {"POST": RouteMethod(drafts.validate_draft, role="edit", audited=False)}),
     RestRoute(f"{_TOOL}/validate", {"POST": RouteMethod(drafts.validate_args)}),
-    RestRoute("/preview", _changing(drafts.preview_of_draft)),
+    RestRoute("/preview", {"POST": RouteMethod(drafts.preview_of_draft, role="edit", audited=False)}),
     RestRoute(f"{_TOOL}/preview", {"POST": RouteMethod(drafts.preview)}),
     RestRoute(
         f"{_TOOL}/examples",
@@ -411,7 +236,7 @@ ROUTES = (
         {
             "GET": _with_query(
                 audit.list_audit, SINCE, UNTIL, WHO, KIND, TOOL, OUTCOME, PAGE_SIZE, PAGE_TOKEN
-            )._replace(role="admin")
+            )._replace(role="admin", audited=False)
         },
         OUTSIDE,
     ),
@@ -430,12 +255,11 @@ _CHECKS = {
 
 
 _NAMED = ("{bundleID}", "{toolSlug}", "{version}", "{server}")  # what the audit log names: other ids may be secret
-_UNCHANGED = ("/tools/validate", "/tools/preview", "/audit")  # these look at things; the page does so all the time
 
 
 def audited(method: str, found: RouteMatch, principal: Principal) -> tuple[AuditKind, str] | None:
     """What the audit log says of a request that changes or administers something; None for all others."""
-    if found.method is None or found.route.path in _UNCHANGED:
+    if found.method is None or not found.method.audited:
         return None
     role = needed_role(method, found.method, principal)
     if role != "admin" and (method in ("GET", "HEAD") or (method == "POST" and role == "call")):

@@ -10,8 +10,8 @@ from onetool._version import __version__
 from onetool.interfaces.asgi import Receive, Scope, Send
 from onetool.interfaces.json_data import encode
 from onetool.interfaces.rest.app import RestApp
+from onetool.interfaces.rest.query import read_query
 from onetool.interfaces.rest.request import RestResponse, refuse_tools
-from onetool.interfaces.rest.routing import read_query
 
 if TYPE_CHECKING:
     from onetool.app import App

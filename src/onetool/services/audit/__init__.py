@@ -43,6 +43,7 @@ RETRY_S = 1.0  # after a failure
 LAST_WAIT_S = 3.0  # for the thread, when everything ends
 SWEEP_S = 3600.0  # between two looks for files that are too old
 MOST_WAITING = 10_000  # lines
+MOST_BEGUN = 1_000  # calls at once whose hash is kept until they end
 
 
 class AuditUnavailableError(ToolFailure):
@@ -65,6 +66,8 @@ class AuditLog:
         self._clock = clock
         self._writer = _Writer(AuditFiles(folder, settings, clock), clock)
         self._finalizer = finalize(self, self._writer.close)
+        # By the id of the call: its arguments and their hash, which is not made again if they are still the same.
+        self._begun: dict[str, tuple[Any, str]] = {}
 
     @property
     def is_required(self) -> bool:
@@ -91,7 +94,9 @@ class AuditLog:
 
     def record_call(self, event: CallEvent) -> None:
         """Note a call that has ended."""
-        self._writer.add(call_entry(event, self._clock(), self._writer.hasher))
+        begun = self._begun.pop(event.call.id, None)
+        known = begun[1] if begun is not None and begun[0] is event.call.args else None
+        self._writer.add(call_entry(event, self._clock(), self._writer.hasher, known))
 
     def record_run(self, event: RunEvent) -> None:
         """Note code that was run."""
@@ -109,13 +114,16 @@ class AuditLog:
     def call_begun(self, call: ToolCall) -> AuditEntry:
         """The line that is written before a call where the log is required."""
         outer, hasher = current_call.get(), self._writer.hasher
+        args = hasher.of(call.args)
+        if len(self._begun) < MOST_BEGUN:
+            self._begun[call.id] = call.args, args
         return self.entry(
             "call",
             call.name,
             outcome=BEGUN,
             via=call.source,
             client=client_name(),
-            args=hasher.of(call.args),
+            args=args,
             id=hasher.id(call.id),
             run=outer.run if outer else None,
         )
@@ -131,10 +139,6 @@ class AuditLog:
         who = current_principal.get() if principal is None else principal
         place = current_address.get() if address is None else address
         return AuditEntry(at=self._clock(), kind=kind, what=what, principal=who, address=place, **more)
-
-    def hash(self, value: Any) -> str:
-        """The keyed hash of data, as lines have it."""
-        return self._writer.hasher.of(value)
 
     def flush(self) -> None:
         """Write what waits, if it can be written."""

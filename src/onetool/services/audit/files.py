@@ -13,24 +13,24 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from secrets import token_hex
 from typing import Protocol
 
-from onetool.core import flock
 from onetool.core.folder import OpenFolder
 from onetool.core.os_files import NO_WAIT, read_at
+from onetool.core.private_file import HAS_OWNERS
+from onetool.core.private_folder import locked_folder
 
-KEY, LOCK = "key", ".lock"
+KEY = "key"
 KEY_BYTES = 32
 PATIENCE_S = 2.0  # for another process that writes; it may have been stopped
 AT_ONCE = 64 * 1024  # bytes of one write
 _FORMAT = "%Y-%m-%dT%H%M%S.%f"
 _NAME = re.compile(r"\d{4}-\d\d-\d\dT\d{6}\.\d{3}Z\.jsonl", re.ASCII)
-_HAS_MODES = hasattr(os, "fchmod") and os.name == "posix"  # elsewhere modes do not say who can read
 
 
 class AuditSettings(Protocol):
@@ -74,7 +74,7 @@ class AuditFiles:
         """The key of the hashes. It is made where there is none. Raises OSError."""
         with self._locked() as folder:
             with suppress(FileNotFoundError):
-                return _read_key(folder, self.path / KEY)
+                return read_key(folder, self.path / KEY)
             draft = f".{KEY}.{token_hex(8)}"
             file = folder.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
             try:
@@ -87,7 +87,7 @@ class AuditFiles:
                 with suppress(OSError):
                     folder.unlink(draft)
                 raise
-            return _read_key(folder, self.path / KEY)
+            return read_key(folder, self.path / KEY)
 
     def sweep(self) -> None:
         """Remove the files whose last line is older than the retention. The current one stays. Raises OSError."""
@@ -99,21 +99,8 @@ class AuditFiles:
 
     # How
 
-    @contextmanager
-    def _locked(self) -> Generator[OpenFolder]:
-        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with OpenFolder.at(self.path, follow=False) as folder:
-            if _HAS_MODES and folder.status().st_mode & 0o077:
-                os.fchmod(folder.fileno(), 0o700)
-            with suppress(FileExistsError), os.fdopen(folder.open(".gitignore", _NEW), "w") as stream:
-                stream.write("*\n")
-            lock = folder.open(LOCK, os.O_RDWR | os.O_CREAT)
-            try:
-                if not flock.wait(lock, PATIENCE_S):
-                    raise TimeoutError(errno.ETIMEDOUT, "another process holds the lock of the audit log")
-                yield folder
-            finally:
-                flock.give_back(lock)
+    def _locked(self) -> AbstractContextManager[OpenFolder]:
+        return locked_folder(self.path, PATIENCE_S)
 
     def _append(self, folder: OpenFolder, lines: Sequence[bytes]) -> tuple[int, OSError | None]:
         """Append in one write. What was written of a line beyond the last whole one is taken back."""
@@ -153,7 +140,7 @@ class AuditFiles:
             status = os.fstat(file)
             if not stat.S_ISREG(status.st_mode):
                 raise OSError(errno.EINVAL, "it is no regular file", str(self.path / name))
-            if _HAS_MODES and status.st_mode & 0o077:
+            if HAS_OWNERS and status.st_mode & 0o077:
                 os.fchmod(file, 0o600)
         except BaseException:
             os.close(file)
@@ -170,9 +157,6 @@ class AuditFiles:
         if newest is not None:
             now = max(now, begun_at(newest) + timedelta(milliseconds=1))
         return f"{now.strftime(_FORMAT)[:-3]}Z.jsonl"
-
-
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 
 
 def audit_names(names: Sequence[str]) -> list[str]:
@@ -207,7 +191,8 @@ def _first_of(lines: Sequence[bytes]) -> list[bytes]:
     return taken
 
 
-def _read_key(folder: OpenFolder, path: Path) -> bytes:
+def read_key(folder: OpenFolder, path: Path) -> bytes:
+    """The key of the hashes. Raises OSError; FileNotFoundError where there is none."""
     file = folder.open(KEY, os.O_RDONLY | NO_WAIT)
     try:
         text = read_at(file, 4 * KEY_BYTES, 0).decode("ascii", "replace").strip()

@@ -5,7 +5,6 @@ left half of one. Reading takes no lock, and changes nothing.
 """
 
 import os
-import re
 import stat
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
@@ -13,14 +12,16 @@ from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
 from itertools import accumulate
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from onetool.core.folder import OpenFolder
 from onetool.core.os_files import NO_WAIT, read_at
-from onetool.services.audit.files import audit_names, begun_at
-from onetool.services.audit.record import LONGEST_LINE, OK, AuditKind, AuditRecord, utc_text
+from onetool.core.text import wanted_name
+from onetool.core.times import read_span, read_time, utc_text_ms
+from onetool.services.audit.files import KEY, audit_names, begun_at, read_key
+from onetool.services.audit.record import LONGEST_LINE, OK, AuditHasher, AuditKind, AuditRecord
 
 BLOCK = 64 * 1024  # bytes
 MOST_SCANNED = 32 * 1024**2  # bytes that are read for one page, however few of its lines are wanted
@@ -38,19 +39,22 @@ class AuditFilter(msgspec.Struct, frozen=True, kw_only=True):
     kind: AuditKind | None = None
     tool: str | None = None  # a pattern of what was called or changed: web.*
     outcome: str | None = None  # ok, error, a code, a reason, or a status of HTTP
+    args: str | None = None  # the hash of the arguments, as `hash_of` gives it
 
     def test(self) -> Callable[[AuditRecord], bool]:
         """A function that says whether a line is wanted."""
         since, until = _text(self.since), _text(self.until)
+        who = None if self.who is None else wanted_name(self.who)
 
         def wanted(record: AuditRecord) -> bool:
             return (
                 (since is None or record.time >= since)
                 and (until is None or record.time < until)
-                and (self.who is None or self.who in (record.who, record.owner or record.who))
+                and (who is None or who in (record.who, record.owner or record.who))
                 and (self.kind is None or record.kind == self.kind)
                 and (self.tool is None or fnmatchcase(record.what, self.tool))
                 and (self.outcome is None or _has_outcome(record, self.outcome))
+                and (self.args is None or record.args == self.args)
             )
 
         return wanted
@@ -71,18 +75,18 @@ class AuditPage(NamedTuple):
     skipped: int  # lines that can't be read
 
 
-_AGO = re.compile(r"([0-9]{1,6})([smhdw])", re.ASCII)
-_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
-
-
 def read_moment(text: str, now: float) -> float | None:
     """A time ago (30m, 2h, 7d) or a date as ISO 8601 has it, in UTC unless it says otherwise; None if it is neither."""
-    if ago := _AGO.fullmatch(text):
-        return now - int(ago[1]) * _SECONDS[ago[2]]
+    span = read_span(text)
+    return read_time(text) if span is None else now - span
+
+
+def hash_of(folder: Path, args: Any) -> str | None:
+    """The hash that lines of this log have for such arguments; None where there is no key yet. Raises OSError."""
     try:
-        moment = datetime.fromisoformat(text)
-        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-    except (ValueError, OverflowError):
+        with OpenFolder.at(folder, follow=False) as files:
+            return AuditHasher(read_key(files, folder / KEY)).of(args)
+    except FileNotFoundError:
         return None
 
 
@@ -237,7 +241,7 @@ def _read(line: bytes) -> AuditRecord | None:
 
 def _text(seconds: float | None) -> str | None:
     """As lines have it. Times in this form are in the order of their texts."""
-    return None if seconds is None else utc_text(min(max(seconds, 0.0), _LATEST))
+    return None if seconds is None else utc_text_ms(min(max(seconds, 0.0), _LATEST))
 
 
 _LATEST = 253402300799.0  # the end of the year 9999

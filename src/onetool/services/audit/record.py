@@ -8,14 +8,14 @@ nobody can try whether a short secret is among them.
 import hmac
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime
-from functools import lru_cache
 from typing import Any, Literal, get_args
 
 import msgspec
 
 from onetool.core.context import CallEvent, RunEvent
 from onetool.core.principal import Principal
+from onetool.core.text import distinct_name
+from onetool.core.times import utc_text_ms
 
 AuditKind = Literal["call", "change", "login", "approval", "refusal", "admin", "gap"]
 KINDS: tuple[AuditKind, ...] = get_args(AuditKind)
@@ -24,9 +24,8 @@ ANSWERS = ("approved", "declined")  # of a person, to whether a call may run
 BEGUN = "begun"  # the outcome of a line that was written before the call: another one with the same id says how it went
 
 HASH_DIGITS = 16
-LONGEST_LINE = 4096  # bytes; what follows adds up to less
+LONGEST_LINE = 5120  # bytes; what follows adds up to less
 _LONGEST_WHAT = 300  # characters
-_LONGEST_WHO = 200
 _LONGEST = 80  # … of all others
 _ID = re.compile(r"[\w.:-]{1,80}", re.ASCII)
 # The words for a finer cause that are OneTool's own. A tool's author may choose any other, which could quote a value.
@@ -53,6 +52,7 @@ REASONS = frozenset(
         "rate_limited",
         "recursion",
         "refused",
+        "role_needed",
         "source_unavailable",
         "syntax",
         "timeout",
@@ -60,6 +60,9 @@ REASONS = frozenset(
         "upstream_error",
     ]
 )
+
+
+_REFUSALS = ("audit_unavailable", "role_needed")  # reasons why nothing was done
 
 
 class AuditRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -107,16 +110,17 @@ class AuditEntry(msgspec.Struct, kw_only=True):
 
     def line(self) -> bytes:
         """The line of the log, with its end."""
-        who, owner = _cleaned(self.principal.name, _LONGEST_WHO), _cleaned(self.principal.owner, _LONGEST_WHO)
+        who, owner = distinct_name(self.principal.name), distinct_name(self.principal.owner)
+        is_told = owner != who and not self.principal.is_local  # the owner of http.token is made of it
         record = AuditRecord(
-            time=utc_text(self.at),
+            time=utc_text_ms(self.at),
             kind=self.kind,
             what=_cleaned(self.what, _LONGEST_WHAT),
             outcome=_cleaned(self.outcome),
             reason=self.reason if self.reason in REASONS else "",
             status=self.status,
             who=who,
-            owner="" if owner == who else owner,
+            owner=owner if is_told else "",
             role=self.principal.role,
             address=_cleaned(self.address),
             via=_cleaned(self.via),
@@ -156,10 +160,10 @@ class AuditHasher:
         return id if _ID.fullmatch(id) else self.of(id)
 
 
-def call_entry(event: CallEvent, at: float, hasher: AuditHasher) -> AuditEntry:
-    """A call that has ended. One that the executor did not let through is a refusal."""
+def call_entry(event: CallEvent, at: float, hasher: AuditHasher, args: str | None = None) -> AuditEntry:
+    """A call that has ended. One that its caller may not make is a refusal. `args` is their hash, where it is known."""
     error = event.error
-    is_refused = error is not None and (error.code == "tool_not_found" or error.reason == "audit_unavailable")
+    is_refused = error is not None and (error.code == "tool_not_found" or error.reason in _REFUSALS)
     return AuditEntry(
         at=at,
         kind="refusal" if is_refused else "call",
@@ -171,7 +175,7 @@ def call_entry(event: CallEvent, at: float, hasher: AuditHasher) -> AuditEntry:
         via=event.call.source,
         client=event.client,
         ms=event.duration_ms,
-        args=hasher.of(event.call.args),
+        args=hasher.of(event.call.args) if args is None else args,
         id=hasher.id(event.call.id),
         run=event.run,
     )
@@ -194,17 +198,6 @@ def run_entry(event: RunEvent, at: float, principal: Principal, address: str, ha
         args=hasher.of({"code": event.code}),
         id=event.id,
     )
-
-
-def utc_text(seconds: float) -> str:
-    """A time as lines have it."""
-    whole, milliseconds = divmod(int(seconds * 1000), 1000)
-    return f"{_second_text(whole)}.{milliseconds:03}Z"
-
-
-@lru_cache(64)
-def _second_text(seconds: int) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def _cleaned(text: str, longest: int = _LONGEST) -> str:

@@ -8,16 +8,16 @@ import logging
 import re
 import sqlite3
 from collections.abc import Callable, Collection, Iterable, Mapping
-from hashlib import blake2b
 from pathlib import Path
 from time import time
-from typing import Any, TypeVar, overload
+from typing import Any, TypeVar
 from weakref import finalize
 
 import msgspec
 
 from onetool.core.context import CallEvent, RunEvent
 from onetool.core.errors import ToolFailure
+from onetool.core.text import distinct_name, wanted_name
 from onetool.services.stats.database import (
     BUSY_SECONDS,
     CALLS,
@@ -119,7 +119,6 @@ T = TypeVar("T")
 
 LONGEST_WAIT = 300.0  # seconds after which a client has not been thinking, but away
 _LONGEST_NAME = 300
-_LONGEST_CALLER = 200
 _LONGEST = 100  # … of clients, doors and sources
 _REASON = re.compile(r"[\w.-]{1,60}", re.ASCII)  # a word of a tool's author; whatever is longer may quote a value
 
@@ -172,7 +171,7 @@ class UsageStats:
             event.duration_ms,
             size_of(call.args),
             size_of(event.value if error is None else error),
-            _caller(event.owner),
+            distinct_name(event.owner),
         )
         self._writer.add(CALLS, row)
 
@@ -182,7 +181,7 @@ class UsageStats:
         code = None if error is None else error.code
         door, client = _name(event.door), _name(event.client)
         measured = (event.duration_ms, event.calls, event.code_bytes)
-        self._add(RUNS, event.id, door, client, error is None, code, *measured, _caller(event.owner))
+        self._add(RUNS, event.id, door, client, error is None, code, *measured, distinct_name(event.owner))
 
     def record_reply(self, run: str, size: int) -> None:
         """Record the size of the reply to a run, in bytes."""
@@ -190,12 +189,12 @@ class UsageStats:
 
     def record_menu(self, client: str, door: str, full_bytes: int, sent_bytes: int, owner: str = "") -> None:
         """Record that a client got a menu; `full_bytes` is the size of a list of all tools."""
-        self._add(MENUS, _name(client), _name(door), full_bytes, sent_bytes, _caller(owner))
+        self._add(MENUS, _name(client), _name(door), full_bytes, sent_bytes, distinct_name(owner))
 
     def record_gap(self, client: str, seconds: float, owner: str = "") -> None:
         """Record the seconds from our answer to the client's next call. Long gaps are ignored: the client was idle."""
         if 0 <= seconds <= LONGEST_WAIT:
-            self._add(GAPS, _name(client), seconds * 1000, _caller(owner))
+            self._add(GAPS, _name(client), seconds * 1000, distinct_name(owner))
 
     def flush(self, timeout: float = BUSY_SECONDS) -> None:
         """Write what waits."""
@@ -207,25 +206,25 @@ class UsageStats:
 
     def facts(self, tool: str | None = None, caller: str | None = None) -> dict[str, Any]:
         """Run-time facts of one tool, or of all: calls, success_rate (percent), median_ms, last_called."""
-        selected = CallFilter(None, self._filter(tool), _caller(caller))
+        selected = CallFilter(None, self._filter(tool), _wanted(caller))
         return self._read(lambda database: tool_facts(database, selected))
 
     def summary(self, period: str = "all", tool: str | None = None, caller: str | None = None) -> Summary:
         """What a period comes to: day, week, month or all. ValueError for any other, UnreadableError for the file."""
         if period not in PERIODS:
             raise ValueError(f"no period {period!r:.60}: there are {', '.join(PERIODS)}")
-        only, inline, caller = self._filter(tool), self._inline, _caller(caller)
+        only, inline, caller = self._filter(tool), self._inline, _wanted(caller)
         return self._read(lambda db: summarize(db, PERIODS[period], only, self._now(), inline, caller), strict=True)
 
     def usage(self, names: Collection[str], days: int, caller: str | None = None) -> ToolUsage:
         """The last days of one tool, whose calls are counted under these names. UnreadableError for the file."""
         counted = [_name(name, _LONGEST_NAME) for name in names]
-        caller = _caller(caller)
+        caller = _wanted(caller)
         return self._read(lambda database: tool_usage(database, counted, days, self._now(), caller), strict=True)
 
     def overview(self, wanted: StatsFilter) -> StatsOverview:
         """The last days of all tools, or of the calls that are wanted. UnreadableError for the file."""
-        wanted = msgspec.structs.replace(wanted, tool=self._filter(wanted.tool), caller=_caller(wanted.caller))
+        wanted = msgspec.structs.replace(wanted, tool=self._filter(wanted.tool), caller=_wanted(wanted.caller))
         return self._read(lambda database: stats_overview(database, wanted, self._now(), self._inline), strict=True)
 
     def _filter(self, tool: str | None) -> str | None:
@@ -263,18 +262,9 @@ def _name(text: str, longest: int = _LONGEST) -> str:
     return "".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in text[:longest])
 
 
-@overload
-def _caller(owner: str) -> str: ...
-@overload
-def _caller(owner: None) -> None: ...
-@overload
-def _caller(owner: str | None) -> str | None: ...
-def _caller(owner: str | None) -> str | None:
-    """An owner as a row has it. What is too long gets a hash, because no two owners may become one."""
-    if owner is None or (len(owner) <= _LONGEST_CALLER and owner.isprintable()):
-        return owner
-    whole = blake2b(owner.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
-    return f"{_name(owner, _LONGEST_CALLER)}#{whole}"
+def _wanted(caller: str | None) -> str | None:
+    """An owner as rows have it. Who asks may have it from such a row."""
+    return None if caller is None else wanted_name(caller)
 
 
 def _reason(text: str | None) -> str | None:

@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from onetool.core import flock
 from onetool.core.os_files import open_no_link
-from onetool.core.private_file import replace_file, write_new
+from onetool.core.private_file import replace_file
+from onetool.core.private_folder import locked_folder
 from onetool.sources.bundles.errors import InvalidError, UnavailableError
 from onetool.sources.bundles.model import ToolExample
 from onetool.sources.bundles.store import ETag
@@ -23,6 +23,7 @@ from onetool.sources.bundles.validation import read_examples
 
 LARGEST_OF_OWNER = 1024 * 1024  # bytes of JSON, of all tools
 MOST_OWNERS = 10_000
+PATIENCE_S = 10.0  # for others who write
 
 OwnLists = dict[str, tuple[ToolExample, ...]]  # by the id of the tool
 
@@ -83,14 +84,10 @@ class OwnExamples:
 
     @contextmanager
     def _held(self, owner: str) -> Iterator[None]:
-        if self._folder.is_symlink():
-            raise OSError("their folder is a link, which state is not")
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_new(self._folder / ".gitignore", "*\n")
-        file = self._file(owner)
-        if not file.exists() and sum(1 for _ in self._folder.glob("*.json")) >= MOST_OWNERS:
-            raise OSError(f"{MOST_OWNERS:,} callers have examples here, and no more can")
-        with flock.held(self._folder / ".lock"):
+        with locked_folder(self._folder, PATIENCE_S) as folder:
+            name = self._file(owner).name
+            if sum(one.endswith(".json") and one != name for one in folder.names()) >= MOST_OWNERS:
+                raise OSError(f"{MOST_OWNERS:,} callers have examples here, and no more can")
             yield
 
     def _file(self, owner: str) -> Path:
