@@ -75,8 +75,7 @@ async def _timed(way: Callable[[], Awaitable[None]]) -> float:
 async def _check(rules: AccessRules, authorization: bytes) -> None:
     """What `HttpApp` does with the header."""
     scope = _scope(authorization)
-    await rules.verify(authorization, scope)
-    rules.identify(authorization, scope)
+    await rules.authenticate(authorization, scope)
 
 
 async def _request(site: HttpApp, authorization: bytes | None) -> None:

@@ -98,9 +98,8 @@ class MountedRules(AccessRules):
     def needs_login(self) -> bool:
         return self._asks_us and super().needs_login
 
-    async def verify(self, authorization: bytes | None, scope: Scope) -> None:
-        if self._asks_us:
-            await super().verify(authorization, scope)
+    async def verify(self, authorization: bytes | None, scope: Scope) -> Principal | None:
+        return await super().verify(authorization, scope) if self._asks_us else None
 
     def identify(self, authorization: bytes | None, scope: Scope) -> Principal:
         if not self._asks_us:

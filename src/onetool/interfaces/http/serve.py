@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from onetool._version import __version__
-from onetool.app.access import KnownTokens, token_store
+from onetool.app.access import KnownTokens, needs_credential, token_store
 from onetool.core.errors import ConfigError, Mistake
 from onetool.core.threads import run_later
 from onetool.interfaces.asgi import Asgi, Receive, Scope, Send, respond
@@ -145,14 +145,21 @@ def _page_routes(url: Callable[[Scope], str], rules: Callable[[], AccessRules], 
 def server_facts(app: "App", address: BoundAddress, allowed: Collection[str] | None) -> ServerFacts:
     listed = app.catalog.tools(allowed)
     tools = len(listed)
-    token = app.config.http.token
     return ServerFacts(
         url=address.url,
         tools=f"{tools:,} tool{'' if tools == 1 else 's'}",
         config=f"the config {app.config.path}" if app.config.path else "its defaults",
-        header=bearer_header(token.shown) if token else None,
+        header=_header(app),
         first=first_tool(listed),
     )
+
+
+def _header(app: "App") -> str | None:
+    """The header that clients need; None if they need none."""
+    token = app.config.http.token
+    if token is not None:
+        return bearer_header(token.shown)
+    return bearer_header() if needs_credential(app.config.http, token_store(app.config)) else None
 
 
 def follow_config(
@@ -167,7 +174,8 @@ def follow_config(
             return
         in_force, http = app.config, app.config.http
         if (lacks := missing_token(http, known_tokens(app))) and not is_loopback(address.addresses):
-            log.error("others can reach this server, which needs %s in http.token: the old rules stay in force", lacks)
+            how = "set http.token, or: onetool tokens add"
+            log.error("others can reach this server, which needs %s (%s): the old rules stay in force", lacks, how)
             return
         access_log.enable_access_log(http.access_log)
         before = http_app.rules.credentials
@@ -238,7 +246,8 @@ async def _health(_scope: Scope, _receive: Receive, send: Send) -> None:
 
 _RANDOM_VALUE_HINT = (
     "set http: {token: ${ONETOOL_TOKEN}} and keep a long random value: "
-    "openssl rand -hex 32 | onetool auth set ONETOOL_TOKEN"
+    "openssl rand -hex 32 | onetool auth set ONETOOL_TOKEN; or give everybody a token of their own: "
+    "onetool tokens add NAME"
 )
 WARM_AFTER_S = 0.2  # those who wait for the address come first
 

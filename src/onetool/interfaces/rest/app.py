@@ -48,7 +48,7 @@ class RestApp:
         principal = self._context.principal
         noted = scope[AUDIT] = audited(scope["method"], found, principal)
         if not principal.may(role := needed_role(scope["method"], found.method, principal)):
-            raise role_error(principal, role)
+            raise role_error(principal, role, scope["method"])
         if noted is not None:
             await self._begin(*noted)
         raw, parameters = scope["query_string"], found.method.parameters

@@ -25,6 +25,7 @@ DESCRIPTIONS = {
     "StatusReport.needsToken": "Whether requests need the token of the server (`http.token`).",
     "StatusReport.canChange": "Whether clients may change bundles and tools here.",
     "StatusReport.isAdmin": "Whether this request came with the token: then it may use what starts code, too.",
+    "StatusReport.isCapped": "Whether the server is for calls only, and one's token would allow more elsewhere.",
     "DraftReport.ok": "Whether it would be taken.",
     "DraftReport.warnings": "What keeps it from being called for now; it can be stored.",
     "DraftFault.pointer": "JSON pointer (RFC 6901) to what is wrong.",

@@ -294,7 +294,7 @@ class RestRoute(NamedTuple):
     def allow_header(self, principal: Principal = LOCAL) -> str:
         """The value of the header Allow, for this caller."""
         ways = [method for method, way in self.methods.items() if principal.may(needed_role(method, way, principal))]
-        return ", ".join([*ways, *(["HEAD"] if "GET" in self.methods else []), "OPTIONS"])
+        return ", ".join([*ways, *(["HEAD"] if "GET" in ways else []), "OPTIONS"])
 
 
 class RouteMatch(NamedTuple):

@@ -27,6 +27,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     needs_token: bool
     can_change: bool
     is_admin: bool
+    is_capped: bool
     tools: int
     health: dict[str, Any]
     config: str | None
@@ -61,6 +62,7 @@ class StatusApp(RestApp):
             needs_token=self._needs_token(),
             can_change=self._context.may_change,
             is_admin=self._context.principal.may("admin"),
+            is_capped=self._context.principal.is_capped,
             tools=len(app.catalog.tools(allowed)),
             health=app.health(allowed),
             config=None if file is None else str(file),
