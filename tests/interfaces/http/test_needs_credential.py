@@ -8,7 +8,9 @@ import pytest
 from interfaces.http.issuer import AUDIENCE, Issuer
 from interfaces.http.matrix import ADDRESS, served, status_of
 
+from onetool import App
 from onetool.app.access import KnownTokens, token_store
+from onetool.app.allow_lists import AllowLists
 from onetool.interfaces.cli.clients.known import served_at
 from onetool.interfaces.http.app import HttpApp
 from onetool.interfaces.http.jwt_verifier import JwtVerifier
@@ -81,6 +83,7 @@ def counted(monkeypatch):
     count(TokenStore, "view")
     count(JwtVerifier, "known")
     count(HttpApp, "_route")
+    count(AllowLists, "__init__")
     return counts
 
 
@@ -121,3 +124,12 @@ def test_the_table_of_tokens_is_made_anew_only_if_the_file_has_changed(tmp_path)
     store.revoke("anna")
     assert tokens.table() is not table
     assert "revoked" in tokens.find(bytes.fromhex(token_hash(text).removeprefix("sha256:"))).refusal
+
+
+def test_all_routes_share_the_lists_of_what_may_be_called(tmp_path, counted):
+    (tmp_path / "onetool.yaml").write_text("{}")
+    with App.open(tmp_path / "onetool.yaml") as app:
+        site = app.asgi()  # /mcp has them, too
+        for path in ("/tools/tools", "/status", "/ask/sessions"):
+            assert status_of(site, path, "GET")[0] == 200
+    assert counted["__init__"] == 1
