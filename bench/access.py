@@ -81,10 +81,7 @@ async def _timed(way: Callable[[], Awaitable[None]]) -> float:
 async def _check(shown: "Shown") -> None:
     """What `HttpApp` does with the header."""
     rules, header = shown
-    scope = _scope(header)
-    if rules.credentials.jwt is not None:
-        await rules.verify(header, scope)
-    rules.identify(header, scope)
+    await rules.authenticate(header, _scope(header))
 
 
 async def _request(site: HttpApp, authorization: bytes | None) -> None:

@@ -1,12 +1,26 @@
 """The tokens of the config and of the state folder together: who calls with them, and why one is refused."""
 
+import json
+
 import pytest
 
-from onetool.app.access import KnownTokens, iso_time, principal_of, shown_time, token_store
+from onetool import App
+from onetool.app.access import (
+    KnownTokens,
+    accepts_any,
+    iso_time,
+    needs_credential,
+    principal_of,
+    shown_time,
+    token_store,
+)
 from onetool.config import load_config
-from onetool.config.access import TokenConfig
+from onetool.config.access import JwtConfig, TokenConfig
+from onetool.config.model import HttpConfig
 from onetool.core.principal import Principal, Rate
+from onetool.http.errors import RequestRefusedError
 from onetool.services.access_tokens import TokenStore, token_digest, token_hash
+from onetool.services.secrets import Secret
 
 NOW = 1_800_000_000.0  # 2027-01-15
 
@@ -62,7 +76,9 @@ def test_a_stored_token_with_a_name_of_the_config_is_refused(store):
     text = store.add("ci", "admin")
     tokens = known(store, configured("ci", "x"))
     assert tokens.find(token_digest("x")).refusal is None
-    assert "Two tokens are called ci" in tokens.find(token_digest(text)).refusal
+    refusal = tokens.find(token_digest(text)).refusal
+    assert "Two tokens are called ci" in refusal
+    assert "onetool tokens revoke ci" in refusal
 
 
 def test_while_the_file_is_refused_no_token_counts(store):
@@ -71,16 +87,42 @@ def test_while_the_file_is_refused_no_token_counts(store):
     store.file.chmod(0o644)
     assert tokens.find(token_digest(text)) is None
     assert "not known which tokens were revoked" in tokens.find(token_digest("x")).refusal
-    assert bool(known(store))
+    assert needs_credential(HttpConfig(), store)
     store.file.chmod(0o600)
     assert tokens.find(token_digest("x")).refusal is None
 
 
-def test_whether_there_is_any(store):
-    assert not known(store)
-    assert known(store, configured("ci", "x"))
+@pytest.mark.parametrize(
+    "http",
+    [
+        HttpConfig(token=Secret("x")),
+        HttpConfig(tokens=(configured("ci", "x"),)),
+        HttpConfig(jwt=JwtConfig(issuer="https://id.example.com")),
+    ],
+)
+def test_each_kind_of_credential_is_needed_then(store, http):
+    assert needs_credential(http, store)
+    assert needs_credential(http, None)
+    assert accepts_any(http, store)
+
+
+def test_a_stored_token_is_needed_also_after_the_last_one_was_revoked(store):
+    http = HttpConfig()
+    assert not needs_credential(http, store)
     store.add("anna")
-    assert known(store)
+    assert needs_credential(http, store)
+    assert accepts_any(http, store)
+    store.revoke("anna")
+    assert needs_credential(http, store)
+    assert not accepts_any(http, store)
+
+
+def test_revoked_tokens_of_the_config_open_nothing(store):
+    http = HttpConfig(tokens=(configured("ci", "x"), configured("bo", "y")))
+    store.revoke_hash(token_hash("x"), "ci")
+    assert accepts_any(http, store)
+    store.revoke_hash(token_hash("y"), "bo")
+    assert not accepts_any(http, store)
 
 
 def test_only_a_projects_own_file_is_sealed(tmp_path, own_home, monkeypatch):
@@ -100,3 +142,23 @@ def test_only_a_projects_own_file_is_sealed(tmp_path, own_home, monkeypatch):
 )
 def test_times_in_words(seconds, iso, shown):
     assert (iso_time(seconds), shown_time(seconds)) == (iso, shown)
+
+
+def test_no_tool_gets_a_token_of_its_own_server_as_a_secret(tmp_path):
+    store = TokenStore(tmp_path / "access_tokens")
+    secrets = {
+        "OWN": "sesame-token-0123456789",
+        "CI": "ci-token-0123456789",
+        "ANNA": store.add("anna"),
+        "FREE": "x" * 20,
+    }
+    http = {"token": "${OWN}", "tokens": [{"name": "ci", "hash": token_hash(secrets["CI"])}]}
+    (tmp_path / "onetool.yaml").write_text(json.dumps({"http": http, "secrets": "secrets.yaml"}))
+    (tmp_path / "secrets.yaml").write_text(json.dumps(secrets))
+    (tmp_path / "secrets.yaml").chmod(0o600)
+    with App.open(tmp_path / "onetool.yaml") as app:
+        secret = app.runtime.http_context.secret
+        assert secret("FREE") == secrets["FREE"]
+        for name, what in (("OWN", "http.token"), ("CI", "the token ci"), ("ANNA", "the token anna")):
+            with pytest.raises(RequestRefusedError, match=f"the secret {name} is {what} of this server"):
+                secret(name)

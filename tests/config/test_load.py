@@ -17,6 +17,9 @@ from onetool.config.convert import fields_of
 from onetool.config.model import Keys
 from onetool.core.errors import ConfigError, Mistake
 
+SAME = ", ".join(f"{{name: {name}, hash: 'sha256:{'a' * 64}'}}" for name in "ab")
+JWT = "{issuer: 'https://id.example.com/a|b', audience: x, scopes: {y: {}}}"
+
 EXAMPLE = """\
 tools: [{name: weather, description: …, type: function, handler: weather, parameters: {type: object, properties: {}}, implementation: {type: mock, mock_response: {c: 21}}}]
 include: [more.yaml]
@@ -131,6 +134,8 @@ def test_a_tools_mistakes_stay_with_the_tool(load: Load) -> None:
         ("http: {port: 65536}\n", 1, "http.port", "must be from 0 to 65535", None),
         ("http: {token: ''}\n", 1, "http.token", "must not be empty", None),
         ("http: {token: 12345}\n", 1, "http.token", "expected a text, got a number", "quote it"),
+        (f"http: {{tokens: [{SAME}]}}\n", 1, "http.tokens", "a and b have the same hash", None),
+        (f"http: {{jwt: {JWT}}}\n", 1, "http.jwt.issuer", "has a |", None),
         ("run: {timeout_s: 0}\n", 1, "run.timeout_s", "must be more than 0", None),
         ("run: {memory_mb: -5}\n", 1, "run.memory_mb", "must be at least 1", None),
         ("results: {ttl_s: .nan}\n", 1, "results.ttl_s", "expected a number, got the number nan", None),

@@ -107,7 +107,7 @@ def test_the_principal_and_the_address_are_those_of_the_task(log: AuditLog, fold
 
 
 def test_the_owner_that_is_made_of_a_token_is_not_written(log: AuditLog, folder: Path) -> None:
-    log.record("admin", "x", principal=Principal(name="http.token", owner="0123456789abcdef", is_local=True))
+    log.record("admin", "x", principal=Principal(name="http.token", owner="0123456789abcdef", shares_local_state=True))
     log.flush()
     (line,) = lines(folder)
     assert line["who"] == "http.token"

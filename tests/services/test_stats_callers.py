@@ -114,7 +114,7 @@ def test_an_older_onetool_goes_on_with_the_file(tmp_path):
         (Principal(name="root", owner="root", role="admin"), "ada", "ada"),
         (Principal(name="ada", owner="ada", role="edit"), None, "ada"),
         (Principal(name="ada", owner="ada", role="call"), "bob", "ada"),
-        (Principal(name="own", owner="x", role="call", is_local=True), None, ""),
+        (Principal(name="own", owner="x", role="call", shares_local_state=True), None, ""),
     ],
 )
 def test_whose_calls_somebody_sees(principal, wanted, seen):

@@ -1,4 +1,6 @@
-"""`KnownTokens`: the named tokens of the config and of the state folder together, and why one of them is refused."""
+"""Whether a server needs a credential, and `KnownTokens`: the named tokens of the config and of the state folder
+together, and why one of them is refused.
+"""
 
 import time
 from collections.abc import Callable, Iterable
@@ -6,13 +8,28 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from onetool.config.access import TokenConfig, read_rate, read_time
 from onetool.core.principal import Principal
-from onetool.services.access_tokens import FOLDER, KEY_FILE, StoredToken, TokenStore
+from onetool.services.access_tokens import FOLDER, KEY_FILE, StoredToken, TokenStore, TokenView
 
 if TYPE_CHECKING:
     from onetool.config import Config
+    from onetool.config.model import HttpConfig
 
 UNKNOWN = "It is not known which tokens were revoked, because their file can't be used: the server's log says why."
-TWO = "Two tokens are called {}, one in the config and one that was stored: one of them has to go."
+TWO = (
+    "Two tokens are called {0}, one in the config and one that was stored: rename the one in http.tokens; "
+    "or revoke both, with `onetool tokens revoke {0}`, and add one anew."
+)
+
+
+def needs_credential(http: "HttpConfig", store: TokenStore | None) -> bool:
+    """Whether a server with this config and these stored tokens lets nobody in who shows nothing."""
+    return bool(http.token or http.tokens or http.jwt or (store is not None and store.guards))
+
+
+def accepts_any(http: "HttpConfig", store: TokenStore) -> bool:
+    """Whether there is a credential that was not revoked. Raises TokenFileError."""
+    gone = store.revoked()
+    return bool(http.token or http.jwt or store.list() or any(one.hash not in gone for one in http.tokens))
 
 
 class FoundToken(NamedTuple):
@@ -22,47 +39,60 @@ class FoundToken(NamedTuple):
     refusal: str | None = None
 
 
+class TokenTable(NamedTuple):
+    """All named tokens at one moment. A request asks for one table, and so looks at the file once."""
+
+    made_of: TokenView
+    found: dict[bytes, tuple[FoundToken, float | None]]  # by digest; with the time when it expires
+    digests: dict[str, bytes]  # by name
+    clock: Callable[[], float]
+
+    def find(self, digest: bytes) -> FoundToken | None:
+        """The token with this SHA-256 digest; None if nobody knows it."""
+        # The time that a lookup takes could tell at most something of digests that are known. Nobody can make a token
+        # from a digest, and nobody can choose a text so that its digest begins like another, but by trying.
+        found, expires = self.found.get(digest, (None, None))
+        if found is None or expires is None or expires > self.clock():
+            return found
+        return FoundToken(found.principal, f"This token expired on {shown_time(expires)}.")
+
+
 class KnownTokens:
     """The named tokens of one server. Built at start and at each reload; the store sees its own changes."""
 
     def __init__(
         self, tokens: Iterable[TokenConfig], store: TokenStore, clock: Callable[[], float] = time.time
     ) -> None:
-        configured = [as_stored(token) for token in tokens]
         self.store = store
-        self._configured = {token.digest: token.principal for token in configured}
-        self._names = {token.name for token in configured}
+        self._configured = [as_stored(token) for token in tokens]
         self._clock = clock
-
-    def __bool__(self) -> bool:
-        """Whether there is any, so that a request needs a credential. A file that is refused counts."""
-        return bool(self._configured) or self.store.guards
-
-    def digest_of(self, name: str) -> bytes | None:
-        """The digest of the token of that name."""
-        found = next((digest for digest, one in self._configured.items() if one.name == name), None)
-        if found is not None:
-            return found
-        stored = self.store.view().state.named(name)
-        return None if stored is None else stored.digest
+        self._table: TokenTable | None = None
 
     def find(self, digest: bytes) -> FoundToken | None:
         """The token with this SHA-256 digest: of the config, else of the store. None if nobody knows it."""
-        view, problem = self.store.view(), None
-        principal = self._configured.get(digest)
-        if gone := view.revoked.get(digest):
-            told = f"This token was revoked on {shown_time(gone.at)}."
-            return FoundToken(principal or Principal(name=gone.name, owner=gone.name), told)
-        if principal is not None:
-            problem = view.problem and UNKNOWN
-        elif stored := view.find(digest):
-            principal = stored.principal
-            problem = TWO.format(stored.name) if stored.name in self._names else None
-        else:
-            return None
-        if principal.expires is not None and principal.expires <= self._clock():
-            problem = f"This token expired on {shown_time(principal.expires)}."
-        return FoundToken(principal, problem)
+        return self.table().find(digest)
+
+    def table(self) -> TokenTable:
+        """All of them now. It is made anew only if the file has changed."""
+        view, table = self.store.view(), self._table
+        if table is None or table.made_of is not view:
+            table = self._table = self._made(view)  # all at once: other threads read it
+        return table
+
+    def _made(self, view: TokenView) -> TokenTable:
+        """Of two with one digest the config's counts, and what was revoked counts most."""
+        names = {token.name for token in self._configured}
+        found: dict[bytes, tuple[FoundToken, float | None]] = {}
+        for token in view.state.tokens:
+            problem = TWO.format(token.name) if token.name in names else None
+            found[token.digest] = FoundToken(token.principal, problem), token.expires
+        for token in self._configured:
+            found[token.digest] = FoundToken(token.principal, view.problem and UNKNOWN), token.expires
+        for digest, gone in view.revoked.items():
+            principal = found[digest][0].principal if digest in found else Principal(name=gone.name, owner=gone.name)
+            found[digest] = FoundToken(principal, f"This token was revoked on {shown_time(gone.at)}."), None
+        digests = {token.name: token.digest for token in (*view.state.tokens, *self._configured)}
+        return TokenTable(view, found, digests, self._clock)
 
 
 def token_store(config: "Config") -> TokenStore:

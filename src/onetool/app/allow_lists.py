@@ -1,10 +1,14 @@
 """AllowLists: which tools each caller of a server may call, made once for a catalogue."""
 
 from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING
 
 from onetool.core.allow_list import AllowList
 from onetool.core.principal import Principal, current_principal
 from onetool.core.registry import Snapshot
+
+if TYPE_CHECKING:
+    from onetool.app import App
 
 MOST_KEPT = 256  # lists; there are as many as tokens have different ones
 
@@ -19,8 +23,12 @@ class AllowLists:
         """`offered` are names and patterns; None offers everything."""
         self._snapshot = snapshot
         self._offered = None if offered is None else tuple(offered)
-        self._made_of: Snapshot | None = None
-        self._lists: dict[tuple[str, ...] | None, Collection[str] | None] = {}
+        self._made: tuple[Snapshot | None, dict[tuple[str, ...] | None, Collection[str] | None]] = None, {}
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether the server offers some tools only, whoever calls."""
+        return self._offered is not None
 
     def current(self) -> Collection[str] | None:
         """What the caller of the current request may call; None is everything."""
@@ -29,10 +37,10 @@ class AllowLists:
     def of(self, principal: Principal) -> Collection[str] | None:
         if self._offered is None and principal.tools is None:
             return None
-        snapshot = self._snapshot()
-        if snapshot is not self._made_of or len(self._lists) > MOST_KEPT:
-            self._made_of, self._lists = snapshot, {}
-        lists = self._lists  # another thread may replace it
+        snapshot, (made_of, lists) = self._snapshot(), self._made
+        if snapshot is not made_of or len(lists) > MOST_KEPT:
+            lists = {}
+            self._made = snapshot, lists  # both at once: other threads read them
         if principal.tools not in lists:
             lists[principal.tools] = self._make(principal.tools, snapshot)
         return lists[principal.tools]
@@ -40,3 +48,14 @@ class AllowLists:
     def _make(self, tools: tuple[str, ...] | None, snapshot: Snapshot) -> Collection[str] | None:
         offered = None if self._offered is None else AllowList(self._offered, snapshot.names())
         return offered if tools is None else AllowList(tools, snapshot.names(), within=offered)
+
+
+Offered = AllowLists | Collection[str] | None
+"""The tools that a server offers: names and patterns, or the lists that are made of them. None offers everything."""
+
+
+def allow_lists(app: "App", offered: Offered) -> AllowLists:
+    """The lists of a server. What is made once for it is handed to all its routes, so that each list is made once."""
+    if isinstance(offered, AllowLists):
+        return offered
+    return AllowLists(lambda: app.catalog.registry.snapshot(), offered)

@@ -336,12 +336,23 @@ class Runtime:
         secrets, is_project = self.config.secrets, self.config.whose == "project"
         if is_project and name in PROVIDER_KEYS and secrets.where(name, environment=False) == "keyring":
             return None
-        value, token = secrets.get_stored(name), self.config.http.token
-        if token and value == token:
+        value = secrets.get_stored(name)
+        if value and (what := self._own_token(value)):
             from onetool.http.errors import RequestRefusedError
 
-            raise RequestRefusedError(f"the secret {name} is http.token of this server, which no tool may send")
+            raise RequestRefusedError(f"the secret {name} is {what} of this server, which no tool may send")
         return value
+
+    def _own_token(self, value: str) -> str | None:
+        """What this is in words, if it is a token of this server."""
+        from onetool.app.access import KnownTokens, token_store
+        from onetool.services.access_tokens import token_digest
+
+        if value == self.config.http.token:
+            return "http.token"
+        tokens = self._part("tokens", lambda: KnownTokens(self.config.http.tokens, token_store(self.config)))
+        found = tokens.find(token_digest(value))
+        return None if found is None else f"the token {found.principal.name}"
 
     def _new_results(self) -> "ResultStore":
         from onetool.services.results import ResultStore

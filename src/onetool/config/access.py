@@ -109,6 +109,8 @@ class JwtConfig(msgspec.Struct, frozen=True, kw_only=True):
         for field, url in (("issuer", self.issuer), ("jwks", self.jwks)):
             if url is not None and not _is_safe_url(url):
                 yield field, f"{url!r} must begin with https://", "http:// is for this machine alone"
+        if "|" in self.issuer:
+            yield "issuer", f"{self.issuer!r} has a |, which stands between issuer and subject in names", None
         if not self.algorithms:
             yield "algorithms", "there is none, so that no JWT would be accepted", "remove the key"
         if not self.scopes and not self.claims:

@@ -236,6 +236,11 @@ class HttpConfig(msgspec.Struct, frozen=True, kw_only=True):
         names = [one.name for one in self.tokens]
         for name in sorted({name for name in names if names.count(name) > 1}):
             yield "tokens", f"two tokens have the name {name!r}", "rename one: what is stored belongs to a name"
+        hashes = [one.hash for one in self.tokens]
+        for hash in sorted({hash for hash in hashes if hashes.count(hash) > 1}):
+            same = " and ".join(one.name for one in self.tokens if one.hash == hash)
+            hint = "make one for each: onetool tokens add NAME --print"
+            yield "tokens", f"{same} have the same hash, so that nobody could tell who calls", hint
         if self.url is not None and not re.fullmatch(r"https?://[^/?#\s]+(/[^?#\s]*)?", self.url):
             yield "url", f"{self.url!r} is no address of a server", "write https://tools.example.com"
         if self.jwt is not None and not self.jwt.audience and not self.url:

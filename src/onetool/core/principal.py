@@ -33,13 +33,13 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
     tools: tuple[str, ...] | None = None  # names and patterns of tools that it may call; None: all
     rate: Rate | None = None
     expires: float | None = None  # seconds since 1970
-    is_local: bool = False  # it is the person who runs this, who has come over HTTP: with http.token
+    shares_local_state: bool = False  # who came with http.token: what stays is the local user's
     is_capped: bool = False  # its role is less than its token's, because the server is for calls only
 
     @property
     def lasting_owner(self) -> str:
         """The owner of what stays: sessions of `ask`, examples, stats. The local user and `http.token` share these."""
-        return "" if self.is_local else self.owner
+        return "" if self.shares_local_state else self.owner
 
     def may(self, role: Role) -> bool:
         """Whether it may what this role may."""

@@ -103,7 +103,7 @@ class _TokenState(msgspec.Struct, frozen=True, kw_only=True):
     def adding(self, token: StoredToken) -> "_TokenState":
         if self.named(token.name):
             message = f"a token is called {token.name} already; take another name, or first: onetool tokens revoke"
-            raise TokenNameError(f"{message} {token.name}")
+            raise TokenNameError(f"{message} {token.name}; then add it with --again")
         return msgspec.structs.replace(self, tokens=(*self.tokens, token))
 
     def revoking(self, hash: str, name: str, at: float) -> "_TokenState":
@@ -125,13 +125,8 @@ class TokenView(NamedTuple):
     stamp: tuple[int, ...] | None
     state: _TokenState
     problem: str | None  # why the file is refused
-    tokens: dict[bytes, tuple[bytes, StoredToken]]
+    tokens: dict[bytes, StoredToken]
     revoked: dict[bytes, RevokedToken]
-
-    def find(self, digest: bytes) -> StoredToken | None:
-        found = self.tokens.get(digest)
-        # The dict's own comparison may end early; this one does not.
-        return found[1] if found is not None and hmac.compare_digest(found[0], digest) else None
 
 
 class TokenStore:
@@ -150,7 +145,7 @@ class TokenStore:
 
     def find(self, digest: bytes) -> StoredToken | None:
         """The token with this SHA-256 digest; it may have expired. None if there is none, or the file is refused."""
-        return self.view().find(digest)
+        return self.view().tokens.get(digest)
 
     def revocation(self, digest: bytes) -> RevokedToken | None:
         """Which token with this digest was revoked, and when."""
@@ -318,7 +313,7 @@ def _digest_of(hash: str) -> bytes:
 
 
 def _known(stamp: tuple[int, ...] | None, state: _TokenState) -> TokenView:
-    tokens = {token.digest: (token.digest, token) for token in state.tokens}
+    tokens = {token.digest: token for token in state.tokens}
     return TokenView(stamp, state, None, tokens, {_digest_of(hash): one for hash, one in state.revoked.items()})
 
 

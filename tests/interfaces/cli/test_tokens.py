@@ -132,7 +132,7 @@ def test_what_matches_nothing_or_has_expired_is_told(folder):
     assert listed(folder)[0]["state"] == "expired"
 
 
-def test_revoked_and_then_the_name_is_free(folder):
+def test_revoked_and_then_the_name_is_for_the_same_holder(folder):
     text = tokens(folder, "add", "ci").stdout.strip()
     taken = tokens(folder, "add", "ci")
     assert (taken.returncode, "onetool tokens revoke ci" in taken.stderr, taken.stdout) == (1, True, "")
@@ -143,7 +143,15 @@ def test_revoked_and_then_the_name_is_free(folder):
     assert stored(folder).is_revoked(token_digest(text))
     assert [(row["name"], row["state"]) for row in listed(folder)] == [("ci", "revoked")]
     assert "revoked before" in tokens(folder, "revoke", "ci").stderr
-    assert tokens(folder, "add", "ci").returncode == 0
+    for options in ((), ("--print",)):
+        again = tokens(folder, "add", "ci", *options)
+        assert (again.returncode, again.stdout) == (1, "")
+        assert "a token called ci was revoked on 20" in again.stderr
+        assert "results, sessions and examples" in again.stderr
+        assert "--again" in again.stderr
+    assert tokens(folder, "add", "other").returncode == 0
+    new = tokens(folder, "add", "ci", "--again")
+    assert (new.returncode, bool(stored(folder).find(token_digest(new.stdout.strip())))) == (0, True)
     missing = tokens(folder, "revoke", "nobody")
     assert (missing.returncode, "no token is called nobody" in missing.stderr) == (1, True)
 

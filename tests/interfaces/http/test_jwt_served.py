@@ -101,6 +101,15 @@ def test_one_that_is_no_token_at_all(served):
         assert (reply.status, challenge(reply)["error"]) == (401, "invalid_token")
 
 
+def test_login_knows_a_jwt_that_was_not_seen_before(served, issuer):
+    token = issuer.token(sub="new-at-login")
+    said = served.ask("/login", headers=bearer(token)).json
+    assert (said["signedIn"], said["name"], said["role"]) == (True, f"{issuer.url}|new-at-login", "call")
+    assert served.ask("/login", headers=bearer(issuer.token(aud="other"))).json["signedIn"] is False
+    reply = served.ask("/login", "DELETE", bearer(issuer.token(sub="new-at-logout")))
+    assert (reply.status, reply.code) == (400, "no_session")
+
+
 def test_nobody_signs_in_with_a_jwt(served, issuer):
     token = issuer.token().decode()
     assert served.ask("/login", "POST", body=json.dumps({"token": token}).encode()).status == 401

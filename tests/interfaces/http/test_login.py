@@ -27,7 +27,7 @@ def bearer(text):
     return [("Authorization", f"Bearer {text}")]
 
 
-ADMIN = {"name": "http.token", "role": "admin", "tools": None}
+ADMIN = {"name": "http.token", "role": "admin", "tools": None, "isCapped": False}
 
 
 def sign_in(server, token=TOKEN, headers=()):
@@ -43,7 +43,7 @@ def session_of(server):
 def test_a_session_opens_what_the_token_opens(guarded):
     reply = sign_in(guarded)
     assert (reply.status, reply.headers["cache-control"]) == (200, "no-store")
-    assert set(reply.json) == {"session", "expiresAt", "name", "role", "tools"}
+    assert set(reply.json) == {"session", "expiresAt", "name", "role", "tools", "isCapped"}
     assert (reply.json["name"], reply.json["role"], reply.json["tools"]) == ("http.token", "admin", None)
     assert reply.json["session"].startswith("ots_")
     left = datetime.fromisoformat(reply.json["expiresAt"]) - datetime.now(UTC)
@@ -55,7 +55,7 @@ def test_a_session_opens_what_the_token_opens(guarded):
 
 
 def test_the_page_asks_first_what_is_needed(guarded, server):
-    assert server.ask("/login").json == {"needed": False, "name": "", "role": "edit", "tools": None}
+    assert server.ask("/login").json == {"needed": False, "name": "", "role": "edit", "tools": None, "isCapped": False}
     assert guarded.ask("/login").json == {"needed": True, "signedIn": False}
     assert guarded.ask("/login", headers=bearer("wrong")).json == {"needed": True, "signedIn": False}
     assert guarded.ask("/login", headers=bearer(TOKEN)).json == {"needed": True, "signedIn": True, **ADMIN}

@@ -200,6 +200,7 @@ def test_without_a_token_only_this_machine_is_served(host, tmp_path):
     code, said = refused("--host", host, "--port", "0", cwd=tmp_path)
     assert code == 2
     assert "http.token" in said
+    assert "onetool tokens add NAME" in said
     assert "needs a token" in said
 
 

@@ -21,7 +21,9 @@ def app_of(options):
 
     http = HttpConfig(token=Secret(options["token"]) if "token" in options else None)
     shelf = MemoryShelf()
-    catalog, config = SimpleNamespace(registry=ToolRegistry()), SimpleNamespace(http=http)
+    home = Path(__file__).with_name("no-home")  # nothing is stored
+    config = SimpleNamespace(http=http, home=home, path=None, whose="named")
+    catalog = SimpleNamespace(registry=ToolRegistry())
     runtime, audit = SimpleNamespace(redact=hush), AppAudit(config)
     return SimpleNamespace(config=config, bundles=shelf, runtime=runtime, catalog=catalog, audit=audit)
 

@@ -83,6 +83,7 @@ def complete_token(ctx: click.Context, _param: click.Parameter, incomplete: str)
 @click.option(
     "--print", "only_print", is_flag=True, help="Store nothing: print the token, and its line for the config."
 )
+@click.option("--again", is_flag=True, help="The name was revoked before, and the same one gets the new token.")
 @data_options
 @click.pass_context
 def add(
@@ -93,6 +94,7 @@ def add(
     rate: str | None,
     expires: str | None,
     only_print: bool,
+    again: bool,
     as_json: bool,
 ) -> None:
     """Make a token. It is shown this once. A running server accepts it at once.
@@ -101,7 +103,7 @@ def add(
     onetool tokens add ci --tools 'time.*,web.get' --rate 600/min --expires 30d
     onetool tokens add anna --role edit
     """
-    from onetool.app.access import as_stored, token_store
+    from onetool.app.access import as_stored, needs_credential, token_store
     from onetool.app.audit import noted_command
     from onetool.services.access_tokens import new_token, token_hash
 
@@ -110,7 +112,9 @@ def add(
     config = _config(ctx)
     store = token_store(config)
     replaced = _require_free_name(name, config, store, only_print)
-    is_first = not only_print and not _has_credentials(config, store)
+    if not again:
+        _require_unused_name(name, store)
+    is_first = not only_print and not needs_credential(config.http, store)
     token = as_stored(wanted)
     if not only_print:
         with noted_command(config, f"tokens add {name}"):
@@ -172,6 +176,19 @@ def _require_free_name(name: str, config: "Config", store: "TokenStore", only_pr
             f"a token of the config is called {name} already ({place}); take another name, or add --print."
         )
     return place
+
+
+def _require_unused_name(name: str, store: "TokenStore") -> None:
+    """Who gets a name gets what is stored for it, which may be somebody else's."""
+    from onetool.app.access import shown_time
+
+    revoked = [one.at for one in store.revoked().values() if one.name == name]
+    if revoked:
+        raise click.ClickException(
+            f"a token called {name} was revoked on {shown_time(max(revoked))}, and whoever gets the name gets what is "
+            f"stored for it: results, sessions and examples. Add --again if it is for the same person or program; "
+            "else take another name."
+        )
 
 
 def _line(token: "TokenConfig") -> str:
@@ -307,8 +324,9 @@ def _tell_missing(name: str, config: "Config", store: "TokenStore") -> None:
 
 def _tell_if_closed(config: "Config", store: "TokenStore") -> None:
     """Who had the last token must not get in without one, so that nobody does."""
-    gone, http = store.revoked(), config.http
-    if store.list() or http.token or http.jwt or any(one.hash not in gone for one in http.tokens):
+    from onetool.app.access import accepts_any
+
+    if accepts_any(config.http, store):
         return
     way = f"remove {store.file}, and this machine needs no token"
     click.echo(f"No token is left, so that a server lets nobody in. Make one: onetool tokens add; or {way}.", err=True)
@@ -336,8 +354,3 @@ def _configured(config: "Config") -> list[tuple["TokenConfig", str]]:
 def _near(file: str) -> str:
     shown = os.path.relpath(file)
     return file if shown.startswith("..") else shown
-
-
-def _has_credentials(config: "Config", store: "TokenStore") -> bool:
-    http = config.http
-    return bool(http.token or http.tokens or http.jwt or store.guards)

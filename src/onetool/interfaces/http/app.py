@@ -197,14 +197,15 @@ class HttpApp:
             return
         began = perf_counter()
         scope["log"] = {}
+        route = self._route(scope["path"])
         answer = LoggedResponse(send)
         try:
-            await self._admit(scope, receive, answer)
+            await self._admit(scope, route, receive, answer)
         except HttpError as refused:
             scope["log"]["error"] = refused.code
-            await self._refuse(refused, receive, answer, scope["path"])
+            await self._refuse(refused, receive, answer, route)
         except CancelledError:
-            if await self._has_ended(scope, receive, answer):
+            if await self._has_ended(scope, route, receive, answer):
                 return
             # The server stops, and this took too long.
             await self._fail(answer, HttpError(503, "stopping", "The server is stopping; try again.", [CLOSE]))
@@ -213,14 +214,13 @@ class HttpApp:
             text = "".join(traceback.format_exception(error))
             log.error("%s %s failed\n%s", scope["method"], clean(scope["path"]), self._redact(text))
             message = "Something went wrong in the server; its log says what. This is a bug in OneTool."
-            await self._refuse(HttpError(500, "internal", message), receive, answer, scope["path"])
+            await self._refuse(HttpError(500, "internal", message), receive, answer, route)
         finally:
             if (admission := scope.get("admission")) is not None:
                 self._admissions.end(admission)
             status, seconds = answer.status or CLIENT_CLOSED_REQUEST, perf_counter() - began
             log_request(scope, status, seconds, answer.bytes, self._redact)
             if self._audit is not None:
-                route = self._route(scope["path"])
                 self._audit(scope, status, seconds, None if route is None else route.path)
 
     async def stop(self) -> None:
@@ -229,12 +229,11 @@ class HttpApp:
             if stop := getattr(route.app, "stop", None):
                 await stop()
 
-    async def _admit(self, scope: Scope, receive: Receive, answer: "LoggedResponse") -> None:
+    async def _admit(self, scope: Scope, route: Route | None, receive: Receive, answer: "LoggedResponse") -> None:
         head, rules = relevant_headers(scope["headers"]), self.rules
         server = scope.get("server")
         host = head.get(b"host")
         rules.check_host(host, server[0] if server else None)
-        route = self._route(scope["path"])
         origin = head.get(b"origin")
         is_public = route is not None and route.is_public and rules.http.jwt is not None
         reader = None if is_public else rules.check_origin(origin, host)
@@ -250,9 +249,7 @@ class HttpApp:
         check_length(head.get(b"content-length"), self._most(route))
         if route is None or route.protected:
             authorization = head.get(b"authorization")
-            if rules.credentials.jwt is not None:
-                await rules.verify(authorization, scope)
-            self._identify(scope, authorization)
+            self._begin(scope, authorization, await rules.authenticate(authorization, scope))
         route = self._can_take(scope, route, head)
         if has_unknown_length(scope["method"], head):
             counted = BodyLimit(receive, answer.send, self._most(route), route.write_error, route.error_type)
@@ -260,22 +257,22 @@ class HttpApp:
         else:
             await route.app(scope, receive, answer.send)
 
-    def _identify(self, scope: Scope, authorization: bytes | None) -> None:
-        """Find out who it is, and set this for all that the request does. Raises HttpError."""
-
-        def identify() -> Principal:
-            return self.rules.identify(authorization, scope)
-
-        principal = scope["principal"] = identify()
+    def _begin(self, scope: Scope, authorization: bytes | None, principal: Principal) -> None:
+        """Set who it is for all that the request does. Raises HttpError if there are too many of its requests."""
+        scope["principal"] = principal
         if (wait := self._rates.check(principal)) is not None:
             raise _too_many(principal, wait)
         current_principal.set(principal)
         current_address.set(_address(scope))
+
+        def identify() -> Principal:
+            return self.rules.identify(authorization, scope)
+
         admission = scope["admission"] = self._admissions.begin(identify, principal)
         scope["is_admitted"] = admission.is_valid
         is_admitted.set(admission.is_valid)
 
-    async def _has_ended(self, scope: Scope, receive: Receive, answer: "LoggedResponse") -> bool:
+    async def _has_ended(self, scope: Scope, route: Route | None, receive: Receive, answer: "LoggedResponse") -> bool:
         """Whether the request was cancelled because its caller is no longer let in. Then its response is ended."""
         admission, task = scope.get("admission"), asyncio.current_task()
         if admission is None or not admission.is_over or task is None:
@@ -286,7 +283,7 @@ class HttpApp:
             await answer.send({"type": "http.response.body", "body": b""})
         else:
             refused = HttpError(401, "unauthorized", "Your token or session has ended, or may other things now.")
-            await self._refuse(refused, receive, answer, scope["path"])
+            await self._refuse(refused, receive, answer, route)
         return True
 
     def _most(self, route: Route | None) -> int:
@@ -317,8 +314,9 @@ class HttpApp:
                     raise
         return route
 
-    async def _refuse(self, refused: HttpError, receive: Receive, answer: "LoggedResponse", path: str) -> None:
-        route = self._route(path)
+    async def _refuse(
+        self, refused: HttpError, receive: Receive, answer: "LoggedResponse", route: Route | None
+    ) -> None:
         body, kind = (route.write_error(refused), route.error_type) if route else (refused.body(), JSON)
         if isinstance(refused, BodyTooLargeError):
             await refuse_body(refused, self._most(route), receive, answer.send, body, kind)

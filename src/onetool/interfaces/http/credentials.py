@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from onetool.app.access import needs_credential
 from onetool.config.access import OWN_TOKEN
 from onetool.core.principal import Principal
 from onetool.interfaces.asgi import HttpError
@@ -22,13 +23,14 @@ from onetool.interfaces.http.jwt_token import looks_like_jwt
 from onetool.interfaces.http.login_sessions import PREFIX, LoginSession, LoginSessions
 
 if TYPE_CHECKING:
-    from onetool.app.access import KnownTokens
+    from onetool.app.access import KnownTokens, TokenTable
     from onetool.config.model import HttpConfig
     from onetool.interfaces.http.jwt_verifier import JwtVerifier
 
 SHORTEST_TOKEN = 16  # characters
 CHALLENGE = (b"www-authenticate", b'Bearer realm="onetool"')
 NOBODY = Principal(role="edit")
+_SESSION = PREFIX.encode()
 
 
 class Credentials:
@@ -45,52 +47,49 @@ class Credentials:
         """`tokens` are the named ones. Without `sessions` nobody can sign in. `calls_only` caps all roles."""
         self.jwt = jwt
         self.sessions = sessions
+        self._http = http
         self._tokens = tokens
         self._own = _digest(http.token.encode()) if http.token else None
         self._admin = _admin(http.token) if http.token else NOBODY
-        self._accepts_jwt = http.jwt is not None
         self._is_capped = calls_only
 
     @property
     def needed(self) -> bool:
         """Whether a request has to show something."""
-        return self._own is not None or self._accepts_jwt or bool(self._tokens)
+        return needs_credential(self._http, None if self._tokens is None else self._tokens.store)
 
     def identify(self, authorization: bytes | None) -> Principal:
         """Who a request comes from, by its header Authorization. Raises HttpError (401)."""
-        if not self.needed:
-            return self.capped(NOBODY)
         shown = bearer(authorization)
         found = None if shown is None else self.find(shown)
-        if found is None:
-            raise unauthorized_error(authorization)
-        return found
+        if found is not None:
+            return found
+        if self.needed:
+            raise unauthorized_error(authorization, self._http)
+        return self.capped(NOBODY)
 
-    async def verify(self, authorization: bytes | None) -> None:
-        """Verify a JWT that was not seen before: `identify` knows it then. Raises JwtError."""
+    async def verify(self, authorization: bytes | None) -> Principal | None:
+        """Whose JWT this is, whether it was seen before or not; None if it is none. Raises JwtError, HttpError."""
         shown = bearer(authorization)
-        if self.jwt is None or shown is None or not looks_like_jwt(shown) or self.find(shown) is not None:
-            return
-        await self.jwt.verify(shown)
+        if self.jwt is None or shown is None or not looks_like_jwt(shown):
+            return None
+        return self.find(shown) or self.capped(await self.jwt.verify(shown))
 
     def find(self, shown: bytes) -> Principal | None:
         """Whose token or session this is. Raises HttpError (401) for one that counts no more."""
-        if shown.startswith(PREFIX.encode()):
-            session = self.session(shown)
-            return None if session is None else self._of_session(session)
+        if shown.startswith(_SESSION):
+            return self._of_session(shown)
         if self.jwt is not None and looks_like_jwt(shown) and (principal := self.jwt.known(shown)):
             return self.capped(principal)
         return self.find_token(shown)
 
     def find_token(self, shown: bytes) -> Principal | None:
         """Whose token this is. A JWT is none: nobody signs in with one, as it ends soon."""
-        return self._of_digest(_digest(shown))
+        return self._of_digest(_digest(shown), self._table())
 
     def session(self, shown: bytes) -> LoginSession | None:
         """The session, if it is valid: its token has not changed, and it was not ended."""
-        if self.sessions is None:
-            return None
-        return self.sessions.read(shown.decode("latin-1"), self._digest_named)
+        return self._read_session(shown, self._table())
 
     def start_session(self, shown: bytes, principal: Principal) -> tuple[str, LoginSession]:
         """A new session for who has shown this token. It may wait for a file."""
@@ -102,25 +101,35 @@ class Credentials:
         if self.sessions is not None and self._own is not None and self._own != new._own:
             self.sessions.replace_token(self._own)
 
-    def _of_session(self, session: LoginSession) -> Principal | None:
-        digest = self._digest_named(session.name)
-        return None if digest is None else self._of_digest(digest)
+    def _table(self) -> "TokenTable | None":
+        return None if self._tokens is None else self._tokens.table()
 
-    def _of_digest(self, digest: bytes) -> Principal | None:
+    def _of_session(self, shown: bytes) -> Principal | None:
+        table = self._table()
+        session = self._read_session(shown, table)
+        digest = None if session is None else self._digest_named(session.name, table)
+        return None if digest is None else self._of_digest(digest, table)
+
+    def _read_session(self, shown: bytes, table: "TokenTable | None") -> LoginSession | None:
+        if self.sessions is None:
+            return None
+        return self.sessions.read(shown.decode("latin-1"), lambda name: self._digest_named(name, table))
+
+    def _of_digest(self, digest: bytes, table: "TokenTable | None") -> Principal | None:
         # Digests, so that not even the length of the token shows in the time that the comparison takes.
         if self._own is not None and hmac.compare_digest(digest, self._own):
             return self.capped(self._admin)
-        found = None if self._tokens is None else self._tokens.find(digest)
+        found = None if table is None else table.find(digest)
         if found is None:
             return None
         if found.refusal is not None:
             raise HttpError(401, "unauthorized", found.refusal, [CHALLENGE])
         return self.capped(found.principal)
 
-    def _digest_named(self, name: str) -> bytes | None:
+    def _digest_named(self, name: str, table: "TokenTable | None") -> bytes | None:
         if name == OWN_TOKEN:
             return self._own
-        return None if self._tokens is None else self._tokens.digest_of(name)
+        return None if table is None else table.digests.get(name)
 
     def capped(self, principal: Principal) -> Principal:
         """The principal as this server takes it."""
@@ -139,27 +148,34 @@ def bearer(authorization: bytes | None) -> bytes | None:
 
 def missing_token(http: "HttpConfig", tokens: "KnownTokens | None" = None) -> str | None:
     """What is missing for a server that other machines can reach: a token, long enough not to be guessed."""
-    if http.token is not None:
-        return None if len(http.token) >= SHORTEST_TOKEN else f"a token of at least {SHORTEST_TOKEN} characters"
-    return None if tokens or http.jwt is not None else "a token"
+    if http.token is not None and len(http.token) < SHORTEST_TOKEN:
+        return f"a token of at least {SHORTEST_TOKEN} characters"
+    return None if needs_credential(http, None if tokens is None else tokens.store) else "a token"
 
 
-def unauthorized_error(authorization: bytes | None) -> HttpError:
+def unauthorized_error(authorization: bytes | None, http: "HttpConfig") -> HttpError:
     """The error for a request without a token, or with something else in its place."""
     shown = bearer(authorization)
-    if shown is not None and shown.startswith(PREFIX.encode()):
+    if shown is not None and shown.startswith(_SESSION):
         message = "This session has ended, or is not one of this server: sign in again, with POST /login."
     else:
         what = "This server needs a token" if authorization is None else "This is no token of this server"
-        how = "send one as `Authorization: Bearer …`; it is http.token in its config, or made by `onetool tokens add`"
-        message = f"{what}: {how}."
+        message = f"{what}: send one as `Authorization: Bearer …`; it is {_where_from(http)}."
     return HttpError(401, "unauthorized", message, [CHALLENGE])
+
+
+def _where_from(http: "HttpConfig") -> str:
+    """Where a credential comes from. Stored tokens may be added at any time."""
+    if http.jwt is None:
+        return "http.token in its config, or made by `onetool tokens add`"
+    own = "http.token in its config, " if http.token else ""
+    return f"a JWT of {http.jwt.issuer}, {own}or made by `onetool tokens add`"
 
 
 def _admin(token: str) -> Principal:
     """Who shows http.token. What is stored for it is not there for who shows another one later."""
     owner = sha256(b"principal:" + token.encode()).hexdigest()[:16]
-    return Principal(name=OWN_TOKEN, owner=owner, role="admin", is_local=True)
+    return Principal(name=OWN_TOKEN, owner=owner, role="admin", shares_local_state=True)
 
 
 def _digest(token: bytes) -> bytes:

@@ -82,7 +82,7 @@ class LoginApp:
         rules = self._rules()
         head = read_headers(scope, (b"authorization", _MARK))
         if scope["method"] in ("GET", "HEAD"):
-            await _answer(send, _status(rules, head.get(b"authorization"), scope))
+            await _answer(send, await _status(rules, head.get(b"authorization"), scope))
             return
         if _MARK in head:
             raise HttpError(403, "not_for_tools", "A tool or an MCP server may not sign in: a person has to.")
@@ -124,7 +124,7 @@ class LoginApp:
         if rules.needs_login:
             session = _session(rules, authorization)
             if session is None:
-                rules.credentials.identify(authorization)  # 401, unless it is a token itself
+                await rules.authenticate(authorization, scope)  # 401, unless it is a token itself
                 message = "This is a token, and no session: there is nothing to end. An admin revokes tokens."
                 raise HttpError(400, "no_session", message, [NO_STORE])
             scope[SIGNED_IN] = rules.identify(authorization, scope)
@@ -140,10 +140,10 @@ class LoginApp:
         await send({"type": "http.response.body", "body": b""})
 
 
-def _status(rules: AccessRules, authorization: bytes | None, scope: Scope) -> dict[str, Any]:
+async def _status(rules: AccessRules, authorization: bytes | None, scope: Scope) -> dict[str, Any]:
     needed = rules.needs_login
     try:
-        principal = rules.identify(authorization, scope)
+        principal = await rules.authenticate(authorization, scope)
     except HttpError:
         return {"needed": needed, "signedIn": False}
     if not needed:
@@ -155,7 +155,12 @@ def _status(rules: AccessRules, authorization: bytes | None, scope: Scope) -> di
 
 def _who(principal: Principal) -> dict[str, Any]:
     """Who one is, and what one may."""
-    return {"name": principal.name, "role": principal.role, "tools": principal.tools}
+    return {
+        "name": principal.name,
+        "role": principal.role,
+        "tools": principal.tools,
+        "isCapped": principal.is_capped,
+    }
 
 
 def _session(rules: AccessRules, authorization: bytes | None) -> LoginSession | None:

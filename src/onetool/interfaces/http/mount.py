@@ -19,6 +19,7 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
+from onetool.app.allow_lists import allow_lists
 from onetool.core.principal import Principal
 from onetool.interfaces.asgi import BARE_PREFIX, CLOSE, HttpError, Message, Receive, Scope, Send, respond
 from onetool.interfaces.http.app import HttpApp
@@ -56,7 +57,7 @@ def mounted_app(
         raise ValueError(f"auth={auth!r}: expected None, {USER!r}, or a function of the scope that names the user")
     if isinstance(hosts, str) or isinstance(allowed, str):
         raise ValueError("hosts and allowed are lists of names")
-    if ANY_HOST in hosts and auth is None and not credentials_for(app, None, allowed).needed:
+    if ANY_HOST in hosts and auth is None and not credentials_for(app, None, allowed is not None).needed:
         why = "a page whose name is rebound to this machine could use every tool"
         raise ValueError(f'hosts=["*"] needs auth= here, or http.token in the config: without them {why}')
     return MountedApp(app, user_of if isinstance(auth, str) else auth, hosts, menu, allowed)
@@ -98,9 +99,8 @@ class MountedRules(AccessRules):
     def needs_login(self) -> bool:
         return self._asks_us and super().needs_login
 
-    async def verify(self, authorization: bytes | None, scope: Scope) -> None:
-        if self._asks_us:
-            await super().verify(authorization, scope)
+    async def verify(self, authorization: bytes | None, scope: Scope) -> Principal | None:
+        return await super().verify(authorization, scope) if self._asks_us else None
 
     def identify(self, authorization: bytes | None, scope: Scope) -> Principal:
         if not self._asks_us:
@@ -155,10 +155,10 @@ class MountedApp:
         allowed: Collection[str] | None,
     ) -> None:
         self._app, self._who, self._hosts = app, who, hosts
-        self._mcp = McpHttpApp(app, menu=menu, allowed=allowed)
-
-        self._allowed = allowed
-        self._site: HttpApp = build_app(app, HERE, self._mcp, _url, allowed)
+        lists = allow_lists(app, allowed)
+        self._is_limited = lists.is_limited
+        self._mcp = McpHttpApp(app, menu=menu, allowed=lists)
+        self._site: HttpApp = build_app(app, HERE, self._mcp, _url, lists)
         self._follow_config()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ending: asyncio.Task[None] | None = None
@@ -191,7 +191,7 @@ class MountedApp:
     def _follow_config(self) -> None:
         http = self._app.config.http
         before = self._site.rules.credentials
-        credentials = credentials_for(self._app, before.sessions, self._allowed, before.jwt)
+        credentials = credentials_for(self._app, before.sessions, self._is_limited, before.jwt)
         self._site.rules = MountedRules(http, self._hosts, self._who is None, credentials)
         before.give_way_to(credentials)
         self._site.max_body = http.max_body_mb * 1024**2

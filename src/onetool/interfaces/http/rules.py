@@ -174,22 +174,32 @@ class AccessRules:
         """Whether people sign in here."""
         return self.credentials.needed
 
-    async def verify(self, authorization: bytes | None, scope: Scope) -> None:
-        """Verify a JWT that was not seen before, so that `identify` knows it. Raises HttpError (401, 403, 503)."""
+    async def authenticate(self, authorization: bytes | None, scope: Scope) -> Principal:
+        """Who a request comes from. A JWT that was not seen before is verified. Raises HttpError (401, 403, 503)."""
+        return await self.verify(authorization, scope) or self.identify(authorization, scope)
+
+    async def verify(self, authorization: bytes | None, scope: Scope) -> Principal | None:
+        """Whose JWT this is; None if it is none. `identify` knows it then. Raises HttpError (401, 403, 503)."""
         try:
-            await self.credentials.verify(authorization)
+            return await self.credentials.verify(authorization)
         except JwtError as error:
             raise refusal(self.http, scope, error) from None
+        except HttpError as refused:
+            raise self._with_challenge(refused, authorization, scope) from None
 
     def identify(self, authorization: bytes | None, scope: Scope) -> Principal:
-        """Who a request comes from. Raises HttpError (401, 403)."""
+        """Who a request comes from, of those who are known. Raises HttpError (401, 403)."""
         try:
             return self.credentials.identify(authorization)
         except HttpError as refused:
-            if self.credentials.jwt is not None:  # whoever asks hears where a token can be had
-                error = None if authorization is None else JwtError("invalid_token", str(refused))
-                refused.headers = [challenge(self.http, scope, error)]
-            raise
+            raise self._with_challenge(refused, authorization, scope) from None
+
+    def _with_challenge(self, refused: HttpError, authorization: bytes | None, scope: Scope) -> HttpError:
+        """Whoever asks hears where a token can be had."""
+        if self.credentials.jwt is not None:
+            error = None if authorization is None else JwtError("invalid_token", str(refused))
+            refused.headers = [challenge(self.http, scope, error)]
+        return refused
 
     def _is_ours(self, named: Authority, server: str | None) -> bool:
         if named in self._further or Authority(named.name, None) in self._further:

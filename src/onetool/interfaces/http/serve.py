@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from onetool._version import __version__
-from onetool.app.access import KnownTokens, token_store
+from onetool.app.access import KnownTokens, needs_credential, token_store
+from onetool.app.allow_lists import AllowLists, Offered, allow_lists
 from onetool.core.errors import ConfigError, Mistake
 from onetool.core.threads import run_later
 from onetool.interfaces.asgi import Asgi, Receive, Scope, Send, respond
@@ -52,22 +53,23 @@ def build_app(
     address: BoundAddress,
     mcp: Any,
     url: Callable[[Scope], str],
-    allowed: Collection[str] | None = None,
+    allowed: Offered = None,
 ) -> HttpApp:
     """The ASGI app with all routes. `mcp` is an ASGI app that may have `stop()` and `reload()`; `url` gives the
     address by which clients reach the server.
     """
     http, sessions = app.config.http, LoginSessions(app.config.home / SESSIONS_FOLDER)
+    lists = allow_lists(app, allowed)
     routes = [
         Route("/mcp", mcp, write_error=as_json_rpc),
-        *_api_routes(app, url, lambda: site.rules.needs_login, allowed),
+        *_api_routes(app, url, lambda: site.rules.needs_login, lists),
         Route("/openapi.json", _lazy_route(lambda: _openapi(app)), methods=READ),
         Route("/docs", _lazy_route(lambda: _docs(app)), methods=READ, is_page=True),
         Route("/healthz", _health, protected=False, methods=READ),
         *_metadata_routes(lambda: site.rules.http),
         *_page_routes(url, lambda: site.rules, sessions),
     ]
-    rules = AccessRules(http, address, credentials_for(app, sessions, allowed))
+    rules = AccessRules(http, address, credentials_for(app, sessions, lists.is_limited))
 
     def mask(text: str) -> str:
         return routing.mask_questions(mask_tokens(mask_sessions(app.runtime.redact(text))))
@@ -80,14 +82,14 @@ def build_app(
 def credentials_for(
     app: "App",
     sessions: LoginSessions | None,
-    allowed: Collection[str] | None,
+    is_limited: bool,
     before: "JwtVerifier | None" = None,
 ) -> Credentials:
     """What is accepted by the config in force. With an allow-list the server is for calls only, unless it says so.
     `before` is used again, with the keys that it has, if it is for the same config.
     """
     http = app.config.http
-    calls_only = http.admin is False or (allowed is not None and http.admin is None)
+    calls_only = http.admin is False or (is_limited and http.admin is None)
     return Credentials(http, known_tokens(app), sessions, calls_only, _jwt_verifier(app, before))
 
 
@@ -106,7 +108,7 @@ def known_tokens(app: "App") -> KnownTokens:
 
 
 def _api_routes(
-    app: "App", url: Callable[[Scope], str], needs_token: Callable[[], bool], allowed: Collection[str] | None
+    app: "App", url: Callable[[Scope], str], needs_token: Callable[[], bool], allowed: AllowLists
 ) -> list[Route]:
     """The REST API. Its refusals are problem documents."""
     route = partial(Route, write_error=problem_body, error_type=PROBLEM_TYPE)
@@ -145,14 +147,21 @@ def _page_routes(url: Callable[[Scope], str], rules: Callable[[], AccessRules], 
 def server_facts(app: "App", address: BoundAddress, allowed: Collection[str] | None) -> ServerFacts:
     listed = app.catalog.tools(allowed)
     tools = len(listed)
-    token = app.config.http.token
     return ServerFacts(
         url=address.url,
         tools=f"{tools:,} tool{'' if tools == 1 else 's'}",
         config=f"the config {app.config.path}" if app.config.path else "its defaults",
-        header=bearer_header(token.shown) if token else None,
+        header=_header(app),
         first=first_tool(listed),
     )
+
+
+def _header(app: "App") -> str | None:
+    """The header that clients need; None if they need none."""
+    token = app.config.http.token
+    if token is not None:
+        return bearer_header(token.shown)
+    return bearer_header() if needs_credential(app.config.http, token_store(app.config)) else None
 
 
 def follow_config(
@@ -167,11 +176,12 @@ def follow_config(
             return
         in_force, http = app.config, app.config.http
         if (lacks := missing_token(http, known_tokens(app))) and not is_loopback(address.addresses):
-            log.error("others can reach this server, which needs %s in http.token: the old rules stay in force", lacks)
+            how = "set http.token, or: onetool tokens add"
+            log.error("others can reach this server, which needs %s (%s): the old rules stay in force", lacks, how)
             return
         access_log.enable_access_log(http.access_log)
         before = http_app.rules.credentials
-        credentials = credentials_for(app, before.sessions, allowed, before.jwt)
+        credentials = credentials_for(app, before.sessions, allowed is not None, before.jwt)
         http_app.rules = AccessRules(http, address, credentials)
         before.give_way_to(credentials)
         http_app.max_body = http.max_body_mb * 1024**2
@@ -199,7 +209,7 @@ def _lazy_route(load: Callable[[], Asgi]) -> Asgi:
     return show
 
 
-def _ask(app: "App", allowed: Collection[str] | None) -> Asgi:
+def _ask(app: "App", allowed: AllowLists) -> Asgi:
     from onetool.interfaces.rest.ask_app import AskApp
 
     return AskApp(app, allowed)
@@ -238,7 +248,8 @@ async def _health(_scope: Scope, _receive: Receive, send: Send) -> None:
 
 _RANDOM_VALUE_HINT = (
     "set http: {token: ${ONETOOL_TOKEN}} and keep a long random value: "
-    "openssl rand -hex 32 | onetool auth set ONETOOL_TOKEN"
+    "openssl rand -hex 32 | onetool auth set ONETOOL_TOKEN; or give everybody a token of their own: "
+    "onetool tokens add NAME"
 )
 WARM_AFTER_S = 0.2  # those who wait for the address come first
 
@@ -259,8 +270,9 @@ def serve_app(
     for logger_name in ("onetool.serve", "onetool.watch"):
         logging.getLogger(logger_name).setLevel(logging.INFO)
     facts = partial(server_facts, app, address, allowed)
-    mcp = McpHttpApp(app, menu=menu, allowed=allowed)
-    http_app = build_app(app, address, mcp, lambda _scope: address.url, allowed)
+    lists = allow_lists(app, allowed)
+    mcp = McpHttpApp(app, menu=menu, allowed=lists)
+    http_app = build_app(app, address, mcp, lambda _scope: address.url, lists)
     follow_config(app, address, http_app, allowed)
     dogs: list[Watchdog] = []
 

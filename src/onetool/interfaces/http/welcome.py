@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 DEFAULT_VARIABLE = "$ONETOOL_TOKEN"  # where the token was written down as it is: a variable for the reader to set
 
+TOKENS = "http.token in its config, or one that `onetool tokens add` makes"
+
 
 class ServerFacts(NamedTuple):
     """What the welcome texts say of a server."""
@@ -22,8 +24,8 @@ class ServerFacts(NamedTuple):
     first: str | None  # the tool to try first
 
 
-def bearer_header(shown: str) -> str:
-    """The Authorization header with a shell variable for the token. `shown` is how the config writes the token."""
+def bearer_header(shown: str = "") -> str:
+    """The Authorization header with a shell variable for the token. `shown` is how the config writes it, if it does."""
     name = re.fullmatch(r"\$\{(\w+)\}", shown)
     return f"Authorization: Bearer {f'${name[1]}' if name else DEFAULT_VARIABLE}"
 
@@ -85,8 +87,8 @@ def greeting(facts: ServerFacts) -> str:
 
 def connect_text(url: str, needs_token: bool) -> str:
     """What everybody may know who reaches the server: nothing of its tools and of its config."""
-    header = f"Authorization: Bearer {DEFAULT_VARIABLE}" if needs_token else None
-    token = ["All of it needs the token of this server, http.token in its config."] if needs_token else []
+    header = bearer_header() if needs_token else None
+    token = [f"All of it needs a token of this server: {TOKENS}."] if needs_token else []
     lines = [
         "OneTool runs here. A browser shows the page at this address.",
         *token,

@@ -5,10 +5,10 @@ stands alone: it is answered here, and is cancelled when its connection ends.
 """
 
 import asyncio
-from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, get_args
 from urllib.parse import parse_qs
 
+from onetool.app.allow_lists import Offered
 from onetool.config.model import Menu
 from onetool.core.principal import LOCAL, Principal
 from onetool.interfaces.asgi import HttpError, Receive, Scope, Send, respond
@@ -128,7 +128,7 @@ _ALLOW = [(b"allow", b"POST, GET, DELETE")]
 class McpHttpApp:
     """The route /mcp. `stop` ends open streams; `reload` reads the config and all tools again."""
 
-    def __init__(self, app: "App", menu: str | None = None, allowed: Collection[str] | None = None) -> None:
+    def __init__(self, app: "App", menu: str | None = None, allowed: Offered = None) -> None:
         self.service = Service(app, menu, allowed)
         self._sessions = HttpSessions(self.service)
 

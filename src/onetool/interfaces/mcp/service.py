@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from onetool._version import __version__
-from onetool.app.allow_lists import AllowLists
+from onetool.app.allow_lists import Offered, allow_lists
 from onetool.core.call import ToolCall, ToolResult, new_id
 from onetool.core.registry import Snapshot
 from onetool.core.source import Prompt, Resource, SingleTool
@@ -104,9 +104,9 @@ SERVER = {"name": "onetool", "title": "OneTool", "version": __version__}
 class Service:
     """The shared state of the server; lives as long as it serves."""
 
-    def __init__(self, app: "App", menu: str | None = None, allowed: Collection[str] | None = None) -> None:
+    def __init__(self, app: "App", menu: str | None = None, allowed: Offered = None) -> None:
         self.app = app
-        self._allow_lists = AllowLists(lambda: app.catalog.registry.snapshot(), allowed)
+        self._allow_lists = allow_lists(app, allowed)
         self.changes = ChangeListeners()
         self.pending_calls = PendingCalls(app.config.results.ttl_s)
         self.reloading = asyncio.Lock()

@@ -1,8 +1,8 @@
 """The ASGI app of all routes: finds the route of a request, runs its handler, and sends the response or the problem."""
 
-from collections.abc import Collection
 from typing import TYPE_CHECKING
 
+from onetool.app.allow_lists import Offered
 from onetool.interfaces.asgi import AUDIT, HttpError, Receive, Scope, Send, read_headers, respond
 from onetool.interfaces.rest.problem import PROBLEM_TYPE, RestError, error_from_store, problem_body, role_error
 from onetool.interfaces.rest.query import read_query
@@ -23,7 +23,7 @@ class RestApp:
 
     routes: RouteTable = API_ROUTES
 
-    def __init__(self, app: "App", allowed: Collection[str] | None = None) -> None:
+    def __init__(self, app: "App", allowed: Offered = None) -> None:
         """`allowed` are the tools that may be called; None allows all."""
         self._context = RestContext(app, allowed)
 
@@ -49,7 +49,7 @@ class RestApp:
         principal = self._context.principal
         noted = scope[AUDIT] = audited(scope["method"], found, principal)
         if not principal.may(role := needed_role(scope["method"], found.method, principal)):
-            raise role_error(principal, role)
+            raise role_error(principal, role, scope["method"])
         if noted is not None:
             await self._begin(*noted)
         raw, parameters = scope["query_string"], found.method.parameters

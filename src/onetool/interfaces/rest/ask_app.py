@@ -6,12 +6,13 @@ message, hints, answer}. What is refused before the model is asked has the same 
 """
 
 import asyncio
-from collections.abc import Awaitable, Collection
+from collections.abc import Awaitable
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from onetool.app.allow_lists import Offered
 from onetool.ask.errors import AskError
 from onetool.ask.events import Answer, CallEnded, Done, Event, Started
 from onetool.core.call import ServerResult, ToolCall
@@ -272,9 +273,7 @@ class AskApp(RestApp):
 
     routes = ASK_ROUTES
 
-    def __init__(
-        self, app: "App", allowed: Collection[str] | None = None, questions: OpenQuestions | None = None
-    ) -> None:
+    def __init__(self, app: "App", allowed: Offered = None, questions: OpenQuestions | None = None) -> None:
         """`allowed` are the tools that may be called; None allows all."""
         super().__init__(app, allowed)
         self._app = app

@@ -14,13 +14,14 @@ thread.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from secrets import token_hex
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onetool._version import __version__
+from onetool.app.allow_lists import Offered
 from onetool.core.context import CallEvent
 from onetool.core.principal import Principal
 from onetool.core.spec import ToolSpec
@@ -106,7 +107,7 @@ class Reader:
 class EventsApp(RestApp):
     """The route /events."""
 
-    def __init__(self, app: "App", allowed: Collection[str] | None = None) -> None:
+    def __init__(self, app: "App", allowed: Offered = None) -> None:
         super().__init__(app, allowed)
         self._instance = token_hex(8)
         self._readers: set[Reader] = set()

@@ -25,6 +25,7 @@ DESCRIPTIONS = {
     "StatusReport.needsToken": "Whether requests need a credential: a token, a session or a JWT.",
     "StatusReport.canChange": "Whether this client may change bundles and tools: it has the role edit, or admin.",
     "StatusReport.isAdmin": "Whether this client has the role admin.",
+    "StatusReport.isCapped": "Whether the server is for calls only, and one's token would allow more elsewhere.",
     "DraftReport.ok": "Whether it would be taken.",
     "DraftReport.warnings": "What keeps it from being called for now; it can be stored.",
     "DraftFault.pointer": "JSON pointer (RFC 6901) to what is wrong.",

@@ -85,12 +85,13 @@ class RestError(HttpError):
         self.errors = tuple(errors)
 
 
-def role_error(principal: Principal, role: Role) -> RestError:
-    """The refusal of what needs another role than the caller has."""
+def role_error(principal: Principal, role: Role, method: str = "GET") -> RestError:
+    """The refusal of what needs another role than the caller has. `method` says whether it would change something."""
     if principal.is_capped:
+        what = "This can't be read" if method in ("GET", "HEAD") else "Nothing can be changed"
         message = (
-            "Nothing can be changed over this server: it is for calls only, as it was started with --tool-allow or its "
-            "config says http.admin: false. http.admin, set to true in its config, lifts that."
+            f"{what} over this server: it is for calls only, as it was started with --tool-allow or its config says "
+            "http.admin: false. http.admin, set to true in its config, lifts that."
         )
         return RestError(403, "read_only", message)
     if not principal.name:

@@ -15,7 +15,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, unquote_to_bytes
 
-from onetool.app.allow_lists import AllowLists
+from onetool.app.allow_lists import Offered, allow_lists
 from onetool.core.call import ToolCall, ToolResult, new_id
 from onetool.core.json_data import JsonTooCostlyError, check_json
 from onetool.core.principal import Principal, current_principal
@@ -200,10 +200,10 @@ def share(most: int) -> int:
 class RestContext:
     """What handlers use of the app, on behalf of the caller of the current request."""
 
-    def __init__(self, app: "App", allowed: Collection[str] | None) -> None:
-        """`allowed` are names and patterns of the tools that the server offers; None offers all."""
+    def __init__(self, app: "App", allowed: Offered) -> None:
+        """`allowed` are the tools that the server offers."""
         self._app = app
-        self._allow_lists = AllowLists(lambda: app.catalog.registry.snapshot(), allowed)
+        self._allow_lists = allow_lists(app, allowed)
         self._under_way: Counter[tuple[str, str]] = Counter()
         self.pre_processor_turns = PreProcessorTurns()
         # What code of callers with this list of tools can say, and what that is made of.

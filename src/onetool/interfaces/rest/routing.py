@@ -119,7 +119,7 @@ class RestRoute(NamedTuple):
     def allow_header(self, principal: Principal = LOCAL) -> str:
         """The value of the header Allow, for this caller."""
         ways = [method for method, way in self.methods.items() if principal.may(needed_role(method, way, principal))]
-        return ", ".join([*ways, *(["HEAD"] if "GET" in self.methods else []), "OPTIONS"])
+        return ", ".join([*ways, *(["HEAD"] if "GET" in ways else []), "OPTIONS"])
 
 
 class RouteMatch(NamedTuple):
@@ -254,6 +254,7 @@ _CHECKS = {
 }
 
 
+_NAME = re.compile(r"[\w.-]{1,64}")
 _NAMED = ("{bundleID}", "{toolSlug}", "{version}", "{server}")  # what the audit log names: other ids may be secret
 
 
@@ -266,7 +267,10 @@ def audited(method: str, found: RouteMatch, principal: Principal) -> tuple[Audit
         return None
     values = iter(found.path)
     parts = [(next(values), part) if part in _CHECKS else ("", part) for part in found.route.segments]
-    path = "/".join(value if part in _NAMED else part for value, part in parts)
+    is_refused = not principal.may(role)  # then a name may be anything that somebody has typed
+    path = "/".join(
+        part if part not in _NAMED or is_refused or not _NAME.fullmatch(value) else value for value, part in parts
+    )
     return "admin" if role == "admin" else "change", f"{method} /{path}"
 
 

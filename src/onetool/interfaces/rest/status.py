@@ -1,12 +1,13 @@
 """The ASGI app at /status: what a server is, how it does, and what a client may do here."""
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from onetool._version import __version__
+from onetool.app.allow_lists import Offered
 from onetool.interfaces.asgi import Receive, Scope, Send
 from onetool.interfaces.json_data import encode
 from onetool.interfaces.rest.app import RestApp
@@ -27,6 +28,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     needs_token: bool
     can_change: bool
     is_admin: bool
+    is_capped: bool
     tools: int
     health: dict[str, Any]
     config: str | None
@@ -40,7 +42,7 @@ class StatusApp(RestApp):
         app: "App",
         url: Callable[[Scope], str],
         needs_token: Callable[[], bool],
-        allowed: Collection[str] | None = None,
+        allowed: Offered = None,
     ) -> None:
         """`url` gives the address by which a client reaches the server."""
         super().__init__(app, allowed)
@@ -61,6 +63,7 @@ class StatusApp(RestApp):
             needs_token=self._needs_token(),
             can_change=self._context.may_change,
             is_admin=self._context.principal.may("admin"),
+            is_capped=self._context.principal.is_capped,
             tools=len(app.catalog.tools(allowed)),
             health=app.health(allowed),
             config=None if file is None else str(file),

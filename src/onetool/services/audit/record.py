@@ -111,7 +111,7 @@ class AuditEntry(msgspec.Struct, kw_only=True):
     def line(self) -> bytes:
         """The line of the log, with its end."""
         who, owner = distinct_name(self.principal.name), distinct_name(self.principal.owner)
-        is_told = owner != who and not self.principal.is_local  # the owner of http.token is made of it
+        is_told = owner != who and not self.principal.shares_local_state  # the owner of http.token is made of it
         record = AuditRecord(
             time=utc_text_ms(self.at),
             kind=self.kind,
