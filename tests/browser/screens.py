@@ -87,7 +87,7 @@ SCREENS = {
     "gone": _open("#/tools?tool=00000000-0000-7000-8000-000000000000/gone/1"),
     "palette": _open("#/tools", "document.querySelectorAll('[data-row]').length > 5", "press Control+k", DIALOG),
     "keys": _open("#/tools", "document.querySelectorAll('[data-row]').length > 5", "press ?", DIALOG),
-    "settings": _open("#/tools", "click nav .bottom button", DIALOG),
+    "settings": _open("#/tools", "click nav .bottom button:not(.who)", DIALOG),
     "build": _open("#/build"),
     "build-http": _open(f"#/build?tool={FORECAST}", "document.querySelector('main').innerText.includes('/v1/city')"),
     "build-script": _open(f"#/build?tool={REPORT}", "document.querySelectorAll('main input').length > 1"),
