@@ -3,6 +3,7 @@
 An app that nobody serves notes nothing: its calls are those of the person who runs the process.
 """
 
+import os
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from threading import Lock
@@ -147,7 +148,7 @@ def record_command(config: "Config", what: str, even_if_required: bool = False) 
 def audit_mistakes(config: "Config") -> Iterator[Mistake]:
     """What `onetool check` says of the log: that it can't be written, or that lines were lost in the last days."""
     folder = config.home / FOLDER
-    if config.audit.mode == "none" or not folder.is_dir():
+    if config.audit.mode == "none" or not os.path.lexists(folder):
         return
     from time import time
 

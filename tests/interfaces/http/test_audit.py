@@ -262,3 +262,11 @@ def test_without_a_log_it_is_empty(place):
         "lost": 0,
         "problem": None,
     }
+
+
+def test_names_of_servers_that_somebody_typed_are_not_repeated(place):
+    app, site = place()
+    for who, name in (("call", "hunter2"), ("admin", "my%20password"), ("admin", "vault")):
+        send(site, who, "POST", f"/servers/{name}/enable")
+    said = [line["what"] for line in lines(app)]
+    assert sorted(said) == ["POST /servers/vault/enable", *["POST /servers/{server}/enable"] * 2]

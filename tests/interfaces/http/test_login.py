@@ -322,3 +322,10 @@ def test_a_session_of_the_token_is_none_of_a_web_app_with_its_own_users(tmp_path
         with served(app.asgi(auth=lambda _scope: None)) as url:
             headers = {"Authorization": f"Bearer {session}"}
             assert httpx.get(f"{url}/tools/bundles", headers=headers).status_code == 401
+
+
+def test_a_token_signs_in_so_often_and_no_more(serve):
+    """What is signed out is remembered, and room for that is common."""
+    server = serve(config=CONFIG)
+    statuses = [sign_in(server).status for _ in range(102)]
+    assert statuses == [200] * 100 + [429] * 2

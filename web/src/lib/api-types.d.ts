@@ -469,7 +469,7 @@ export interface paths {
         put?: never;
         /**
          * Add MCP servers to the config
-         * @description Blocks as other clients have them, by their names. Secrets go into the secrets file. A block with a `command`, or one that names a secret of the server, needs the token of the server (`http.token`): without one it is refused with 403. No tool can reach this. All of it, or nothing. With `dryRun=true` nothing is changed, and the answer is what the real one would be.
+         * @description Blocks as other clients have them, by their names. Secrets go into the secrets file. It needs the role admin. No tool can reach it. All of it, or nothing. With `dryRun=true` nothing is changed, and the answer is what the real one would be.
          */
         post: operations["importServers"];
         delete?: never;
@@ -495,7 +495,7 @@ export interface paths {
         put?: never;
         /**
          * Trust a server's tools as they are now
-         * @description With `digest` of a dry run, what has changed since is refused with 409. It needs the token of the server (`http.token`): without one it is refused with 403. No tool can reach it. With `dryRun=true` nothing is changed, and the answer is what the real one would be.
+         * @description With `digest` of a dry run, what has changed since is refused with 409. It needs the role admin. No tool can reach it. With `dryRun=true` nothing is changed, and the answer is what the real one would be.
          */
         post: operations["approveServer"];
         delete?: never;
@@ -515,7 +515,7 @@ export interface paths {
         put?: never;
         /**
          * Trust the folder of a project
-         * @description With `digest` of a dry run, what has changed since is refused with 409. It needs the token of the server (`http.token`): without one it is refused with 403. No tool can reach it. With `dryRun=true` nothing is changed, and the answer is what the real one would be.
+         * @description With `digest` of a dry run, what has changed since is refused with 409. It needs the role admin. No tool can reach it. With `dryRun=true` nothing is changed, and the answer is what the real one would be.
          */
         post: operations["trustFolder"];
         delete?: never;
@@ -639,7 +639,7 @@ export interface paths {
         };
         /**
          * Read the log of a server
-         * @description What it writes to standard error, and when it was started and lost. With `after`, what came after that. Only where something may be changed.
+         * @description What it writes to standard error, and when it was started and lost. With `after`, what came after that. It needs the role admin.
          */
         get: operations["readServerLog"];
         put?: never;
@@ -665,7 +665,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Connect a server again */
+        /**
+         * Connect a server again
+         * @description It needs the role admin.
+         */
         post: operations["reconnectServer"];
         delete?: never;
         options?: never;
@@ -690,7 +693,7 @@ export interface paths {
         put?: never;
         /**
          * Switch a server on
-         * @description In the config file. Of one that is started by a command it needs `http.token`.
+         * @description In the config file. It needs the role admin.
          */
         post: operations["enableServer"];
         delete?: never;
@@ -716,7 +719,7 @@ export interface paths {
         put?: never;
         /**
          * Switch a server off
-         * @description In the config file.
+         * @description In the config file. It needs the role admin.
          */
         post: operations["disableServer"];
         delete?: never;
@@ -742,7 +745,7 @@ export interface paths {
         put?: never;
         /**
          * Begin a login to a server
-         * @description For servers with OAuth. 409: there is nothing to log in to.
+         * @description For servers with OAuth. 409: there is nothing to log in to. It needs the role admin.
          */
         post: operations["loginToServer"];
         delete?: never;
@@ -803,7 +806,7 @@ export interface paths {
         };
         /**
          * What is wrong with the config and the tools
-         * @description Also what keeps a changed config from being used. Only where something may be changed.
+         * @description Also what keeps a changed config from being used. It needs the role edit.
          */
         get: operations["getCheck"];
         put?: never;
@@ -823,7 +826,7 @@ export interface paths {
         };
         /**
          * Whether the project's folder is trusted
-         * @description Only where something may be changed.
+         * @description It needs the role edit.
          */
         get: operations["getTrust"];
         put?: never;
@@ -863,7 +866,7 @@ export interface paths {
         };
         /**
          * Who called what, and how it went
-         * @description Only for admins. `tool` may be a pattern such as `web.*`.
+         * @description It needs the role admin. `tool` may be a pattern such as `web.*`.
          */
         get: operations["listAudit"];
         put?: never;
@@ -990,7 +993,7 @@ export interface paths {
         };
         /**
          * List conversations
-         * @description Whoever may ask sees all sessions. In a web app with several users nobody does.
+         * @description Those of this caller.
          */
         get: operations["listSessions"];
         put?: never;
@@ -1020,14 +1023,14 @@ export interface paths {
         post?: never;
         /**
          * Delete a conversation
-         * @description For good.
+         * @description For good. On a server that is for calls only, this needs a caller with a name.
          */
         delete: operations["deleteSession"];
         options?: never;
         head?: never;
         /**
          * Rename a conversation
-         * @description That is no use of it: `modifiedAt` stays. A title is one line of at most 80 characters.
+         * @description That is no use of it: `modifiedAt` stays. A title is one line of at most 80 characters. On a server that is for calls only, this needs a caller with a name.
          */
         patch: operations["renameSession"];
         trace?: never;
@@ -1696,12 +1699,14 @@ export interface components {
         StatusReport: {
             version: string;
             url: string;
-            /** @description Whether requests need the token of the server (`http.token`). */
+            /** @description Whether requests need a credential: a token, a session or a JWT. */
             needsToken: boolean;
-            /** @description Whether clients may change bundles and tools here. */
+            /** @description Whether this client may change bundles and tools: it has the role edit, or admin. */
             canChange: boolean;
-            /** @description Whether this request came with the token: then it may use what starts code, too. */
+            /** @description Whether this client has the role admin. */
             isAdmin: boolean;
+            /** @description Whether the server is for calls only, and one's token would allow more elsewhere. */
+            isCapped: boolean;
             /** @description How many there are. */
             tools: number;
             /** @description As `onetool health` has it. */

@@ -145,6 +145,7 @@ def _checked(
     token = TokenConfig(name=name, hash=hash, tools=tools, role=role, rate=rate, expires=expires)
     for field, message, hint in token.problems():
         option = "NAME" if field == "name" else f"--{field}"
+        hint = "write 30d, 12h or 4w from now, or a date: 2027-01-01" if field == "expires" else hint
         raise click.BadParameter(printable(f"{message}; {hint}." if hint else f"{message}."), param_hint=option)
     return token
 

@@ -17,18 +17,21 @@ from time import monotonic
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
-from onetool.core.principal import Principal
+from onetool.core.principal import Principal, Rate
 from onetool.http.definition import FROM_TOOL
 from onetool.interfaces.asgi import HttpError, Receive, Scope, Send, read_body, read_headers, respond
 from onetool.interfaces.http.credentials import CHALLENGE, bearer
 from onetool.interfaces.http.login_sessions import LoginSession, LoginSessions, SessionNotEndedError
 from onetool.interfaces.http.request_audit import SIGNED_IN
 from onetool.interfaces.http.rules import AccessRules
+from onetool.services.request_rates import RequestRates
 
 LOGIN_PATH = "/login"
 LOGIN_METHODS = ("GET", "HEAD", "POST", "DELETE")
 WINDOW_S = 60.0
+SIGN_INS = Rate(100, 600)  # of one token: what was signed out is remembered, for as many as there can be
 MOST_WRONG = 10  # tokens in that time from one address …
 MOST_WRONG_IN_ALL = 100  # … and from all together
 IPV6_NETWORK = 64  # bits: a client has at least all addresses of such a network
@@ -77,6 +80,7 @@ class LoginApp:
         self._rules = rules
         self._sessions = sessions
         self._wrong = WrongTokens()
+        self._signed_in = RequestRates()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         rules = self._rules()
@@ -116,6 +120,9 @@ class LoginApp:
                 "`onetool tokens add`."
             )
             raise HttpError(401, "unauthorized", message, [CHALLENGE, NO_STORE])
+        if (wait := self._signed_in.check(replace(principal, rate=SIGN_INS))) is not None:
+            message = f"{principal.name} has signed in too often; try again in {math.ceil(wait)} s."
+            raise HttpError(429, "too_many", message, [(b"retry-after", b"%d" % math.ceil(wait)), NO_STORE])
         scope[SIGNED_IN] = principal
         text, session = await asyncio.to_thread(rules.credentials.start_session, token, principal)
         return {"session": text, "expiresAt": _time_text(session), **_who(principal)}

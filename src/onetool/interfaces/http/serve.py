@@ -145,7 +145,7 @@ def _page_routes(url: Callable[[Scope], str], rules: Callable[[], AccessRules], 
 
 
 def server_facts(app: "App", address: BoundAddress, allowed: Collection[str] | None) -> ServerFacts:
-    listed = app.catalog.tools(allowed)
+    listed = app.catalog.tools(app.catalog.registry.allowing(allowed))
     tools = len(listed)
     return ServerFacts(
         url=address.url,

@@ -258,6 +258,11 @@ _NAME = re.compile(r"[\w.-]{1,64}")
 _NAMED = ("{bundleID}", "{toolSlug}", "{version}", "{server}")  # what the audit log names: other ids may be secret
 
 
+def _is_name(part: str, value: str) -> bool:
+    """Whether the log may repeat it: ids, slugs and versions were checked, and a server's name is a short word."""
+    return part != "{server}" or _NAME.fullmatch(value) is not None
+
+
 def audited(method: str, found: RouteMatch, principal: Principal) -> tuple[AuditKind, str] | None:
     """What the audit log says of a request that changes or administers something; None for all others."""
     if found.method is None or not found.method.audited:
@@ -267,10 +272,8 @@ def audited(method: str, found: RouteMatch, principal: Principal) -> tuple[Audit
         return None
     values = iter(found.path)
     parts = [(next(values), part) if part in _CHECKS else ("", part) for part in found.route.segments]
-    is_refused = not principal.may(role)  # then a name may be anything that somebody has typed
-    path = "/".join(
-        part if part not in _NAMED or is_refused or not _NAME.fullmatch(value) else value for value, part in parts
-    )
+    shown = _NAMED if principal.may(role) else _NAMED[:1]  # who is refused may have typed anything
+    path = "/".join(value if part in shown and _is_name(part, value) else part for value, part in parts)
     return "admin" if role == "admin" else "change", f"{method} /{path}"
 
 
