@@ -138,7 +138,8 @@ def test_a_page_of_another_origin_gets_and_does_nothing(server, enemy, model):
     assert landed == {"/docs": "OneTool REST API", "/openapi.json": "", "/tools/bundles": ""}
     # A link leads to our own page, which then reads what it shows, and changes nothing.
     assert {("GET", path) for path in PAGES} <= {(one["method"], one["path"]) for one in read if one["status"] < 400}
-    assert {one["method"] for one in read} == {"GET"}
+    # What the enemy's page sent last may come late, and is refused.
+    assert {one["method"] for one in read if one["status"] != 403} == {"GET"}
 
 
 def follow_links(browser, enemy, host):
