@@ -70,15 +70,20 @@ class Stage:
 
     def __init__(self, begin, upstream, token=None):
         """`begin` starts the server at a port."""
-        self._begin, self.upstream, self.token = begin, upstream, token
+        self._begin, self.upstream, self.token, self._session = begin, upstream, token, "none yet"
         self.server = server = begin(0)
         self.url = f"http://127.0.0.1:{server.port}/"
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         self.api = httpx.Client(base_url=self.url, headers=headers, timeout=20)
 
     def session(self):
-        """What a browser keeps of somebody who has signed in with the token."""
-        return self.api.post("/login", json={"token": self.token}).json()["session"]
+        """What a browser keeps of somebody who has signed in with the token. One that is still valid will do: a token
+        signs in so often, and no more.
+        """
+        known = self.api.get("/login", headers={"Authorization": f"Bearer {self._session}"}).json()
+        if not known.get("signedIn"):
+            self._session = self.api.post("/login", json={"token": self.token}).json()["session"]
+        return self._session
 
     def vanish(self):
         """The server is killed: it ends no stream and says nothing."""

@@ -31,7 +31,7 @@ WHAT, OUTCOME, MS = 5, 6, 7
 NO_HASH = "-"  # that no line has
 
 
-class Moment(click.ParamType[float]):
+class TimeOption(click.ParamType[float]):
     """A time: so long ago, or a date."""
 
     name = "time"
@@ -64,8 +64,8 @@ def complete_outcome(_ctx: click.Context, _param: click.Parameter, incomplete: s
 
 
 @click.command()
-@click.option("--since", type=Moment(), metavar="TIME", help="Since then: 30m, 2h, 7d (ago), or a date (UTC).")
-@click.option("--until", type=Moment(), metavar="TIME", help="Until then, in the same form.")
+@click.option("--since", type=TimeOption(), metavar="TIME", help="Since then: 30m, 2h, 7d (ago), or a date (UTC).")
+@click.option("--until", type=TimeOption(), metavar="TIME", help="Until then, in the same form.")
 @click.option("--who", metavar="NAME", shell_complete=complete_who, help="Only what this token or user did.")
 @click.option("--kind", type=click.Choice(KINDS), help="Only lines of this kind.")
 @click.option("--tool", metavar="PATTERN", shell_complete=complete_tool, help="Only these tools: web.get, or web.*.")
