@@ -8,9 +8,8 @@ from onetool import App
 from onetool.app.access import (
     KnownTokens,
     accepts_any,
-    iso_time,
+    as_stored,
     needs_credential,
-    principal_of,
     shown_time,
     token_store,
 )
@@ -18,6 +17,7 @@ from onetool.config import load_config
 from onetool.config.access import JwtConfig, TokenConfig
 from onetool.config.model import HttpConfig
 from onetool.core.principal import Principal, Rate
+from onetool.core.times import utc_text
 from onetool.http.errors import RequestRefusedError
 from onetool.services.access_tokens import TokenStore, token_digest, token_hash
 from onetool.services.secrets import Secret
@@ -40,11 +40,11 @@ def known(store, *tokens):
 
 def test_a_principal_is_made_of_either(store):
     ci = configured("ci", "x", tools=("web.*",), role="edit", rate="600/min", expires="2027-02-01")
-    assert principal_of(ci) == Principal(
+    assert as_stored(ci).principal == Principal(
         name="ci", owner="ci", role="edit", tools=("web.*",), rate=Rate(600, 60), expires=1801440000.0
     )
     store.add("anna", "admin")
-    assert principal_of(store.named("anna")) == Principal(name="anna", owner="anna", role="admin")
+    assert store.named("anna").principal == Principal(name="anna", owner="anna", role="admin")
 
 
 def test_both_are_found_and_others_are_not(store):
@@ -141,7 +141,7 @@ def test_only_a_projects_own_file_is_sealed(tmp_path, own_home, monkeypatch):
     ],
 )
 def test_times_in_words(seconds, iso, shown):
-    assert (iso_time(seconds), shown_time(seconds)) == (iso, shown)
+    assert (utc_text(seconds), shown_time(seconds)) == (iso, shown)
 
 
 def test_no_tool_gets_a_token_of_its_own_server_as_a_secret(tmp_path):

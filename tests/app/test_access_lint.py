@@ -5,8 +5,9 @@ import time
 import pytest
 
 from onetool.app import App
-from onetool.app.access import iso_time, token_store
+from onetool.app.access import token_store
 from onetool.config import load_config
+from onetool.core.times import utc_text
 
 HASH = "sha256:" + "ab" * 32
 
@@ -56,7 +57,7 @@ def test_grants_of_jwts_and_a_missing_address(tmp_path):
 
 @pytest.mark.parametrize(("days", "words"), [(-1, "ci expired on "), (13, "ci expires on "), (15, None)])
 def test_a_token_that_ends_soon(tmp_path, days, words):
-    found = told(tmp_path, token(name="ci", expires=iso_time(time.time() + days * 86400)))
+    found = told(tmp_path, token(name="ci", expires=utc_text(time.time() + days * 86400)))
     assert [(key, severity) for key, severity, *_ in found] == (
         [("http.tokens[0].expires", "warning")] if words else []
     )

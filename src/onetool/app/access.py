@@ -6,8 +6,9 @@ import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
-from onetool.config.access import TokenConfig, read_rate, read_time
+from onetool.config.access import TokenConfig, read_rate
 from onetool.core.principal import Principal
+from onetool.core.times import read_time, utc_text
 from onetool.services.access_tokens import FOLDER, KEY_FILE, StoredToken, TokenStore, TokenView
 
 if TYPE_CHECKING:
@@ -115,22 +116,7 @@ def as_stored(token: TokenConfig) -> StoredToken:
     )
 
 
-def principal_of(token: StoredToken | TokenConfig) -> Principal:
-    """Who calls with this token."""
-    return (as_stored(token) if isinstance(token, TokenConfig) else token).principal
-
-
 def shown_time(seconds: float) -> str:
     """`2027-01-01 12:00 UTC`; a day alone where it begins."""
-    day, _, rest = iso_time(seconds).partition("T")
+    day, _, rest = utc_text(seconds).partition("T")
     return day if rest == "00:00:00Z" else f"{day} {rest[:5]} UTC"
-
-
-def iso_time(seconds: float) -> str:
-    """`2027-01-01T12:00:00Z`."""
-    from datetime import UTC, datetime
-
-    try:
-        return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%SZ}"
-    except (ValueError, OverflowError, OSError):  # no calendar has it, and no date of the config is it
-        return "9999-12-31T23:59:59Z" if seconds > 0 else "0001-01-01T00:00:00Z"

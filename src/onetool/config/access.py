@@ -38,17 +38,6 @@ def read_rate(text: str) -> Rate | None:
     return Rate(int(match[1]), _SECONDS[match[2]]) if match else None
 
 
-def read_time(text: str) -> float | None:
-    """A date or a time as ISO 8601 has it -> seconds since 1970; without a zone it is UTC. None if it is neither."""
-    from datetime import UTC, datetime
-
-    try:
-        time = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
-
-
 def token_name_problem(name: str) -> str | None:
     """Why a token can't have this name. `|` and `:` are in names of others: of JWTs, and of a web app's users."""
     if name == OWN_TOKEN:
@@ -75,7 +64,7 @@ class TokenConfig(msgspec.Struct, frozen=True, kw_only=True):
             hint = "`onetool tokens add NAME --print` makes a token, and shows the line for the config"
             yield "hash", "must be sha256: and 64 hexadecimal digits", hint
         yield from _limit_problems(self.tools, self.rate)
-        if self.expires is not None and read_time(self.expires) is None:
+        if self.expires is not None and not _is_time(self.expires):
             yield "expires", f"{self.expires!r} is no date", "write 2027-01-01, or 2027-01-01T12:00:00Z"
 
 
@@ -133,6 +122,12 @@ def _limit_problems(tools: tuple[str, ...] | None, rate: str | None) -> Iterator
             yield "tools", f"{one!r} is no name of a tool and no pattern", "write time.now, or time.*"
     if rate is not None and read_rate(rate) is None:
         yield "rate", f"{rate!r} is no rate", "write a number and a time: 600/min, 10/s, 5000/day"
+
+
+def _is_time(text: str) -> bool:
+    from onetool.core.times import read_time  # which loads the calendar
+
+    return read_time(text) is not None
 
 
 def _is_safe_url(url: str) -> bool:

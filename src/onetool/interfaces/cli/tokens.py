@@ -6,7 +6,6 @@ it: TOKEN=$(onetool tokens add ci).
 
 import json
 import os
-import re
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -31,8 +30,6 @@ if TYPE_CHECKING:
 
 NONE = "There are no named tokens. Make one: onetool tokens add NAME"
 COLUMNS = ("name", "role", "tools", "rate", "expires", "stands in", "")
-_LATER = re.compile(r"([1-9][0-9]{0,4})(h|d|w)")
-_SECONDS = {"h": 3600, "d": 24 * 3600, "w": 7 * 24 * 3600}
 _RATES = {1: "s", 60: "min", 3600: "h", 86400: "day"}
 MAY = {
     "call": "call tools, run code and ask",
@@ -152,12 +149,10 @@ def _checked(
 
 def _until(expires: str | None) -> str | None:
     """A time from now on as a date and time; others as they are."""
-    from onetool.app.access import iso_time
+    from onetool.core.times import read_span, utc_text
 
-    later = _LATER.fullmatch(expires or "")
-    if later is None:
-        return expires
-    return iso_time(time.time() + int(later[1]) * _SECONDS[later[2]])
+    later = read_span(expires or "")
+    return expires if not later else utc_text(time.time() + later)
 
 
 def _packs(patterns: list[str]) -> set[str]:
@@ -249,7 +244,7 @@ def list_tokens(ctx: click.Context, as_json: bool) -> None:
 
 def _row(token: "StoredToken", where: str = "stored", is_revoked: bool = False) -> dict[str, Any]:
     """What may be shown of a token: nothing of its hash."""
-    from onetool.app.access import iso_time
+    from onetool.core.times import utc_text
 
     is_over = token.expires is not None and token.expires <= time.time()
     return {
@@ -257,17 +252,17 @@ def _row(token: "StoredToken", where: str = "stored", is_revoked: bool = False) 
         "role": token.role,
         "tools": token.tools,
         "rate": token.rate and _shown_rate(token.rate),
-        "expires": None if token.expires is None else iso_time(token.expires),
-        "created": None if token.created is None else iso_time(token.created),
+        "expires": None if token.expires is None else utc_text(token.expires),
+        "created": None if token.created is None else utc_text(token.created),
         "where": where,
         "state": "revoked" if is_revoked else "expired" if is_over else "valid",
     }
 
 
 def _revoked_row(name: str, at: float) -> dict[str, Any]:
-    from onetool.app.access import iso_time
+    from onetool.core.times import utc_text
 
-    return {"name": name, "where": "stored", "state": "revoked", "revoked": iso_time(at)}
+    return {"name": name, "where": "stored", "state": "revoked", "revoked": utc_text(at)}
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
