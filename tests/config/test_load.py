@@ -282,3 +282,22 @@ def test_whatever_stands_there_gives_a_config_or_its_mistakes(
         told = str(error)
     assert told
     assert "sesame" not in told
+
+
+def test_a_database_and_the_address_of_a_replica(tmp_path):
+    key = "k" * 32
+    text = f"database: postgresql://me:hunter2@db/onetool\ncluster: {{address: '10.0.0.7:8765', key: {key}}}\n"
+    (tmp_path / "onetool.yaml").write_text(text)
+    config = load_config(tmp_path / "onetool.yaml")
+    assert str(config.database) == "postgresql://me:hunter2@db/onetool"
+    assert config.cluster.address == "10.0.0.7:8765"
+    assert "hunter2" not in repr(config)
+    assert key not in repr(config)
+
+
+def test_a_short_key_of_a_cluster_and_an_address_without_a_port_are_refused(tmp_path):
+    (tmp_path / "onetool.yaml").write_text("cluster: {address: here, key: short}\n")
+    with pytest.raises(ConfigError) as refused:
+        load_config(tmp_path / "onetool.yaml")
+    assert "at least 32 characters" in str(refused.value)
+    assert "'here' is no host with a port" in str(refused.value)

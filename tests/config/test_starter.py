@@ -49,7 +49,8 @@ def test_it_loads_with_every_comment_uncommented(load: Callable[..., Config], wr
     write("", "prompts.yaml")
     write("DOCS_TOKEN: abcdefgh\n", "secrets.yaml")
     text = re.sub(r"^#(?=[^ ]|  )", "", starter_config(), flags=re.MULTILINE)
-    config = load(text, {"ONETOOL_TOKEN": "sesame"})
+    shared = {"DATABASE_URL": "postgresql://127.0.0.1/onetool", "CLUSTER_KEY": "k" * 32}
+    config = load(text, {"ONETOOL_TOKEN": "sesame", **shared})
     assert config.warnings == ()
     assert (config.servers["docs"].auth, config.http.token) == ("abcdefgh", "sesame")
     assert config.snippets["research"].params["count"].default == 5

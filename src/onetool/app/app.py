@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from onetool.app.audit import AppAudit
 from onetool.app.bundles import AppBundles, Functions
 from onetool.app.catalog import ToolCatalog
+from onetool.app.database import AppDatabase
 from onetool.app.reload import ConfigWatcher, Read, Reloader
 from onetool.app.runtime import Runtime
 from onetool.app.view import AppView, internal_handlers
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from onetool.core.context import CallEvent, CallWatch, Gate, Progress, Recorder
     from onetool.core.errors import ConfigError
     from onetool.core.threads import LoopThread
+    from onetool.database import Database
     from onetool.script.code_places import CodeReport
     from onetool.script.reply import ReadOn, RunReply
     from onetool.script.run_result import RunResult
@@ -66,7 +68,10 @@ class App:
         self._on_call: list[Recorder] = []
         self._recorders = (self._bundles.count, lambda event: self.catalog.count_call(event), self._tell_call)
         self.audit = AppAudit(config)
-        self.runtime = Runtime(config, registry, recorders=self._recorders, audit=self.audit)
+        self._database = AppDatabase(config)
+        self.runtime = Runtime(
+            config, registry, recorders=self._recorders, audit=self.audit, database=self._database.get
+        )
         self.catalog = ToolCatalog(
             config,
             registry,
@@ -297,6 +302,7 @@ class App:
             background.close()
         self.runtime.close()
         self.audit.close()
+        self._database.close()
 
     def __enter__(self) -> Self:
         return self
@@ -351,6 +357,11 @@ class App:
         """The bundles in the folder beside the config. The folder is created with the first bundle."""
         return self._bundles.service
 
+    @property
+    def database(self) -> "Database | None":
+        """The database that replicas share; None: files and SQLite."""
+        return self._database.get()
+
     @cached_property
     def _ask_service(self) -> "AskService":
         from onetool.app.ask import AskService  # most never ask a model
@@ -387,7 +398,10 @@ class App:
         before = self.runtime
         if config is not before.config:  # a reload
             config.secrets.join(before.config.secrets)  # runs under way mask what the new ones know, and these theirs
-            self.runtime = Runtime(config, self.catalog.registry, before, self._recorders, self.audit)
+            self._database.set_config(config)
+            self.runtime = Runtime(
+                config, self.catalog.registry, before, self._recorders, self.audit, self._database.get
+            )
             self.audit.set_config(config)
             self._bundles.set_config(config)
         try:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from onetool.app.audit import AppAudit
     from onetool.core.context import Recorder, RunRecorder
     from onetool.core.executor import Executor
+    from onetool.database import Database
     from onetool.http.client import HttpClient
     from onetool.http.tool import HttpContext
     from onetool.script.engine import Engine, SharedWorkers
@@ -69,11 +70,13 @@ class Runtime:
         before: "Runtime | None" = None,
         recorders: "Iterable[Recorder]" = (),
         audit: "AppAudit | None" = None,
+        database: "Callable[[], Database | None]" = lambda: None,
     ) -> None:
         """`recorders` are called for every call, in addition to those that are made here."""
         self.config = config
         self._recorders = tuple(recorders)
         self._audit = audit
+        self._database = database
         self._registry = registry
         self._settings = {pack: freeze(own) for pack, own in config.settings.items()}  # packs can't change them
         self._made: dict[str, Any] = {}
@@ -104,6 +107,11 @@ class Runtime:
     @property
     def stats(self) -> "UsageStats | None":
         return self._part("stats", self._new_stats)
+
+    @property
+    def database(self) -> "Database | None":
+        """The database that replicas share; None: files and SQLite. Raises ConfigError if it can't be used."""
+        return self._database()
 
     @property
     def topics(self) -> "Topics":

@@ -89,6 +89,7 @@ Name = Annotated[str, Meta(min_length=1)]
 ParamType = Literal["string", "integer", "number", "boolean", "array", "object"]
 _TYPES = {int: "integer", float: "number", bool: "boolean", list: "array", dict: "object"}
 Menu = Literal["run", "search", "direct"]  # what MCP clients are shown
+LEAST_KEY = 32  # characters of cluster.key
 Port = Annotated[int, Meta(ge=0, le=65535)]  # 0 lets the system choose one
 
 
@@ -247,6 +248,19 @@ class HttpConfig(msgspec.Struct, frozen=True, kw_only=True):
             yield "jwt", "nobody says which JWTs are meant for this server", "set audience, or http.url"
 
 
+class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the other replicas reach this one, and the secret that they share. It counts together with `database`."""
+
+    address: Name
+    key: Annotated[Secret, Meta(min_length=1)]
+
+    def problems(self) -> Iterator[tuple[str, str, str | None]]:
+        if not re.fullmatch(r"(\[[0-9a-fA-F:.]+\]|[\w.-]+):\d{1,5}", self.address):
+            yield "address", f"{self.address!r} is no host with a port", "write 10.0.0.7:8765"
+        if len(self.key) < LEAST_KEY:
+            yield "key", f"the key must have at least {LEAST_KEY} characters", "make one: openssl rand -hex 32"
+
+
 class Keys(msgspec.Struct, frozen=True, kw_only=True, rename={"allowed_hosts": "allowedHosts"}):
     """The keys of a config file.
 
@@ -276,6 +290,8 @@ class Keys(msgspec.Struct, frozen=True, kw_only=True, rename={"allowed_hosts": "
     ask: AskConfig = AskConfig()
     http: HttpConfig = HttpConfig()
     audit: AuditConfig = AuditConfig()
+    database: Annotated[Secret, Meta(min_length=1)] | None = None  # postgresql://…; None: files and SQLite
+    cluster: ClusterConfig | None = None
     docs_url: bool = True  # whether help has an address of the documents for packs that have none of their own
     trust: Literal["usual", "strict"] = "usual"  # of projects; counts in the person's own config
 

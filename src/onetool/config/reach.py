@@ -81,6 +81,11 @@ LISTENS = ("host", "hosts", "origins", "admin", "url")  # of http
 LETS_IN = ("tokens", "jwt")  # of http, beside its token
 ALL = "which may do everything, with servers, tokens and trust"  # of the role admin
 
+SHARED = {
+    "database": "database: a PostgreSQL that keeps bundles, tokens, logins and results in place of your files",
+    "cluster": "cluster: other machines that may call this one in everybody's name",
+}
+
 ADDRESS = "://"
 AUDIT = "audit: "
 NOT_NOTED = ", so that nobody sees who called what"
@@ -229,6 +234,9 @@ def _addresses(data: dict[str, Any]) -> dict[str, str]:
     """Where questions to a model go, and where we listen."""
     ask, http = data.get("ask") or {}, data.get("http") or {}
     found = {} if isinstance(ask, dict) else _whole("ask", ask)
+    for key, what in SHARED.items():
+        if data.get(key):  # not its text: that may be an address with a password
+            found[what] = _digest(data[key])
     if isinstance(ask, dict) and ask.get("base_url") is not None:
         found[f"model at {_text(ask['base_url'])}"] = _digest(ask["base_url"])
     if not isinstance(http, dict):
@@ -324,7 +332,7 @@ def _deciding(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
     for block in servers.values() if isinstance(servers, dict) else ():
         if isinstance(block, dict):
             yield from _with_keys({key: block.get(key) for key in ("command", "args", "cwd", "url", "env", "auth")})
-    for key in ("packs", "include", "prompts", "secrets", "fs", "topics", "settings", "ask", "audit"):
+    for key in ("packs", "include", "prompts", "secrets", "fs", "topics", "settings", "ask", "audit", *SHARED):
         yield from _with_keys(data.get(key) if not (key == "secrets" and isinstance(data.get(key), dict)) else None)
     http = data.get("http")
     yield from _with_keys({key: http.get(key) for key in LISTENS + LETS_IN} if isinstance(http, dict) else http)

@@ -55,6 +55,9 @@ tools:
 #       jwt: {issuer: "https://id.example.com", audience: onetool, jwks: "https://id.example.com/jwks.json",
 #             algorithms: [RS256], leeway_s: 30, scopes: {"tools:call": {role: call}}, claims: {}}}
 #audit: {mode: usual, retention_days: 90, max_mb: 64}  # who called what; required: without a log nothing is called
+# Several machines: one PostgreSQL instead of files, and where the other replicas reach this one (docs/scale.md).
+#database: ${DATABASE_URL}
+#cluster: {address: "10.0.0.7:8765", key: "${CLUSTER_KEY}"}
 
 # MCP servers to borrow tools from: a command to start, or a url. Blocks of other clients can be pasted as they are
 # (`disabled: true` is understood). `tools` picks some, `prefix` is its pack's name, `parallel` lets calls of a step of

@@ -1,0 +1,59 @@
+"""The database of the config in force: opened when it is first needed, and kept over reloads that do not change it."""
+
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from onetool.core.errors import ConfigError, Mistake
+
+if TYPE_CHECKING:
+    from onetool.config import Config
+    from onetool.database import Database
+
+SCHEMES = ("postgresql://", "postgres://")
+
+
+class AppDatabase:
+    """`get` gives the database, or None where the config has none. Then nothing is imported and nothing is opened."""
+
+    def __init__(self, config: "Config") -> None:
+        self._config = config
+        self._lock = Lock()
+        self._opened: Database | None = None
+
+    def get(self) -> "Database | None":
+        """Raises ConfigError if what the config says can't be used. A database that is away is no error here."""
+        if self._config.database is None:
+            return None
+        with self._lock:
+            if self._opened is None:
+                self._opened = _open(self._config)
+            return self._opened
+
+    def set_config(self, config: "Config") -> None:
+        before, self._config = self._config, config
+        if before.database != config.database:
+            self.close()
+
+    def close(self) -> None:
+        with self._lock:
+            opened, self._opened = self._opened, None
+        if opened is not None:
+            opened.close()
+
+
+def _open(config: "Config") -> "Database":
+    url = str(config.database)
+    if not url.startswith(SCHEMES):
+        raise _mistake(config, "database must be the address of a PostgreSQL", "write postgresql://user@host/name")
+    try:
+        from onetool.database.migrations import migrate
+        from onetool.database.postgres import Postgres
+    except ImportError:
+        message = "a database needs the package psycopg, which is not installed"
+        raise _mistake(config, message, "pip install 'onetool[cluster]'") from None
+    return Postgres(url, prepare=migrate)
+
+
+def _mistake(config: "Config", message: str, hint: str) -> ConfigError:
+    file = str(config.path) if config.path else None
+    return ConfigError([Mistake(message=message, file=file, key="database", hint=hint)])

@@ -1,0 +1,14 @@
+"""What several processes share: PostgreSQL for replicas (`database:` in the config), SQLite for workers of one machine.
+
+connection   Database: read and write in transactions, whatever is behind it
+postgres     PostgreSQL by psycopg, with a pool and a breaker
+sqlite       a SQLite file with the same interface
+listener     tells of changes by other replicas
+migrations   the tables, as numbered SQL files
+errors       what can go wrong
+"""
+
+from onetool.database.connection import Database, Transaction
+from onetool.database.errors import ChangeUnknownError, DatabaseAwayError, DatabaseError
+
+__all__ = ["ChangeUnknownError", "Database", "DatabaseAwayError", "DatabaseError", "Transaction"]

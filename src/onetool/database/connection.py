@@ -1,0 +1,60 @@
+"""`Database` is what stores are written against: transactions in SQL that PostgreSQL and SQLite both understand.
+
+Placeholders are `%s`. `Database.clock` is SQL for the seconds since 1970 on the database's own clock: replicas whose
+clocks differ agree on it. All methods block, and may be called from any thread.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar
+
+T = TypeVar("T")
+Row = tuple[Any, ...]
+Params = Sequence[Any]
+Forget = Callable[[], None]
+
+
+class Transaction(Protocol):
+    """One transaction. It ends with the function that got it: committed, or rolled back if that raised."""
+
+    def execute(self, sql: str, params: Params = ()) -> list[Row]:
+        """Run a statement; gives its rows, if it has any."""
+        ...
+
+    def execute_many(self, sql: str, rows: Sequence[Params]) -> None: ...
+
+    @property
+    def row_count(self) -> int:
+        """How many rows the last statement found or changed."""
+        ...
+
+    def notify(self, topic: str, detail: str = "") -> None:
+        """Tell all replicas when this is committed: `Database.on_change` of that topic. For changes, never per call."""
+        ...
+
+
+class Database(Protocol):
+    clock: str
+    """SQL for the seconds since 1970, as a float."""
+
+    def read(self, job: Callable[[Transaction], T]) -> T:
+        """Run `job` in a transaction that changes nothing. It may run twice. Raises DatabaseAwayError."""
+        ...
+
+    def write(self, job: Callable[[Transaction], T]) -> T:
+        """Run `job` in a transaction. It may run twice, when the connection was lost before anything counted: so it
+        changes nothing outside of it. Raises DatabaseAwayError (nothing has changed) or ChangeUnknownError.
+        """
+        ...
+
+    def on_change(self, topic: str, call: Callable[[str], None]) -> Forget:
+        """Call it, in a thread, with the detail of each `notify` of that topic by anybody; and with "" every second,
+        and after the connection was lost: notifications can get lost, so whoever listens looks for itself then.
+        """
+        ...
+
+    @property
+    def is_away(self) -> bool:
+        """Whether it was not reached when it was last needed. It never blocks."""
+        ...
+
+    def close(self) -> None: ...

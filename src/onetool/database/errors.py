@@ -1,0 +1,24 @@
+"""What can go wrong with a database, in words for those who call."""
+
+from onetool.core.errors import OneToolError
+
+
+class DatabaseError(OneToolError):
+    """The database refused something, or can't be used. No message has its address: that may hold a password."""
+
+
+class DatabaseAwayError(DatabaseError):
+    """Nobody reaches the database now. Nothing has changed."""
+
+    def __init__(self, why: str = "") -> None:
+        super().__init__(f"the database can't be reached{f' ({why})' if why else ''}; nothing has changed, try again")
+
+
+class ChangeUnknownError(DatabaseError):
+    """The connection was lost while a change was being confirmed: it may have happened. Repeating it is safe."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the connection to the database was lost while the change was being written: "
+            "nobody knows whether it happened; read it again, or repeat it"
+        )

@@ -1,0 +1,247 @@
+"""PostgreSQL by psycopg: a pool of connections for threads, and a breaker.
+
+When the database can't be reached, the breaker opens: calls fail at once instead of each waiting for a time-out. A
+thread tries to connect meanwhile, and closes the breaker when it succeeds. psycopg is imported here alone, and this
+module only where the config has a `database`.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg import pq
+
+from onetool.database.connection import Forget, Params, Row, Transaction
+from onetool.database.errors import ChangeUnknownError, DatabaseAwayError, DatabaseError
+from onetool.database.listener import CHANNEL, Listener
+
+log = logging.getLogger("onetool.database")
+
+T = TypeVar("T")
+
+MOST_CONNECTIONS = 16
+CONNECT_S = 3  # seconds
+STATEMENT_MS = 10_000
+PROBE_S = 0.5  # between two tries to reach a database that is away
+IDLE_KEPT = 8  # connections that stay open while nobody uses them
+
+_OPTIONS: dict[str, Any] = {
+    "connect_timeout": CONNECT_S,
+    "application_name": "onetool",
+    # A pooler that gives each transaction another connection does not know statements that were prepared on one.
+    "prepare_threshold": None,
+    # A host that vanishes without a word is noticed within some seconds.
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 8_000,
+}
+
+
+class _LostConnection(Exception):  # noqa: N818 - control flow: the caller decides what it means
+    def __init__(self, error: Exception, is_committing: bool) -> None:
+        super().__init__(str(error))
+        self.is_committing = is_committing
+
+
+class PostgresTransaction:
+    def __init__(self, connection: "psycopg.Connection[Row]") -> None:
+        self._cursor = connection.cursor()
+
+    def execute(self, sql: str, params: Params = ()) -> list[Row]:
+        self._cursor.execute(sql.encode(), params or None)
+        return self._cursor.fetchall() if self._cursor.description is not None else []
+
+    def execute_many(self, sql: str, rows: Sequence[Params]) -> None:
+        self._cursor.executemany(sql.encode(), rows)
+
+    @property
+    def row_count(self) -> int:
+        return self._cursor.rowcount
+
+    def notify(self, topic: str, detail: str = "") -> None:
+        self._cursor.execute("SELECT pg_notify(%s, %s)", (CHANNEL, f"{topic} {detail}"))
+
+
+class Postgres:
+    """`url` is a connection string. Nothing is connected before the first use.
+
+    `prepare` is called with this before anything else, once, as soon as the database can be reached: it makes tables.
+    """
+
+    clock = "extract(epoch from clock_timestamp())::float8"
+
+    def __init__(self, url: str, prepare: "Callable[[Postgres], object] | None" = None) -> None:
+        self._url = url
+        self._prepare = prepare
+        self._preparing = threading.RLock()
+        self._idle: list[psycopg.Connection[Row]] = []
+        self._places = threading.BoundedSemaphore(MOST_CONNECTIONS)
+        self._lock = threading.Lock()
+        self._is_away = False
+        self._away_why = ""
+        self._closed = threading.Event()
+        self._listener: Listener | None = None
+
+    def connect(self, **options: Any) -> "psycopg.Connection[Row]":
+        """A connection of its own. Raises psycopg.Error."""
+        return psycopg.connect(self._url, **{**_OPTIONS, **options})
+
+    def read(self, job: Callable[[Transaction], T]) -> T:
+        return self._run(job)
+
+    def write(self, job: Callable[[Transaction], T]) -> T:
+        return self._run(job)
+
+    def on_change(self, topic: str, call: Callable[[str], None]) -> Forget:
+        with self._lock:
+            if self._listener is None:
+                self._listener = Listener(self.connect)
+            return self._listener.add(topic, call)
+
+    @property
+    def is_away(self) -> bool:
+        return self._is_away
+
+    def close(self) -> None:
+        self._closed.set()
+        with self._lock:
+            listener, self._listener = self._listener, None
+            idle, self._idle = self._idle, []
+        if listener is not None:
+            listener.close()
+        for connection in idle:
+            connection.close()
+
+    # How it is done
+
+    def _run(self, job: Callable[[Transaction], T]) -> T:
+        if self._is_away:
+            raise DatabaseAwayError(self._away_why)
+        if self._prepare is not None:
+            self._prepare_once()
+        if not self._places.acquire(timeout=CONNECT_S):
+            raise DatabaseAwayError("all of its connections are in use")
+        try:
+            return self._try(job)
+        except psycopg.Error as error:
+            raise DatabaseError(f"the database refused this: {_short(error)}") from error
+        finally:
+            self._places.release()
+
+    def _prepare_once(self) -> None:
+        """Others wait meanwhile. What it does itself comes by here, too, and goes on."""
+        with self._preparing:
+            prepare, self._prepare = self._prepare, None
+            if prepare is not None:
+                try:
+                    prepare(self)
+                except BaseException:
+                    self._prepare = prepare
+                    raise
+
+    def _try(self, job: Callable[[Transaction], T]) -> T:
+        """An idle connection may have been lost since it was used last: then once more, with a new one."""
+        connection = self._take()
+        is_new = connection is None
+        if connection is None:
+            connection = self._new()
+        try:
+            return self._once(connection, job)
+        except _LostConnection as lost:
+            if lost.is_committing:
+                raise ChangeUnknownError from lost.__cause__
+            if is_new:
+                self._open_breaker(lost)
+                raise DatabaseAwayError(self._away_why) from lost.__cause__
+        self._drop_idle()  # the others are as old
+        try:
+            return self._once(self._new(), job)
+        except _LostConnection as lost:
+            if lost.is_committing:
+                raise ChangeUnknownError from lost.__cause__
+            self._open_breaker(lost)
+            raise DatabaseAwayError(self._away_why) from lost.__cause__
+
+    def _once(self, connection: "psycopg.Connection[Row]", job: Callable[[Transaction], T]) -> T:
+        is_committing = False
+        try:
+            result = job(PostgresTransaction(connection))
+            is_committing = connection.info.transaction_status != pq.TransactionStatus.IDLE
+            connection.commit()
+        except BaseException as error:
+            if isinstance(error, psycopg.Error) and _is_lost(connection, error):
+                connection.close()
+                raise _LostConnection(error, is_committing) from error
+            with suppress(psycopg.Error):
+                connection.rollback()
+            self._give_back(connection)
+            raise
+        self._give_back(connection)
+        return result
+
+    def _new(self) -> "psycopg.Connection[Row]":
+        try:
+            connection = self.connect()
+            with connection.transaction():
+                for limit in ("statement_timeout", "idle_in_transaction_session_timeout"):
+                    connection.execute("SELECT set_config(%s, %s, false)", (limit, str(STATEMENT_MS)))
+        except psycopg.OperationalError as error:
+            self._open_breaker(error)
+            raise DatabaseAwayError(self._away_why) from error
+        return connection
+
+    def _take(self) -> "psycopg.Connection[Row] | None":
+        with self._lock:
+            return self._idle.pop() if self._idle else None
+
+    def _give_back(self, connection: "psycopg.Connection[Row]") -> None:
+        with self._lock:
+            if not (connection.closed or self._closed.is_set()) and len(self._idle) < IDLE_KEPT:
+                self._idle.append(connection)
+                return
+        connection.close()
+
+    def _drop_idle(self) -> None:
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()
+
+    # The breaker
+
+    def _open_breaker(self, error: Exception) -> None:
+        with self._lock:
+            if self._is_away or self._closed.is_set():
+                return
+            self._is_away, self._away_why = True, _short(error)
+        log.error("the database can't be reached: %s; it is tried again all the time", self._away_why)
+        self._drop_idle()
+        threading.Thread(target=self._probe, name="onetool-database", daemon=True).start()
+
+    def _probe(self) -> None:
+        while not self._closed.wait(PROBE_S):
+            try:
+                with self.connect() as connection:
+                    connection.execute("SELECT 1")
+            except psycopg.Error as error:
+                self._away_why = _short(error)
+            else:
+                self._is_away = False
+                log.warning("the database is back")
+                return
+
+
+def _is_lost(connection: "psycopg.Connection[Row]", error: psycopg.Error) -> bool:
+    """Whether it is the connection that failed, and not the statement."""
+    # 57P01 to 57P03: the server is being stopped, has crashed, or starts.
+    return connection.broken or connection.closed or (error.sqlstate or "").startswith("57P0")
+
+
+def _short(error: Exception) -> str:
+    """The first line of what PostgreSQL says; the address that stands in some of its messages has no password."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0][:300] if lines else type(error).__name__

