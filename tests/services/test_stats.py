@@ -5,6 +5,7 @@ import sys
 
 import pytest
 from helpers import computing
+from stats_place import place
 
 from onetool.core.call import ToolCall, ToolError
 from onetool.core.context import CallEvent
@@ -16,8 +17,11 @@ def event(tool="a.b", ok=True, duration=1.0):
     return CallEvent(call=ToolCall("1", tool, {}, "test"), duration_ms=duration, error=error)
 
 
-def test_facts_of_a_tool(tmp_path):
-    stats = UsageStats(tmp_path / "stats.db", now=lambda: 1_700_000_000.0)
+__all__ = ["place"]
+
+
+def test_facts_of_a_tool(place):
+    stats = UsageStats(place, now=lambda: 1_700_000_000.0)
     for duration, ok in ((5.0, True), (1.0, True), (9.0, False), (3.0, True)):
         stats.record(event(duration=duration, ok=ok))
     stats.record(event(tool="other"))
@@ -38,9 +42,9 @@ def test_nothing_is_written_before_there_is_something_to_write(tmp_path):
     assert not (tmp_path / "deep").exists()
 
 
-def test_old_calls_are_forgotten(tmp_path):
+def test_old_calls_are_forgotten(place):
     clock = [0.0]
-    stats = UsageStats(tmp_path / "stats.db", retention_days=1, now=lambda: clock[0])
+    stats = UsageStats(place, retention_days=1, now=lambda: clock[0])
     stats.record(event())
     stats.flush()
     clock[0] = 86_401.0
@@ -83,8 +87,8 @@ def test_a_file_that_another_holds_keeps_nobody_waiting_and_loses_nothing(tmp_pa
     assert stats.facts("a.b")["calls"] == 601
 
 
-def test_any_name_can_be_counted(tmp_path):
-    stats = UsageStats(tmp_path / "stats.db")
+def test_any_name_can_be_counted(place):
+    stats = UsageStats(place)
     for name in ("\udcff", "x" * 10_000, "", "naïve ☃"):
         stats.record(event(tool=name))
     assert stats.facts()["calls"] == 4

@@ -3,21 +3,24 @@
 import sqlite3
 
 import pytest
+from stats_place import place
 
 from onetool.core.call import ToolCall
 from onetool.core.context import CallEvent, RunEvent
 from onetool.core.principal import LOCAL, Principal, current_principal, stats_caller
 from onetool.services.stats import UsageStats
-from onetool.services.stats.database import CALLS, COLUMNS
 from onetool.services.stats.overview import StatsFilter
+from onetool.services.stats.storage import CALLS, COLUMNS
+
+__all__ = ["place"]
 
 NOW = 1_700_049_600.0
 ANN = "https://id.example.com|ann"
 
 
 @pytest.fixture
-def stats(tmp_path):
-    return UsageStats(tmp_path / "stats.db", now=lambda: NOW)
+def stats(place):
+    return UsageStats(place, now=lambda: NOW)
 
 
 def call(stats, owner, tool="a.b", run=None):

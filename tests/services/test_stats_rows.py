@@ -1,49 +1,45 @@
 """Every call is one row, whatever it was given and whatever it gave; and no argument or value is in the file."""
 
 import math
-import sqlite3
 from collections import UserDict
 
 import pytest
 from helpers import examples
 from hypothesis import given, settings
 from hypothesis import strategies as some
+from stats_place import asked, place
 
 from onetool.core.call import ToolCall, ToolError
 from onetool.core.context import CallEvent, RunEvent
 from onetool.core.spec import ToolSpec
 from onetool.services.stats import UsageStats, size_of
 
+__all__ = ["place"]
+
 FIELDS = "tool, source, door, client, run, ok, code, reason, duration_ms, bytes_in, bytes_out, tokens_in, tokens_out"
 
 
-def rows(stats, file, what=FIELDS, table="calls"):
+def rows(stats, place, what=FIELDS, table="calls"):
     stats.flush()
-    database = sqlite3.connect(file)
-    try:
-        return database.execute(f"SELECT {what} FROM {table} ORDER BY rowid").fetchall()
-    finally:
-        database.close()
+    return asked(place, f"SELECT {what} FROM {{{table}}} ORDER BY at")
 
 
-def test_a_call_that_went_well(tmp_path):
-    stats = UsageStats(tmp_path / "stats.db")
+def test_a_call_that_went_well(place):
+    stats = UsageStats(place)
     spec = ToolSpec(name="a.b", description="d", source="proxy:x")
     call = ToolCall("1", "a.b", {"q": "é"}, "mcp")
     stats.record(CallEvent(call=call, spec=spec, duration_ms=1.5, value=[1, 2], client="claude", run="r-1"))
     # {"q":"é"} takes 10 bytes, [1,2] takes 5
     expected = ("a.b", "proxy:x", "mcp", "claude", "r-1", 1, None, None, 1.5, 10, 5, 3, 2)
-    assert rows(stats, tmp_path / "stats.db") == [expected]
+    assert rows(stats, place) == [expected]
 
 
-def test_a_call_that_failed(tmp_path):
-    stats = UsageStats(tmp_path / "stats.db")
+def test_a_call_that_failed(place):
+    stats = UsageStats(place)
     error = ToolError(code="execution_error", message="no", reason="timeout")
     stats.record(CallEvent(call=ToolCall("1", "a.b"), duration_ms=1.0, error=error))
     size = len('{"code":"execution_error","message":"no","reason":"timeout"}')
-    assert rows(stats, tmp_path / "stats.db", "source, ok, code, reason, bytes_out") == [
-        ("", 0, "execution_error", "timeout", size)
-    ]
+    assert rows(stats, place, "source, ok, code, reason, bytes_out") == [("", 0, "execution_error", "timeout", size)]
 
 
 def test_nothing_that_was_said_is_in_the_file(tmp_path):
@@ -58,11 +54,11 @@ def test_nothing_that_was_said_is_in_the_file(tmp_path):
     assert b"SECRET" not in content
 
 
-def test_names_from_outside_are_cut_and_printable(tmp_path):
-    stats = UsageStats(tmp_path / "stats.db")
+def test_names_from_outside_are_cut_and_printable(place):
+    stats = UsageStats(place)
     for client in ("x" * 5000, "a\0b\n\x1b[31m", "\udcff", "naïve ☃"):
         stats.record(CallEvent(call=ToolCall("1", "a.b"), duration_ms=1.0, client=client))
-    found = [client for (client,) in rows(stats, tmp_path / "stats.db", "client")]
+    found = [client for (client,) in rows(stats, place, "client")]
     assert found == [
         "x" * 100,
         "a\N{REPLACEMENT CHARACTER}b" + "\N{REPLACEMENT CHARACTER}" * 2 + "[31m",

@@ -1,12 +1,15 @@
 """What a summary comes to, by numbers that were computed by hand."""
 
 import pytest
+from stats_place import place
 
 from onetool.core.call import ToolCall, ToolError
 from onetool.core.context import CallEvent, RunEvent
 from onetool.core.spec import ToolSpec
 from onetool.services.stats import UsageStats
-from onetool.services.stats.summary import MOST_EXACT_VALUES
+from onetool.services.stats.spread import MOST_EXACT_VALUES
+
+__all__ = ["place"]
 
 HOUR, DAY = 3600.0, 86_400.0
 NOON = 1_700_049_600.0  # 2023-11-15, 12:00 UTC
@@ -26,8 +29,8 @@ def clock():
 
 
 @pytest.fixture
-def stats(tmp_path, clock):
-    return UsageStats(tmp_path / "stats.db", 10_000, now=clock)
+def stats(place, clock):
+    return UsageStats(place, 10_000, now=clock)
 
 
 def call(
@@ -129,7 +132,7 @@ def test_percentiles_of_a_hundred(stats):
 
 
 def test_very_many_durations_are_kept_to_three_digits(tmp_path, monkeypatch):
-    monkeypatch.setattr("onetool.services.stats.summary.MOST_EXACT_VALUES", 100)
+    monkeypatch.setattr("onetool.services.stats.spread.MOST_EXACT_VALUES", 100)
     assert MOST_EXACT_VALUES > 100_000
     stats = UsageStats(tmp_path / "stats.db")
     for number in range(1000):

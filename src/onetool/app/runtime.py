@@ -132,7 +132,7 @@ class Runtime:
         """Hand over what is the same for both configs, so that stats are not lost and no second worker is started."""
         with self._lock:
             mine, theirs = self.config, to.config
-            if (mine.home, mine.stats, mine.results) == (theirs.home, theirs.stats, theirs.results):
+            if _place_of_stats(mine) == _place_of_stats(theirs):
                 to._made |= {"stats": self._made["stats"]} if "stats" in self._made else {}
             if (mine.home, mine.results) == (theirs.home, theirs.results) and "results" in self._made:
                 to._made["results"] = self._made["results"]
@@ -245,6 +245,11 @@ class Runtime:
     def audit_health(self) -> dict[str, Any] | None:
         """What is wrong with the audit log, if anything is."""
         return None if self._audit is None else self._audit.health()
+
+    def stats_health(self) -> dict[str, Any] | None:
+        """What is wrong with the stats, if anything is."""
+        stats: UsageStats | None = self._made.get("stats")
+        return None if stats is None else stats.health()
 
     def warm(self) -> None:
         """Start what the first run would have to wait for. Called in any thread; failures are ignored."""
@@ -375,7 +380,7 @@ class Runtime:
 
         config = self.config
         return UsageStats(
-            config.home / "stats.db",
+            config.home / "stats.db" if (database := self.database) is None else database,
             config.stats.retention_days,
             inline_bytes=config.results.inline_bytes,
             redact=config.secrets.redact_data,
@@ -388,3 +393,7 @@ class Runtime:
         topics = [(one.pattern, one.file) for one in self.config.topics]
         within = None if self.allowed_folders is None else [str(beside), *self.allowed_folders]
         return Topics(topics, [str(beside), *fs["roots"]], self.unwritable, within=within, own=str(beside))
+
+
+def _place_of_stats(config: Config) -> tuple[Any, ...]:
+    return config.home, config.database, config.stats, config.results

@@ -25,7 +25,7 @@ async def usage(request: RestRequest) -> RestResponse:
     try:
         found = await asyncio.to_thread(read)
     except ToolFailure as error:
-        raise RestError(503, "unavailable", str(error)) from None
+        raise _unreadable(error) from None
     return RestResponse(200, encode(context.clean(msgspec.to_builtins(found), None)))
 
 
@@ -56,5 +56,11 @@ async def stats(request: RestRequest) -> RestResponse:
     try:
         found = await asyncio.to_thread(read)
     except ToolFailure as error:
-        raise RestError(503, "unavailable", str(error)) from None
+        raise _unreadable(error) from None
     return RestResponse(200, encode(context.clean(msgspec.to_builtins(found), None)))
+
+
+def _unreadable(error: ToolFailure) -> RestError:
+    if error.reason == "database_away":
+        return RestError(503, "database_away", str(error), headers=((b"retry-after", b"2"),))
+    return RestError(503, "unavailable", str(error))

@@ -1,4 +1,6 @@
-"""UsageStats: records calls, runs, menus and waiting times in SQLite, and sums them up.
+"""UsageStats: records calls, runs, menus and waiting times, and sums them up.
+
+They are kept in a SQLite file, or in the database that replicas share: then all figures are those of all replicas.
 
 Only the size of arguments and values is kept. It is measured where the call ends: whoever keeps a value to measure it
 later keeps its memory, and may find it changed. Rows are written by a thread.
@@ -6,32 +8,28 @@ later keeps its memory, and may find it changed. Rows are written by a thread.
 
 import logging
 import re
-import sqlite3
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from time import time
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import finalize
 
 import msgspec
 
 from onetool.core.context import CallEvent, RunEvent
-from onetool.core.errors import ToolFailure
 from onetool.core.text import distinct_name, wanted_name
-from onetool.services.stats.database import (
-    BUSY_SECONDS,
+from onetool.services.stats.file import StatsFile, read_empty
+from onetool.services.stats.overview import StatsFilter, StatsOverview, stats_overview
+from onetool.services.stats.storage import (
     CALLS,
     GAPS,
     MENUS,
-    READ_SECONDS,
     REPLIES,
     RUNS,
-    NewerFileError,
-    Writer,
-    empty,
-    opened_to_read,
+    StatsReader,
+    StatsStorage,
+    UnreadableError,
 )
-from onetool.services.stats.overview import StatsFilter, StatsOverview, stats_overview
 from onetool.services.stats.summary import (
     PERIODS,
     Bucket,
@@ -44,6 +42,10 @@ from onetool.services.stats.summary import (
     tool_facts,
 )
 from onetool.services.stats.tool_usage import ToolUsage, tool_usage
+from onetool.services.stats.writer import BUSY_SECONDS, Writer
+
+if TYPE_CHECKING:
+    from onetool.database import Database
 
 _NO_DATA = 4  # bytes of `null`: for what has no form in JSON
 _DIGITS_PER_BIT = 0.30103
@@ -123,32 +125,27 @@ _LONGEST = 100  # … of clients, doors and sources
 _REASON = re.compile(r"[\w.-]{1,60}", re.ASCII)  # a word of a tool's author; whatever is longer may quote a value
 
 
-class UnreadableError(ToolFailure):
-    """The file is there, and can't be read."""
-
-    def __init__(self, file: Path, why: str) -> None:
-        super().__init__(f"stats can't be read: {file}: {why}", reason="source_unavailable")
-
-
 class UsageStats:
     """Counts calls, runs, replies and menus. `record` and `record_*` append to a list, in any thread, and never raise.
 
-    A file that can't be written is logged once. Rows are written every few seconds, before a read, and at the end.
+    A place that can't be written is logged once. Rows are written every few seconds, before a read, and at the end.
     """
 
     def __init__(
         self,
-        file: Path,
+        where: "Path | Database",
         retention_days: int = 90,
         now: Callable[[], float] = time,
         inline_bytes: int = 16_384,
         redact: Callable[[Any], Any] = lambda rows: rows,
     ) -> None:
-        """`inline_bytes` are sent of a value at the most: what is larger goes behind a handle."""
-        self._file = file
+        """`where` is a file, or the database that replicas share. `inline_bytes` are sent of a value at the most: what
+        is larger goes behind a handle.
+        """
+        self._storage = _storage(where)
         self._inline = inline_bytes
         self._now = now
-        self._writer = Writer(file, retention_days * 86_400, now, redact)
+        self._writer = Writer(self._storage, retention_days * 86_400, now, redact)
         self._finalizer = finalize(self, self._writer.flush_in_finalizer)
 
     # What happens
@@ -165,7 +162,7 @@ class UsageStats:
             _name(call.source),
             _name(event.client),
             event.run,
-            error is None,
+            int(error is None),
             None if error is None else error.code,
             None if error is None else _reason(error.reason),
             event.duration_ms,
@@ -181,7 +178,7 @@ class UsageStats:
         code = None if error is None else error.code
         door, client = _name(event.door), _name(event.client)
         measured = (event.duration_ms, event.calls, event.code_bytes)
-        self._add(RUNS, event.id, door, client, error is None, code, *measured, distinct_name(event.owner))
+        self._add(RUNS, event.id, door, client, int(error is None), code, *measured, distinct_name(event.owner))
 
     def record_reply(self, run: str, size: int) -> None:
         """Record the size of the reply to a run, in bytes."""
@@ -207,53 +204,62 @@ class UsageStats:
     def facts(self, tool: str | None = None, caller: str | None = None) -> dict[str, Any]:
         """Run-time facts of one tool, or of all: calls, success_rate (percent), median_ms, last_called."""
         selected = CallFilter(None, self._filter(tool), _wanted(caller))
-        return self._read(lambda database: tool_facts(database, selected))
+        return self._read(lambda reader: tool_facts(reader, selected))
 
     def summary(self, period: str = "all", tool: str | None = None, caller: str | None = None) -> Summary:
-        """What a period comes to: day, week, month or all. ValueError for any other, UnreadableError for the file."""
+        """What a period comes to: day, week, month or all. ValueError for any other; UnreadableError."""
         if period not in PERIODS:
             raise ValueError(f"no period {period!r:.60}: there are {', '.join(PERIODS)}")
         only, inline, caller = self._filter(tool), self._inline, _wanted(caller)
-        return self._read(lambda db: summarize(db, PERIODS[period], only, self._now(), inline, caller), strict=True)
+        return self._read(lambda one: summarize(one, PERIODS[period], only, self._now(), inline, caller), strict=True)
 
     def usage(self, names: Collection[str], days: int, caller: str | None = None) -> ToolUsage:
-        """The last days of one tool, whose calls are counted under these names. UnreadableError for the file."""
+        """The last days of one tool, whose calls are counted under these names. UnreadableError if it can't be read."""
         counted = [_name(name, _LONGEST_NAME) for name in names]
         caller = _wanted(caller)
-        return self._read(lambda database: tool_usage(database, counted, days, self._now(), caller), strict=True)
+        return self._read(lambda reader: tool_usage(reader, counted, days, self._now(), caller), strict=True)
 
     def overview(self, wanted: StatsFilter) -> StatsOverview:
-        """The last days of all tools, or of the calls that are wanted. UnreadableError for the file."""
+        """The last days of all tools, or of the calls that are wanted. UnreadableError if it can't be read."""
         wanted = msgspec.structs.replace(wanted, tool=self._filter(wanted.tool), caller=_wanted(wanted.caller))
-        return self._read(lambda database: stats_overview(database, wanted, self._now(), self._inline), strict=True)
+        return self._read(lambda reader: stats_overview(reader, wanted, self._now(), self._inline), strict=True)
 
     def _filter(self, tool: str | None) -> str | None:
         return None if tool is None else _name(tool, _LONGEST_NAME)
 
-    def _read(self, ask: Callable[[sqlite3.Connection], T], strict: bool = False) -> T:
-        """Run a query; a file that is missing or can't be read counts as empty. With `strict` it raises
-        UnreadableError.
-        """
+    def health(self) -> dict[str, Any] | None:
+        """What is wrong, if anything is: rows that wait because they can't be written, and those that were dropped."""
+        writer = self._writer
+        if writer.problem is None and not writer.dropped:
+            return None
+        why = {"problem": writer.problem} if writer.problem else {}
+        return {"status": "degraded", **why, "waiting": writer.waiting, "dropped": writer.dropped}
+
+    def _read(self, ask: Callable[[StatsReader], T], strict: bool = False) -> T:
+        """Run a query. What can't be read counts as empty; with `strict` it raises UnreadableError."""
         self.flush()
-        if self._file.exists():
-            try:
-                with opened_to_read(self._file, READ_SECONDS if strict else BUSY_SECONDS) as database:
-                    return ask(database)
-            except NewerFileError as error:
-                self._writer.give_up(error)
-                if strict:
-                    raise UnreadableError(self._file, str(error)) from None
-            except (OSError, sqlite3.Error, ValueError, TypeError, OverflowError) as error:  # a row may hold anything
-                if strict:
-                    advice = "" if "interrupted" in str(error) else "; if the file is broken, delete it"
-                    raise UnreadableError(self._file, f"{error}{advice}") from None
-                log.warning("stats can't be read: %s: %s; if the file is broken, delete it", self._file, error)
-        with empty() as database:
-            return ask(database)
+        try:
+            return self._storage.read(ask, strict)
+        except UnreadableError as error:
+            if error.never:
+                self._writer.give_up(error.never)
+            if strict:
+                raise
+            if not error.never and error.reason != "database_away":  # who lost the database has said so, once
+                log.warning("%s", error)
+        return read_empty(ask)
 
     def _add(self, table: str, *cells: Any) -> None:
         if not self._writer.is_off:
             self._writer.add(table, (self._now(), *cells))
+
+
+def _storage(where: "Path | Database") -> StatsStorage:
+    if isinstance(where, Path):
+        return StatsFile(where)
+    from onetool.services.stats.tables import StatsTables
+
+    return StatsTables(where)
 
 
 def _name(text: str, longest: int = _LONGEST) -> str:

@@ -1,32 +1,34 @@
 """The usage of all tools over some days, or of some calls of theirs: totals, a series, and what they are made of."""
 
 import json
-import sqlite3
 from collections.abc import Collection
 from typing import Any
 
 import msgspec
 
-from onetool.services.stats.summary import DAY, MOST_ROWS, iso, read_spread, register_spread, savings
+from onetool.services.stats.spread import read_spread
+from onetool.services.stats.storage import StatsReader
+from onetool.services.stats.summary import DAY, MOST_ROWS, iso, savings
 from onetool.services.stats.tool_usage import UsageBucket, UsageLatency, usage_series
 
 _CHOSEN = """
-FROM calls WHERE at >= :since AND (:tool IS NULL OR tool = :tool) AND (:source IS NULL OR door = :source)
-    AND (:client IS NULL OR client = :client) AND (:caller IS NULL OR caller = :caller)
-    AND (:allowed IS NULL OR tool IN (SELECT value FROM json_each(:allowed)))
+FROM {calls} WHERE at >= :since
+    AND (CAST(:tool AS text) IS NULL OR tool = :tool) AND (CAST(:source AS text) IS NULL OR door = :source)
+    AND (CAST(:client AS text) IS NULL OR client = :client) AND (CAST(:caller AS text) IS NULL OR caller = :caller)
+    AND (CAST(:names AS text) IS NULL OR tool IN ({names}))
 """
-_TOTALS = f"SELECT count(*), coalesce(sum(1 - ok), 0), spread(duration_ms) {_CHOSEN}"
-_SERIES = f"SELECT CAST(at / :bucket AS INTEGER), count(*), sum(1 - ok), spread(duration_ms) {_CHOSEN} GROUP BY 1"
+_TOTALS = f"SELECT count(*), coalesce(sum(1 - ok), 0), {{spread}} {_CHOSEN}"
+_SERIES = f"SELECT {{bucket}}, count(*), sum(1 - ok), {{spread}} {_CHOSEN} GROUP BY 1"
 _TOOLS = (
-    f"SELECT tool, count(*), sum(1 - ok), spread(duration_ms) {_CHOSEN} "
-    "AND (source != '' OR code IS NOT 'tool_not_found') GROUP BY tool ORDER BY 2 DESC, 1 LIMIT :most"
+    f"SELECT tool, count(*), sum(1 - ok), {{spread}} {_CHOSEN} "
+    "AND (source != '' OR coalesce(code, '') != 'tool_not_found') GROUP BY tool ORDER BY 2 DESC, 1 LIMIT :most"
 )
 _SOURCES = f"SELECT door, count(*) {_CHOSEN} GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT :most"
 _CLIENTS = f"SELECT client, count(*) {_CHOSEN} AND client != '' GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT :most"
 _CALLERS = f"SELECT caller, count(*) {_CHOSEN} AND caller != '' GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT :most"
 _FAILURES = (
     f"SELECT tool, code, reason, count(*), max(at) {_CHOSEN} "
-    "AND NOT ok GROUP BY +tool, code, reason ORDER BY 4 DESC, 1, 2, 3 LIMIT :most"
+    "AND ok = 0 GROUP BY {tool}, code, reason ORDER BY 4 DESC, 1, 2 NULLS FIRST, 3 NULLS FIRST LIMIT :most"
 )
 
 
@@ -87,37 +89,35 @@ class StatsFilter(msgspec.Struct, frozen=True, kw_only=True):
     def parameters(self, now: float) -> dict[str, Any]:
         allowed = None if self.allowed is None else json.dumps(sorted(self.allowed))
         asked = {"tool": self.tool, "source": self.source, "client": self.client, "caller": self.caller}
-        return {**asked, "allowed": allowed, "since": now - self.days * DAY, "most": MOST_ROWS}
+        return {**asked, "names": allowed, "since": now - self.days * DAY, "most": MOST_ROWS}
 
 
-def stats_overview(database: sqlite3.Connection, wanted: StatsFilter, now: float, inline_bytes: int) -> StatsOverview:
-    register_spread(database)
+def stats_overview(reader: StatsReader, wanted: StatsFilter, now: float, inline_bytes: int) -> StatsOverview:
     asked = wanted.parameters(now)
-    database.execute("BEGIN")  # all of it is of one moment
-    calls, errors, spread = database.execute(_TOTALS, asked).fetchone()
+    ((calls, errors, spread),) = reader.rows(_TOTALS, asked)
     latency = read_spread(spread)
     return StatsOverview(
         calls=calls,
         errors=errors,
         latency=UsageLatency(p50=latency.p50, p95=latency.p95, p99=latency.p99),
-        tokens_saved=_tokens_saved(database, wanted, asked["since"], inline_bytes),
-        series=tuple(usage_series(database, _SERIES, asked, wanted.days, now)),
-        tools=tuple(_tool(*row) for row in database.execute(_TOOLS, asked)),
-        sources=tuple(CountedCalls(name=name, calls=count) for name, count in database.execute(_SOURCES, asked)),
-        clients=tuple(CountedCalls(name=name, calls=count) for name, count in database.execute(_CLIENTS, asked)),
-        callers=tuple(CountedCalls(name=name, calls=count) for name, count in database.execute(_CALLERS, asked)),
+        tokens_saved=_tokens_saved(reader, wanted, asked["since"], inline_bytes),
+        series=tuple(usage_series(reader, _SERIES, asked, wanted.days, now)),
+        tools=tuple(_tool(*row) for row in reader.rows(_TOOLS, asked)),
+        sources=tuple(CountedCalls(name=name, calls=count) for name, count in reader.rows(_SOURCES, asked)),
+        clients=tuple(CountedCalls(name=name, calls=count) for name, count in reader.rows(_CLIENTS, asked)),
+        callers=tuple(CountedCalls(name=name, calls=count) for name, count in reader.rows(_CALLERS, asked)),
         failures=tuple(
             CountedFailure(name=tool, code=code or "", message=reason or code or "", count=count, last_at=iso(last))
-            for tool, code, reason, count, last in database.execute(_FAILURES, asked)
+            for tool, code, reason, count, last in reader.rows(_FAILURES, asked)
         ),
     )
 
 
-def _tokens_saved(database: sqlite3.Connection, wanted: StatsFilter, since: float, inline_bytes: int) -> int | None:
+def _tokens_saved(reader: StatsReader, wanted: StatsFilter, since: float, inline_bytes: int) -> int | None:
     """None where it can't be told: menus and runs are not counted by these."""
     if wanted.source is not None or wanted.client is not None or wanted.allowed is not None:
         return None
-    return savings(database, since, wanted.tool, inline_bytes, wanted.caller)["context_saved"]
+    return savings(reader, since, wanted.tool, inline_bytes, wanted.caller)["context_saved"]
 
 
 def _tool(name: str, calls: int, errors: int, spread: str | None) -> CountedTool:

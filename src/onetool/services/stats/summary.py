@@ -10,16 +10,15 @@ call, in the same period; 0 where that was never measured. Terms may be negative
 it ended. For one tool: the runs in which it took part, and no menus.
 """
 
-import sqlite3
-from array import array
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from itertools import accumulate, repeat
 from math import floor
 from typing import Any, TypedDict
 
 import msgspec
+
+from onetool.services.stats.spread import read_spread
+from onetool.services.stats.storage import Row, StatsReader
 
 HOUR = 3600
 DAY = 24 * HOUR
@@ -130,116 +129,66 @@ class Summary(TypedDict):
     latency: dict[str, float | None]
 
 
-# Percentiles of durations: an aggregate function for SQLite
-
-
-MOST_EXACT_VALUES = 500_000  # values that are sorted as they are; sorting takes forty bytes for each
-
-
-class Spread(msgspec.Struct, frozen=True):
-    """In milliseconds; all None where there is nothing."""
-
-    p50: float | None = None
-    p90: float | None = None
-    p95: float | None = None
-    p99: float | None = None
-    max: float | None = None
-
-
-def register_spread(database: sqlite3.Connection) -> None:
-    """`spread(column)` in SQL; what comes back is for `read`."""
-    database.create_aggregate("spread", 1, _Values)  # pyright: ignore[reportArgumentType] - its stub wants a class of its own
-
-
-def read_spread(text: str | None) -> Spread:
-    return Spread() if text is None else msgspec.json.decode(text, type=Spread)
-
-
-class _Values:
-    def __init__(self) -> None:
-        self._values = array("d")
-        self.step = self._values.append  # called for every row: nothing of ours in between
-
-    def finalize(self) -> str | None:
-        number = len(self._values)
-        if not number:
-            return None
-        ranks = {"p50": (number + 1) // 2, **{f"p{p}": -(-number * p // 100) for p in (90, 95, 99)}, "max": number}
-        wanted = {*ranks.values(), number // 2 + 1}
-        found: dict[int, float] = {}
-        for value, upto in self._ordered():
-            reached = {rank for rank in wanted if rank <= upto}
-            found |= dict.fromkeys(reached, value)
-            wanted -= reached
-            if not wanted:
-                break
-        named = {name: round(found[rank], 3) for name, rank in ranks.items()}
-        median = round((found[ranks["p50"]] + found[number // 2 + 1]) / 2, 3)
-        return msgspec.json.encode({**named, "p50": median}).decode()
-
-    def _ordered(self) -> Iterator[tuple[float, int]]:
-        """Values, smallest first, each with how many there are up to it."""
-        if len(self._values) <= MOST_EXACT_VALUES:
-            return ((value, rank) for rank, value in enumerate(sorted(self._values), 1))
-        counts = Counter(map(float, map(format, self._values, repeat(".3g"))))
-        return zip(sorted(counts), accumulate(counts[value] for value in sorted(counts)), strict=True)
-
-
 # Savings, from measured values only
 
 
 _RUNS = """
 WITH those AS (
-    SELECT id, client, ok, duration_ms, tokens_in FROM runs
-    WHERE at >= :since AND (:tool IS NULL OR id IN (SELECT run FROM calls WHERE tool = :tool AND run IS NOT NULL))
-        AND (:caller IS NULL OR caller = :caller)
+    SELECT id, client, ok, duration_ms, tokens_in FROM {runs}
+    WHERE at >= :since AND (CAST(:caller AS text) IS NULL OR caller = :caller) AND (
+        CAST(:tool AS text) IS NULL OR id IN (SELECT run FROM {calls} WHERE tool = :tool AND run IS NOT NULL)
+    )
 ), made AS (
-    SELECT run, count(*) AS calls, sum(duration_ms) AS duration_ms,
-        sum((min(bytes_in, :inline) + 3) / 4 + (min(bytes_out, :inline) + 3) / 4) AS tokens
-    FROM calls WHERE run IN (SELECT id FROM those) GROUP BY run
+    SELECT run, count(*) AS calls, sum(duration_ms) AS duration_ms, sum(
+        (CASE WHEN bytes_in < :inline THEN bytes_in ELSE :inline END + 3) / 4
+        + (CASE WHEN bytes_out < :inline THEN bytes_out ELSE :inline END + 3) / 4
+    ) AS tokens
+    FROM {calls} WHERE run IN (SELECT id FROM those) GROUP BY run
 ), sent AS (
-    SELECT run, sum(tokens_out) AS tokens FROM replies WHERE run IN (SELECT id FROM those) GROUP BY run
+    SELECT run, sum(tokens_out) AS tokens FROM {replies} WHERE run IN (SELECT id FROM those) GROUP BY run
+), saved AS (
+    SELECT those.client,
+        CASE WHEN sent.tokens IS NOT NULL THEN ok * coalesce(made.tokens, 0) - tokens_in - sent.tokens END AS tokens,
+        CASE WHEN made.calls >= 2 THEN made.calls - 1 END AS turns,
+        CASE WHEN made.calls >= 2 THEN made.duration_ms - those.duration_ms END AS side_by_side
+    FROM those LEFT JOIN made ON made.run = id LEFT JOIN sent ON sent.run = id
 )
-SELECT
-    those.client,
-    coalesce(sum(CASE WHEN sent.tokens NOT NULL THEN ok * coalesce(made.tokens, 0) - tokens_in - sent.tokens END), 0),
-    coalesce(sum(CASE WHEN made.calls >= 2 THEN made.calls - 1 END), 0),
-    coalesce(sum(CASE WHEN made.calls >= 2 THEN max(0, made.duration_ms - those.duration_ms) END), 0),
-    count(*)
-FROM those LEFT JOIN made ON made.run = id LEFT JOIN sent ON sent.run = id
-GROUP BY those.client
+SELECT client, CAST(coalesce(sum(tokens), 0) AS bigint), CAST(coalesce(sum(turns), 0) AS bigint),
+    coalesce(sum(CASE WHEN side_by_side > 0 THEN side_by_side END), 0), count(*)
+FROM saved GROUP BY client
 """
 _MENUS = """
-SELECT coalesce(sum(full_tokens - sent_tokens), 0) FROM menus
-WHERE at >= :since AND :tool IS NULL AND (:caller IS NULL OR caller = :caller)
+SELECT CAST(coalesce(sum(full_tokens - sent_tokens), 0) AS bigint) FROM {menus}
+WHERE at >= :since AND CAST(:tool AS text) IS NULL AND (CAST(:caller AS text) IS NULL OR caller = :caller)
 """
 _GAPS = """
-SELECT client, spread(duration_ms) FROM gaps
-WHERE at >= :since AND (:caller IS NULL OR caller = :caller) GROUP BY client
+SELECT client, {spread} FROM {gaps}
+WHERE at >= :since AND (CAST(:caller AS text) IS NULL OR caller = :caller) GROUP BY client
 """
 
 
 def savings(
-    database: sqlite3.Connection, since: float | None, tool: str | None, inline_bytes: int, caller: str | None = None
+    reader: StatsReader, since: float | None, tool: str | None, inline_bytes: int, caller: str | None = None
 ) -> dict[str, Any]:
     """context_saved, time_saved_ms, and of how many runs. `inline_bytes` are sent of a value at the most."""
     since = float("-inf") if since is None else since
     asked = {"since": since, "tool": tool, "inline": inline_bytes, "caller": caller}
-    gaps = {client: read_spread(spread).p50 or 0.0 for client, spread in database.execute(_GAPS, asked)}
-    tokens, milliseconds, runs = database.execute(_MENUS, asked).fetchone()[0], 0.0, 0
-    for client, in_runs, turns, side_by_side, count in database.execute(_RUNS, asked):
+    gaps = {client: read_spread(spread).p50 or 0.0 for client, spread in reader.rows(_GAPS, asked)}
+    tokens, milliseconds, runs = reader.rows(_MENUS, asked)[0][0], 0.0, 0
+    for client, in_runs, turns, side_by_side, count in reader.rows(_RUNS, asked):
         tokens += in_runs
         milliseconds += turns * gaps.get(client, 0.0) + side_by_side
         runs += count
     return {"context_saved": tokens, "time_saved_ms": round(milliseconds), "runs": runs}
 
 
-# Reading the file
+# Reading the calls
 
 
 MOST_ROWS = 1000  # tools, errors and clients that are listed: names of tools come from outside, too
 
-_NUMBERS = "count(*), sum(1 - ok), coalesce(sum(tokens_in), 0), coalesce(sum(tokens_out), 0), spread(duration_ms)"
+_NUMBERS = "count(*), sum(1 - ok), coalesce(sum(tokens_in), 0), coalesce(sum(tokens_out), 0), {spread}"
+_SUM = "CAST(coalesce(sum({}), 0) AS bigint)"  # the sum of bigint is a decimal number in PostgreSQL
 
 _NOTHING: Sequence[Any] = (0, 0, 0, 0, None)
 
@@ -253,31 +202,26 @@ class CallFilter(msgspec.Struct, frozen=True):
     failed: bool = False
     there: bool = False
 
-    def query(self, database: sqlite3.Connection, wanted: str, further: str = "", **more: Any) -> sqlite3.Cursor:
+    def query(self, reader: StatsReader, wanted: str, further: str = "", **more: Any) -> list[Row]:
         """`wanted` and `further` (grouping, order) are our own words; whatever comes from outside is a parameter."""
         limits = {
             "at >= :since": self.since is not None,
             "tool = :tool": self.tool is not None,
             "caller = :caller": self.caller is not None,
-            "NOT ok": self.failed,
-            "(source != '' OR code IS NOT 'tool_not_found')": self.there,
+            "ok = 0": self.failed,
+            "(source != '' OR coalesce(code, '') != 'tool_not_found')": self.there,
         }
         selected = " AND ".join(limit for limit, holds in limits.items() if holds)
-        where = (
-            f"WHERE {selected}" if selected else "NOT INDEXED"
-        )  # row after row is quicker than in the order of an index
-        return database.execute(
-            f"SELECT {wanted} FROM calls {where} {further}",  # noqa: S608
+        where = f"WHERE {selected}" if selected else "{unordered}"
+        return reader.rows(
+            f"SELECT {wanted} FROM {{calls}} {where} {further}",  # noqa: S608
             {"since": self.since, "tool": self.tool, "caller": self.caller, "most": MOST_ROWS, **more},
         )
 
 
-def tool_facts(database: sqlite3.Connection, selected: CallFilter) -> dict[str, Any]:
+def tool_facts(reader: StatsReader, selected: CallFilter) -> dict[str, Any]:
     """The facts of a tool: calls, success_rate (percent), median_ms, last_called."""
-    register_spread(database)
-    calls, errors, last, spread = selected.query(
-        database, "count(*), coalesce(sum(1 - ok), 0), max(at), spread(duration_ms)"
-    ).fetchone()
+    ((calls, errors, last, spread),) = selected.query(reader, "count(*), coalesce(sum(1 - ok), 0), max(at), {spread}")
     return {
         "calls": calls,
         "success_rate": _rate(calls, errors) if calls else None,
@@ -287,7 +231,7 @@ def tool_facts(database: sqlite3.Connection, selected: CallFilter) -> dict[str, 
 
 
 def summarize(
-    database: sqlite3.Connection,
+    reader: StatsReader,
     period: Period,
     tool: str | None,
     now: float,
@@ -295,13 +239,11 @@ def summarize(
     caller: str | None = None,
 ) -> Summary:
     """All of a summary, of one moment: nothing is written between its parts."""
-    register_spread(database)
     selected = CallFilter(period.since(now), tool, caller)
-    database.execute("BEGIN")
-    calls, errors, tokens_in, tokens_out, spread, bytes_in, bytes_out, in_runs, first = selected.query(
-        database, f"{_NUMBERS}, coalesce(sum(bytes_in), 0), coalesce(sum(bytes_out), 0), count(run), min(at)"
-    ).fetchone()
-    saved = savings(database, selected.since, tool, inline_bytes, caller)
+    ((calls, errors, tokens_in, tokens_out, spread, bytes_in, bytes_out, in_runs, first),) = selected.query(
+        reader, f"{_NUMBERS}, {_SUM.format('bytes_in')}, {_SUM.format('bytes_out')}, count(run), min(at)"
+    )
+    saved = savings(reader, selected.since, tool, inline_bytes, caller)
     return {
         "period": period.name,
         "since": iso(first if selected.since is None else selected.since) if calls or selected.since else None,
@@ -318,20 +260,20 @@ def summarize(
         "bytes_out": bytes_out,
         "runs": saved["runs"],
         "calls_in_runs": in_runs,
-        "tools": _tools(database, selected),
-        "errors": _errors(database, selected),
-        "doors": _counts(database, selected, "door"),
-        "clients": [one for one in _counts(database, selected, "client") if one["name"]],
-        "callers": [one for one in _counts(database, selected, "caller") if one["name"]],
-        "series": _series(database, selected, period.buckets(first, now)) if calls else [],
+        "tools": _tools(reader, selected),
+        "errors": _errors(reader, selected),
+        "doors": _counts(reader, selected, "door"),
+        "clients": [one for one in _counts(reader, selected, "client") if one["name"]],
+        "callers": [one for one in _counts(reader, selected, "caller") if one["name"]],
+        "series": _series(reader, selected, period.buckets(first, now)) if calls else [],
         "latency": msgspec.structs.asdict(read_spread(spread)),
     }
 
 
-def _tools(database: sqlite3.Connection, selected: CallFilter) -> list[ToolRow]:
+def _tools(reader: StatsReader, selected: CallFilter) -> list[ToolRow]:
     rows = msgspec.structs.replace(selected, there=True).query(
-        database,
-        f"tool, source, max(at), {_NUMBERS}",  # the source is that of the latest call: SQLite goes with max
+        reader,
+        f"tool, {{latest_source}}, max(at), {_NUMBERS}",
         "GROUP BY tool ORDER BY count(*) DESC, tool LIMIT :most",
     )
     return [_tool(*row) for row in rows]
@@ -355,11 +297,11 @@ def _tool(
     }
 
 
-def _errors(database: sqlite3.Connection, selected: CallFilter) -> list[ErrorRow]:
+def _errors(reader: StatsReader, selected: CallFilter) -> list[ErrorRow]:
     rows = msgspec.structs.replace(selected, failed=True).query(
-        database,
+        reader,
         "tool, code, reason, count(*), max(at)",
-        "GROUP BY +tool, code, reason ORDER BY 4 DESC, 1, 2, 3 LIMIT :most",
+        "GROUP BY {tool}, code, reason ORDER BY 4 DESC, 1, 2 NULLS FIRST, 3 NULLS FIRST LIMIT :most",
     )
     return [
         {"tool": tool, "code": code or "", "reason": reason, "count": count, "last": iso(last)}
@@ -367,14 +309,14 @@ def _errors(database: sqlite3.Connection, selected: CallFilter) -> list[ErrorRow
     ]
 
 
-def _counts(database: sqlite3.Connection, selected: CallFilter, column: str) -> list[Count]:
-    rows = selected.query(database, f"{column}, count(*)", "GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT :most")
+def _counts(reader: StatsReader, selected: CallFilter, column: str) -> list[Count]:
+    rows = selected.query(reader, f"{column}, count(*)", "GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT :most")
     return [{"name": name, "calls": calls} for name, calls in rows]
 
 
-def _series(database: sqlite3.Connection, selected: CallFilter, starts: range) -> list[Bucket]:
+def _series(reader: StatsReader, selected: CallFilter, starts: range) -> list[Bucket]:
     """Every bucket, also those without a call. The first one begins before the period does, and has only its calls."""
-    rows = selected.query(database, f"CAST(at / :bucket AS INTEGER), {_NUMBERS}", "GROUP BY 1", bucket=starts.step)
+    rows = selected.query(reader, f"{{bucket}}, {_NUMBERS}", "GROUP BY 1", bucket=starts.step)
     found: dict[int, Sequence[Any]] = {number * starts.step: rest for number, *rest in rows}
     return [_bucket(start, *found.get(start, _NOTHING)) for start in starts]
 

@@ -1,26 +1,24 @@
 """The usage of one tool over some days: totals, a series, and its last calls and errors."""
 
 import json
-import sqlite3
 from collections.abc import Collection, Mapping, Sequence
 from math import floor
 from typing import Any
 
 import msgspec
 
-from onetool.services.stats.summary import DAY, HOUR, iso, read_spread, register_spread
+from onetool.services.stats.spread import read_spread
+from onetool.services.stats.storage import StatsReader
+from onetool.services.stats.summary import DAY, HOUR, iso
 
 MOST_HOURLY_DAYS = 2
 MOST_LAST = 20
 
-_CHOSEN = "FROM calls WHERE tool IN (SELECT value FROM json_each(:names)) AND (:caller IS NULL OR caller = :caller)"
-_TOTALS = f"SELECT count(*), coalesce(sum(1 - ok), 0), spread(duration_ms) {_CHOSEN} AND at >= :since"
+_CHOSEN = "FROM {calls} WHERE tool IN ({names}) AND (CAST(:caller AS text) IS NULL OR caller = :caller)"
+_TOTALS = f"SELECT count(*), coalesce(sum(1 - ok), 0), {{spread}} {_CHOSEN} AND at >= :since"
 _LAST_CALLED = f"SELECT max(at) {_CHOSEN}"
-_SERIES = (
-    "SELECT CAST(at / :bucket AS INTEGER), count(*), sum(1 - ok), spread(duration_ms) "
-    f"{_CHOSEN} AND at >= :since GROUP BY 1"
-)
-_ERRORS = f"SELECT at, code, reason, client, caller {_CHOSEN} AND at >= :since AND NOT ok ORDER BY at DESC LIMIT :most"
+_SERIES = f"SELECT {{bucket}}, count(*), sum(1 - ok), {{spread}} {_CHOSEN} AND at >= :since GROUP BY 1"
+_ERRORS = f"SELECT at, code, reason, client, caller {_CHOSEN} AND at >= :since AND ok = 0 ORDER BY at DESC LIMIT :most"
 _RECENT = f"SELECT at, ok, duration_ms, door, client, caller {_CHOSEN} AND at >= :since ORDER BY at DESC LIMIT :most"
 
 
@@ -78,43 +76,39 @@ NOT_COUNTED = ToolUsage(enabled=False)
 
 
 def tool_usage(
-    database: sqlite3.Connection, names: Collection[str], days: int, now: float, caller: str | None = None
+    reader: StatsReader, names: Collection[str], days: int, now: float, caller: str | None = None
 ) -> ToolUsage:
     """`names` are those that its calls are counted under; with `caller`, only the calls of this one."""
-    register_spread(database)
     asked = {"names": json.dumps(sorted(names)), "since": now - days * DAY, "most": MOST_LAST, "caller": caller}
-    database.execute("BEGIN")  # all of it is of one moment
-    calls, errors, spread = database.execute(_TOTALS, asked).fetchone()
-    last = database.execute(_LAST_CALLED, asked).fetchone()[0]
+    ((calls, errors, spread),) = reader.rows(_TOTALS, asked)
+    last = reader.rows(_LAST_CALLED, asked)[0][0]
     latency = read_spread(spread)
     return ToolUsage(
         calls=calls,
         errors=errors,
         last_called_at=None if last is None else iso(last),
         latency=UsageLatency(p50=latency.p50, p95=latency.p95, p99=latency.p99),
-        series=tuple(usage_series(database, _SERIES, asked, days, now)),
+        series=tuple(usage_series(reader, _SERIES, asked, days, now)),
         last_errors=tuple(
             UsageFailure(
                 at=iso(at), code=code or "", message=reason or code or "", client=client or None, caller=caller or None
             )
-            for at, code, reason, client, caller in database.execute(_ERRORS, asked)
+            for at, code, reason, client, caller in reader.rows(_ERRORS, asked)
         ),
         recent=tuple(
             UsageCall(
                 at=iso(at), ok=bool(ok), duration_ms=duration, source=door, client=client or None, caller=caller or None
             )
-            for at, ok, duration, door, client, caller in database.execute(_RECENT, asked)
+            for at, ok, duration, door, client, caller in reader.rows(_RECENT, asked)
         ),
     )
 
 
-def usage_series(
-    database: sqlite3.Connection, query: str, asked: Mapping[str, Any], days: int, now: float
-) -> list[UsageBucket]:
+def usage_series(reader: StatsReader, query: str, asked: Mapping[str, Any], days: int, now: float) -> list[UsageBucket]:
     """Every bucket, also those without a call. The first one begins before the time does, and has only its calls."""
     size = HOUR if days <= MOST_HOURLY_DAYS else DAY
     found: dict[int, Sequence[Any]] = {
-        number * size: rest for number, *rest in database.execute(query, {**asked, "bucket": size})
+        number * size: rest for number, *rest in reader.rows(query, {**asked, "bucket": size})
     }
     starts = range(floor(asked["since"] / size) * size, floor(now) + 1, size)
     return [_bucket(start, *found.get(start, (0, 0, None))) for start in starts]

@@ -1,31 +1,46 @@
-"""The SQLite file of the stats: its tables and migrations, and the thread that writes rows.
+"""`StatsFile` keeps the stats in a SQLite file, which all processes of a home share: its tables and migrations.
 
 It uses a rollback journal and not a write-ahead log: with a connection for each batch that is as quick, and it works on
 network drives and can be read where nothing can be written.
 """
 
-import logging
 import sqlite3
-from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from threading import Event, Lock, Thread, get_ident
 from time import monotonic
-from typing import Any
+from typing import Any, TypeVar
+
+from onetool.services.stats.spread import SpreadOfSqlite
+from onetool.services.stats.storage import (
+    CALLS,
+    COLUMNS,
+    GAPS,
+    MENUS,
+    REPLIES,
+    RUNS,
+    Batch,
+    Row,
+    StatsReader,
+    StorageBusyError,
+    StorageRefusedError,
+    UnreadableError,
+)
+from onetool.services.stats.writer import BUSY_SECONDS
+
+T = TypeVar("T")
 
 MOST_SECONDS = 50.0  # that a read may take: who waits for it has no longer
-BUSY_SECONDS = 1.0
 READ_SECONDS = 10.0  # that a person who asks for the stats waits for those who are writing
 VERSION = 1
-
-CALLS, RUNS, REPLIES, MENUS, GAPS = "calls", "runs", "replies", "menus", "gaps"
-COLUMNS = {  # as rows have them; tokens are computed by the file
-    CALLS: "at, tool, source, door, client, run, ok, code, reason, duration_ms, bytes_in, bytes_out, caller",
-    RUNS: "at, id, door, client, ok, code, duration_ms, calls, bytes_in, caller",
-    REPLIES: "at, run, bytes_out",
-    MENUS: "at, client, door, full_bytes, sent_bytes, caller",
-    GAPS: "at, client, duration_ms, caller",
+DIALECT = {
+    **{table: table for table in COLUMNS},
+    "spread": "spread(duration_ms)",
+    "bucket": "CAST(at / :bucket AS INTEGER)",
+    "latest_source": "source",  # SQLite takes it from the row that has max(at)
+    "unordered": "NOT INDEXED",  # row after row is quicker than in the order of an index
+    "tool": "+tool",
+    "names": "SELECT value FROM json_each(:names)",
 }
 _AT_ONCE = 500  # rows of one statement
 
@@ -76,6 +91,62 @@ class NewerFileError(Exception):
     """A file that a later version of ours has written."""
 
 
+class StatsFile:
+    """It is made with the first row. A file that is not there counts as empty."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    def write(self, number: int, rows: Batch, timeout: float, sweep_before: float | None) -> None:
+        """What fails here has written nothing: so no batch comes twice, and `number` is not needed."""
+        try:
+            with opened(self._file, timeout) as database, transaction(database):
+                for table, some in rows.items():
+                    insert(database, table, some)
+                if sweep_before is not None:
+                    sweep(database, sweep_before)
+        except NewerFileError as error:
+            raise StorageRefusedError(f"{self._file}: {error}", is_final=True) from None
+        except (OSError, sqlite3.Error) as error:
+            if is_busy(error):
+                raise StorageBusyError(f"{self._file}: {error}") from None
+            raise StorageRefusedError(f"{self._file}: {error}; if the file is broken, delete it", True) from None
+
+    def read(self, ask: Callable[[StatsReader], T], is_patient: bool) -> T:
+        if not self._file.exists():
+            return read_empty(ask)
+        try:
+            with opened_to_read(self._file, READ_SECONDS if is_patient else BUSY_SECONDS) as database:
+                return _ask(database, ask)
+        except NewerFileError as error:
+            why = f"{self._file}: {error}"
+            raise UnreadableError(why, never=why) from None
+        except (OSError, sqlite3.Error, ValueError, TypeError, OverflowError) as error:  # a row may hold anything
+            advice = "" if "interrupted" in str(error) else "; if the file is broken, delete it"
+            raise UnreadableError(f"{self._file}: {error}{advice}") from None
+
+
+class SqliteReader:
+    def __init__(self, database: sqlite3.Connection) -> None:
+        self._database = database
+
+    def rows(self, query: str, asked: Mapping[str, Any]) -> list[Row]:
+        return self._database.execute(query.format_map(DIALECT), asked).fetchall()
+
+
+def read_empty(ask: Callable[[StatsReader], T]) -> T:
+    """What a file gives in which nothing is."""
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as database:
+        _brought_up(database)
+        return _ask(database, ask)
+
+
+def _ask(database: sqlite3.Connection, ask: Callable[[StatsReader], T]) -> T:
+    database.create_aggregate("spread", 1, SpreadOfSqlite)  # pyright: ignore[reportArgumentType] - its stub wants a class of its own
+    database.execute("BEGIN")  # all of it is of one moment
+    return ask(SqliteReader(database))
+
+
 @contextmanager
 def opened(file: Path, timeout: float = BUSY_SECONDS) -> Generator[sqlite3.Connection]:
     """The file, to be written; made, where there is none. Raises OSError, sqlite3.Error, NewerFileError."""
@@ -105,14 +176,6 @@ def opened_to_read(file: Path, timeout: float = BUSY_SECONDS) -> Generator[sqlit
             yield database
             return
     with opened(file, timeout) as database:
-        yield database
-
-
-@contextmanager
-def empty() -> Generator[sqlite3.Connection]:
-    """A file in which nothing is, and that is nowhere."""
-    with closing(sqlite3.connect(":memory:", isolation_level=None)) as database:
-        _brought_up(database)
         yield database
 
 
@@ -181,115 +244,3 @@ def _brought_up(database: sqlite3.Connection) -> None:
         if not _has_callers(database):
             for statement in _CALLERS:
                 database.execute(statement)
-
-
-# The thread that writes rows
-
-
-log = logging.getLogger("onetool.stats")
-
-GATHER_SECONDS = 2.0  # that a row waits at most, where the file can be written
-LAST_WAIT = 3.0  # seconds, for who is writing when everything ends
-_FULL = 2_000  # rows of a table that are not kept waiting for others
-_MOST = 10_000  # rows of a table that wait, however long the file can't be written
-_SWEEP_SECONDS = 3600.0  # between two looks for what is too old: each walks over the whole file
-
-Row = tuple[Any, ...]
-
-
-class Writer:
-    """Writes rows in a thread; adding only appends to a list. A file that can't be written is logged once, and never
-    fails a call.
-    """
-
-    def __init__(
-        self, file: Path, retention_seconds: float, now: Callable[[], float], redact: Callable[[Any], Any]
-    ) -> None:
-        """`redact` masks secrets in rows: names of tools, clients and reasons come from anywhere."""
-        self._file = file
-        self._redact = redact
-        self._retention = retention_seconds
-        self._now = now
-        self._waiting: dict[str, deque[Row]] = {table: deque() for table in COLUMNS}
-        self._writing = Lock()
-        self._writer: int | None = None  # the thread that is at it
-        self._starting = Lock()
-        self._thread: Thread | None = None
-        self._full = Event()
-        self._next_sweep = 0.0
-        self.is_off = False
-
-    def add(self, table: str, row: Row) -> None:
-        waiting = self._waiting[table]
-        waiting.append(row)
-        if self._thread is None:
-            self._start()
-        elif len(waiting) % _FULL == 0:
-            self._full.set()
-
-    def flush(self, timeout: float = BUSY_SECONDS) -> None:
-        """Write what waits. A file that another process holds is tried again later, for a bounded number of rows."""
-        with self._writing:
-            self._writer = get_ident()
-            try:
-                self._flush(timeout)
-            finally:
-                self._writer = None
-
-    def flush_in_finalizer(self) -> None:
-        """The same, for a finalizer: the garbage collector may run it while the writer thread is writing."""
-        if self._writer != get_ident() and self._writing.acquire(timeout=LAST_WAIT):
-            try:
-                self._flush(BUSY_SECONDS)
-            finally:
-                self._writing.release()
-
-    def _flush(self, timeout: float) -> None:
-        taken = {table: _all_of(waiting) for table, waiting in self._waiting.items() if waiting}
-        if not taken or self.is_off:
-            return
-        try:
-            self._write(taken, timeout)
-        except (OSError, sqlite3.Error, NewerFileError) as error:
-            if is_busy(error):
-                for table, rows in taken.items():
-                    self._waiting[table].extendleft(reversed(rows[-_MOST:]))
-                return
-            self.give_up(error)
-
-    def give_up(self, error: Exception) -> None:
-        """Nothing more is written. Said once."""
-        if not self.is_off:
-            self.is_off = True
-            advice = "" if isinstance(error, NewerFileError) else "; if the file is broken, delete it"
-            log.warning("stats are not kept: %s: %s%s", self._file, error, advice)
-
-    def _write(self, rows: dict[str, list[Row]], timeout: float) -> None:
-        with opened(self._file, timeout) as database, transaction(database):
-            for table, some in rows.items():
-                insert(database, table, self._redact(some))
-            if self._now() >= self._next_sweep:
-                self._next_sweep = self._now() + _SWEEP_SECONDS
-                sweep(database, self._now() - self._retention)
-
-    def _start(self) -> None:
-        with self._starting:
-            if self._thread is None and not self.is_off:
-                self._thread = Thread(target=self._gather, name="onetool-stats", daemon=True)
-                try:
-                    self._thread.start()
-                except RuntimeError:  # the process is about to end: it is written with the rest
-                    self._thread = None
-
-    def _gather(self) -> None:
-        """One batch. Whatever has come meanwhile, or could not be written, is the next one's."""
-        self._full.wait(GATHER_SECONDS)
-        self._full.clear()
-        self.flush()
-        self._thread = None
-        if any(self._waiting.values()):
-            self._start()
-
-
-def _all_of(waiting: deque[Row]) -> list[Row]:
-    return [waiting.popleft() for _ in range(len(waiting))]  # others append meanwhile
