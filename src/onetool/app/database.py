@@ -26,7 +26,7 @@ class AppDatabase:
             return None
         with self._lock:
             if self._opened is None:
-                self._opened = _open(self._config)
+                self._opened = open_database(self._config)
             return self._opened
 
     def set_config(self, config: "Config") -> None:
@@ -41,17 +41,24 @@ class AppDatabase:
             opened.close()
 
 
-def _open(config: "Config") -> "Database":
+def open_database(config: "Config", *, migrates: bool = True) -> "Database":
+    """The database of a config that has one. Nothing is connected yet. It makes missing tables when it first is.
+
+    Raises ConfigError, whose message has nothing of the address: that may hold a password.
+    """
     url = str(config.database)
     if not url.startswith(SCHEMES):
         raise _mistake(config, "database must be the address of a PostgreSQL", "write postgresql://user@host/name")
     try:
         from onetool.database.migrations import migrate
-        from onetool.database.postgres import Postgres
+        from onetool.database.postgres import Postgres, is_url
     except ImportError:
         message = "a database needs the package psycopg, which is not installed"
         raise _mistake(config, message, "pip install 'onetool[cluster]'") from None
-    return Postgres(url, prepare=migrate)
+    if not is_url(url):
+        hint = "write postgresql://user:password@host:5432/name, with %40 for @ and %2F for / in a password"
+        raise _mistake(config, "PostgreSQL does not understand the address of the database", hint)
+    return Postgres(url, prepare=migrate if migrates else None)
 
 
 def _mistake(config: "Config", message: str, hint: str) -> ConfigError:

@@ -22,7 +22,16 @@ def findings(app: "App") -> tuple[tuple[Mistake, ...], Report]:
         *_missing(report),
         *bundle_mistakes(app),
         *audit_mistakes(app.config),
+        *_database_mistakes(app),
     ), report
+
+
+def _database_mistakes(app: "App") -> list[Mistake]:
+    if app.config.database is None:
+        return []
+    from onetool.app.database_state import database_mistakes
+
+    return database_mistakes(app.config)
 
 
 def _missing(report: Report) -> list[Mistake]:

@@ -5,6 +5,7 @@ again, and a database that knows higher numbers than we do is no error. Files na
 file of workers, too.
 """
 
+import re
 from collections.abc import Iterator
 from importlib.resources import files
 from typing import NamedTuple
@@ -16,6 +17,8 @@ _TABLE = (
     "CREATE TABLE IF NOT EXISTS onetool_migrations "
     "(number integer PRIMARY KEY, name text NOT NULL, at double precision NOT NULL)"
 )
+
+_CREATED = re.compile(r"^CREATE TABLE (?:IF NOT EXISTS )?(\w+)", re.MULTILINE)
 
 
 class Migration(NamedTuple):
@@ -37,13 +40,23 @@ def migrations() -> Iterator[Migration]:
 
 
 def migrate(database: Database) -> list[str]:
-    """Run those that are missing, all or nothing; gives their names. Several replicas may do this at once."""
+    """Run those that are missing, all or nothing; gives their names. Several replicas may do this at once.
+
+    Where none is missing, nothing is written: so a role that may not make tables can use a database that has them.
+    """
+    if not missing(database):
+        return []
 
     def job(work: Transaction) -> list[str]:
         work.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
         return _run(work, list(migrations()), database.clock)
 
     return database.write(job)
+
+
+def tables() -> list[str]:
+    """The names of all tables that they make."""
+    return ["onetool_migrations", *(name for one in migrations() for name in _CREATED.findall(one.sql))]
 
 
 def missing(database: Database) -> list[str]:

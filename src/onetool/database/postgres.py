@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import psycopg
 from psycopg import pq
+from psycopg.conninfo import conninfo_to_dict
 
 from onetool.database.connection import Forget, Params, Row, Transaction
 from onetool.database.errors import ChangeUnknownError, DatabaseAwayError, DatabaseError
@@ -39,6 +40,15 @@ _OPTIONS: dict[str, Any] = {
     "keepalives_count": 3,
     "tcp_user_timeout": 8_000,
 }
+
+
+def is_url(url: str) -> bool:
+    """Whether it can be understood. What is wrong with it is not told: the message would quote it."""
+    try:
+        conninfo_to_dict(url)
+    except psycopg.Error:
+        return False
+    return True
 
 
 class _LostConnection(Exception):  # noqa: N818 - control flow: the caller decides what it means

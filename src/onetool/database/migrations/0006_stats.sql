@@ -40,6 +40,7 @@ CREATE TABLE stats_replies (
     bytes_out bigint NOT NULL,
     tokens_out integer GENERATED ALWAYS AS (CAST((bytes_out + 3) / 4 AS integer)) STORED
 );
+CREATE INDEX stats_replies_by_time ON stats_replies (at);
 CREATE INDEX stats_replies_by_run ON stats_replies (run);
 CREATE TABLE stats_menus (
     at double precision NOT NULL,
@@ -51,12 +52,14 @@ CREATE TABLE stats_menus (
     full_tokens integer GENERATED ALWAYS AS (CAST((full_bytes + 3) / 4 AS integer)) STORED,
     sent_tokens integer GENERATED ALWAYS AS (CAST((sent_bytes + 3) / 4 AS integer)) STORED
 );
+CREATE INDEX stats_menus_by_time ON stats_menus (at);
 CREATE TABLE stats_gaps (
     at double precision NOT NULL,
     client text COLLATE "C" NOT NULL,
     duration_ms double precision NOT NULL,
     caller text COLLATE "C" NOT NULL DEFAULT ''
 );
+CREATE INDEX stats_gaps_by_time ON stats_gaps (at);
 -- The last batch of each process: one whose commit nobody saw is sent again, and counts once.
 CREATE TABLE stats_writers (
     id text PRIMARY KEY,

@@ -31,6 +31,7 @@ class LazyGroup(click.Group):
         "hosts": "onetool.interfaces.cli.hosts:hosts",
         "auth": "onetool.interfaces.cli.auth:auth",
         "tokens": "onetool.interfaces.cli.tokens:tokens",
+        "db": "onetool.interfaces.cli.db:db",
         "stats": "onetool.interfaces.cli.stats:stats",
         "audit": "onetool.interfaces.cli.audit:audit",
         "check": "onetool.interfaces.cli.check:check",

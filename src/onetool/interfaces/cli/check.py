@@ -1,5 +1,7 @@
 """`onetool check`: everything that is wrong with the config and the tools, in one list."""
 
+from typing import TYPE_CHECKING
+
 import click
 import msgspec
 
@@ -8,6 +10,10 @@ from onetool.core.errors import ConfigError, Mistake
 from onetool.interfaces.cli.options import data_options, open_app
 from onetool.interfaces.cli.output import echo, print_json, print_mistakes, print_table, wants_json
 from onetool.sdk.requirements import Report
+
+if TYPE_CHECKING:
+    from onetool.app import App
+    from onetool.app.database_state import DatabaseState
 
 
 @click.command()
@@ -18,23 +24,49 @@ def check(ctx: click.Context, as_json: bool) -> None:
     import logging
 
     logging.getLogger("onetool").setLevel(logging.CRITICAL)  # it would say the same again, line by line
-    summary, mistakes, report = _inspect(ctx)
+    app, mistakes, report = _inspect(ctx)
     if wants_json(as_json):
         print_json([msgspec.to_builtins(mistake) for mistake in mistakes])
     else:
-        print_mistakes(summary, mistakes)
+        state = _database_state(app, mistakes)
+        print_mistakes(_summary(app, state), mistakes)
         _print_dependencies(report)
+        if state is not None:
+            from onetool.interfaces.cli.db import print_replicas
+
+            print_replicas(msgspec.to_builtins(state.replicas))
     ctx.exit(1 if any(mistake.severity == "error" for mistake in mistakes) else 0)
 
 
-def _inspect(ctx: click.Context) -> tuple[str, tuple[Mistake, ...], Report]:
+def _inspect(ctx: click.Context) -> "tuple[App | None, tuple[Mistake, ...], Report]":
     try:
         app = open_app(ctx)
     except ConfigError as error:
-        return "The config can't be used.", error.mistakes, {}
+        return None, error.mistakes, {}
+    return app, *findings(app)
+
+
+def _summary(app: "App | None", state: "DatabaseState | None") -> str:
+    if app is None:
+        return "The config can't be used."
     place = app.config.path or "no config file: the defaults are in force"
-    mistakes, report = findings(app)
-    return f"Config: {place}\nTools: {len(app.catalog.registry)}", mistakes, report
+    database = f"\nDatabase: PostgreSQL {state.server}, reached" if state else ""
+    return f"Config: {place}\nTools: {len(app.catalog.registry)}{database}"
+
+
+def _database_state(app: "App | None", mistakes: tuple[Mistake, ...]) -> "DatabaseState | None":
+    """None where there is no database, or none that is reached: then a mistake says so."""
+    if app is None or app.config.database is None:
+        return None
+    if any(one.key == "database" and one.severity == "error" for one in mistakes):
+        return None
+    from onetool.app.database_state import read_state
+    from onetool.database import DatabaseError
+
+    try:
+        return read_state(app.config)
+    except DatabaseError:  # since a moment
+        return None
 
 
 def _print_dependencies(report: Report) -> None:

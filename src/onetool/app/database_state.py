@@ -1,0 +1,127 @@
+"""How the database of a config is: whether it can be reached, its tables, what is in it, and who uses it now.
+
+It changes nothing: no table is made for it.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from onetool.core.errors import ConfigError, Mistake
+from onetool.core.times import utc_text
+from onetool.database.errors import DatabaseAwayError, DatabaseError
+
+if TYPE_CHECKING:
+    from onetool.config import Config
+    from onetool.database import Database, Transaction
+
+GONE_S = 5.0  # without a sign of life
+_ADVICE = {  # a pattern in what PostgreSQL says -> what to do
+    "password authentication failed": "check the user and the password in the address",
+    "no password supplied": "the address has no password: postgresql://user:password@host/name",
+    "no pg_hba.conf entry": "the server lets nobody in from here: allow this machine, user and database in its "
+    "pg_hba.conf; if it wants TLS, add ?sslmode=require to the address",
+    'role "[^"]*" does not exist': "check the user in the address, or create it: CREATE ROLE name LOGIN PASSWORD '…'",
+    'database "[^"]*" does not exist': "check the name in the address, or create it: createdb name",
+    "resolve host|translate host name": "check the host in the address: no machine is known by this name",
+    "connection refused": "check the host and the port in the address, and whether PostgreSQL runs there",
+    "timeout": "nobody answers: check the host and the port in the address, and firewalls on the way",
+    "slots are reserved|too many": "it has too many connections: raise max_connections, or put a pooler before it",
+    "ssl": "check sslmode in the address",
+    "permission denied for database": "the role may not connect. As the owner: GRANT CONNECT ON DATABASE name TO role",
+    "permission denied for schema": "the role may not make tables here. As their owner: GRANT USAGE, CREATE ON SCHEMA "
+    "public TO role; or run `onetool db init` once as a role that may",
+    "permission denied": "the role lacks rights. As the owner of the tables: GRANT SELECT, INSERT, UPDATE, DELETE ON "
+    "ALL TABLES IN SCHEMA public TO role; GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO role",
+    "no schema has been selected": "the search_path of the role names no schema that is there: create it, or change it",
+    "read-only transaction": "this server takes no changes: name the primary one in the address",
+}
+
+
+class ReplicaRow(msgspec.Struct, frozen=True):
+    """A replica that gives signs of life."""
+
+    id: str
+    address: str
+    version: str
+    since: str
+    is_draining: bool
+
+
+class DatabaseState(msgspec.Struct, frozen=True):
+    """`server` is the version of PostgreSQL; `tables` how many of ours there are; `missing` are migrations."""
+
+    server: str
+    tables: int
+    missing: tuple[str, ...]
+    replicas: tuple[ReplicaRow, ...]
+
+
+def database_state(database: "Database") -> DatabaseState:
+    """Raises DatabaseError."""
+    from onetool.database.migrations import missing, tables
+
+    def job(work: "Transaction") -> tuple[str, int, bool]:
+        version = work.execute("SHOW server_version")[0][0]
+        found = [name for name in tables() if work.execute("SELECT to_regclass(%s)", (name,))[0][0] is not None]
+        return str(version).partition(" ")[0], len(found), "replicas" in found
+
+    server, count, has_replicas = database.read(job)
+    replicas = alive_replicas(database) if has_replicas else ()
+    return DatabaseState(server, count, tuple(missing(database)), replicas)
+
+
+def alive_replicas(database: "Database") -> tuple[ReplicaRow, ...]:
+    sql = (
+        "SELECT id, address, version, since, is_draining FROM replicas "  # noqa: S608 - our own words
+        f"WHERE seen_at > {database.clock} - %s ORDER BY since, id"
+    )
+    rows = database.read(lambda work: work.execute(sql, (GONE_S,)))
+    return tuple(ReplicaRow(id, to, version, utc_text(since), bool(ends)) for id, to, version, since, ends in rows)
+
+
+def explain(error: DatabaseError) -> tuple[str, str | None]:
+    """What is wrong, in PostgreSQL's words, and what to do about it. Neither has the address with its password."""
+    said = [line.strip() for line in str(error.__cause__ or error).splitlines() if line.strip()]
+    why = said[-1].removeprefix("- ") if said else type(error).__name__
+    advice = next((hint for part, hint in _ADVICE.items() if re.search(part, why, re.IGNORECASE)), None)
+    if isinstance(error, DatabaseAwayError):
+        return f"the database can't be reached: {why[:300]}", advice or "check the address in `database` of the config"
+    return f"the database refused this: {why[:300]}" if error.__cause__ else str(error), advice
+
+
+def database_mistakes(config: "Config") -> list[Mistake]:
+    """What `onetool check` says of the database of a config that has one."""
+    try:
+        return list(_missing(config, read_state(config)))
+    except ConfigError as error:
+        return list(error.mistakes)
+    except DatabaseError as error:
+        message, hint = explain(error)
+        return [_mistake(config, message, hint, "error")]
+
+
+def read_state(config: "Config") -> DatabaseState:
+    """The state, over a connection of its own. Raises ConfigError and DatabaseError."""
+    from onetool.app.database import open_database
+
+    database = open_database(config, migrates=False)
+    try:
+        return database_state(database)
+    finally:
+        database.close()
+
+
+def _missing(config: "Config", state: DatabaseState) -> Iterator[Mistake]:
+    if state.missing:
+        message = f"tables are missing in the database: {', '.join(state.missing)}"
+        yield _mistake(
+            config, message, "onetool db migrate; `onetool serve` makes them, too, when it starts", "warning"
+        )
+
+
+def _mistake(config: "Config", message: str, hint: str | None, severity: str) -> Mistake:
+    file = str(config.path) if config.path else None
+    return Mistake(message=message, file=file, key="database", hint=hint, severity=severity)

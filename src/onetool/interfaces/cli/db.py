@@ -1,0 +1,242 @@
+"""`onetool db …`: the database that several machines share: its state, its tables, moving a folder into it and back.
+
+No tools are loaded for it. Progress goes to standard error.
+"""
+
+import sys
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from onetool.interfaces.cli.options import data_options, find_here
+from onetool.interfaces.cli.output import (
+    counted,
+    echo,
+    print_json,
+    print_table,
+    printable,
+    show_progress,
+    wants_json,
+)
+
+if TYPE_CHECKING:
+    from onetool.config import Config
+    from onetool.database import Database
+    from onetool.database.moving import Moved
+
+MOST_LEFT = 20  # that are listed for a person
+
+
+@click.group(invoke_without_command=True)
+@data_options
+@click.pass_context
+def db(ctx: click.Context, as_json: bool) -> None:
+    """Set up the database that several machines share.
+
+    Alone, it shows how the database of the config is: whether it is reached, what is missing, what is in it, and
+    which replicas use it.
+    """
+    if ctx.invoked_subcommand is not None:
+        return
+    config = _config(ctx)
+    try:
+        with _reached(config) as database:
+            shown = _state(database)
+    except UnreachedError as error:
+        if wants_json(as_json):
+            print_json({"reachable": False, "problem": error.problem, "hint": error.hint})
+            ctx.exit(1)
+        raise
+    if wants_json(as_json):
+        print_json({"reachable": True, **shown})
+    else:
+        _print_state(shown)
+
+
+# Tables
+
+
+@db.command()
+@data_options
+@click.pass_context
+def init(ctx: click.Context, as_json: bool) -> None:
+    """Check that the database is reached, and make its tables."""
+    from onetool.app.database_state import database_state
+    from onetool.database.migrations import migrate
+
+    with _reached(_config(ctx)) as database:
+        done = migrate(database)
+        state = database_state(database)
+    if wants_json(as_json):
+        print_json({"server": state.server, "tables": state.tables, "done": done})
+        return
+    made = f"Made: {', '.join(done)}." if done else "All of them were there: nothing was to do."
+    echo(f"PostgreSQL {state.server} is reached, and has {counted(state.tables, 'table')} of OneTool.\n{made}")
+    echo("Next: `onetool db import` copies what the folder has, `onetool serve` uses the database.")
+
+
+@db.command()
+@data_options
+@click.pass_context
+def migrate(ctx: click.Context, as_json: bool) -> None:
+    """Run the migrations that are missing. `onetool serve` does it, too, when it starts."""
+    from onetool.database.migrations import migrate
+
+    with _reached(_config(ctx)) as database:
+        done = migrate(database)
+    if wants_json(as_json):
+        print_json({"done": done})
+    else:
+        echo(f"Done: {', '.join(done)}." if done else "Nothing to do: no migration is missing.")
+
+
+# Moving
+
+
+@db.command("import")
+@click.option("--force", is_flag=True, help="Replace what is in the database under the same name.")
+@data_options
+@click.pass_context
+def import_command(ctx: click.Context, force: bool, as_json: bool) -> None:
+    """Copy what the folder of the config has into the database.
+
+    Files stay as they are. It can be done again: what is in the database already stays. Stop servers that use the
+    folder before. Exit code 1 if something could not be copied.
+    """
+    from onetool.app.audit import noted_command
+    from onetool.app.database_move import import_home
+    from onetool.database.migrations import migrate
+    from onetool.database.moving import MoveOptions
+
+    config = _config(ctx)
+    with _reached(config) as database, noted_command(config, "db import"):
+        migrate(database)
+        options = MoveOptions(force=force, config=config)
+        found = list(import_home(config.home, database, options, _tell))
+    _print_moved(found, as_json, f"Copied from {config.home} into the database")
+    ctx.exit(1 if any(moved.left for _, moved in found) else 0)
+
+
+@db.command("export")
+@click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
+@data_options
+@click.pass_context
+def export_command(ctx: click.Context, folder: Path, as_json: bool) -> None:
+    """Copy what the database has into an empty folder.
+
+    With a config that has no `database`, the folder is a home: put the config there, or set ONETOOL_HOME.
+    """
+    from onetool.app.audit import noted_command
+    from onetool.app.database_move import export_home
+    from onetool.database.moving import MoveOptions
+
+    config = _config(ctx)
+    with _reached(config) as database, noted_command(config, "db export"):
+        _require_tables(database)
+        found = list(export_home(database, folder.absolute(), MoveOptions(config=config), _tell))
+    _print_moved(found, as_json, f"Copied from the database into {folder.absolute()}")
+    ctx.exit(1 if any(moved.left for _, moved in found) else 0)
+
+
+def _require_tables(database: "Database") -> None:
+    from onetool.database.migrations import missing
+
+    if names := missing(database):
+        raise click.ClickException(f"tables are missing in the database ({', '.join(names)}): onetool db migrate")
+
+
+def _tell(store: str, done: int, total: int) -> None:
+    if sys.stderr.isatty():
+        show_progress(done, total, store)
+
+
+def _print_moved(found: "Iterable[tuple[str, Moved]]", as_json: bool, title: str) -> None:
+    rows = [{"store": name, **msgspec.to_builtins(moved)} for name, moved in found]
+    if wants_json(as_json):
+        print_json({"stores": rows})
+        return
+    cells = [(row["store"], f"{row['moved']:,}", f"{row['same']:,}", f"{len(row['left']):,}") for row in rows]
+    print_table(title, ("store", "copied", "there before", "left"), cells)
+    left = [one for row in rows for one in row["left"]]
+    for one in left[:MOST_LEFT]:
+        echo(printable(f"left: {one['what']}: {one['why']}"))
+    if len(left) > MOST_LEFT:
+        echo(f"… and {len(left) - MOST_LEFT:,} more: --json has all of them.")
+    if any(one["is_conflict"] for one in left):
+        echo("Something else is in the database under these names. --force replaces it.")
+
+
+# The state
+
+
+def _state(database: "Database") -> dict[str, Any]:
+    from onetool.app.database_move import count_stores
+    from onetool.app.database_state import database_state
+
+    state = database_state(database)
+    return {**msgspec.to_builtins(state), "stores": None if state.missing else count_stores(database)}
+
+
+def _print_state(shown: dict[str, Any]) -> None:
+    lines = [("PostgreSQL", f"{shown['server']}, reached"), ("tables", f"{shown['tables']:,}")]
+    missing = ", ".join(shown["missing"])
+    lines.append(("missing", f"{missing}: onetool db migrate" if missing else "nothing"))
+    lines += [(f"rows of {name}", f"{count:,}") for name, count in (shown["stores"] or {}).items()]
+    print_table("Database", ("", ""), lines)
+    print_replicas(shown["replicas"])
+
+
+def print_replicas(replicas: "Iterable[dict[str, Any]]") -> None:
+    """Those that are alive."""
+    rows = [
+        (one["id"], one["address"], one["version"], one["since"], "ends" if one["is_draining"] else "")
+        for one in replicas
+    ]
+    if rows:
+        print_table(counted(len(rows), "replica"), ("id", "address", "version", "since", ""), rows)
+
+
+# The database
+
+
+class UnreachedError(click.ClickException):
+    """The database can't be used now; said with what to do about it."""
+
+    def __init__(self, problem: str, hint: str | None) -> None:
+        super().__init__(printable(f"{problem}\n{hint[0].upper()}{hint[1:]}." if hint else problem))
+        self.problem, self.hint = problem, hint
+
+
+@contextmanager
+def _reached(config: "Config") -> "Generator[Database]":
+    """The database of the config, without any tables being made. What goes wrong with it is told in words."""
+    import logging
+
+    from onetool.app.database import open_database
+    from onetool.app.database_state import explain
+    from onetool.database import DatabaseError
+
+    if config.database is None:
+        place = f"{config.path} has" if config.path else "there is no config, and so"
+        raise click.ClickException(
+            f"{place} no database: everything is in files below {config.home}. For several machines, add\n"
+            "database: ${DATABASE_URL}    # postgresql://user:password@host/name"
+        )
+    logging.getLogger("onetool.database").setLevel(logging.CRITICAL)  # it would say the same again
+    database = open_database(config, migrates=False)
+    try:
+        yield database
+    except DatabaseError as error:
+        raise UnreachedError(*explain(error)) from None
+    finally:
+        database.close()
+
+
+def _config(ctx: click.Context) -> "Config":
+    from onetool.config import load_config
+
+    return load_config(find_here(ctx))
