@@ -85,7 +85,8 @@ def alive_replicas(database: "Database") -> tuple[ReplicaRow, ...]:
 def explain(error: DatabaseError) -> tuple[str, str | None]:
     """What is wrong, in PostgreSQL's words, and what to do about it. Neither has the address with its password."""
     said = [line.strip() for line in str(error.__cause__ or error).splitlines() if line.strip()]
-    why = said[-1].removeprefix("- ") if said else type(error).__name__
+    tries = [line.removeprefix("- ") for line in said if line.startswith("- ")]  # a name may have several addresses
+    why = next(iter([*tries, *said]), type(error).__name__)
     advice = next((hint for part, hint in _ADVICE.items() if re.search(part, why, re.IGNORECASE)), None)
     if isinstance(error, DatabaseAwayError):
         return f"the database can't be reached: {why[:300]}", advice or "check the address in `database` of the config"
