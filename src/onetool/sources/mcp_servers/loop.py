@@ -110,6 +110,18 @@ class ServerLoop:
     async def do(self, server: str, what: str, work: Work[T], may_repeat: bool, call: UpstreamCall) -> T:
         return await self._upstream(server).do(what, work, may_repeat, call)
 
+    async def run_only(self, own: Iterable[str], others: Iterable[str]) -> None:
+        """Of servers that several processes share, run only these; others run elsewhere now."""
+        await self.start(own)
+        for name in others:
+            if (upstream := self.upstreams.pop(name, None)) is not None:
+                self._closing[upstream] = asyncio.create_task(self._close_when_idle(upstream))
+
+    async def end(self, names: Iterable[str]) -> None:
+        """End them at once."""
+        ended = [upstream for name in names if (upstream := self.upstreams.pop(name, None)) is not None]
+        await asyncio.gather(*(upstream.close() for upstream in ended))
+
     def replace(self, gone: Iterable[str], proxies: Mapping[str, ServerProxy]) -> None:
         """From any thread: end those that are gone or are others now, and start what was started before."""
         with suppress(TimeoutError):  # they end in their own time, and are not waited for
