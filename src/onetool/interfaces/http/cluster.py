@@ -1,0 +1,57 @@
+"""Cluster: what a server that is one of several has beside its app: the members, the forwarder, routes for the others.
+
+A route below /cluster is for other replicas only: `HttpApp` lets nobody in there without a valid header of theirs.
+"""
+
+from typing import TYPE_CHECKING
+
+from onetool.interfaces.asgi import Asgi, HttpError, Receive, Scope, Send
+from onetool.interfaces.http.forward_header import ForwardSeal, derived_key
+from onetool.interfaces.http.forwarding import Forwarder
+from onetool.services.cluster import ClusterSettings
+from onetool.services.cluster.members import Members
+
+if TYPE_CHECKING:
+    from onetool.app import App
+
+CLUSTER_PATH = "/cluster"
+
+
+class Cluster:
+    """This process among the others. `routes` are ASGI apps by the beginning of their paths, below /cluster."""
+
+    def __init__(self, settings: ClusterSettings) -> None:
+        self.settings = settings
+        self.members = Members(settings)
+        self.seal = ForwardSeal(settings.key, self.members)
+        self.forwarder = Forwarder(self.members, self.seal)
+        self.routes: dict[str, Asgi] = {}
+
+    @property
+    def id(self) -> str:
+        """Of this replica."""
+        return self.members.id
+
+    def key(self, use: str) -> bytes:
+        """A key that all replicas have, for one use."""
+        return derived_key(self.settings.key, use)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """The route /cluster and all below."""
+        path = scope["path"]
+        for start, app in self.routes.items():
+            if path == start or path.startswith(f"{start}/"):
+                await app(scope, receive, send)
+                return
+        raise HttpError(404, "not_found", f"No replica of this version has {path[:100]!r}.")
+
+
+def cluster_of(app: "App", settings: ClusterSettings | None) -> Cluster | None:
+    """The cluster of these settings, or of the config: `database` and `cluster` together. None: this process is alone.
+
+    The table of members must be there: it is made with the database.
+    """
+    config = app.config
+    if settings is None and config.cluster is not None and (database := app.database) is not None:
+        settings = ClusterSettings(config.cluster.address, str(config.cluster.key).encode(), database)
+    return None if settings is None else Cluster(settings)
