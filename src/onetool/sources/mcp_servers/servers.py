@@ -95,7 +95,7 @@ class Servers(Source):
                 proxy.reread_approvals()
             for secret in secrets_in(proxy.settings):
                 self.mask_also(secret)
-        return lambda: None if self._loop is None else self._loop.replace(gone, self._proxies)
+        return lambda: None if self._loop is None else self._loop.replace(gone, self._runs_here())
 
     def load(self) -> Catalogue:
         offers = [proxy.catalogue() for proxy in self._proxies.values()]
@@ -328,9 +328,9 @@ class Servers(Source):
         shared = [name for name in self._enabled() if self._is_shared(name)]
         if loop is not None:
             wanted = shared if loop.stays_connected else [name for name in shared if name in loop.upstreams]
-            own = [
-                name for name in wanted if owners.is_own(name) or (owners.holder(name) is None and owners.take(name))
-            ]
+            for name in wanted:
+                _ = owners.holder(name) is None and owners.take(name)
+            own = [name for name in wanted if owners.is_own(name)]
             self._run(loop.run_only(own, [name for name in shared if name not in own]))
         self._follow([name for name in shared if not owners.is_own(name)])
 
@@ -348,12 +348,14 @@ class Servers(Source):
         """How the shared servers are doing that run here."""
         upstreams = {} if self._loop is None else dict(self._loop.upstreams)
         return {
-            name: SharedState(
-                state=one.state, error=None if one.error is None else self._redact(one.error), since=one.since
-            )
+            name: SharedState(state=one.state, error=one.error and self._redact(one.error), since=one.since)
             for name, one in upstreams.items()
             if self._is_shared(name)
         }
+
+    def _runs_here(self) -> list[str]:
+        owners = self._owners
+        return [name for name in self._enabled() if owners is None or not self._is_shared(name) or owners.is_own(name)]
 
     def _is_shared(self, name: str) -> bool:
         proxy = self._proxies.get(name)
@@ -361,7 +363,8 @@ class Servers(Source):
 
     def _follow(self, names: Iterable[str]) -> None:
         proxies = [proxy for name in names if (proxy := self._proxies.get(name)) is not None]
-        if any([proxy.follow() for proxy in proxies]):  # all of them are to be read
+        changed = [proxy.follow() for proxy in proxies]
+        if any(changed):
             self._on_change()
 
     async def _connect_shared(self, names: list[str], retry: bool, seconds: float | None) -> None:
