@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from onetool.core.worker_share import worker_share
 from onetool.interfaces.asgi import Scope
 from onetool.interfaces.non_blocking_log import NonBlockingHandler
 
@@ -74,6 +75,8 @@ def write_entry(
         "bytes": size,
         "client": client,
     }
+    if (share := worker_share()).count > 1:
+        fields["worker"] = share.number
     for key, value in more.items():
         fields.setdefault(key, clean(value) if isinstance(value, str) else value)
     message = f"{method} {path}"
