@@ -19,19 +19,27 @@ from onetool.interfaces.cli.options import (
 from onetool.interfaces.cli.output import echo, stdout
 
 HOST_HELP = "The address to listen on. The default is the config's: 127.0.0.1."
+DRAIN_HELP = "Seconds in which requests are still taken after SIGTERM. The default is 5 in a cluster, else 0."
 PORT_HELP = "The port. The default is the config's: 8765. With 0 the system chooses."
 
 
 @click.command()
 @click.option("--host", metavar="HOST", help=HOST_HELP)
 @click.option("--port", type=click.IntRange(0, 65535), metavar="N", help=PORT_HELP)
+@click.option("--drain-s", type=click.FloatRange(0, 3600), metavar="N", envvar="ONETOOL_DRAIN_S", help=DRAIN_HELP)
 @menu_option
 @allow_option
 @watch_option
 @config_option
 @click.pass_context
 def serve(
-    ctx: click.Context, host: str | None, port: int | None, menu: str | None, allowed: list[str] | None, watch: bool
+    ctx: click.Context,
+    host: str | None,
+    port: int | None,
+    drain_s: float | None,
+    menu: str | None,
+    allowed: list[str] | None,
+    watch: bool,
 ) -> None:
     """Serve MCP and REST over HTTP. Ctrl-C or SIGTERM stops it; SIGHUP reloads.
 
@@ -47,7 +55,9 @@ def serve(
 
     http = app.config.http
     port = http.port if port is None else port
-    ended_by = serve_app(app, host or http.host, port, menu=menu, allowed=allowed, print_line=_print_headline)
+    ended_by = serve_app(
+        app, host or http.host, port, menu=menu, allowed=allowed, print_line=_print_headline, drain_s=drain_s
+    )
     signal.signal(signal.SIGTERM, _exit_on_signal)  # while it closes; the server had its own, and took it away
     if ended_by == signal.SIGINT:
         raise KeyboardInterrupt
