@@ -29,5 +29,5 @@ def worker_share() -> WorkerShare:
 
 def set_worker_share(share: WorkerShare) -> None:
     """Called once, when the process starts."""
-    global _own  # noqa: PLW0603 - it is a fact about the process, like its id
+    global _own
     _own = share

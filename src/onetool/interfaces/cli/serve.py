@@ -4,7 +4,7 @@ import os
 import signal
 import sys
 from contextlib import suppress
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 
@@ -19,6 +19,7 @@ from onetool.interfaces.cli.options import (
 from onetool.interfaces.cli.output import echo, stdout
 
 HOST_HELP = "The address to listen on. The default is the config's: 127.0.0.1."
+DRAIN_HELP = "Seconds in which requests are still taken after SIGTERM. The default is 5 in a cluster, else 0."
 PORT_HELP = "The port. The default is the config's: 8765. With 0 the system chooses."
 WORKERS_HELP = "How many processes serve, to use several cores. The default is 1, or ONETOOL_WORKERS."
 
@@ -29,6 +30,7 @@ WORKERS_HELP = "How many processes serve, to use several cores. The default is 1
 @click.option(
     "--workers", type=click.IntRange(1, 64), metavar="N", default=1, envvar="ONETOOL_WORKERS", help=WORKERS_HELP
 )
+@click.option("--drain-s", type=click.FloatRange(0, 3600), metavar="N", envvar="ONETOOL_DRAIN_S", help=DRAIN_HELP)
 @menu_option
 @allow_option
 @watch_option
@@ -39,6 +41,7 @@ def serve(
     host: str | None,
     port: int | None,
     workers: int,
+    drain_s: float | None,
     menu: str | None,
     allowed: list[str] | None,
     watch: bool,
@@ -53,14 +56,16 @@ def serve(
     if host == "":
         raise click.BadParameter("it is empty; leave it out to listen on this machine only.", param_hint="--host")
     if workers > 1:
-        _serve_with_workers(ctx, host, port, workers, menu, allowed, watch)
+        _serve_with_workers(ctx, host, port, workers, menu=menu, allowed=allowed, watch=watch, drain_s=drain_s)
         return
     app = open_app(ctx, allowed, watch=watch)
     from onetool.interfaces.http.serve import serve_app
 
     http = app.config.http
     port = http.port if port is None else port
-    ended_by = serve_app(app, host or http.host, port, menu=menu, allowed=allowed, print_line=_print_headline)
+    ended_by = serve_app(
+        app, host or http.host, port, menu=menu, allowed=allowed, print_line=_print_headline, drain_s=drain_s
+    )
     signal.signal(signal.SIGTERM, _exit_on_signal)  # while it closes; the server had its own, and took it away
     if ended_by == signal.SIGINT:
         raise KeyboardInterrupt
@@ -71,11 +76,11 @@ def _serve_with_workers(
     host: str | None,
     port: int | None,
     workers: int,
-    menu: str | None,
+    *,
     allowed: list[str] | None,
-    watch: bool,
+    **options: Any,
 ) -> None:
-    """Bind the sockets here, and let several processes serve on them."""
+    """Bind the sockets here, and let several processes serve on them. `options` are those of a WorkerOrder."""
     import logging
 
     if os.name != "posix":
@@ -99,9 +104,8 @@ def _serve_with_workers(
         host=address.host,
         port=address.port,
         addresses=address.addresses,
-        menu=menu,
         allowed=allowed,
-        watch=watch,
+        **options,
         level=logging.getLevelName(logging.getLogger("onetool").level).lower(),
     )
     if Supervisor(order, address, _print_headline).run() == signal.SIGINT:

@@ -14,12 +14,10 @@ from secrets import token_hex
 import msgspec
 
 from onetool.core.principal import Principal
-from onetool.interfaces.asgi import HttpError, Scope
+from onetool.interfaces.asgi import FORWARDED_HEADER, HttpError, Scope
 from onetool.interfaces.signed import sign, verify
 from onetool.services.cluster.members import Members
 
-HEADER = b"onetool-forwarded"
-FORWARDED = "onetool.forwarded"  # in the scope: the ForwardedBy of a request that another replica has sent
 VALID_S = 60.0  # both ways: the replicas' clocks agree with the database's within a beat
 OTHER_REPLICA = 421
 
@@ -76,6 +74,11 @@ class ForwardSeal:
         self._check_once(told)
         return told
 
+    def check_body(self, told: ForwardedBy, body: bytes) -> None:
+        """Raises HttpError (401) for another body than the one that the header was made for."""
+        if not hmac.compare_digest(sha256(body).hexdigest(), told.body):
+            raise _refused("the body is not the one that it was made for")
+
     def _check_once(self, told: ForwardedBy) -> None:
         now = self._members.now()
         if abs(now - told.at) > VALID_S:
@@ -85,11 +88,6 @@ class ForwardSeal:
         if told.nonce in self._seen:
             raise _refused("it was used already: it is good once")
         self._seen[told.nonce] = now + 2 * VALID_S
-
-
-def check_body(told: ForwardedBy, body: bytes) -> None:
-    if not hmac.compare_digest(sha256(body).hexdigest(), told.body):
-        raise _refused("the body is not the one that it was made for")
 
 
 def target_of(scope: Scope) -> bytes:
@@ -103,4 +101,4 @@ def _bound(method: str, target: bytes) -> bytes:
 
 
 def _refused(why: str) -> HttpError:
-    return HttpError(401, "bad_forward", f"The header {HEADER.decode()} can't be accepted: {why}.")
+    return HttpError(401, "bad_forward", f"The header {FORWARDED_HEADER.decode()} can't be accepted: {why}.")

@@ -11,12 +11,12 @@ from contextlib import asynccontextmanager, suppress
 from itertools import count
 
 from onetool.core.principal import LOCAL, Principal
-from onetool.http.connection import Connection, HttpResponse, request_head
+from onetool.http.connection import Connection, HttpResponse
 from onetool.http.errors import StaleConnectionError, UnreachableError, WireError
 from onetool.http.pool import ConnectionPool
-from onetool.interfaces.asgi import JSON, HttpError, Receive, Scope, Send, read_body
+from onetool.interfaces.asgi import FORWARDED, FORWARDED_HEADER, JSON, HttpError, Receive, Scope, Send, read_body
 from onetool.interfaces.disconnect import DisconnectWatch
-from onetool.interfaces.http.forward_header import FORWARDED, HEADER, OTHER_REPLICA, ForwardSeal, target_of
+from onetool.interfaces.http.forward_header import OTHER_REPLICA, ForwardSeal, target_of
 from onetool.services.cluster import UNIX, Replica
 from onetool.services.cluster.members import Members
 
@@ -197,9 +197,11 @@ async def _dial(loop: asyncio.AbstractEventLoop, address: str, pool: ConnectionP
 def _request(
     method: str, target: bytes, replica: Replica, headers: list[tuple[bytes, bytes]], seal: str, body: bytes
 ) -> bytes:
-    host = "localhost" if replica.address.startswith(UNIX) else replica.address
-    passed_on = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in headers]
-    return request_head(method, target.decode("latin-1"), [("host", host), (HEADER.decode(), seal), *passed_on], body)
+    """Its bytes. What came over HTTP has no line breaks in it, and goes on as it came."""
+    host = b"localhost" if replica.address.startswith(UNIX) else replica.address.encode()
+    own = [(b"host", host), (FORWARDED_HEADER, seal.encode()), (b"content-length", b"%d" % len(body))]
+    lines = [b"%b %b HTTP/1.1" % (method.encode(), target), *(b"%b: %b" % one for one in (*own, *headers))]
+    return b"\r\n".join(lines) + b"\r\n\r\n" + body
 
 
 async def _pass_back(response: HttpResponse, send: Send) -> None:

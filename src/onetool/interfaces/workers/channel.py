@@ -24,6 +24,7 @@ class WorkerOrder(msgspec.Struct, frozen=True, kw_only=True):
     menu: str | None = None
     allowed: list[str] | None = None
     watch: bool = False
+    drain_s: float | None = None  # seconds in which requests are still taken after SIGTERM
     level: str = "warning"  # of the log
 
     def __repr__(self) -> str:

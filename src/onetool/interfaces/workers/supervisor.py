@@ -39,7 +39,7 @@ QUICK_S = 10.0  # a worker that dies earlier than that has died quickly
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0
 MOST_DEATHS = 6  # quick ones in a row, where nobody serves
 IN_TURN_S = 15.0  # for all of them together to stop one after the other; then the rest stops at once
-STOP_S = 20.0  # until one that was told to stop is killed
+STOP_S = 30.0  # until one that was told to stop is killed
 RELOAD_S = 60.0
 LONGEST_PATH = 100  # bytes of the path of a socket: systems take 103 at least
 

@@ -21,7 +21,8 @@ from onetool.interfaces.workers.channel import Reloaded, Report, Serving, Worker
 if TYPE_CHECKING:
     from onetool.app import App
 
-LAST_S = 15.0  # for a worker without a supervisor to stop by itself
+LAST_S = 30.0  # for a worker without a supervisor to stop by itself
+DRAIN_S = 0.5  # in which clients that keep their connections are told to close them, so that no request is lost
 
 
 class SupervisorChannel:
@@ -142,6 +143,7 @@ def _serve(order: WorkerOrder, channel: SupervisorChannel) -> None:
             cluster=cluster,
             address=address,
             on_reload=reports.asked,
+            drain_s=DRAIN_S if order.drain_s is None else order.drain_s,
         )
         signal.signal(signal.SIGTERM, _exit)  # while it closes; the server had its own, and took it away
     database.close()
