@@ -18,6 +18,7 @@ from onetool.interfaces.non_blocking_log import NonBlockingHandler
 log = logging.getLogger("onetool.access")
 root_log = logging.getLogger("onetool")
 
+UNLOGGED = "unlogged"  # in scope["log"]: this request gets no line
 LONGEST_TEXT = 200  # characters of a text from outside
 CLIENT_CLOSED_REQUEST = 499  # the client left before there was an answer
 _encode = msgspec.json.Encoder(enc_hook=str).encode
@@ -53,7 +54,7 @@ def enable_access_log(on: bool) -> None:
 
 def log_request(scope: Scope, status: int, seconds: float, size: int, redact: Callable[[str], str]) -> None:
     """Log one request. `scope["log"]` holds the fields that its route adds."""
-    if not log.isEnabledFor(logging.INFO):
+    if not log.isEnabledFor(logging.INFO) or UNLOGGED in scope["log"]:
         return
     client = scope.get("client")
     path = scope.get("raw_path")

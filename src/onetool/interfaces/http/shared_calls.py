@@ -13,6 +13,7 @@ from onetool.core.caller import CannotAsk, Level, Question, current_caller
 from onetool.core.errors import ToolFailure
 from onetool.interfaces.asgi import FORWARDED, HttpError, Receive, Scope, Send, read_body, respond
 from onetool.interfaces.disconnect import DisconnectWatch
+from onetool.interfaces.http.access_log import UNLOGGED
 from onetool.interfaces.http.shared_call import (
     CallerAnswer,
     LackLine,
@@ -27,6 +28,8 @@ from onetool.interfaces.http.shared_call import (
     question_line,
     value_of,
 )
+
+from onetool.sources.mcp_servers.shared import shared_result
 
 if TYPE_CHECKING:
     from onetool.sources.mcp_servers.servers import Servers
@@ -62,6 +65,7 @@ class SharedCalls:
             return
         match scope["path"].split("/", 3)[2:]:
             case ["servers", "states"]:
+                scope["log"][UNLOGGED] = True  # it comes every second
                 servers = self._servers()
                 await respond(send, 200, msgspec.json.encode({} if servers is None else servers.shared_states()))
             case ["servers", name] if name.endswith("/call"):
@@ -104,7 +108,8 @@ class SharedCalls:
         current_caller.set(caller)
         try:
             if self._owners.is_own(server) or await asyncio.to_thread(self._owners.take, server):
-                lines.put_nowait(ResultLine(_encoded(await self._outcome(server, asked, caller))))
+                value = await self._outcome(server, asked, caller)
+                lines.put_nowait(ResultLine(msgspec.Raw(msgspec.json.encode(value))))
             else:
                 lines.put_nowait(MovedLine())
         except Exception as error:  # noqa: BLE001 - whatever it is, whoever called has to know
@@ -124,7 +129,8 @@ class SharedCalls:
                 return await servers.reconnect(server)
             case _:
                 call = UpstreamCall(caller.progress if asked.wants_progress else None)
-                return await servers.do_here(server, request.name, request, asked.may_repeat, call)
+                result = await servers.do_here(server, request.name, request, asked.may_repeat, call)
+                return shared_result(result) if request.kind == "tool" else result
 
 
 class RemoteCaller:
@@ -186,12 +192,6 @@ async def _next(lines: "asyncio.Queue[Line | None]") -> bytes | None:
     except TimeoutError:
         return b"\n"
     return None if line is None else encode_line(line) + b"\n"
-
-
-def _encoded(value: Any) -> msgspec.Raw:
-    if hasattr(value, "model_dump_json"):  # of the SDK
-        return msgspec.Raw(value.model_dump_json(by_alias=True, exclude_unset=True).encode())
-    return msgspec.Raw(msgspec.json.encode(value))
 
 
 def _decoded(body: bytes, type: Any) -> Any:

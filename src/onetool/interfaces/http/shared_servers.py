@@ -39,7 +39,7 @@ from onetool.interfaces.http.shared_call import (
 )
 from onetool.interfaces.http.shared_calls import SharedCalls
 from onetool.services.cluster.leases import Leases
-from onetool.sources.mcp_servers.shared import ServerRequest, SharedState
+from onetool.sources.mcp_servers.shared import ServerRequest, SharedResult, SharedState
 
 if TYPE_CHECKING:
     from onetool.app import App
@@ -68,6 +68,7 @@ class SharedServers:
         self._states: dict[str, SharedState] = {}
         self._peers = PeerNumbers()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._reading: asyncio.Task[None] | None = None
         calls = SharedCalls(self, lambda: app.servers)
         cluster.routes[SERVERS_PATH] = cluster.routes[ANSWERS_PATH] = calls
         app.catalog.share_servers(self)
@@ -106,7 +107,10 @@ class SharedServers:
         servers.tend_shared()
         if self._loop is not None:
             with suppress(RuntimeError):  # the loop has just ended
-                asyncio.run_coroutine_threadsafe(self._read_states(), self._loop)
+                self._loop.call_soon_threadsafe(self._read_soon)
+
+    def _read_soon(self) -> None:
+        self._reading = asyncio.create_task(self._read_states())
 
     async def _read_states(self) -> None:
         servers = self._app.servers
@@ -176,7 +180,7 @@ class SharedServers:
                     if isinstance(line, QuestionLine):
                         questions.add(asyncio.create_task(self._answer(owner, line, caller)))
                     elif isinstance(line, ResultLine):
-                        return await _result(request, line.value)
+                        return msgspec.json.decode(line.value, type=SharedResult if request.kind == "tool" else Any)
                     else:
                         _take(line, caller)
         finally:
@@ -244,18 +248,6 @@ def _take(line: Line, caller: "Caller | None") -> None:
             raise NotRunThereError
         case _:
             pass
-
-
-async def _result(request: ServerRequest, value: msgspec.Raw) -> Any:
-    if request.kind != "tool":
-        return msgspec.json.decode(value)
-    return await asyncio.to_thread(_tool_result, bytes(value))  # the first one imports the SDK's types
-
-
-def _tool_result(value: bytes) -> Any:
-    from mcp_types import CallToolResult
-
-    return CallToolResult.model_validate_json(value)
 
 
 def _was_not_reached(error: ReplicaGoneError) -> bool:

@@ -28,7 +28,7 @@ class ServingProcess:
         ours, theirs = socket.socketpair()
         with theirs:
             # Not through a shell, and no fork of our own: the interpreter starts anew, without our threads and locks.
-            self._process = subprocess.Popen(
+            self._process = subprocess.Popen(  # noqa: S603 - our own program
                 [sys.executable, "-P", "-m", "onetool.interfaces.workers.worker", str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(), *order.sockets),

@@ -38,6 +38,45 @@ class ServerRequest(msgspec.Struct, frozen=True):
                 raise ToolFailure(f"{self.kind} is no request to a server")
 
 
+class SharedBlock:
+    """A part of an answer that came as data: of an SDK's block what `conversion` uses. The SDK need not be loaded."""
+
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        self._data = data
+
+    @property
+    def type(self) -> Any:
+        return self._data.get("type")
+
+    @property
+    def text(self) -> str:
+        return self._data.get("text", "")
+
+    def model_dump(self, **_: Any) -> dict[str, Any]:
+        return dict(self._data)
+
+
+class SharedResult(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer of a tool as data: of an SDK's CallToolResult what `conversion` uses."""
+
+    is_error: bool = False
+    blocks: tuple[Mapping[str, Any], ...] = ()
+    structured_content: Any = None
+
+    @property
+    def content(self) -> list[SharedBlock]:
+        return [SharedBlock(one) for one in self.blocks]
+
+
+def shared_result(result: Any) -> SharedResult:
+    """An answer of the SDK as data."""
+    return SharedResult(
+        is_error=result.is_error,
+        blocks=tuple(one.model_dump(by_alias=True, mode="json", exclude_none=True) for one in result.content),
+        structured_content=result.structured_content,
+    )
+
+
 class SharedState(msgspec.Struct, frozen=True, kw_only=True):
     """How a server is doing in the process that runs it."""
 
