@@ -1,4 +1,4 @@
-"""Requests about something that is alive in another replica, a call that waits, a task, a stream: they are sent there."""
+"""Requests about what is alive in another replica: a call that waits, a task, a stream. They are sent there."""
 
 from typing import TYPE_CHECKING, Any
 
