@@ -130,9 +130,8 @@ class _Server(uvicorn.Server):
         loop, config = asyncio.get_running_loop(), self.config
 
         def protocol() -> asyncio.Protocol:
-            return config.http_protocol_class(  # pyright: ignore[reportCallIssue]
-                config=config, server_state=self.server_state, app_state=self.lifespan.state, _loop=loop
-            )
+            made: Any = config.http_protocol_class  # as uvicorn makes those of its own sockets
+            return made(config=config, server_state=self.server_state, app_state=self.lifespan.state, _loop=loop)
 
         self.servers.append(await loop.create_unix_server(protocol, sock=place))
 

@@ -83,8 +83,13 @@ class SharedSessions:
 
     # Messages that are for another replica
 
-    async def relay(self, session: HttpSession, message: Any) -> bool:
-        """Send a message of the client on to who waits for it. False: it is for this replica, or for all."""
+    async def relayed(self, session: HttpSession, message: Any) -> Any:
+        """Send answers and cancellations on to who waits for them; gives what is left of the message, or None."""
+        if isinstance(message, list) and message:
+            return [one for one in message if not await self._relay(session, one)] or None
+        return None if await self._relay(session, message) else message
+
+    async def _relay(self, session: HttpSession, message: Any) -> bool:
         if not isinstance(message, dict):
             return False
         news = SessionNews(session=session.id, message=message)
@@ -180,12 +185,6 @@ class SharedSessions:
         await asyncio.to_thread(self._rows.sweep, IDLE_SECONDS, MOST_SESSIONS)
         await asyncio.to_thread(self._tasks.sweep)
         self._versions = {id: version for id, version in self._versions.items() if id in self._sessions}
-
-
-def stream_owner(event_id: str) -> tuple[str, bool] | None:
-    """The replica whose stream an event belongs to, and whether that is the stream of notifications."""
-    replica, dot, rest = event_id.partition(".")
-    return (replica, rest.startswith("0-")) if dot else None
 
 
 def _cancelled(message: Message) -> Any:

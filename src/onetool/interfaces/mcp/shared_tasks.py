@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from onetool.database import DatabaseError
 from onetool.interfaces.json_data import encode
 from onetool.interfaces.mcp.client import RemoteClient
-from onetool.interfaces.mcp.protocol import INTERNAL_ERROR, INVALID_PARAMS, JsonRpcError
+from onetool.interfaces.mcp.protocol import INTERNAL_ERROR, INVALID_PARAMS, TASK_GONE, JsonRpcError
 from onetool.services.cluster.mcp_rows import McpTaskRows
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("onetool.cluster")
 
 LARGEST_RESULT = 4 * 1024 * 1024  # bytes of a task that are kept
-GONE = "the replica that ran this task is gone; call the tool again"
 UNKNOWN = "taskId: there is no such task, or its time is up"
 
 
@@ -67,5 +66,5 @@ class SharedTasks:
             raise JsonRpcError(INVALID_PARAMS, UNKNOWN)
         if row.body is not None:
             return {**row.body, "ttlMs": ttl_ms}
-        error = {"code": INTERNAL_ERROR, "message": GONE}
+        error = {"code": INTERNAL_ERROR, "message": TASK_GONE}
         return {"taskId": id, "status": "failed", "ttlMs": ttl_ms, "pollIntervalMs": 0, "error": error}
