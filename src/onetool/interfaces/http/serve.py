@@ -308,7 +308,7 @@ def serve_app(
     facts = partial(server_facts, app, address, allowed)
     lists = allow_lists(app, allowed)
     shared = _cluster(app, cluster)
-    mcp = McpHttpApp(app, menu=menu, allowed=lists)
+    mcp = McpHttpApp(app, menu=menu, allowed=lists, cluster=shared)
     http_app = build_app(app, address, mcp, lambda _scope: address.url, lists, shared)
     follow_config(app, address, http_app, allowed)
     dogs: list[Watchdog] = []

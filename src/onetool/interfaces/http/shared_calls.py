@@ -28,7 +28,6 @@ from onetool.interfaces.http.shared_call import (
     question_line,
     value_of,
 )
-
 from onetool.sources.mcp_servers.shared import shared_result
 
 if TYPE_CHECKING:
