@@ -116,7 +116,7 @@ def test_questions_arrive_and_are_answered(pair, number):
 @pytest.mark.parametrize("number", [0, 1])
 def test_a_cancel_arrives(pair, number):
     peer = pair.peer(number)
-    seconds = 20 + number
+    seconds = 5 + number
     pending = peer.begin(
         "tools/call", {"name": "ok__slow", "arguments": {"seconds": seconds}, "_meta": {"progressToken": 1}}
     )
@@ -145,7 +145,7 @@ def test_when_its_owner_is_killed_the_call_says_so_and_the_next_one_works(tmp_pa
         owner = until(lambda: pair.holder() is not None) and pair.holder()
         peer = pair.peer(1 - owner)
         before = int(peer.text("ok__pid"))
-        call = {"name": "ok__slow", "arguments": {"seconds": 60}, "_meta": {"progressToken": 1}}
+        call = {"name": "ok__slow", "arguments": {"seconds": 5}, "_meta": {"progressToken": 1}}
         pending = peer.begin("tools/call", call)
         peer.hear("notifications/progress")
         os.kill(pair.members[owner].process.pid, signal.SIGKILL)
