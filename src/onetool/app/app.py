@@ -24,6 +24,7 @@ from onetool.config import Config, Found, find, load_config
 from onetool.core.errors import Mistake
 from onetool.core.source import Catalogue
 from onetool.core.spec import ToolSpec
+from onetool.core.worker_share import worker_share
 from onetool.packs.ot import ot_tools
 from onetool.sources.catalogues import Offered
 from onetool.sources.packs import Registry
@@ -91,7 +92,7 @@ class App:
             mistakes=lambda: self.mistakes,
             apply=self._apply,
         )
-        self._watcher = ConfigWatcher(self._reloader, lambda: watch or self.config.watch, lambda: len(registry))
+        self._watcher = ConfigWatcher(self._reloader, lambda: self._watches(watch), lambda: len(registry))
         self._is_closed = self._is_connected = False
         self._on_close: list[Callable[[], None]] = []
         self._apply(config, self._reloader.read(config), found)
@@ -373,6 +374,10 @@ class App:
         from onetool.core.threads import LoopThread
 
         return LoopThread()
+
+    def _watches(self, is_asked: bool) -> bool:
+        """Of several workers the first one watches: its reload is told to the others."""
+        return (is_asked or self.config.watch) and worker_share().is_first
 
     def _tell_call(self, event: "CallEvent") -> None:
         for tell in tuple(self._on_call):

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from onetool.script.run_result import RunResult
     from onetool.services.search import SearchIndex
     from onetool.sources.mcp_servers.servers import BriefHealth, Servers
+    from onetool.sources.mcp_servers.shared import ServerOwners
 
 log = logging.getLogger("onetool")
 trust_log = logging.getLogger("onetool.trust")
@@ -68,6 +69,7 @@ class ToolCatalog:
         self._bundles = bundles
         self._store_result, self._redact, self._mask_also = store_result, redact, mask_also
         self._own = Catalogue()
+        self._owners: ServerOwners | None = None  # where several processes share servers
         self._local = Offered()
         self._logged: set[str] = set()
         self._index: tuple[Snapshot, SearchIndex] | None = None
@@ -222,6 +224,12 @@ class ToolCatalog:
         if self.servers is not None and (names := self.servers.unlisted(packs)):
             self.servers.wait_connected_sync(names, PATIENCE if packs is None else None)
 
+    def share_servers(self, owners: "ServerOwners") -> None:
+        """From now on only one of several processes runs a stdio server: `owners` say which."""
+        self._owners = owners
+        if self.servers is not None:
+            self.servers.share(owners)
+
     def close(self) -> None:
         if self.servers is not None:
             self.servers.close()
@@ -233,6 +241,8 @@ class ToolCatalog:
 
             folder = self._config.home / "servers"
             self.servers = Servers(folder, self._store_result, self._redact, self._list, self._mask_also)
+            if self._owners is not None:
+                self.servers.share(self._owners)
         return (lambda: None) if self.servers is None else self.servers.configure(self._config.servers)
 
     def _list(self) -> None:

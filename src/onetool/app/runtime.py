@@ -18,6 +18,7 @@ from onetool.core.context import current_call
 from onetool.core.json_data import freeze
 from onetool.core.principal import owner
 from onetool.core.registry import Snapshot
+from onetool.core.worker_share import worker_share
 from onetool.sources.packs import Registry
 
 if TYPE_CHECKING:
@@ -297,7 +298,7 @@ class Runtime:
             memory_mb=run.memory_mb,
             calls=run.max_calls,
             output_bytes=run.max_output_bytes,
-            workers=run.workers,
+            workers=worker_share().of(run.workers),
         )
         workers = SharedWorkers(limits)
         if self._is_retired:  # for who came late: it serves this one, and keeps nothing

@@ -76,7 +76,8 @@ def _parts(path: Path) -> Iterable[Part]:
 # The reach of a config
 
 
-UNPINNED_KEYS = {"timeout", "connect_timeout", "enabled", "disabled", "tools", "prefix", "pin", "type"}  # of a server
+# Of a server.
+UNPINNED_KEYS = {"timeout", "connect_timeout", "enabled", "disabled", "tools", "prefix", "pin", "replicate", "type"}
 LISTENS = ("host", "hosts", "origins", "admin", "url")  # of http
 LETS_IN = ("tokens", "jwt")  # of http, beside its token
 ALL = "which may do everything, with servers, tokens and trust"  # of the role admin

@@ -15,6 +15,8 @@ Headers = Iterable[tuple[bytes, bytes]]
 JSON = b"application/json"
 CLOSE = (b"connection", b"close")
 AUDIT = "onetool.audit"  # in the scope: kind and name of what the audit log says when the request has ended
+FORWARDED = "onetool.forwarded"  # in the scope: by which replica a request was sent on, where it was
+FORWARDED_HEADER = b"onetool-forwarded"
 BARE_PREFIX = "onetool.bare_prefix"  # in the scope: the address is the prefix of a mount, without a slash at its end
 
 # Of a page. No script, nothing loaded, no frame around it: there is nothing that an enemy's page could use.
@@ -57,6 +59,20 @@ async def read_body(receive: Receive) -> bytes | None:
     if part["type"] == "http.disconnect":
         return None
     return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def replayed(body: bytes, receive: Receive) -> Receive:
+    """`receive` of a request whose body was read already: it comes again, then whatever comes."""
+    is_read = False
+
+    async def receive_again() -> Message:
+        nonlocal is_read
+        if is_read:
+            return await receive()
+        is_read = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return receive_again
 
 
 async def respond(send: Send, status: int, body: bytes, kind: bytes = JSON, headers: Headers = ()) -> None:

@@ -76,7 +76,8 @@ class PlainFormatter(logging.Formatter):
     """A record for a person at a terminal."""
 
     def format(self, record: logging.LogRecord) -> str:
-        text = f"{record.levelname.lower()}: {record.getMessage()}"
+        worker = f"worker {number}: " if (number := getattr(record, "worker", None)) else ""
+        text = f"{record.levelname.lower()}: {worker}{record.getMessage()}"
         if hasattr(record, "span"):
             text += f" {_outcome(vars(record))}"
         if hint := getattr(record, "hint", None):

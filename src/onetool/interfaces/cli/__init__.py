@@ -5,6 +5,7 @@ The module of each command is imported when that command is used, so that a shor
 
 import os
 import sys
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any, ClassVar, NoReturn
 
@@ -78,9 +79,14 @@ def main() -> NoReturn:
         import logging
 
         logging.disable()  # the shell is completing a line: nothing may be written beside it
+    # Not click's standalone mode: it would call an interrupted command a failed one.
+    leave_after(lambda: cli.main(prog_name="onetool", standalone_mode=False))
+
+
+def leave_after(command: Callable[[], Any]) -> NoReturn:
+    """Run it and leave, with the exit code and the words for what went wrong."""
     try:
-        # Not click's standalone mode: it would call an interrupted command a failed one.
-        sys.exit(cli.main(prog_name="onetool", standalone_mode=False))
+        sys.exit(command())
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)

@@ -4,7 +4,7 @@ import os
 import signal
 import sys
 from contextlib import suppress
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 
@@ -19,19 +19,32 @@ from onetool.interfaces.cli.options import (
 from onetool.interfaces.cli.output import echo, stdout
 
 HOST_HELP = "The address to listen on. The default is the config's: 127.0.0.1."
+DRAIN_HELP = "Seconds in which requests are still taken after SIGTERM. The default is 5 in a cluster, else 0."
 PORT_HELP = "The port. The default is the config's: 8765. With 0 the system chooses."
+WORKERS_HELP = "How many processes serve, to use several cores. The default is 1, or ONETOOL_WORKERS."
 
 
 @click.command()
 @click.option("--host", metavar="HOST", help=HOST_HELP)
 @click.option("--port", type=click.IntRange(0, 65535), metavar="N", help=PORT_HELP)
+@click.option(
+    "--workers", type=click.IntRange(1, 64), metavar="N", default=1, envvar="ONETOOL_WORKERS", help=WORKERS_HELP
+)
+@click.option("--drain-s", type=click.FloatRange(0, 3600), metavar="N", envvar="ONETOOL_DRAIN_S", help=DRAIN_HELP)
 @menu_option
 @allow_option
 @watch_option
 @config_option
 @click.pass_context
 def serve(
-    ctx: click.Context, host: str | None, port: int | None, menu: str | None, allowed: list[str] | None, watch: bool
+    ctx: click.Context,
+    host: str | None,
+    port: int | None,
+    workers: int,
+    drain_s: float | None,
+    menu: str | None,
+    allowed: list[str] | None,
+    watch: bool,
 ) -> None:
     """Serve MCP and REST over HTTP. Ctrl-C or SIGTERM stops it; SIGHUP reloads.
 
@@ -42,14 +55,60 @@ def serve(
     signal.signal(signal.SIGTERM, _exit_on_signal)  # while it starts
     if host == "":
         raise click.BadParameter("it is empty; leave it out to listen on this machine only.", param_hint="--host")
+    if workers > 1:
+        _serve_with_workers(ctx, host, port, workers, menu=menu, allowed=allowed, watch=watch, drain_s=drain_s)
+        return
     app = open_app(ctx, allowed, watch=watch)
     from onetool.interfaces.http.serve import serve_app
 
     http = app.config.http
     port = http.port if port is None else port
-    ended_by = serve_app(app, host or http.host, port, menu=menu, allowed=allowed, print_line=_print_headline)
+    ended_by = serve_app(
+        app, host or http.host, port, menu=menu, allowed=allowed, print_line=_print_headline, drain_s=drain_s
+    )
     signal.signal(signal.SIGTERM, _exit_on_signal)  # while it closes; the server had its own, and took it away
     if ended_by == signal.SIGINT:
+        raise KeyboardInterrupt
+
+
+def _serve_with_workers(
+    ctx: click.Context,
+    host: str | None,
+    port: int | None,
+    workers: int,
+    *,
+    allowed: list[str] | None,
+    **options: Any,
+) -> None:
+    """Bind the sockets here, and let several processes serve on them. `options` are those of a WorkerOrder."""
+    import logging
+
+    if os.name != "posix":
+        raise click.UsageError("--workers takes a system with Unix sockets; here one process serves.")
+    app = open_app(ctx, allowed, imports=False)  # it checks the config, and runs nothing of it
+    from onetool.interfaces.http.serve import bind_address
+    from onetool.interfaces.workers.channel import WorkerOrder
+    from onetool.interfaces.workers.supervisor import Supervisor
+
+    config = app.config
+    if config.cluster is not None and config.database is not None:
+        raise click.UsageError("A replica of a cluster has one worker: start a replica for each core instead.")
+    address = bind_address(app, host or config.http.host, config.http.port if port is None else port)
+    app.close()
+    for name in ("onetool.serve", "onetool.watch"):
+        logging.getLogger(name).setLevel(logging.INFO)
+    order = WorkerOrder(
+        number=1,
+        count=workers,
+        config=ctx.find_root().obj,
+        host=address.host,
+        port=address.port,
+        addresses=address.addresses,
+        allowed=allowed,
+        **options,
+        level=logging.getLevelName(logging.getLogger("onetool").level).lower(),
+    )
+    if Supervisor(order, address, _print_headline).run() == signal.SIGINT:
         raise KeyboardInterrupt
 
 

@@ -11,12 +11,14 @@ from typing import Any
 
 import msgspec
 
+from onetool.core.worker_share import worker_share
 from onetool.interfaces.asgi import Scope
 from onetool.interfaces.non_blocking_log import NonBlockingHandler
 
 log = logging.getLogger("onetool.access")
 root_log = logging.getLogger("onetool")
 
+UNLOGGED = "unlogged"  # in scope["log"]: this request gets no line
 LONGEST_TEXT = 200  # characters of a text from outside
 CLIENT_CLOSED_REQUEST = 499  # the client left before there was an answer
 _encode = msgspec.json.Encoder(enc_hook=str).encode
@@ -52,7 +54,7 @@ def enable_access_log(on: bool) -> None:
 
 def log_request(scope: Scope, status: int, seconds: float, size: int, redact: Callable[[str], str]) -> None:
     """Log one request. `scope["log"]` holds the fields that its route adds."""
-    if not log.isEnabledFor(logging.INFO):
+    if not log.isEnabledFor(logging.INFO) or UNLOGGED in scope["log"]:
         return
     client = scope.get("client")
     path = scope.get("raw_path")
@@ -74,6 +76,8 @@ def write_entry(
         "bytes": size,
         "client": client,
     }
+    if (share := worker_share()).count > 1:
+        fields["worker"] = share.number
     for key, value in more.items():
         fields.setdefault(key, clean(value) if isinstance(value, str) else value)
     message = f"{method} {path}"

@@ -18,11 +18,26 @@ from asyncio import CancelledError
 from collections.abc import Callable, Collection, Iterable, Mapping
 from math import ceil
 from time import perf_counter
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from onetool.core.principal import Principal, current_address, current_principal, is_admitted
 from onetool.core.text import did_you_mean
-from onetool.interfaces.asgi import CLOSE, JSON, Asgi, HttpError, Message, Receive, Scope, Send, respond, response_start
+from onetool.interfaces.asgi import (
+    CLOSE,
+    FORWARDED,
+    FORWARDED_HEADER,
+    JSON,
+    Asgi,
+    HttpError,
+    Message,
+    Receive,
+    Scope,
+    Send,
+    read_body,
+    replayed,
+    respond,
+    response_start,
+)
 from onetool.interfaces.http.access_log import CLIENT_CLOSED_REQUEST, clean, log_request
 from onetool.interfaces.http.admissions import Admissions
 from onetool.interfaces.http.request_audit import RequestAudit
@@ -37,6 +52,9 @@ from onetool.interfaces.http.rules import (
 )
 from onetool.interfaces.json_data import check_content_type
 from onetool.services.request_rates import RequestRates
+
+if TYPE_CHECKING:
+    from onetool.interfaces.http.cluster import Cluster
 
 LINGER_S = 2.0  # for a client that reads nothing before it has sent everything …
 LINGER_TIMES = 8  # … and how many times the limit it may send meanwhile
@@ -149,6 +167,7 @@ async def refuse_body(error: HttpError, limit: int, receive: Receive, send: Send
 log = logging.getLogger("onetool")
 
 READ = ("GET", "HEAD")
+CLUSTER_PATH = "/cluster"  # it and all below it is for other replicas only
 
 
 class Route(NamedTuple):
@@ -168,6 +187,11 @@ class Route(NamedTuple):
     is_public: bool = False  # where JWTs are accepted, pages of all origins may read it: it says where one gets one
     body_factor: int = 1  # how many times http.max_body_mb its bodies may have: some carry files
 
+    @property
+    def is_internal(self) -> bool:
+        """Whether it is for other replicas only."""
+        return self.path == CLUSTER_PATH or self.path.startswith(f"{CLUSTER_PATH}/")
+
     def is_above(self, path: str) -> bool:
         return self.below and path.startswith(f"{self.path}/")
 
@@ -182,7 +206,9 @@ class HttpApp:
         max_body: int,
         redact: Callable[[str], str] = str,
         audit: RequestAudit | None = None,
+        cluster: "Cluster | None" = None,
     ) -> None:
+        """With a `cluster`, requests of its other replicas are let in, as those whom these have checked."""
         self.rules = rules
         self.max_body = max_body
         self.routes = {route.path: route for route in routes}
@@ -190,6 +216,8 @@ class HttpApp:
         self._audit = audit
         self._rates = RequestRates()
         self._admissions = Admissions()
+        self._cluster = cluster
+        self.is_draining = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -199,6 +227,8 @@ class HttpApp:
         scope["log"] = {}
         route = self._route(scope["path"])
         answer = LoggedResponse(send)
+        if self.is_draining:
+            answer.add = (CLOSE,)  # the next request on this connection might meet us stopping
         try:
             await self._admit(scope, route, receive, answer)
         except HttpError as refused:
@@ -220,8 +250,14 @@ class HttpApp:
                 self._admissions.end(admission)
             status, seconds = answer.status or CLIENT_CLOSED_REQUEST, perf_counter() - began
             log_request(scope, status, seconds, answer.bytes, self._redact)
-            if self._audit is not None:
+            if self._audit is not None and FORWARDED not in scope:  # who has sent it on notes it
                 self._audit(scope, status, seconds, None if route is None else route.path)
+
+    def drain(self) -> None:
+        """It will stop soon, and still answers: clients should come on other connections, and to others."""
+        self.is_draining = True
+        if self._cluster is not None:
+            asyncio.get_running_loop().run_in_executor(None, self._cluster.members.drain)
 
     async def stop(self) -> None:
         """Ask the routes to end what would go on for ever."""
@@ -230,8 +266,23 @@ class HttpApp:
                 await stop()
 
     async def _admit(self, scope: Scope, route: Route | None, receive: Receive, answer: "LoggedResponse") -> None:
-        head, rules = relevant_headers(scope["headers"]), self.rules
-        server = scope.get("server")
+        head = relevant_headers(scope["headers"])
+        if self._cluster is not None and FORWARDED_HEADER in head:
+            receive = await self._admit_forwarded(self._cluster, scope, route, head, receive)
+        elif not await self._admit_client(scope, route, head, answer):
+            return
+        route = self._can_take(scope, route, head)
+        if has_unknown_length(scope["method"], head):
+            counted = BodyLimit(receive, answer.send, self._most(route), route.write_error, route.error_type)
+            await route.app(scope, counted.receive, counted.send)
+        else:
+            await route.app(scope, receive, answer.send)
+
+    async def _admit_client(
+        self, scope: Scope, route: Route | None, head: Mapping[bytes, bytes], answer: "LoggedResponse"
+    ) -> bool:
+        """Check a request from outside. False: it is answered already. Raises HttpError."""
+        rules, server = self.rules, scope.get("server")
         host = head.get(b"host")
         rules.check_host(host, server[0] if server else None)
         origin = head.get(b"origin")
@@ -243,31 +294,44 @@ class HttpApp:
             check_fetch_site(head.get(b"sec-fetch-site"), origin, scope, route is not None and route.is_page)
         elif is_preflight(scope):
             await answer_preflight(scope, reader, answer.send)
-            return
+            return False
         else:
-            answer.add = cors_headers(reader)
+            answer.add = (*answer.add, *cors_headers(reader))
         check_length(head.get(b"content-length"), self._most(route))
+        if route is not None and route.is_internal:
+            raise HttpError(401, "unauthorized", f"{route.path} is for other replicas of this cluster.")
         if route is None or route.protected:
             authorization = head.get(b"authorization")
-            self._begin(scope, authorization, await rules.authenticate(authorization, scope))
-        route = self._can_take(scope, route, head)
-        if has_unknown_length(scope["method"], head):
-            counted = BodyLimit(receive, answer.send, self._most(route), route.write_error, route.error_type)
-            await route.app(scope, counted.receive, counted.send)
+            principal = scope["principal"] = await rules.authenticate(authorization, scope)
+            if (wait := self._rates.check(principal)) is not None:
+                raise _too_many(principal, wait)
+            self._begin(scope, principal, _address(scope), lambda: self.rules.identify(authorization, scope))
+        return True
+
+    async def _admit_forwarded(
+        self, cluster: "Cluster", scope: Scope, route: Route | None, head: Mapping[bytes, bytes], receive: Receive
+    ) -> Receive:
+        """Check that another replica has sent this, which has checked everything else. Gives its body once more."""
+        told = cluster.seal.read(head[FORWARDED_HEADER], scope)
+        if b"transfer-encoding" in head:
+            raise HttpError(411, "length_required", "What a replica sends on has a Content-Length.", [CLOSE])
+        check_length(head.get(b"content-length"), self._most(route))
+        body = await read_body(receive) or b""
+        cluster.seal.check_body(told, body)
+        scope[FORWARDED] = told
+        scope["log"]["from"] = told.sender
+        if route is not None and route.is_internal:  # it is the sender's own request, who ends it where it has to end
+            self._begin(scope, told.principal, told.address, lambda: told.principal)
         else:
-            await route.app(scope, receive, answer.send)
+            principal = self.rules.credentials.capped(told.principal)
+            self._begin(scope, principal, told.address, lambda: self.rules.credentials.current(principal))
+        return replayed(body, receive)
 
-    def _begin(self, scope: Scope, authorization: bytes | None, principal: Principal) -> None:
-        """Set who it is for all that the request does. Raises HttpError if there are too many of its requests."""
+    def _begin(self, scope: Scope, principal: Principal, address: str, identify: Callable[[], Principal]) -> None:
+        """Set who it is for all that the request does. `identify` says who it would be if it came now."""
         scope["principal"] = principal
-        if (wait := self._rates.check(principal)) is not None:
-            raise _too_many(principal, wait)
         current_principal.set(principal)
-        current_address.set(_address(scope))
-
-        def identify() -> Principal:
-            return self.rules.identify(authorization, scope)
-
+        current_address.set(address)
         admission = scope["admission"] = self._admissions.begin(identify, principal)
         scope["is_admitted"] = admission.is_valid
         is_admitted.set(admission.is_valid)

@@ -11,6 +11,7 @@ A server that is for calls only (`--tool-allow`, `http.admin: false`) caps every
 
 import hmac
 from hashlib import sha256
+from time import time
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -74,6 +75,18 @@ class Credentials:
         if self.jwt is None or shown is None or not looks_like_jwt(shown):
             return None
         return self.find(shown) or self.capped(await self.jwt.verify(shown))
+
+    def current(self, principal: Principal) -> Principal:
+        """Who a principal is now whom another replica has let in. Raises HttpError (401) for who counts no more."""
+        if not principal.name:
+            return self.identify(None)
+        table = self._table()
+        digest = self._digest_named(principal.name, table)
+        if digest is not None and (found := self._of_digest(digest, table)) is not None:
+            return found
+        if self.jwt is None or principal.expires is None or principal.expires <= time():  # a JWT is not kept
+            raise unauthorized_error(None, self._http)
+        return self.capped(principal)
 
     def find(self, shown: bytes) -> Principal | None:
         """Whose token or session this is. Raises HttpError (401) for one that counts no more."""

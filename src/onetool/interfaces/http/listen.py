@@ -4,6 +4,7 @@ import errno
 import os
 import socket
 from collections.abc import Iterable
+from contextlib import suppress
 from ipaddress import ip_address
 from typing import NamedTuple
 
@@ -102,6 +103,22 @@ def _socket(family: socket.AddressFamily, address: str, port: int) -> socket.soc
     except OSError:
         one.close()
         raise
+    one.setblocking(False)
+    return one
+
+
+def listen_unix(path: str) -> socket.socket:
+    """A socket for other processes of this user on this machine."""
+    one = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        with suppress(FileNotFoundError):
+            os.unlink(path)  # of a process that was killed: ids, and so paths, are not used twice at the same time
+        one.bind(path)
+        os.chmod(path, 0o600)
+        one.listen(2048)
+    except OSError as error:
+        one.close()
+        raise ListenError(f"can't listen on {path}: {error.strerror or error}") from None
     one.setblocking(False)
     return one
 

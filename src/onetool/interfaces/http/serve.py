@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Collection
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from onetool.core.errors import ConfigError, Mistake
 from onetool.core.threads import run_later
 from onetool.interfaces.asgi import Asgi, Receive, Scope, Send, respond
 from onetool.interfaces.http import access_log
-from onetool.interfaces.http.app import READ, HttpApp, Route
+from onetool.interfaces.http.app import CLUSTER_PATH, READ, HttpApp, Route
 from onetool.interfaces.http.credentials import Credentials, missing_token
 from onetool.interfaces.http.listen import BoundAddress, is_loopback, listen, resolve
 from onetool.interfaces.http.login import LOGIN_METHODS, LOGIN_PATH, LoginApp
@@ -38,13 +39,16 @@ from onetool.services.access_tokens import mask_tokens
 if TYPE_CHECKING:
     from onetool.app import App
     from onetool.config.model import HttpConfig
+    from onetool.interfaces.http.cluster import Cluster
     from onetool.interfaces.http.jwt_verifier import JwtVerifier
+    from onetool.services.cluster import ClusterSettings
 
 
 log = logging.getLogger("onetool.serve")
 
 ASK_BODY_FACTOR = 2  # a question may have 5 MiB of files, which base64 makes larger by a third
 SESSIONS_FOLDER = "page_sessions"  # of the state: their key
+READY_PATH = "/readyz"
 HEALTH_BODY = msgspec.json.encode({"status": "ok", "version": __version__})
 
 
@@ -54,18 +58,21 @@ def build_app(
     mcp: Any,
     url: Callable[[Scope], str],
     allowed: Offered = None,
+    cluster: "Cluster | None" = None,
 ) -> HttpApp:
     """The ASGI app with all routes. `mcp` is an ASGI app that may have `stop()` and `reload()`; `url` gives the
-    address by which clients reach the server.
+    address by which clients reach the server. With a `cluster` it is one of several replicas.
     """
     http, sessions = app.config.http, LoginSessions(app.config.home / SESSIONS_FOLDER)
     lists = allow_lists(app, allowed)
     routes = [
         Route("/mcp", mcp, write_error=as_json_rpc),
-        *_api_routes(app, url, lambda: site.rules.needs_login, lists),
+        *_api_routes(app, url, lambda: site.rules.needs_login, lists, cluster),
         Route("/openapi.json", _lazy_route(lambda: _openapi(app)), methods=READ),
         Route("/docs", _lazy_route(lambda: _docs(app)), methods=READ, is_page=True),
         Route("/healthz", _health, protected=False, methods=READ),
+        Route(READY_PATH, _readiness(app, lambda: site.is_draining), protected=False, methods=READ),
+        *([Route(CLUSTER_PATH, cluster, below=True)] if cluster is not None else []),
         *_metadata_routes(lambda: site.rules.http),
         *_page_routes(url, lambda: site.rules, sessions),
     ]
@@ -75,7 +82,7 @@ def build_app(
         return routing.mask_questions(mask_tokens(mask_sessions(app.runtime.redact(text))))
 
     app.audit.open()
-    site = HttpApp(routes, rules, http.max_body_mb * 1024**2, mask, RequestAudit(app.audit, LOGIN_PATH))
+    site = HttpApp(routes, rules, http.max_body_mb * 1024**2, mask, RequestAudit(app.audit, LOGIN_PATH), cluster)
     return site
 
 
@@ -108,11 +115,15 @@ def known_tokens(app: "App") -> KnownTokens:
 
 
 def _api_routes(
-    app: "App", url: Callable[[Scope], str], needs_token: Callable[[], bool], allowed: AllowLists
+    app: "App",
+    url: Callable[[Scope], str],
+    needs_token: Callable[[], bool],
+    allowed: AllowLists,
+    cluster: "Cluster | None",
 ) -> list[Route]:
     """The REST API. Its refusals are problem documents."""
     route = partial(Route, write_error=problem_body, error_type=PROBLEM_TYPE)
-    call, ask = CallApp(app, allowed), _lazy_route(lambda: _ask(app, allowed))
+    call, ask = CallApp(app, allowed), _lazy_route(lambda: _ask(app, allowed, cluster))
     status, rest = StatusApp(app, url, needs_token, allowed), RestApp(app, allowed)
     return [
         *(route(root, rest, below=True, check=check_route) for root in routing.ROOTS),
@@ -209,10 +220,10 @@ def _lazy_route(load: Callable[[], Asgi]) -> Asgi:
     return show
 
 
-def _ask(app: "App", allowed: AllowLists) -> Asgi:
+def _ask(app: "App", allowed: AllowLists, cluster: "Cluster | None") -> Asgi:
     from onetool.interfaces.rest.ask_app import AskApp
 
-    return AskApp(app, allowed)
+    return AskApp(app, allowed, cluster=cluster)
 
 
 def _check_ask_route(scope: Scope) -> tuple[bytes, ...]:
@@ -243,6 +254,22 @@ async def _health(_scope: Scope, _receive: Receive, send: Send) -> None:
     await respond(send, 200, HEALTH_BODY)
 
 
+def _readiness(app: "App", is_draining: Callable[[], bool]) -> Asgi:
+    """GET /readyz: whether a balancer should send requests here. While the database is away tools go on, so that says
+    nothing against it.
+    """
+
+    async def answer(_scope: Scope, _receive: Receive, send: Send) -> None:
+        found = {"status": "ready", "version": __version__}
+        if is_draining():
+            found |= {"status": "draining", "message": "This server stops in a moment: send requests to others."}
+        if app.config.database is not None and (database := app.database) is not None:
+            found["database"] = "away" if database.is_away else "ok"
+        await respond(send, 503 if is_draining() else 200, msgspec.json.encode(found))
+
+    return answer
+
+
 # Start
 
 
@@ -262,33 +289,67 @@ def serve_app(
     menu: str | None = None,
     allowed: Collection[str] | None = None,
     print_line: Callable[[str], None],
+    cluster: "ClusterSettings | None" = None,
+    drain_s: float | None = None,
+    address: BoundAddress | None = None,
+    on_reload: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> int:
-    """Serve until a signal says to stop; gives that signal."""
-    address = bind_address(app, host, port)
+    """Serve until a signal says to stop; gives that signal.
+
+    `cluster` makes it one of several; without it, the config's `database` and `cluster` do. `drain_s` is how long
+    requests are still taken after SIGTERM; None: some seconds where a balancer sends them. `address` has sockets that
+    are bound already. A reload that a signal asks for is done within `on_reload()`.
+    """
+    address = address or bind_address(app, host, port)
     make_log_non_blocking(access_log.AccessHandler)
     access_log.enable_access_log(app.config.http.access_log)
     for logger_name in ("onetool.serve", "onetool.watch"):
         logging.getLogger(logger_name).setLevel(logging.INFO)
     facts = partial(server_facts, app, address, allowed)
     lists = allow_lists(app, allowed)
-    mcp = McpHttpApp(app, menu=menu, allowed=lists)
-    http_app = build_app(app, address, mcp, lambda _scope: address.url, lists)
+    shared = _cluster(app, cluster)
+    mcp = McpHttpApp(app, menu=menu, allowed=lists, cluster=shared)
+    http_app = build_app(app, address, mcp, lambda _scope: address.url, lists, shared)
     follow_config(app, address, http_app, allowed)
     dogs: list[Watchdog] = []
+
+    async def reload() -> None:
+        with on_reload():
+            await reload_app(app, mcp)
 
     def started() -> None:
         print_line(greeting(facts()))
         run_later(WARM_AFTER_S, lambda: app.runtime.warm())
         asyncio.get_running_loop().run_in_executor(None, app.catalog.warm_bundles)
         asyncio.get_running_loop().run_in_executor(None, app.catalog.warm_search)
+        if shared is not None and shared.servers is not None:
+            shared.servers.start()
         mcp.start()
         dogs.append(Watchdog())
 
+    further: dict[str, Any] = {} if shared is None else shared.start()
+    if drain_s is not None:
+        further["drain_s"] = drain_s
     try:
-        return serve(http_app, address, started=started, reload=partial(reload_app, app, mcp))
+        return serve(http_app, address, started=started, reload=reload, **further)
     finally:
+        if shared is not None:
+            shared.close()
         for dog in dogs:
             dog.close()
+
+
+def _cluster(app: "App", settings: "ClusterSettings | None") -> "Cluster | None":
+    if settings is None and (app.config.cluster is None or app.config.database is None):
+        return None
+    from onetool.interfaces.http.cluster import cluster_of
+
+    cluster = cluster_of(app, settings)
+    if cluster is not None:
+        from onetool.interfaces.http.shared_servers import SharedServers
+
+        cluster.servers = SharedServers(cluster, app)
+    return cluster
 
 
 def bind_address(app: "App", host: str, port: int) -> BoundAddress:

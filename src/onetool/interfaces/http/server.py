@@ -1,5 +1,6 @@
 """uvicorn around a site: start, signals, and a stop that lets requests finish.
 
+SIGTERM           with a time to drain: requests are still taken, and balancers are told to send them elsewhere; then:
 SIGTERM, SIGINT   no new connections, streams are told to end, requests have some seconds; a second one: at once
 SIGHUP            read the config again; where the terminal that we were started from is gone, stop
 """
@@ -9,6 +10,7 @@ import gc
 import logging
 import os
 import signal
+import socket
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -42,13 +44,20 @@ def serve(
     started: Callable[[], None],
     reload: Reload | None = None,
     limits: ConnectionLimits | None = None,
+    further: socket.socket | None = None,
+    drain_s: float = 0.0,
+    patience_s: int = PATIENCE_S,
 ) -> int:
-    """Serve until a signal says to stop; gives that signal. `started` is called when clients can connect."""
+    """Serve until a signal says to stop; gives that signal. `started` is called when clients can connect.
+
+    `further` is a Unix socket to listen on, too. `drain_s`: so long after SIGTERM requests are still taken.
+    `patience_s` is for requests under way after that.
+    """
     limits = limits or ConnectionLimits(connections=min(ConnectionLimits().connections, _raise_file_limit() * 3 // 4))
     logging.getLogger("uvicorn").setLevel(logging.CRITICAL)  # the site tells what there is to tell
     handlers = logging.getLogger("onetool").handlers
     logging.getLogger("asyncio").handlers = list(handlers)  # else it would write lines that are no JSON
-    server = _Server(_config(http_app, limits), http_app, started, reload)
+    server = _Server(_config(http_app, limits, patience_s), http_app, started, reload, further, drain_s)
     with asyncio.Runner(loop_factory=_uvloop_factory()) as runner:
         runner.run(server.serve(list(address.sockets)))
     for handler in handlers:
@@ -56,7 +65,7 @@ def serve(
     return server.signal
 
 
-def _config(http_app: HttpApp, limits: ConnectionLimits) -> uvicorn.Config:
+def _config(http_app: HttpApp, limits: ConnectionLimits, patience_s: int) -> uvicorn.Config:
     return uvicorn.Config(
         http_app,
         http=partial(HttpConnection, limits=limits, waiting=IdleConnections()),  # pyright: ignore[reportArgumentType]
@@ -67,7 +76,7 @@ def _config(http_app: HttpApp, limits: ConnectionLimits) -> uvicorn.Config:
         proxy_headers=False,  # anybody could write these, and the log would believe them
         server_header=False,
         timeout_keep_alive=limits.idle_s,
-        timeout_graceful_shutdown=PATIENCE_S,
+        timeout_graceful_shutdown=patience_s,
     )
 
 
@@ -75,13 +84,21 @@ class _Server(uvicorn.Server):
     """uvicorn's server with our own signal handlers: uvicorn's would end the process before everything is closed."""
 
     def __init__(
-        self, config: uvicorn.Config, http_app: HttpApp, started: Callable[[], None], reload: Reload | None
+        self,
+        config: uvicorn.Config,
+        http_app: HttpApp,
+        started: Callable[[], None],
+        reload: Reload | None,
+        further: socket.socket | None,
+        drain_s: float,
     ) -> None:
         super().__init__(config)
         self.signal = 0
         self._http_app = http_app
         self._on_start = started
         self._reload = reload
+        self._further = further
+        self._drain_s = drain_s
         self._reloading: asyncio.Task[None] | None = None
         self._asked_to_stop = asyncio.Event()
         self._had_terminal = os.isatty(0)
@@ -102,10 +119,21 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: Any = None) -> None:
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS, "onetool-wait"))
         await super().startup(sockets)
+        if self._further is not None:
+            await self._listen_further(self._further)
         gc.freeze()  # what start-up made stays; no collection has to look at it again
         gc.set_threshold(*SERVING_GC)
         asyncio.get_running_loop().call_later(WARM_S, gc.freeze)  # … nor at what came after it
         self._on_start()
+
+    async def _listen_further(self, place: socket.socket) -> None:
+        loop, config = asyncio.get_running_loop(), self.config
+
+        def protocol() -> asyncio.Protocol:
+            made: Any = config.http_protocol_class  # as uvicorn makes those of its own sockets
+            return made(config=config, server_state=self.server_state, app_state=self.lifespan.state, _loop=loop)
+
+        self.servers.append(await loop.create_unix_server(protocol, sock=place))
 
     async def main_loop(self) -> None:
         """Sleep until the server is asked to stop; refresh the Date header once a second."""
@@ -124,14 +152,24 @@ class _Server(uvicorn.Server):
             log.error("Streams could not be told to end: %s: %s", type(error).__name__, error)
         await super().shutdown(sockets)
         if tasks := self.server_state.tasks:  # they were cancelled, and have a last word to say
-            log.warning("Stopped with %d requests still under way after %d s", len(tasks), PATIENCE_S)
+            patience = self.config.timeout_graceful_shutdown
+            log.warning("Stopped with %d requests still under way after %d s", len(tasks), patience)
             await asyncio.wait(tasks, timeout=1)
 
     def _stop(self, number: int) -> None:
-        self.force_exit = self.should_exit  # asked for the second time
-        log.info("Stopping %s: %s", "at once" if self.force_exit else "now", signal.Signals(number).name)
-        self.should_exit = True
+        name = signal.Signals(number).name
+        self.force_exit = bool(self.signal)  # asked for the second time
         self.signal = self.signal or number
+        if self._drain_s and not self.force_exit and number == signal.SIGTERM:
+            log.info("Stopping in %g s: %s", self._drain_s, name)
+            self._http_app.drain()
+            asyncio.get_running_loop().call_later(self._drain_s, self._end)
+        else:
+            log.info("Stopping %s: %s", "at once" if self.force_exit else "now", name)
+            self._end()
+
+    def _end(self) -> None:
+        self.should_exit = True
         self._asked_to_stop.set()
 
     def _hang_up(self) -> None:

@@ -5,7 +5,7 @@ client has not answered yet. Ids of two conversations never meet.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from itertools import count
 from typing import Any
 
@@ -30,8 +30,10 @@ from onetool.interfaces.mcp.request import McpRequest
 from onetool.interfaces.mcp.service import Listener, Service
 
 Send = Callable[[Message], None]
+OnChange = Callable[[McpRequest], Awaitable[None]]
 
 MOST_IN_BATCH = 100
+CHANGES = ("initialize", "logging/setLevel", "resources/subscribe", "resources/unsubscribe")
 BEFORE_INITIALIZE = ("initialize", "ping")  # what a client may say before it has introduced itself
 
 
@@ -52,8 +54,10 @@ class ConversationChannel:
 class Conversation:
     """The messages of one client. `send` is for notifications that belong to no request."""
 
-    def __init__(self, service: Service, client: RemoteClient, send: Send) -> None:
+    def __init__(self, service: Service, client: RemoteClient, send: Send, on_change: OnChange | None = None) -> None:
+        """`on_change` is told of each request that changes what is known of the client, before it is answered."""
         self._service = service
+        self._on_change = on_change
         self._running: dict[Id, asyncio.Task[Any]] = {}
         self._cancelled_ids: set[Id] = set()  # cancelled by the client
         self._questions: dict[Id, asyncio.Future[Any]] = {}
@@ -139,9 +143,19 @@ class Conversation:
         finally:
             del self._running[request.id]
         if request.method == "initialize" and not self._is_initialized:
-            self._is_initialized = True
-            self._forget = self._service.changes.add(self._news)
+            self.take_up()
+        if self._on_change is not None and request.client is self.client and request.method in CHANGES:
+            await self._on_change(request)
         return result
+
+    def take_up(self) -> None:
+        """The client has introduced itself, here or to another replica."""
+        self._is_initialized = True
+        self._forget = self._service.changes.add(self._news)
+
+    def is_running(self, id: Id | None) -> bool:
+        """Whether a request of this id is being answered."""
+        return id in self._running
 
     def _notified(self, message: Message) -> None:
         if message["method"] == "notifications/cancelled":
@@ -159,13 +173,15 @@ class Conversation:
     async def ask(self, send: Send, method: str, params: dict[str, Any]) -> Any:
         if self._has_no_reader:
             raise _closed_error()
-        number = next(self._numbers)
+        number: Id = next(self._numbers)
+        if self._service.replica:
+            number = f"{self._service.replica}-{number}"  # the answer may come to another one
         with self._service.pending_calls.asking():
             waiting = self._questions[number] = asyncio.get_running_loop().create_future()
             send({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
             return await self._answer_to(number, waiting, send)
 
-    async def _answer_to(self, number: int, waiting: "asyncio.Future[Any]", send: Send) -> Any:
+    async def _answer_to(self, number: Id, waiting: "asyncio.Future[Any]", send: Send) -> Any:
         try:
             async with asyncio.timeout(PARKED_SECONDS):
                 return await waiting

@@ -11,7 +11,7 @@ from urllib.parse import parse_qs
 from onetool.app.allow_lists import Offered
 from onetool.config.model import Menu
 from onetool.core.principal import LOCAL, Principal
-from onetool.interfaces.asgi import HttpError, Receive, Scope, Send, respond
+from onetool.interfaces.asgi import HttpError, Receive, Scope, Send, replayed, respond
 from onetool.interfaces.disconnect import DisconnectWatch
 from onetool.interfaces.mcp.client import RemoteClient, client_from_meta, is_stateless_message
 from onetool.interfaces.mcp.http_headers import (
@@ -60,6 +60,8 @@ from onetool.interfaces.response_stream import ResponseStream, send_json
 
 if TYPE_CHECKING:
     from onetool.app import App
+    from onetool.interfaces.http.cluster import Cluster
+    from onetool.interfaces.mcp.shared_requests import SharedRequests
 
 
 class NotifyOnlyChannel:
@@ -128,16 +130,24 @@ _ALLOW = [(b"allow", b"POST, GET, DELETE")]
 class McpHttpApp:
     """The route /mcp. `stop` ends open streams; `reload` reads the config and all tools again."""
 
-    def __init__(self, app: "App", menu: str | None = None, allowed: Offered = None) -> None:
-        self.service = Service(app, menu, allowed)
+    def __init__(
+        self, app: "App", menu: str | None = None, allowed: Offered = None, cluster: "Cluster | None" = None
+    ) -> None:
+        """With a `cluster`, sessions and tasks are shared with its other replicas."""
+        self.service = Service(app, menu, allowed, **_service_options(cluster))
         self._sessions = HttpSessions(self.service)
+        self._shared = None if cluster is None else _shared(self._sessions, self.service, cluster)
 
     def start(self) -> None:
         """On the loop, once it serves."""
         follow(self.service)
+        if self._shared is not None:
+            self._shared.sessions.start()
 
     async def stop(self) -> None:
         self.service.close()
+        if self._shared is not None:
+            self._shared.sessions.stop()
         await self._sessions.end_notifications()
 
     async def reload(self) -> None:
@@ -148,7 +158,12 @@ class McpHttpApp:
         try:
             headers = headers_of(scope)
             if scope["method"] == "POST":
-                message = decode(await read_message(headers, receive))
+                body = await read_message(headers, receive)
+                message = decode(body)
+                if self._shared is not None:
+                    again = replayed(body, receive)
+                    if await self._shared.is_answered(message, scope, again, send):
+                        return
                 await self._post(scope, headers, message, receive, send)
             elif scope["method"] == "GET":
                 if SESSION not in headers:
@@ -158,9 +173,10 @@ class McpHttpApp:
                         "only a client with a session can GET its stream: POST messages here",
                         _ALLOW,
                     )
-                await serve_stream(self._session(scope, headers), headers, receive, send)
+                await self._get(scope, headers, receive, send)
             elif scope["method"] == "DELETE":
-                await self._sessions.close(self._session(scope, headers))
+                session = await self._session(scope, headers)
+                await (self._sessions if self._shared is None else self._shared.sessions).close(session)
                 await send_json(send, 204, None)
             else:
                 raise HttpError(
@@ -182,9 +198,24 @@ class McpHttpApp:
         if isinstance(message, dict) and message.get("method") == "initialize" and SESSION not in headers:
             await self._post_first(scope, check_message(message), send)
             return
-        session = self._session(scope, headers)
+        session = await self._session(scope, headers)
         check_present(headers, message)
+        if self._shared is not None:
+            message = await self._shared.sessions.relayed(session, message)
+            if message is None:
+                await send_json(send, 202, None)
+                return
         await _post_in_session(session, message, send)
+
+    async def _get(self, scope: Scope, headers: Headers, receive: Receive, send: Send) -> None:
+        """The stream of notifications, or the rest of a stream."""
+        session = await self._session(scope, headers)
+        if self._shared is not None:
+            here = await self._shared.is_streamed(session, headers, scope, receive, send)
+            if here is None:
+                return
+            headers = here
+        await serve_stream(session, headers, receive, send)
 
     async def _post_alone(self, scope: Scope, headers: Headers, message: Message, receive: Receive, send: Send) -> None:
         if "id" not in message or "method" not in message:
@@ -204,15 +235,34 @@ class McpHttpApp:
             return
         await send_json(send, 200, reply, [(SESSION.encode(), session.id.encode())])
 
-    def _session(self, scope: Scope, headers: Headers) -> HttpSession:
+    async def _session(self, scope: Scope, headers: Headers) -> HttpSession:
         if SESSION not in headers:
             raise HttpError(400, "no_session", f"the header {SESSION} is missing: begin with initialize")
-        session = self._sessions.get(headers[SESSION], scope.get("principal", LOCAL))
+        id, principal = headers[SESSION], scope.get("principal", LOCAL)
+        if self._shared is None:
+            session = self._sessions.get(id, principal)
+        else:
+            session = await self._shared.sessions.get(id, principal)
         if session is None:
             raise HttpError(
                 404, "no_such_session", "there is no such session, or it has ended: begin anew with initialize"
             )
         return session
+
+
+def _service_options(cluster: "Cluster | None") -> dict[str, Any]:
+    """Options of `Service`."""
+    if cluster is None:
+        return {}
+    from onetool.interfaces.mcp.shared_tasks import SharedTasks
+
+    return {"replica": cluster.id, "key": cluster.key("requestState"), "tasks": SharedTasks(cluster)}
+
+
+def _shared(sessions: HttpSessions, service: Service, cluster: "Cluster") -> "SharedRequests":
+    from onetool.interfaces.mcp.shared_requests import SharedRequests
+
+    return SharedRequests(sessions, service.pending_calls, cluster)
 
 
 async def _post_in_session(session: HttpSession, message: Any, send: Send) -> None:

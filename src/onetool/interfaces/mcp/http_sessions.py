@@ -5,7 +5,8 @@ Every event has an id. A client that lost a stream reconnects with the last id t
 
 import asyncio
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from itertools import count
 from secrets import token_hex
 from time import monotonic
@@ -18,6 +19,7 @@ from onetool.interfaces.mcp.client import RemoteClient
 from onetool.interfaces.mcp.conversation import Conversation
 from onetool.interfaces.mcp.http_headers import Headers, wait_for_disconnect
 from onetool.interfaces.mcp.protocol import BATCH_REVISION, INVALID_REQUEST, JsonRpcError, Message
+from onetool.interfaces.mcp.request import McpRequest
 from onetool.interfaces.mcp.service import Service
 from onetool.interfaces.response_stream import ResponseStream, send_json
 
@@ -76,13 +78,18 @@ class EventStream:
 class HttpSession:
     """The session of one client. `news` is the stream of notifications that belong to no request."""
 
-    def __init__(self, service: Service, client: RemoteClient) -> None:
-        self.id = token_hex(16)
+    def __init__(
+        self, service: Service, client: RemoteClient, id: str | None = None, on_change: "OnSessionChange | None" = None
+    ) -> None:
+        """`id` is that of a session which another replica has begun."""
+        self.id = id or token_hex(16)
         self.client = client
         self.used = monotonic()
-        self.news = EventStream("0")
-        self.conversation = Conversation(service, client, self.news.push)
-        self._streams: OrderedDict[str, EventStream] = OrderedDict({"0": self.news})
+        self._prefix = f"{service.replica}." if service.replica else ""  # of streams, so that events say whose they are
+        self.news = EventStream(f"{self._prefix}0")
+        changed = None if on_change is None else partial(on_change, self)
+        self.conversation = Conversation(service, client, self.news.push, changed)
+        self._streams: OrderedDict[str, EventStream] = OrderedDict({self.news.id: self.news})
         self._numbers = count(1)
 
     @property
@@ -91,7 +98,7 @@ class HttpSession:
 
     def stream(self) -> EventStream:
         """A new one, for the answer to a request."""
-        made = EventStream(str(next(self._numbers)))
+        made = EventStream(f"{self._prefix}{next(self._numbers)}")
         self._streams[made.id] = made
         for id, old in list(self._streams.items()):
             if len(self._streams) <= MOST_STREAMS:
@@ -116,17 +123,30 @@ class HttpSession:
         await end_all(stream.response for stream in self._streams.values())
 
 
+OnSessionChange = Callable[[HttpSession, McpRequest], Awaitable[None]]
+
+
 class HttpSessions:
-    """All sessions by id. Unused ones are dropped."""
+    """All sessions by id. Unused ones are dropped. `on_change` is told of requests that change a session."""
+
+    on_change: OnSessionChange | None = None
 
     def __init__(self, service: Service, now: Callable[[], float] = monotonic) -> None:
         self._service = service
         self._now = now
         self._sessions: OrderedDict[str, HttpSession] = OrderedDict()  # the longest unused first
 
-    def open(self, client: RemoteClient) -> HttpSession:
+    def __contains__(self, id: str) -> bool:
+        return id in self._sessions
+
+    def used_since(self, seconds: float) -> list[HttpSession]:
+        """Those that were used in the last seconds, or whose client listens."""
+        since = self._now() - seconds
+        return [one for one in self._sessions.values() if one.used >= since or one.news.response is not None]
+
+    def open(self, client: RemoteClient, id: str | None = None) -> HttpSession:
         self._sweep()
-        session = HttpSession(self._service, client)
+        session = HttpSession(self._service, client, id, self.on_change)
         self._sessions[session.id] = session
         return session
 

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from hashlib import blake2b
 from secrets import token_hex
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -29,12 +29,15 @@ from onetool.interfaces.mcp.protocol import INTERNAL_ERROR, INVALID_PARAMS, MISS
 from onetool.interfaces.mcp.request import McpRequest
 from onetool.interfaces.signed import sign, verify
 
+if TYPE_CHECKING:
+    from onetool.interfaces.mcp.shared_tasks import SharedTasks
+
 
 class StateSigner:
-    """Signs `requestState` with a key that lives as long as the process."""
+    """Signs `requestState` with a key that lives as long as the process, or with that of all replicas."""
 
-    def __init__(self) -> None:
-        self._key = os.urandom(32)
+    def __init__(self, key: bytes | None = None) -> None:
+        self._key = key or os.urandom(32)
 
     def sign(self, data: bytes) -> str:
         return sign(self._key, data)
@@ -55,6 +58,7 @@ MOST_DONE = 1000  # tasks whose results are kept
 PARKED_SECONDS = 600.0  # for an answer
 EVICTABLE_SECONDS = 60.0  # … where all places are taken
 POLL_MS = 500
+_ROUND = 4  # bytes of the round in `requestState`
 LOOP_TURNS = 3  # of the loop, before a call that asks is taken to have asked all it wants to know at once
 
 Result = dict[str, Any]
@@ -71,8 +75,8 @@ class PendingCall:
 
     _work: "asyncio.Task[Result]"
 
-    def __init__(self, caller: ClientCaller, binding: bytes, answers: Mapping[str, Any]) -> None:
-        self.id = token_hex(16)
+    def __init__(self, caller: ClientCaller, binding: bytes, answers: Mapping[str, Any], replica: str = "") -> None:
+        self.id = replica + token_hex(16)
         self.caller = caller
         self.binding = binding
         self.round = 0
@@ -85,6 +89,10 @@ class PendingCall:
         self._loop = asyncio.get_running_loop()
         self._answers = dict(answers)  # that came with the first request: a client may know what will be asked
         self._paused: asyncio.Future[None] | None = None
+
+    def on_end(self, call: Callable[[], None]) -> None:
+        """Call it when it is done."""
+        self._work.add_done_callback(lambda _: call())
 
     def start(self, work: Coroutine[Any, Any, Result]) -> None:
         self._work = self._loop.create_task(work)
@@ -223,13 +231,23 @@ class PendingCall:
 class PendingCalls:
     """All pending calls: those that wait for an answer, and tasks."""
 
-    def __init__(self, task_seconds: float) -> None:
+    def __init__(
+        self,
+        task_seconds: float,
+        replica: str = "",
+        key: bytes | None = None,
+        shared: "SharedTasks | None" = None,
+    ) -> None:
+        """Among several replicas ids begin with that of their own, and all have the same key."""
+        self.replica = replica
         self._task_seconds = task_seconds
+        self._shared = shared
+        self._is_closed = False
         self._by_id: dict[str, PendingCall] = {}
         self._tasks: set[str] = set()
         self._asking = 0
         self._look: asyncio.TimerHandle | None = None
-        self._signer = StateSigner()
+        self._signer = StateSigner(key)
 
     @property
     def ttl_ms(self) -> int:
@@ -264,17 +282,22 @@ class PendingCalls:
             pending.cancel()
             raise JsonRpcError(INTERNAL_ERROR, FULL)
         self._keep_until(pending, PARKED_SECONDS)
-        return self._signer.sign(bytes.fromhex(pending.id) + pending.round.to_bytes(4))
+        return self._signer.sign(bytes.fromhex(pending.id) + pending.round.to_bytes(_ROUND))
+
+    def holder(self, state: Any) -> str | None:
+        """The replica that has the call of this `requestState`; None if it is not one of theirs."""
+        data = self._signer.verify(state) if self.replica and isinstance(state, str) else None
+        return None if data is None else data.hex()[: len(self.replica)]
 
     def resume(self, state: Any, client: RemoteClient, binding: bytes) -> PendingCall:
         """The pending that goes on with this request."""
         data = self._signer.verify(state) if isinstance(state, str) else None
         if data is None:
             raise JsonRpcError(INVALID_PARAMS, "requestState is not one of ours: send it back exactly as it came")
-        pending = self._by_id.get(data[:16].hex())
+        pending = self._by_id.get(data[:-_ROUND].hex())
         if pending is None or pending.caller.owner != client.owner:
             raise JsonRpcError(INVALID_PARAMS, "requestState has expired: send the request again without it")
-        if pending.round != int.from_bytes(data[16:]):
+        if pending.round != int.from_bytes(data[-_ROUND:]):
             raise JsonRpcError(INVALID_PARAMS, "requestState was used already: it is good for one answer")
         if pending.binding != binding:
             raise JsonRpcError(INVALID_PARAMS, "requestState belongs to another request: send the same params with it")
@@ -294,6 +317,19 @@ class PendingCalls:
         self._tasks.add(pending.id)
         return {"resultType": "task", **pending.summary(self.ttl_ms)}
 
+    async def share(self, pending: PendingCall) -> None:
+        """Write the task down for the other replicas, now and when it is over."""
+        if self._shared is None:
+            return
+        shared, owner = self._shared, pending.caller.owner
+
+        def end() -> None:
+            if not self._is_closed:  # else it ends with this replica, which the others see
+                shared.end(pending.id, owner, self._task_seconds, pending.task(self.ttl_ms))
+
+        await shared.begin(pending.id, owner, self._task_seconds)
+        pending.on_end(end)
+
     def task(self, id: Any, client: RemoteClient) -> PendingCall:
         pending = self._by_id.get(id) if isinstance(id, str) and id in self._tasks else None
         if pending is None or pending.caller.owner != client.owner:
@@ -302,6 +338,7 @@ class PendingCalls:
         return pending
 
     def close(self) -> None:
+        self._is_closed = True
         if self._look is not None:
             self._look.cancel()
         for id in list(self._by_id):
@@ -382,7 +419,9 @@ async def run_pausable(
         if not await pending.wait_for_pause(task_after):
             if pending_calls.has_room and pending_calls.has_room_for(client.principal):
                 pending.caller.channel = None  # what it tells from now on belongs to no request
-                return pending_calls.as_task(pending)
+                task = pending_calls.as_task(pending)
+                await pending_calls.share(pending)
+                return task
             await pending.wait_for_pause()
     except asyncio.CancelledError:
         pending.cancel()
@@ -407,7 +446,7 @@ def _start_or_resume(request: McpRequest, work: Work, pending_calls: PendingCall
     caller = ClientCaller(
         request.client, request.channel, request.progress_token, lambda question: pending.ask(question)
     )
-    pending = PendingCall(caller, binding, answers)
+    pending = PendingCall(caller, binding, answers, pending_calls.replica)
     pending.start(_with_caller(caller, work))
     return pending
 

@@ -18,6 +18,7 @@ from onetool.interfaces.mcp.pending_calls import PendingCalls
 
 if TYPE_CHECKING:
     from onetool.app import App
+    from onetool.interfaces.mcp.shared_tasks import SharedTasks
 
 KINDS = ("tools", "prompts", "resources")
 
@@ -104,11 +105,22 @@ SERVER = {"name": "onetool", "title": "OneTool", "version": __version__}
 class Service:
     """The shared state of the server; lives as long as it serves."""
 
-    def __init__(self, app: "App", menu: str | None = None, allowed: Offered = None) -> None:
+    def __init__(
+        self,
+        app: "App",
+        menu: str | None = None,
+        allowed: Offered = None,
+        replica: str = "",
+        key: bytes | None = None,
+        tasks: "SharedTasks | None" = None,
+    ) -> None:
+        """`replica` is the id of this one among several; these share the `key` of `requestState`, and `tasks`."""
         self.app = app
+        self.replica = replica
+        self.tasks = tasks
         self._allow_lists = allow_lists(app, allowed)
         self.changes = ChangeListeners()
-        self.pending_calls = PendingCalls(app.config.results.ttl_s)
+        self.pending_calls = PendingCalls(app.config.results.ttl_s, replica, key, tasks)
         self.reloading = asyncio.Lock()
         self._menu = menu
         self._menus: dict[tuple[str, tuple[str, ...] | None], tuple[Snapshot, Menu]] = {}

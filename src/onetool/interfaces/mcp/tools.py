@@ -8,8 +8,8 @@ from onetool.interfaces.mcp.client import ClientCaller, RemoteClient
 from onetool.interfaces.mcp.content import for_revision, text_block
 from onetool.interfaces.mcp.menus import record_listing
 from onetool.interfaces.mcp.menus.entry import MenuEntry
-from onetool.interfaces.mcp.pending_calls import lacking_capability, missing_capability, run_pausable
-from onetool.interfaces.mcp.protocol import INVALID_PARAMS, TASKS, JsonRpcError
+from onetool.interfaces.mcp.pending_calls import PendingCall, lacking_capability, missing_capability, run_pausable
+from onetool.interfaces.mcp.protocol import INVALID_PARAMS, TASK_GONE, TASKS, JsonRpcError
 from onetool.interfaces.mcp.request import McpRequest, page
 from onetool.interfaces.mcp.service import Service
 
@@ -83,20 +83,32 @@ def find_entry(service: Service, client: RemoteClient, name: str) -> MenuEntry:
 
 async def get_task(service: Service, request: McpRequest) -> dict[str, Any]:
     _check_tasks(request)
-    return service.pending_calls.task(request.param("taskId"), request.client).task(service.pending_calls.ttl_ms)
+    id, ttl_ms = request.param("taskId"), service.pending_calls.ttl_ms
+    if service.tasks is not None and service.tasks.is_lost(id):
+        return await service.tasks.lost(id, request.client, ttl_ms)
+    return service.pending_calls.task(id, request.client).task(ttl_ms)
 
 
 async def update_task(service: Service, request: McpRequest) -> dict[str, Any]:
     _check_tasks(request)
-    pending = service.pending_calls.task(request.param("taskId"), request.client)
+    pending = await _running_task(service, request)
     pending.take_answers(request.param("inputResponses", dict))
     return {}
 
 
 async def cancel_task(service: Service, request: McpRequest) -> dict[str, Any]:
     _check_tasks(request)
-    service.pending_calls.task(request.param("taskId"), request.client).cancel()
+    (await _running_task(service, request)).cancel()
     return {}
+
+
+async def _running_task(service: Service, request: McpRequest) -> PendingCall:
+    """A task of this replica. Raises JsonRpcError."""
+    id = request.param("taskId")
+    if service.tasks is not None and service.tasks.is_lost(id):
+        await service.tasks.lost(id, request.client, 0)  # who does not own it learns nothing else
+        raise JsonRpcError(INVALID_PARAMS, f"taskId: {TASK_GONE}")
+    return service.pending_calls.task(id, request.client)
 
 
 def _check_tasks(request: McpRequest) -> None:

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from onetool.app.allow_lists import Offered
-from onetool.interfaces.asgi import AUDIT, HttpError, Receive, Scope, Send, read_headers, respond
+from onetool.interfaces.asgi import AUDIT, FORWARDED, HttpError, Receive, Scope, Send, read_headers, respond
 from onetool.interfaces.rest.problem import PROBLEM_TYPE, RestError, error_from_store, problem_body, role_error
 from onetool.interfaces.rest.query import read_query
 from onetool.interfaces.rest.request import ClientInput, RestContext, RestRequest, RestResponse, refuse_tools
@@ -50,7 +50,7 @@ class RestApp:
         noted = scope[AUDIT] = audited(scope["method"], found, principal)
         if not principal.may(role := needed_role(scope["method"], found.method, principal)):
             raise role_error(principal, role, scope["method"])
-        if noted is not None:
+        if noted is not None and FORWARDED not in scope:  # who has sent it on notes it
             await self._begin(*noted)
         raw, parameters = scope["query_string"], found.method.parameters
         query = read_query(raw, parameters) if raw or parameters else parameters

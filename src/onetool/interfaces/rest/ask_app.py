@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from onetool.app import App
     from onetool.core.call import ToolResult
     from onetool.core.spec import ToolSpec
+    from onetool.interfaces.http.cluster import Cluster
 
 
 BEGIN_AFTER = 0.25  # seconds; enough for everything that is refused
@@ -273,12 +274,19 @@ class AskApp(RestApp):
 
     routes = ASK_ROUTES
 
-    def __init__(self, app: "App", allowed: Offered = None, questions: OpenQuestions | None = None) -> None:
+    def __init__(
+        self,
+        app: "App",
+        allowed: Offered = None,
+        questions: OpenQuestions | None = None,
+        cluster: "Cluster | None" = None,
+    ) -> None:
         """`allowed` are the tools that may be called; None allows all."""
         super().__init__(app, allowed)
         self._app = app
         self._context = AskContext(app, allowed)
-        self._context.questions = questions or OpenQuestions(app)
+        self._context.questions = questions or OpenQuestions(app, replica="" if cluster is None else cluster.id)
+        self._context.cluster = cluster
 
     async def _refuse(self, scope: Scope, refused: HttpError, send: Send, sent: ClientInput) -> None:
         if (log := scope.get("log")) is not None:

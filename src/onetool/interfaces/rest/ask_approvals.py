@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from onetool.app import App
     from onetool.core.call import ToolCall
     from onetool.core.spec import ToolSpec
+    from onetool.interfaces.http.cluster import Cluster
 
 APPROVAL_S = 300.0  # seconds without an answer, which are a no
 MOST_WARNINGS = 5  # of one kind
@@ -50,8 +51,8 @@ class ApprovalAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class OpenQuestion:
     """One question that is being answered in a stream."""
 
-    def __init__(self, owner: str, app: "App", now: Callable[[], float], later: Later) -> None:
-        self.id = urandom(16).hex()
+    def __init__(self, owner: str, app: "App", now: Callable[[], float], later: Later, replica: str) -> None:
+        self.id = replica + urandom(16).hex()
         self.owner = owner
         self.was_cancelled = False
         self._app = app
@@ -144,16 +145,21 @@ def approval_warnings(name: str, args: Any, names: Iterable[str]) -> list[str]:
 class OpenQuestions:
     """All questions whose answers are being streamed. `now` and `later` are the clock, for tests."""
 
-    def __init__(self, app: "App", now: Callable[[], float] = time.time, later: Later | None = None) -> None:
+    def __init__(
+        self, app: "App", now: Callable[[], float] = time.time, later: Later | None = None, replica: str = ""
+    ) -> None:
+        """`replica` is the id of this one among several: ids of questions begin with it."""
         self._app = app
         self._now = now
         self._later = later
+        self._replica = replica
         self._open: dict[str, OpenQuestion] = {}
 
     @contextmanager
     def opened(self, owner: str) -> Iterator[OpenQuestion]:
         """A question of this client, for as long as this lasts."""
-        question = OpenQuestion(owner, self._app, self._now, self._later or asyncio.get_running_loop().call_later)
+        later = self._later or asyncio.get_running_loop().call_later
+        question = OpenQuestion(owner, self._app, self._now, later, self._replica)
         self._open[question.id] = question
         try:
             yield question
@@ -180,6 +186,17 @@ class AskContext(RestContext):
     """What handlers of /ask use."""
 
     questions: OpenQuestions
+    cluster: "Cluster | None" = None
+
+
+async def is_elsewhere(request: RestRequest) -> bool:
+    """Whether another replica streams this question. Then it has answered the request."""
+    assert isinstance(request.context, AskContext)  # noqa: S101 - for the type checker
+    cluster, id = request.context.cluster, request.path[0]
+    if cluster is None or (owner := cluster.owner_of(id)) in (None, cluster.id):
+        return False
+    await cluster.forwarder.forward(await cluster.other(owner), request.scope, request.receive, request.send)
+    return True
 
 
 def open_question(request: RestRequest) -> OpenQuestion:
@@ -187,8 +204,10 @@ def open_question(request: RestRequest) -> OpenQuestion:
     return request.context.questions.get(request.path[0], owner())
 
 
-async def decide(request: RestRequest) -> RestResponse:
+async def decide(request: RestRequest) -> RestResponse | None:
     """POST /ask/{question}/approvals/{call}."""
+    if await is_elsewhere(request):
+        return None
     question = open_question(request)  # first: who may not decide learns nothing of what a body should be
     body = await json_body(request.headers, request.receive)
     try:
@@ -199,7 +218,9 @@ async def decide(request: RestRequest) -> RestResponse:
     return NO_CONTENT
 
 
-async def cancel(request: RestRequest) -> RestResponse:
+async def cancel(request: RestRequest) -> RestResponse | None:
     """DELETE /ask/{question}."""
+    if await is_elsewhere(request):
+        return None
     open_question(request).cancel()
     return NO_CONTENT

@@ -25,6 +25,7 @@ from onetool.app.allow_lists import Offered
 from onetool.core.context import CallEvent
 from onetool.core.principal import Principal
 from onetool.core.spec import ToolSpec
+from onetool.core.worker_share import worker_share
 from onetool.interfaces.asgi import Receive, Scope, Send
 from onetool.interfaces.disconnect import DisconnectWatch
 from onetool.interfaces.json_data import encode
@@ -109,7 +110,7 @@ class EventsApp(RestApp):
 
     def __init__(self, app: "App", allowed: Offered = None) -> None:
         super().__init__(app, allowed)
-        self._instance = token_hex(8)
+        self._instance = worker_share().run or token_hex(8)
         self._readers: set[Reader] = set()
         self._is_stopping = False
         self._watch: ChangeWatch | None = None

@@ -56,6 +56,7 @@ DESCRIPTIONS = {
     "ServerEntry.refused": "Because of that, its tools can't be called.",
     "ServerEntry.needsLogin": "A person has to log in: POST `login`.",
     "ServerEntry.since": "It is connected, or is not.",
+    "ServerEntry.runsIn": "The replica that runs it for all, where several share it.",
     "ServerEntry.command": "Only for those who may change something here. Secrets are masked.",
     "ServerEntry.url": "Only for those who may change something here. Secrets are masked.",
     "ServerEntry.hints": "Commands that help.",

@@ -61,7 +61,7 @@ from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.names import check_id, check_slug, check_version
 
 ASK_PATH = "/ask"
-_QUESTION = re.compile(r"(?<=/ask/)[0-9a-f]{32}")
+_QUESTION = re.compile(r"(?<=/ask/)[0-9a-f]{32,40}")  # with 8 more where there are replicas
 CALL_PATH = "/call"
 CALL_METHODS = ("POST", "OPTIONS")
 

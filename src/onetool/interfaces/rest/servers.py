@@ -54,6 +54,7 @@ class ServerEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
     hints: list[str] | UnsetType = UNSET
     command: str | UnsetType = UNSET
     url: str | UnsetType = UNSET
+    runs_in: str | UnsetType = UNSET
     changes: list[ServerChange] | UnsetType = UNSET
     digest: str | UnsetType = UNSET
 
@@ -177,6 +178,7 @@ def _facts(context: RestContext, status: "ServerStatus") -> ServerEntry:
         hints=[command for _, command in server_problems(status)] or UNSET,
         command=target if is_command else UNSET,
         url=UNSET if is_command else target,
+        runs_in=status.runs_in or UNSET,
     )
 
 

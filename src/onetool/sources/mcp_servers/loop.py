@@ -6,7 +6,7 @@ over to this loop, and their results back.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -110,18 +110,30 @@ class ServerLoop:
     async def do(self, server: str, what: str, work: Work[T], may_repeat: bool, call: UpstreamCall) -> T:
         return await self._upstream(server).do(what, work, may_repeat, call)
 
-    def replace(self, gone: Iterable[str], proxies: Mapping[str, ServerProxy]) -> None:
+    async def run_only(self, own: Iterable[str], others: Iterable[str]) -> None:
+        """Of servers that several processes share, run only these; others run elsewhere now."""
+        await self.start(own)
+        for name in others:
+            if (upstream := self.upstreams.pop(name, None)) is not None:
+                self._closing[upstream] = asyncio.create_task(self._close_when_idle(upstream))
+
+    async def end(self, names: Iterable[str]) -> None:
+        """End them at once."""
+        ended = [upstream for name in names if (upstream := self.upstreams.pop(name, None)) is not None]
+        await asyncio.gather(*(upstream.close() for upstream in ended))
+
+    def replace(self, gone: Iterable[str], names: Iterable[str]) -> None:
         """From any thread: end those that are gone or are others now, and start what was started before."""
         with suppress(TimeoutError):  # they end in their own time, and are not waited for
-            self.background.submit(self._replaced(list(gone), proxies)).result(LONGEST_CLOSE)
+            self.background.submit(self._replaced(list(gone), list(names))).result(LONGEST_CLOSE)
 
-    async def _replaced(self, gone: list[str], proxies: Mapping[str, ServerProxy]) -> None:
+    async def _replaced(self, gone: list[str], names: list[str]) -> None:
         ended = [upstream for name in gone if (upstream := self.upstreams.pop(name, None)) is not None]
         for upstream in ended:
             if upstream.calls:
                 self._closing[upstream] = asyncio.create_task(self._close_when_idle(upstream))
         if self.stays_connected:
-            await self.start(name for name, proxy in proxies.items() if proxy.settings.enabled)
+            await self.start(names)
         await asyncio.gather(*(upstream.close() for upstream in ended if upstream not in self._closing))
 
     async def _close_when_idle(self, upstream: Upstream) -> None:

@@ -41,6 +41,7 @@ from onetool.sources.mcp_servers.server_cache import (
 )
 from onetool.sources.mcp_servers.server_log import Redact, ServerLog
 from onetool.sources.mcp_servers.settings import ServerSettings, pack_name
+from onetool.sources.mcp_servers.shared import ServerRequest
 
 if TYPE_CHECKING:
     from onetool.sources.mcp_servers.upstream import ServerListing, Work
@@ -234,6 +235,16 @@ class ServerProxy:
             self._read()
             return before != (self.is_refused, self._held_back())
 
+    def follow(self) -> bool:
+        """Read the file again: another process runs the server, and writes what it offers. Whether that has changed."""
+        with self._lock:
+            if self._cache.changed_at() == self._read_at:
+                return False
+            before = self.cached
+            self._read()
+            now = self.cached
+            return (before.tools, before.offers, before.approved) != (now.tools, now.offers, now.approved)
+
     def _held_back(self) -> set[str]:
         """The tools whose hints count as they were before."""
         return {name for name, parts in self.changes.items() if "behaviour" in parts}
@@ -305,9 +316,7 @@ class ServerProxy:
     async def call(
         self, tool: str, args: Mapping[str, Any], may_repeat: bool, wraps: bool, seen: SeenValues | None
     ) -> AnsweredValue:
-        result = await self._calls.do(
-            self.name, tool, lambda connection, call: connection.call(tool, args, call), may_repeat
-        )
+        result = await self._calls.do(self.name, tool, ServerRequest("tool", tool, args), may_repeat)
         if is_light(result):
             answer = answer_of(result, self._store_result, wraps)
         else:
@@ -319,10 +328,10 @@ class ServerProxy:
         return answer
 
     async def prompt(self, name: str, args: Mapping[str, str]) -> list[Any]:
-        return await self._calls.do(self.name, name, lambda connection, call: connection.prompt(name, args, call), True)
+        return await self._calls.do(self.name, name, ServerRequest("prompt", name, args), True)
 
     async def resource(self, uri: str) -> Any:
-        return await self._calls.do(self.name, uri, lambda connection, call: connection.resource(uri, call), True)
+        return await self._calls.do(self.name, uri, ServerRequest("resource", uri), True)
 
 
 def _shown(name: str) -> str:

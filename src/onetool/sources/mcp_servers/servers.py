@@ -6,8 +6,9 @@ the connections.
 
 import sys
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
-from threading import Lock
+from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import msgspec
@@ -21,10 +22,12 @@ from onetool.sources.mcp_servers.proxy import ServerProxy
 from onetool.sources.mcp_servers.server_cache import Offers, auth_file
 from onetool.sources.mcp_servers.server_log import Redact
 from onetool.sources.mcp_servers.settings import ServerSettings, Transport, secrets_in
+from onetool.sources.mcp_servers.shared import ServerOwners, ServerRequest, SharedState, is_shared
 
 if TYPE_CHECKING:
     from onetool.sources.mcp_servers.loop import ServerLoop
     from onetool.sources.mcp_servers.upstream import ServerListing, Work
+    from onetool.sources.mcp_servers.upstream_calls import UpstreamCall
 
 T = TypeVar("T")
 
@@ -51,6 +54,7 @@ class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
     refused: bool = False  # because of that
     since: float | None = None  # it is connected, or is not: seconds since the epoch
     needs_login: bool = False  # a person has to log in
+    runs_in: str | None = None  # the process that runs it, where several share it
 
 
 class Servers(Source):
@@ -75,6 +79,7 @@ class Servers(Source):
         self._proxies: dict[str, ServerProxy] = {}
         self._loop: ServerLoop | None = None
         self._is_closed = False
+        self._owners: ServerOwners | None = None  # set where several processes share the stdio servers
         _load_sysconfig()
 
     def configure(self, blocks: Mapping[str, ServerSettings]) -> Callable[[], None]:
@@ -90,7 +95,7 @@ class Servers(Source):
                 proxy.reread_approvals()
             for secret in secrets_in(proxy.settings):
                 self.mask_also(secret)
-        return lambda: None if self._loop is None else self._loop.replace(gone, self._proxies)
+        return lambda: None if self._loop is None else self._loop.replace(gone, self._runs_here())
 
     def load(self) -> Catalogue:
         offers = [proxy.catalogue() for proxy in self._proxies.values()]
@@ -129,6 +134,9 @@ class Servers(Source):
         state: State = "disabled" if not proxy.settings.enabled else "idle" if upstream is None else upstream.state
         if state == "connecting" and upstream is not None and upstream.error:
             state = "disconnected"  # and it is being tried again
+        error, since = (None, None) if upstream is None else (upstream.error, upstream.since)
+        if upstream is None and (told := self._told_by_owner(proxy)) is not None:
+            state, error, since = told.state, told.error, told.since
         return ServerStatus(
             name=proxy.name,
             state=state,
@@ -136,12 +144,17 @@ class Servers(Source):
             target=self._redact(proxy.settings.target),
             tools=sum(allowed is None or tool.name in allowed for tool in proxy.catalogue().tools),
             version=proxy.cached.version,
-            error=None if upstream is None or state == "connected" else upstream.error,
+            error=None if state == "connected" else error,
             changed=tuple(proxy.changed(allowed)),
             refused=proxy.is_refused,
-            since=None if upstream is None else upstream.since,
+            since=since,
             needs_login=upstream is not None and upstream.needs_login,
+            runs_in=self._owners.holder(proxy.name) if self._owners is not None and is_shared(proxy.settings) else None,
         )
+
+    def _told_by_owner(self, proxy: ServerProxy) -> SharedState | None:
+        """How it is doing in another process that runs it."""
+        return self._owners.state(proxy.name) if self._owners is not None and is_shared(proxy.settings) else None
 
     def health(self, allowed: Collection[str] | None = None) -> dict[str, Any]:
         """A short report. `changed` names tools that differ from the approved ones."""
@@ -244,7 +257,9 @@ class Servers(Source):
         """Connect all of them, side by side, and come back at once."""
         loop = self._started_loop()
         loop.stays_connected = True
-        self._run(loop.start(self._enabled()))
+        self._run(loop.start(name for name in self._enabled() if not self._is_shared(name)))
+        if self._owners is not None:
+            Thread(target=self.tend_shared, name="onetool-shared", daemon=True).start()
 
     async def wait_connected(
         self, names: Iterable[str] | None = None, retry: bool = False, seconds: float | None = None
@@ -253,14 +268,22 @@ class Servers(Source):
 
         A slow one is not waited for after `seconds`.
         """
-        if wanted := self._enabled(names):
+        wanted = self._enabled(names)
+        if shared := [name for name in wanted if self._is_shared(name)]:
+            await self._connect_shared(shared, retry, seconds)
+        if own := [name for name in wanted if name not in shared]:
             loop = self._started_loop()
-            await loop.background.run(loop.wait_connected(wanted, retry, seconds))
+            await loop.background.run(loop.wait_connected(own, retry, seconds))
 
     async def reconnect(self, name: str) -> None:
         """End the connection to a server, and wait until it is connected again or has failed."""
         loop = self._started_loop()
-        await loop.background.run(loop.reconnect(name))
+        if self._owners is not None and self._is_shared(name):
+            request = ServerRequest("reconnect")
+            await self._owners.do(name, request, True, lambda: loop.background.run(loop.reconnect(name)))
+            self._follow([name])
+        else:
+            await loop.background.run(loop.reconnect(name))
 
     def wait_connected_sync(self, names: Iterable[str] | None = None, seconds: float | None = None) -> None:
         """`wait_connected` for synchronous callers."""
@@ -269,10 +292,18 @@ class Servers(Source):
 
     async def do(self, server: str, what: str, work: "Work[T]", may_repeat: bool) -> T:
         """Something with the connection to a server, which is opened for it. `may_repeat`: it may be done twice."""
+        if self._owners is not None and isinstance(work, ServerRequest) and self._is_shared(server):
+            return await self._owners.do(server, work, may_repeat, lambda: self.do_here(server, what, work, may_repeat))
+        return await self.do_here(server, what, work, may_repeat)
+
+    async def do_here(
+        self, server: str, what: str, work: "Work[T]", may_repeat: bool, call: "UpstreamCall | None" = None
+    ) -> T:
+        """The same in this process, whoever else may run the server."""
         from onetool.sources.mcp_servers.upstream_calls import UpstreamCall
 
         loop = self._started_loop()
-        return await loop.background.run(loop.do(server, what, work, may_repeat, UpstreamCall()))
+        return await loop.background.run(loop.do(server, what, work, may_repeat, call or UpstreamCall()))
 
     def close(self) -> None:
         """Everything that was started ends, and what was learnt is written down."""
@@ -282,6 +313,78 @@ class Servers(Source):
         if loop is not None:
             loop.close()
         self.save_seen()
+
+    # Servers that several processes share
+
+    def share(self, owners: ServerOwners) -> None:
+        """From now on only one process runs a stdio server: `owners` say which."""
+        self._owners = owners
+
+    def tend_shared(self) -> None:
+        """Run the shared servers that nobody runs, and read what others tell of theirs. Called every second."""
+        owners, loop = self._owners, self._loop
+        if owners is None or self._is_closed:
+            return
+        shared = [name for name in self._enabled() if self._is_shared(name)]
+        if loop is not None:
+            wanted = shared if loop.stays_connected else [name for name in shared if name in loop.upstreams]
+            for name in wanted:
+                _ = owners.holder(name) is None and owners.take(name)
+            own = [name for name in wanted if owners.is_own(name)]
+            self._run(loop.run_only(own, [name for name in shared if name not in own]))
+        self._follow([name for name in shared if not owners.is_own(name)])
+
+    def end_shared(self) -> None:
+        """End those that run here, so that others can run them. It waits until they have ended."""
+        owners, loop = self._owners, self._loop
+        if owners is not None:
+            own = [name for name in self._proxies if owners.is_own(name)]
+            if loop is not None:
+                loop.stays_connected = False
+                self._run(loop.end(own)).result()
+            owners.release(own)
+
+    def shared_states(self) -> dict[str, SharedState]:
+        """How the shared servers are doing that run here."""
+        upstreams = {} if self._loop is None else dict(self._loop.upstreams)
+        return {
+            name: SharedState(state=one.state, error=one.error and self._redact(one.error), since=one.since)
+            for name, one in upstreams.items()
+            if self._is_shared(name)
+        }
+
+    def _runs_here(self) -> list[str]:
+        owners = self._owners
+        return [name for name in self._enabled() if owners is None or not self._is_shared(name) or owners.is_own(name)]
+
+    def _is_shared(self, name: str) -> bool:
+        proxy = self._proxies.get(name)
+        return self._owners is not None and proxy is not None and is_shared(proxy.settings)
+
+    def _follow(self, names: Iterable[str]) -> None:
+        proxies = [proxy for name in names if (proxy := self._proxies.get(name)) is not None]
+        changed = [proxy.follow() for proxy in proxies]
+        if any(changed):
+            self._on_change()
+
+    async def _connect_shared(self, names: list[str], retry: bool, seconds: float | None) -> None:
+        """Have those who run them connect them, and wait for that."""
+        from asyncio import gather, wait_for
+
+        loop, owners = self._started_loop(), self._owners
+        if owners is None:
+            return
+
+        async def connect(name: str) -> None:
+            request = ServerRequest("connect", args={"retry": retry})
+            with suppress(ToolFailure):  # whoever calls it is told why
+                await owners.do(
+                    name, request, True, lambda: loop.background.run(loop.wait_connected([name], retry, None))
+                )
+
+        with suppress(TimeoutError):
+            await wait_for(gather(*map(connect, names)), seconds)
+        self._follow(names)
 
     def save_seen(self) -> None:
         """Write down what was learnt on the way."""

@@ -14,7 +14,7 @@ from time import monotonic
 from typing import Any, TypeVar
 
 from onetool.core.caller import Caller, current_caller
-from onetool.core.context import current_call
+from onetool.core.context import Progress, current_call
 from onetool.core.errors import ToolFailure
 from onetool.http.errors import AuthError as AuthError
 
@@ -56,14 +56,15 @@ LATE_SECONDS = 10.0  # seconds for which a call that was given up may still be m
 class UpstreamCall:
     """One pending call. Made on the caller's loop, used on the servers' loop."""
 
-    def __init__(self) -> None:
+    def __init__(self, progress: Progress | None = None) -> None:
+        """`progress` takes the place of that of the running call."""
         self._loop = asyncio.get_running_loop()
         self._context = copy_context()  # with the call that is running
         self._limit: asyncio.Timeout | None = None
         call = current_call.get()
         self.caller: Caller | None = current_caller.get()
         self.peer: object = getattr(self.caller, "peer", self.caller)  # where it calls from, where that is known
-        self.progress = None if call is None else call.progress
+        self.progress = progress or (None if call is None else call.progress)
         self.is_retry = False
         self.failure = TransportFailure()
         self._questions = 0  # that wait for an answer

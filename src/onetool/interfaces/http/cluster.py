@@ -1,0 +1,89 @@
+"""Cluster: what a server that is one of several has beside its app: the members, the forwarder, routes for the others.
+
+A route below /cluster is for other replicas only: `HttpApp` lets nobody in there without a valid header of theirs.
+"""
+
+import asyncio
+import re
+from typing import TYPE_CHECKING, Any
+
+from onetool.interfaces.asgi import Asgi, HttpError, Receive, Scope, Send
+from onetool.interfaces.http.forward_header import ForwardSeal, derived_key
+from onetool.interfaces.http.forwarding import Forwarder, ReplicaGoneError
+from onetool.interfaces.http.listen import listen_unix
+from onetool.services.cluster import UNIX, ClusterSettings, Replica
+from onetool.services.cluster.members import Members
+
+if TYPE_CHECKING:
+    from onetool.app import App
+    from onetool.interfaces.http.shared_servers import SharedServers
+
+ID_DIGITS = 8
+_OWNED = re.compile(r"[0-9a-f]{40}")
+DRAIN_S = 5.0  # after SIGTERM, until the balancer has noticed
+PATIENCE_S = 20  # for requests under way after that
+
+
+class Cluster:
+    """This process among the others. `routes` are ASGI apps by the beginning of their paths, below /cluster."""
+
+    def __init__(self, settings: ClusterSettings) -> None:
+        self.settings = settings
+        self.members = Members(settings)
+        self.seal = ForwardSeal(settings.key, self.members)
+        self.forwarder = Forwarder(self.members, self.seal)
+        self.routes: dict[str, Asgi] = {}
+        self.servers: SharedServers | None = None  # stdio servers that one replica runs for all
+
+    def start(self) -> dict[str, Any]:
+        """Become a member; gives options of `serve`."""
+        unix = self.settings.address.startswith(UNIX)
+        further = listen_unix(self.settings.address.removeprefix(UNIX)) if unix else None
+        self.members.start()
+        # Workers of one machine share their sockets: no balancer has to notice anything.
+        return {"further": further, "drain_s": 0.0 if unix else DRAIN_S, "patience_s": PATIENCE_S}
+
+    def close(self) -> None:
+        if self.servers is not None:
+            self.servers.close()
+        self.members.close()
+
+    @property
+    def id(self) -> str:
+        """Of this replica."""
+        return self.members.id
+
+    def owner_of(self, id: str) -> str | None:
+        """The replica that an id begins with; None if it is not such an id: 8 digits of a replica, and 32 more."""
+        return id[:ID_DIGITS] if _OWNED.fullmatch(id) else None
+
+    async def other(self, id: str) -> Replica:
+        """The replica of this id. Raises ReplicaGoneError."""
+        found = await asyncio.to_thread(self.members.find, id)
+        if found is None:
+            raise ReplicaGoneError
+        return found
+
+    def key(self, use: str) -> bytes:
+        """A key that all replicas have, for one use."""
+        return derived_key(self.settings.key, use)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """The route /cluster and all below."""
+        path = scope["path"]
+        for start, app in self.routes.items():
+            if path == start or path.startswith(f"{start}/"):
+                await app(scope, receive, send)
+                return
+        raise HttpError(404, "not_found", f"No replica of this version has {path[:100]!r}.")
+
+
+def cluster_of(app: "App", settings: ClusterSettings | None) -> Cluster | None:
+    """The cluster of these settings, or of the config: `database` and `cluster` together. None: this process is alone.
+
+    The table of members must be there: it is made with the database.
+    """
+    config = app.config
+    if settings is None and config.cluster is not None and (database := app.database) is not None:
+        settings = ClusterSettings(config.cluster.address, config.cluster.key.encode(), database)
+    return None if settings is None else Cluster(settings)

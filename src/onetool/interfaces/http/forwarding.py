@@ -1,0 +1,226 @@
+"""Forwarder: sends requests on to the replica that has what they are about, and requests of our own below /cluster.
+
+A request is read whole before it is sent on: those that are forwarded are messages and decisions, no files. Its answer
+is passed on as it comes. Of its headers only those go along that the routes read; the client's token stays here.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from itertools import count
+
+from onetool.core.principal import LOCAL, Principal
+from onetool.http.connection import Connection, HttpResponse
+from onetool.http.errors import StaleConnectionError, UnreachableError, WireError
+from onetool.http.pool import ConnectionPool
+from onetool.interfaces.asgi import FORWARDED, FORWARDED_HEADER, JSON, HttpError, Receive, Scope, Send, read_body
+from onetool.interfaces.disconnect import DisconnectWatch
+from onetool.interfaces.http.forward_header import OTHER_REPLICA, ForwardSeal, target_of
+from onetool.services.cluster import UNIX, Replica
+from onetool.services.cluster.members import Members
+
+log = logging.getLogger("onetool.cluster")
+
+CONNECT_S = 2.0
+BROADCAST_S = 2.0
+LONGEST_S = 7 * 24 * 3600.0  # of an answer: streams have no end, and a replica that is gone is found out by its beats
+MOST_CONNECTIONS = 2000  # to one replica: each stream has one
+LARGEST = 1 << 62
+LARGEST_REFUSAL = 2000  # characters of what a replica says that refuses
+
+_PASSED_ON = frozenset((b"content-type", b"accept", b"user-agent", b"last-event-id", b"if-match", b"if-none-match"))
+_NOT_PASSED_BACK = frozenset(("connection", "keep-alive", "transfer-encoding", "date"))
+
+GONE = "the replica that has this is gone; begin again"
+
+
+class ReplicaGoneError(HttpError):
+    """Nobody answers where the replica was. `was_answering`: a part of its answer was sent already."""
+
+    def __init__(self, was_answering: bool = False) -> None:
+        super().__init__(502, "replica_gone", f"{GONE[0].upper()}{GONE[1:]}.")
+        self.was_answering = was_answering
+
+
+class ReplicaRefusedError(HttpError):
+    """Another replica has answered a request of our own with an error."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(502, "replica_refused", f"Another replica answered {status}: {text[:LARGEST_REFUSAL]}")
+
+
+class Forwarder:
+    """It may be used on any event loop; each has connections of its own."""
+
+    def __init__(self, members: Members, seal: ForwardSeal) -> None:
+        self._members = members
+        self._seal = seal
+        self._pools: dict[asyncio.AbstractEventLoop, ConnectionPool] = {}
+        self._open: dict[int, tuple[asyncio.AbstractEventLoop, str, Connection]] = {}
+        self._numbers = count()
+        members.on_beat(self._end_gone)
+
+    async def forward(self, replica: Replica, scope: Scope, receive: Receive, send: Send) -> None:
+        """Have the replica answer this request. Raises ReplicaGoneError, or HttpError for one that has come this way.
+
+        When the client disconnects, so do we.
+        """
+        if FORWARDED in scope:
+            raise HttpError(502, "forward_loop", "This was forwarded to a replica that does not have it.")
+        body = await read_body(receive)
+        if body is None:
+            return
+        method, target = scope["method"], target_of(scope)
+        client = scope.get("client")
+        principal, address = scope.get("principal", LOCAL), str(client[0]) if client else ""
+        seal = self._seal.write(replica.id, method, target, principal, body, address)
+        headers = [(name, value) for name, value in scope["headers"] if name in _PASSED_ON or name.startswith(b"mcp-")]
+        request = _request(method, target, replica, headers, seal, body)
+        with DisconnectWatch(receive):
+            async with self._exchange(replica, request, method == "HEAD") as response:
+                await _pass_back(response, send)
+
+    async def post(self, replica: Replica, path: str, body: bytes, principal: Principal) -> AsyncIterator[bytes]:
+        """POST to a route below /cluster, as this principal. Yields the body of the answer as it comes.
+
+        Raises ReplicaGoneError, or ReplicaRefusedError for another status than 2xx. Ending the iteration early ends
+        the request there.
+        """
+        seal = self._seal.write(replica.id, "POST", path.encode(), principal, body, "")
+        request = _request("POST", path.encode(), replica, [(b"content-type", JSON)], seal, body)
+        async with self._exchange(replica, request) as response:
+            assert response.stream is not None  # noqa: S101 - no HEAD
+            if response.status // 100 != 2:
+                raise ReplicaRefusedError(response.status, (await _rest(response)).decode("utf-8", "replace"))
+            try:
+                async for piece in response.stream:
+                    yield piece
+            except WireError:
+                raise ReplicaGoneError(was_answering=True) from None
+
+    async def broadcast(self, path: str, body: bytes, principal: Principal) -> None:
+        """POST to all others at the same time. It takes BROADCAST_S seconds at most; failures are logged."""
+        others = [one for one in self._members.alive() if one.id != self._members.id]
+        await asyncio.gather(*(self._tell(one, path, body, principal) for one in others))
+
+    def close(self) -> None:
+        """On the event loop that serves."""
+        for pool in self._pools.values():
+            pool.close()
+
+    async def _tell(self, replica: Replica, path: str, body: bytes, principal: Principal) -> None:
+        try:
+            async with asyncio.timeout(BROADCAST_S):
+                async for _ in self.post(replica, path, body, principal):
+                    pass
+        except (HttpError, TimeoutError) as error:
+            log.warning("%s was not told at %s: %s", replica.id, path, error or "it did not answer in time")
+
+    # Connections
+
+    @asynccontextmanager
+    async def _exchange(self, replica: Replica, request: bytes, is_head: bool = False) -> AsyncGenerator[HttpResponse]:
+        loop, pool = asyncio.get_running_loop(), await self._pool()
+        connection, response = await self._ask(pool, replica, request, is_head)
+        number = next(self._numbers)
+        self._open[number] = (loop, replica.id, connection)
+        try:
+            if response.status == OTHER_REPLICA:
+                raise ReplicaGoneError
+            yield response
+        finally:
+            del self._open[number]
+            if connection.is_done():
+                pool.release(connection)
+            else:
+                pool.drop(connection)
+
+    async def _ask(
+        self, pool: ConnectionPool, replica: Replica, request: bytes, is_head: bool
+    ) -> tuple[Connection, HttpResponse]:
+        try:
+            return await self._ask_once(pool, replica, request, is_head)
+        except StaleConnectionError:  # kept, and closed meanwhile. Its nonce keeps it from being done twice
+            pool.drop_idle(replica.address)
+        except (WireError, OSError, TimeoutError):
+            raise ReplicaGoneError from None
+        try:
+            return await self._ask_once(pool, replica, request, is_head)
+        except (WireError, OSError, TimeoutError):
+            raise ReplicaGoneError from None
+
+    async def _ask_once(
+        self, pool: ConnectionPool, replica: Replica, request: bytes, is_head: bool
+    ) -> tuple[Connection, HttpResponse]:
+        loop = asyncio.get_running_loop()
+        connection = await pool.acquire(replica.address, lambda: _dial(loop, replica.address, pool))
+        number = next(self._numbers)
+        self._open[number] = (loop, replica.id, connection)
+        try:
+            until = loop.time() + LONGEST_S
+            return connection, await connection.exchange(request, is_head, LARGEST, until, True, LONGEST_S)
+        except BaseException:
+            pool.drop(connection)
+            raise
+        finally:
+            del self._open[number]
+
+    async def _pool(self) -> ConnectionPool:
+        loop = asyncio.get_running_loop()
+        if (known := self._pools.get(loop)) is None:
+            known = self._pools[loop] = ConnectionPool(loop, MOST_CONNECTIONS)
+            await known.begin()
+        return known
+
+    def _end_gone(self) -> None:
+        """After each beat, in its thread: nobody waits for a replica that has fallen silent without a word."""
+        for loop, id, connection in list(self._open.values()):
+            if not self._members.is_alive(id):
+                with suppress(RuntimeError):  # the loop has just ended
+                    loop.call_soon_threadsafe(connection.end, UnreachableError(GONE))
+
+
+async def _dial(loop: asyncio.AbstractEventLoop, address: str, pool: ConnectionPool) -> Connection:
+    def made() -> Connection:
+        return Connection(loop, address, pool.drop)
+
+    async with asyncio.timeout(CONNECT_S):
+        if address.startswith(UNIX):
+            _, connection = await loop.create_unix_connection(made, address.removeprefix(UNIX))
+        else:
+            host, _, port = address.rpartition(":")
+            _, connection = await loop.create_connection(made, host.strip("[]"), int(port))
+    return connection
+
+
+def _request(
+    method: str, target: bytes, replica: Replica, headers: list[tuple[bytes, bytes]], seal: str, body: bytes
+) -> bytes:
+    """Its bytes. What came over HTTP has no line breaks in it, and goes on as it came."""
+    host = b"localhost" if replica.address.startswith(UNIX) else replica.address.encode()
+    own = [(b"host", host), (FORWARDED_HEADER, seal.encode()), (b"content-length", b"%d" % len(body))]
+    lines = [b"%b %b HTTP/1.1" % (method.encode(), target), *(b"%b: %b" % one for one in (*own, *headers))]
+    return b"\r\n".join(lines) + b"\r\n\r\n" + body
+
+
+async def _pass_back(response: HttpResponse, send: Send) -> None:
+    headers = [
+        (name.encode("latin-1"), value.encode("latin-1"))
+        for name, value in response.headers.items()
+        if name not in _NOT_PASSED_BACK
+    ]
+    await send({"type": "http.response.start", "status": response.status, "headers": headers})
+    try:
+        if response.stream is not None:
+            async for piece in response.stream:
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+    except WireError:
+        raise ReplicaGoneError(was_answering=True) from None
+    await send({"type": "http.response.body", "body": b""})
+
+
+async def _rest(response: HttpResponse) -> bytes:
+    with suppress(WireError):
+        return b"" if response.stream is None else await response.stream.read()
+    return b""

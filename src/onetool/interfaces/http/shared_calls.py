@@ -1,0 +1,205 @@
+"""SharedCalls: the routes by which other processes call the stdio servers that run here."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from secrets import token_hex
+from typing import TYPE_CHECKING, Any, Protocol
+from weakref import WeakValueDictionary
+
+import msgspec
+
+from onetool.core.caller import CannotAsk, Level, Question, current_caller
+from onetool.core.errors import ToolFailure
+from onetool.interfaces.asgi import FORWARDED, HttpError, Receive, Scope, Send, read_body, respond
+from onetool.interfaces.disconnect import DisconnectWatch
+from onetool.interfaces.http.access_log import UNLOGGED
+from onetool.interfaces.http.shared_call import (
+    CallerAnswer,
+    LackLine,
+    Line,
+    LogLine,
+    MovedLine,
+    ProgressLine,
+    ResultLine,
+    SharedCall,
+    encode_line,
+    failure_line,
+    question_line,
+    value_of,
+)
+from onetool.sources.mcp_servers.shared import shared_result
+
+if TYPE_CHECKING:
+    from onetool.sources.mcp_servers.servers import Servers
+
+STILL_HERE_S = 2.0
+LINES = b"application/x-ndjson"
+
+
+class RunsHere(Protocol):
+    """Whether this process runs a server."""
+
+    def is_own(self, server: str) -> bool: ...
+
+    def take(self, server: str) -> bool: ...
+
+
+class RemotePeer:
+    """Stands for a client of another process: the same object for all its calls."""
+
+
+class SharedCalls:
+    """The routes below /cluster/servers and /cluster/answers."""
+
+    def __init__(self, owners: RunsHere, servers: "Callable[[], Servers | None]") -> None:
+        self._owners = owners
+        self._servers = servers
+        self._questions: dict[str, asyncio.Future[Any]] = {}
+        self._peers: WeakValueDictionary[str, RemotePeer] = WeakValueDictionary()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        body = await read_body(receive)
+        if body is None:
+            return
+        match scope["path"].split("/", 3)[2:]:
+            case ["servers", "states"]:
+                scope["log"][UNLOGGED] = True  # it comes every second
+                servers = self._servers()
+                await respond(send, 200, msgspec.json.encode({} if servers is None else servers.shared_states()))
+            case ["servers", name] if name.endswith("/call"):
+                asked = _decoded(body, SharedCall)
+                await self._stream(name.removesuffix("/call"), asked, _sender(scope), receive, send)
+            case ["answers", id]:
+                self._take_answer(id, _decoded(body, CallerAnswer))
+                await respond(send, 200, b"{}")
+            case _:
+                raise HttpError(404, "not_found", f"No replica of this version has {scope['path'][:100]!r}.")
+
+    def _take_answer(self, id: str, answer: CallerAnswer) -> None:
+        waiting = self._questions.get(id)
+        if waiting is None or waiting.done():
+            raise HttpError(404, "not_found", "The call that asked this is over.")
+        waiting.set_result(answer)
+
+    async def _stream(self, server: str, asked: SharedCall, sender: str, receive: Receive, send: Send) -> None:
+        """Send lines until the outcome. A caller that disconnects cancels the call."""
+        lines: asyncio.Queue[Line | None] = asyncio.Queue()
+        peer = self._peers.setdefault(f"{sender} {asked.peer}", RemotePeer())
+        caller = RemoteCaller(asked, peer, lines, self._questions)
+        call = asyncio.create_task(self._run(server, asked, caller, lines))
+        try:
+            with DisconnectWatch(receive):
+                headers = [(b"content-type", LINES), (b"x-content-type-options", b"nosniff")]
+                await send({"type": "http.response.start", "status": 200, "headers": headers})
+                while (body := await _next(lines)) is not None:
+                    await send({"type": "http.response.body", "body": body, "more_body": True})
+                await send({"type": "http.response.body", "body": b""})
+        finally:
+            call.cancel()
+            with suppress(asyncio.CancelledError):
+                await call
+            caller.end()
+
+    async def _run(
+        self, server: str, asked: SharedCall, caller: "RemoteCaller", lines: "asyncio.Queue[Line | None]"
+    ) -> None:
+        current_caller.set(caller)
+        try:
+            if self._owners.is_own(server) or await asyncio.to_thread(self._owners.take, server):
+                value = await self._outcome(server, asked, caller)
+                lines.put_nowait(ResultLine(msgspec.Raw(msgspec.json.encode(value))))
+            else:
+                lines.put_nowait(MovedLine())
+        except Exception as error:  # noqa: BLE001 - whatever it is, whoever called has to know
+            lines.put_nowait(failure_line(error))
+        lines.put_nowait(None)
+
+    async def _outcome(self, server: str, asked: SharedCall, caller: "RemoteCaller") -> Any:
+        from onetool.sources.mcp_servers.upstream_calls import UpstreamCall
+
+        servers, request = self._servers(), asked.request
+        if servers is None or servers.proxy(server) is None:
+            raise ToolFailure(f"there is no MCP server {server} any more", reason="source_unavailable")
+        match request.kind:
+            case "connect":
+                return await servers.wait_connected([server], retry=bool(request.args.get("retry")))
+            case "reconnect":
+                return await servers.reconnect(server)
+            case _:
+                call = UpstreamCall(caller.progress if asked.wants_progress else None)
+                result = await servers.do_here(server, request.name, request, asked.may_repeat, call)
+                return shared_result(result) if request.kind == "tool" else result
+
+
+class RemoteCaller:
+    """The `Caller` of a call that another process sent: what is said to it becomes lines. Used from any thread."""
+
+    def __init__(
+        self,
+        asked: SharedCall,
+        peer: RemotePeer,
+        lines: "asyncio.Queue[Line | None]",
+        questions: "dict[str, asyncio.Future[Any]]",
+    ) -> None:
+        self.peer = peer
+        self._can = asked.can
+        self._lines = lines
+        self._questions = questions
+        self._own: list[str] = []
+        self._loop = asyncio.get_running_loop()
+
+    def can(self, what: str) -> bool:
+        return what in self._can
+
+    def lacks(self, error: CannotAsk) -> None:
+        self._say(LackLine(error.capability, str(error)))
+
+    def log(self, level: Level, data: Any, logger: str | None) -> None:
+        self._say(LogLine(level, data, logger))
+
+    def progress(self, done: float, total: float | None, message: str | None) -> None:
+        self._say(ProgressLine(done, total, message))
+
+    async def ask(self, question: Question) -> Any:
+        """On the loop that serves."""
+        id = token_hex(16)
+        self._own.append(id)
+        waiting = self._questions[id] = self._loop.create_future()
+        self._say(question_line(id, question))
+        try:
+            return value_of(await waiting)
+        finally:
+            del self._questions[id]
+
+    def end(self) -> None:
+        """The call is over: nobody answers any more."""
+        for id in self._own:
+            if (waiting := self._questions.get(id)) is not None:
+                waiting.cancel()
+
+    def _say(self, line: Line) -> None:
+        with suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(self._lines.put_nowait, line)
+
+
+async def _next(lines: "asyncio.Queue[Line | None]") -> bytes | None:
+    """All lines that wait; an empty one if none has come for a while; None at the end."""
+    try:
+        async with asyncio.timeout(STILL_HERE_S):
+            line = await lines.get()
+    except TimeoutError:
+        return b"\n"
+    return None if line is None else encode_line(line) + b"\n"
+
+
+def _decoded(body: bytes, type: Any) -> Any:
+    try:
+        return msgspec.json.decode(body, type=type)
+    except msgspec.MsgspecError as error:
+        raise HttpError(400, "bad_request", f"This replica does not understand the request: {error}") from None
+
+
+def _sender(scope: Scope) -> str:
+    forwarded = scope.get(FORWARDED)
+    return "" if forwarded is None else forwarded.sender

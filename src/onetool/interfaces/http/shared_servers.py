@@ -1,0 +1,279 @@
+"""SharedServers: one process runs a stdio server, and the others send their calls to it.
+
+Who runs a server is a lease of the database. The holder is found in memory; only where nobody holds it, or its holder
+is gone, the database is asked. What the server says meanwhile (progress, messages, questions) comes back on the stream
+of the answer. When the caller gives up, the request ends, and with it the call there.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, suppress
+from itertools import count
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import msgspec
+
+from onetool.core.caller import CannotAsk, Question, current_caller
+from onetool.core.context import current_call
+from onetool.core.errors import ToolFailure
+from onetool.core.principal import LOCAL, current_principal
+from onetool.interfaces.asgi import HttpError
+from onetool.interfaces.http.forwarding import ReplicaGoneError, ReplicaRefusedError
+from onetool.interfaces.http.shared_call import (
+    CAPABILITIES,
+    FailureLine,
+    LackLine,
+    Line,
+    LogLine,
+    MovedLine,
+    ProgressLine,
+    QuestionLine,
+    ResultLine,
+    SharedCall,
+    answer_of,
+    decode_line,
+    failure_of,
+    question_of,
+)
+from onetool.interfaces.http.shared_calls import SharedCalls
+from onetool.services.cluster.leases import Leases
+from onetool.sources.mcp_servers.shared import ServerRequest, SharedResult, SharedState
+
+if TYPE_CHECKING:
+    from onetool.app import App
+    from onetool.core.caller import Caller
+    from onetool.interfaces.http.cluster import Cluster
+    from onetool.services.cluster import Replica
+
+SERVERS_PATH, ANSWERS_PATH = "/cluster/servers", "/cluster/answers"
+SILENT_S = 10.0  # without a line: its owner says every other second that it is still there
+FIND_S = 10.0  # to find another owner, where nobody is at the address of the one before
+LOOK_S = 0.2
+KEPT_PEERS_S = 60.0
+
+
+class NotRunThereError(Exception):
+    """The process that was asked does not run the server. Nothing has happened."""
+
+
+class SharedServers:
+    """The `ServerOwners` of a process in a cluster."""
+
+    def __init__(self, cluster: "Cluster", app: "App") -> None:
+        self._cluster = cluster
+        self._app = app
+        self._leases = Leases(cluster.settings.database, cluster.members, "server:")
+        self._states: dict[str, SharedState] = {}
+        self._peers = PeerNumbers()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._reading: asyncio.Task[None] | None = None
+        calls = SharedCalls(self, lambda: app.servers)
+        cluster.routes[SERVERS_PATH] = cluster.routes[ANSWERS_PATH] = calls
+        app.catalog.share_servers(self)
+        cluster.members.on_beat(self._beat)
+
+    def start(self) -> None:
+        """On the event loop that serves."""
+        self._loop = asyncio.get_running_loop()
+
+    def close(self) -> None:
+        """Let others run the servers that run here."""
+        if self._app.servers is not None:
+            self._app.servers.end_shared()
+
+    # Who runs what
+
+    def is_own(self, server: str) -> bool:
+        return self._leases.is_own(server)
+
+    def take(self, server: str) -> bool:
+        return self._leases.take(server) == self._cluster.id
+
+    def release(self, servers: list[str]) -> None:
+        self._leases.release(servers)
+
+    def holder(self, server: str) -> str | None:
+        return self._leases.holder(server)
+
+    def state(self, server: str) -> SharedState | None:
+        return None if self.is_own(server) else self._states.get(server)
+
+    def _beat(self) -> None:
+        """Every second, in the thread of the heartbeat."""
+        if (servers := self._app.servers) is None:
+            return
+        servers.tend_shared()
+        if self._loop is not None:
+            with suppress(RuntimeError):  # the loop has just ended
+                self._loop.call_soon_threadsafe(self._read_soon)
+
+    def _read_soon(self) -> None:
+        self._reading = asyncio.create_task(self._read_states())
+
+    async def _read_states(self) -> None:
+        servers = self._app.servers
+        names = [] if servers is None else servers.names()
+        holders = {holder for name in names if (holder := self.holder(name)) and not self.is_own(name)}
+        replicas = [one for one in self._cluster.members.alive() if one.id in holders]
+        found = await asyncio.gather(*map(self._states_in, replicas))
+        self._states = {name: state for states in found for name, state in states.items()}
+
+    async def _states_in(self, replica: "Replica") -> dict[str, SharedState]:
+        try:
+            async with asyncio.timeout(SILENT_S):
+                pieces = self._cluster.forwarder.post(replica, f"{SERVERS_PATH}/states", b"{}", LOCAL)
+                return msgspec.json.decode(b"".join([one async for one in pieces]), type=dict[str, SharedState])
+        except (HttpError, TimeoutError, msgspec.MsgspecError):
+            return {}
+
+    # Requests
+
+    async def do(
+        self, server: str, request: ServerRequest, may_repeat: bool, here: Callable[[], Awaitable[Any]]
+    ) -> Any:
+        """Make the request where the server runs. What may be done twice is tried again if its owner is gone."""
+        until, may_again = monotonic() + FIND_S, may_repeat
+        while True:
+            owner = await self._owner(server)
+            if owner is None:
+                return await here()
+            try:
+                return await self._do_there(owner, server, request, may_repeat)
+            except NotRunThereError:
+                again = True
+            except ReplicaGoneError as error:
+                again = _was_not_reached(error) or may_again
+                may_again = may_again and _was_not_reached(error)
+            except ReplicaRefusedError as error:
+                raise ToolFailure(f"{server} runs in another process, which refuses: {error}") from None
+            if not again or monotonic() > until:
+                raise _gone(server)
+            await asyncio.sleep(LOOK_S)
+            await asyncio.to_thread(self._leases.renew)
+
+    async def _owner(self, server: str) -> "Replica | None":
+        """The other process that runs it; None: this one does."""
+        members, holder = self._cluster.members, self._leases.holder(server)
+        if holder is None or not members.is_alive(holder):
+            holder = await asyncio.to_thread(self._leases.take, server)
+        if holder is None or holder == members.id:  # None: the database is away, and nobody is known to run it
+            return None
+        return await asyncio.to_thread(members.find, holder)
+
+    async def _do_there(self, owner: "Replica", server: str, request: ServerRequest, may_repeat: bool) -> Any:
+        caller, context = current_caller.get(), current_call.get()
+        asked = SharedCall(
+            request=request,
+            may_repeat=may_repeat,
+            peer=self._peers.number(getattr(caller, "peer", caller)),
+            can=() if caller is None else tuple(filter(caller.can, CAPABILITIES)),
+            wants_progress=context is not None and context.progress is not None,
+        )
+        path, principal = f"{SERVERS_PATH}/{quote(server, safe='')}/call", current_principal.get()
+        body = msgspec.json.encode(asked)
+        questions: set[asyncio.Task[None]] = set()
+        try:
+            async with aclosing(self._cluster.forwarder.post(owner, path, body, principal)) as pieces:  # pyright: ignore
+                async for line in _lines(pieces):
+                    if isinstance(line, QuestionLine):
+                        questions.add(asyncio.create_task(self._answer(owner, line, caller)))
+                    elif isinstance(line, ResultLine):
+                        return msgspec.json.decode(line.value, type=SharedResult if request.kind == "tool" else Any)
+                    else:
+                        _take(line, caller)
+        finally:
+            for question in questions:
+                question.cancel()
+        raise ReplicaGoneError(was_answering=True)
+
+    async def _answer(self, owner: "Replica", line: QuestionLine, caller: "Caller | None") -> None:
+        """Ask our caller, and send what it says."""
+        try:
+            if caller is None:
+                raise ToolFailure("nobody is there to be asked")
+            said = {"value": await caller.ask(_masked(question_of(line)))}
+        except ToolFailure as error:
+            said = answer_of(error)
+        body, path = msgspec.json.encode(said), f"{ANSWERS_PATH}/{line.id}"
+        with suppress(HttpError):  # then the call itself ends, too
+            async for _ in self._cluster.forwarder.post(owner, path, body, current_principal.get()):
+                pass
+
+
+def _masked(question: Question) -> Question:
+    """Without the app's secrets: it goes to the client."""
+    context = current_call.get()
+    if context is None or context.environment is None:
+        return question
+    return msgspec.convert(context.environment.redact(msgspec.to_builtins(question)), type=type(question))
+
+
+async def _lines(pieces: AsyncIterator[bytes]) -> AsyncIterator[Line]:
+    """Raises ReplicaGoneError if nothing comes for a while."""
+    kept: list[bytes] = []
+    while True:
+        try:
+            async with asyncio.timeout(SILENT_S):
+                piece = await anext(pieces)
+        except StopAsyncIteration:
+            return
+        except TimeoutError:
+            raise ReplicaGoneError(was_answering=True) from None
+        *whole, rest = piece.split(b"\n")
+        for one in whole:
+            line = b"".join((*kept, one))
+            kept.clear()
+            if line:
+                yield decode_line(line)
+        kept.append(rest)
+
+
+def _take(line: Line, caller: "Caller | None") -> None:
+    """Pass on what the server says. Raises for what ends the request."""
+    match line:
+        case ProgressLine():
+            if (context := current_call.get()) is not None and context.progress is not None:
+                context.progress(line.done, line.total, line.message)
+        case LogLine():
+            from onetool.sdk.asking import log_message
+
+            log_message(line.data, line.level, line.logger)  # pyright: ignore[reportArgumentType] - it was checked there
+        case LackLine() if caller is not None:
+            caller.lacks(CannotAsk(line.capability, line.message))
+        case FailureLine():
+            raise failure_of(line)
+        case MovedLine():
+            raise NotRunThereError
+        case _:
+            pass
+
+
+def _was_not_reached(error: ReplicaGoneError) -> bool:
+    """Whether nobody listens at its address: then nothing was sent."""
+    return isinstance(error.__context__, ConnectionRefusedError | FileNotFoundError)
+
+
+def _gone(server: str) -> ToolFailure:
+    return ToolFailure(
+        f"the process that ran {server} is gone; try again",
+        reason="source_unavailable",
+        hints=["whether the call had an effect is not known"],
+    )
+
+
+class PeerNumbers:
+    """Numbers for clients, so that another process can tell them apart: servers of old do not say whom they ask."""
+
+    def __init__(self) -> None:
+        self._next = count(1)
+        self._known: dict[int, tuple[object, str, float]] = {}  # the client is kept, so that its id is not used again
+
+    def number(self, peer: object) -> str:
+        now = monotonic()
+        _, number, _ = self._known.pop(id(peer), (peer, str(next(self._next)), now))
+        while self._known and (oldest := next(iter(self._known.items())))[1][2] < now - KEPT_PEERS_S:
+            del self._known[oldest[0]]
+        self._known[id(peer)] = peer, number, now
+        return number

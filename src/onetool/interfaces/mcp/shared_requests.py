@@ -1,0 +1,102 @@
+"""Requests about what is alive in another replica: a call that waits, a task, a stream. They are sent there."""
+
+from typing import TYPE_CHECKING, Any
+
+from onetool.interfaces.asgi import FORWARDED, Message, Receive, Scope, Send
+from onetool.interfaces.http.forwarding import ReplicaGoneError
+from onetool.interfaces.json_data import encode
+from onetool.interfaces.mcp.http_headers import Headers
+from onetool.interfaces.mcp.http_sessions import HttpSession, HttpSessions
+from onetool.interfaces.mcp.pending_calls import PendingCalls
+from onetool.interfaces.mcp.protocol import INTERNAL_ERROR, JsonRpcError, error_response, id_of, notification
+from onetool.interfaces.mcp.service import KINDS
+from onetool.interfaces.mcp.shared_sessions import SharedSessions
+
+if TYPE_CHECKING:
+    from onetool.interfaces.http.cluster import Cluster
+
+LAST_EVENT = "last-event-id"
+_EVENTS = b"text/event-stream"
+
+
+class SharedRequests:
+    """What `McpHttpApp` asks before it answers itself. `sessions` are those of all replicas."""
+
+    def __init__(self, sessions: HttpSessions, pending_calls: PendingCalls, cluster: "Cluster") -> None:
+        self.sessions = SharedSessions(sessions, cluster)
+        self._pending_calls = pending_calls
+        self._cluster = cluster
+
+    async def is_answered(self, message: Any, scope: Scope, receive: Receive, send: Send) -> bool:
+        """Whether another replica has answered this request, because it has its call or its task.
+
+        Raises ReplicaGoneError. Of a task whose replica is gone, any other can tell what came of it.
+        """
+        holder = self._holder(message)
+        if holder in (None, self._cluster.id) or FORWARDED in scope:
+            return False
+        try:
+            await self._forward(holder, scope, receive, send, id_of(message))
+        except ReplicaGoneError as gone:
+            if gone.was_answering or not str(message.get("method")).startswith("tasks/"):
+                raise
+            return False
+        return True
+
+    async def is_streamed(
+        self, session: HttpSession, headers: Headers, scope: Scope, receive: Receive, send: Send
+    ) -> Headers | None:
+        """The headers of a GET that is answered here; None if another replica had the stream, and has served it.
+
+        Notifications of a replica that is gone, or that soon will be, go on here. Nobody knows what its client has not
+        heard meanwhile, so that it hears that all lists may have changed.
+        """
+        owner = stream_owner(headers.get(LAST_EVENT, ""))
+        if owner is None or owner[0] == self._cluster.id or FORWARDED in scope:
+            return headers
+        replica, is_news = owner
+        try:
+            found = await self._cluster.other(replica)
+            if not (is_news and found.is_draining):
+                await self._forward(replica, scope, receive, send, None)
+                return None
+        except ReplicaGoneError as gone:
+            if gone.was_answering or not is_news:
+                raise
+        for kind in KINDS:
+            session.news.push(notification(f"notifications/{kind}/list_changed", None))
+        return {name: value for name, value in headers.items() if name != LAST_EVENT}
+
+    def _holder(self, message: Any) -> str | None:
+        """The replica that a stateless request is for; None: any."""
+        params = message.get("params") if isinstance(message, dict) else None
+        if not isinstance(params, dict):
+            return None
+        if str(message.get("method")).startswith("tasks/") and isinstance(id := params.get("taskId"), str):
+            return self._cluster.owner_of(id)
+        return self._pending_calls.holder(params["requestState"]) if "requestState" in params else None
+
+    async def _forward(self, replica: str, scope: Scope, receive: Receive, send: Send, id: Any) -> None:
+        """Raises ReplicaGoneError, unless a stream has begun that can tell it as its last event."""
+        is_stream = False
+
+        async def pass_on(message: Message) -> None:
+            nonlocal is_stream
+            is_stream = is_stream or (b"content-type", _EVENTS) in message.get("headers", ())
+            await send(message)
+
+        try:
+            await self._cluster.forwarder.forward(await self._cluster.other(replica), scope, receive, pass_on)
+        except ReplicaGoneError as gone:
+            if not is_stream:
+                raise
+            told = b""
+            if id is not None:
+                told = b"data: " + encode(error_response(id, JsonRpcError(INTERNAL_ERROR, str(gone)))) + b"\n\n"
+            await send({"type": "http.response.body", "body": told})
+
+
+def stream_owner(event_id: str) -> tuple[str, bool] | None:
+    """The replica whose stream an event belongs to, and whether that is the stream of notifications."""
+    replica, dot, rest = event_id.partition(".")
+    return (replica, rest.startswith("0-")) if dot else None

@@ -1,0 +1,227 @@
+"""Sessions that several replicas serve: rows in the database, cached here.
+
+What changes a session is written to its row, and the other replicas are told before the client has its answer. Who was
+not told sees it within a minute: then each replica renews the rows of the sessions that it serves, all at once.
+
+Ids say who has what is alive in one process: questions to the client and events begin with the id of their replica.
+"""
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from onetool.core.principal import Principal
+from onetool.database import DatabaseError
+from onetool.interfaces.asgi import HttpError, Receive, Scope, Send, read_body
+from onetool.interfaces.mcp.client import RemoteClient
+from onetool.interfaces.mcp.http_sessions import IDLE_SECONDS, MOST_SESSIONS, HttpSession, HttpSessions
+from onetool.interfaces.mcp.protocol import Message, is_id
+from onetool.interfaces.mcp.request import McpRequest
+from onetool.interfaces.response_stream import send_json
+from onetool.services.cluster.mcp_rows import McpSessionRows, McpTaskRows, SessionRow, SessionState
+
+if TYPE_CHECKING:
+    from onetool.interfaces.http.cluster import Cluster
+
+log = logging.getLogger("onetool.cluster")
+
+PATH = "/cluster/mcp"
+RENEW_S = 60.0
+LONGEST_ID = 100
+
+
+class SessionNews(msgspec.Struct, frozen=True, kw_only=True):
+    """What one replica tells another of a session: it has changed or ended, or a message of its client has come."""
+
+    session: str
+    is_over: bool = False
+    message: Any = None
+
+
+class SharedSessions:
+    """The rows behind the sessions in memory. It belongs to one event loop."""
+
+    def __init__(self, sessions: HttpSessions, cluster: "Cluster") -> None:
+        self._sessions = sessions
+        self._cluster = cluster
+        self._rows = McpSessionRows(cluster.settings.database)
+        self._tasks = McpTaskRows(cluster.settings.database)
+        self._versions: dict[str, int] = {}
+        self._renewing: asyncio.Task[None] | None = None
+        sessions.on_change = self._changed
+        cluster.routes[PATH] = self._hear
+
+    def start(self) -> None:
+        self._renewing = asyncio.get_running_loop().create_task(self._renew())
+
+    def stop(self) -> None:
+        if self._renewing is not None:
+            self._renewing.cancel()
+
+    async def get(self, id: str, principal: Principal) -> HttpSession | None:
+        """The session, if it is this principal's: from memory, or taken up from its row."""
+        if id in self._sessions or len(id) > LONGEST_ID:
+            return self._sessions.get(id, principal)
+        try:
+            row = await asyncio.to_thread(self._rows.get, id)
+        except DatabaseError as error:
+            raise _away(error) from None
+        if row is not None and row.owner == principal.owner and id not in self._sessions:
+            self._apply(self._sessions.open(RemoteClient(principal=principal), id), row, is_new=True)
+        return self._sessions.get(id, principal)
+
+    async def close(self, session: HttpSession) -> None:
+        """The client has ended it."""
+        try:
+            await asyncio.to_thread(self._rows.delete, session.id)
+        except DatabaseError as error:
+            raise _away(error) from None
+        await self._forget(session)
+        await self._tell(SessionNews(session=session.id, is_over=True), session)
+
+    # Messages that are for another replica
+
+    async def relayed(self, session: HttpSession, message: Any) -> Any:
+        """Send answers and cancellations on to who waits for them; gives what is left of the message, or None."""
+        if isinstance(message, list) and message:
+            return [one for one in message if not await self._relay(session, one)] or None
+        return None if await self._relay(session, message) else message
+
+    async def _relay(self, session: HttpSession, message: Any) -> bool:
+        if not isinstance(message, dict):
+            return False
+        news = SessionNews(session=session.id, message=message)
+        if "method" not in message:
+            owner, _, number = str(message.get("id")).partition("-")
+            if not number or owner == self._cluster.id:
+                return False
+            replica = await self._cluster.other(owner)
+            async for _ in self._cluster.forwarder.post(
+                replica, PATH, msgspec.json.encode(news), session.client.principal
+            ):
+                pass
+            return True
+        if message["method"] == "notifications/cancelled" and not session.conversation.is_running(_cancelled(message)):
+            await self._tell(news, session)
+            return True
+        return False
+
+    async def _tell(self, news: SessionNews, session: HttpSession) -> None:
+        await self._cluster.forwarder.broadcast(PATH, msgspec.json.encode(news), session.client.principal)
+
+    async def _hear(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """The route /cluster/mcp: what another replica tells. Sessions that are not in memory need no news."""
+        news = msgspec.json.decode(await read_body(receive) or b"", type=SessionNews)
+        session = self._sessions.get(news.session, scope["principal"])
+        if session is None:
+            pass
+        elif news.is_over:
+            await self._forget(session)
+        elif news.message is not None:
+            await session.conversation.respond(news.message, session.news.push)
+        else:
+            await self._refresh(session)
+        await send_json(send, 202, None)
+
+    # Rows
+
+    async def _changed(self, session: HttpSession, request: McpRequest) -> None:
+        """A request has changed the session. Raises HttpError (503) if that can't be kept."""
+        try:
+            if request.method == "initialize":
+                await asyncio.to_thread(self._rows.add, session.id, session.client.owner, _state(session))
+                self._versions[session.id] = 1
+                return
+            row = await asyncio.to_thread(self._rows.change, session.id, _change(request))
+        except DatabaseError as error:
+            raise _away(error) from None
+        if row is not None:
+            self._apply(session, row)
+            await self._tell(SessionNews(session=session.id), session)
+
+    def _apply(self, session: HttpSession, row: SessionRow, is_new: bool = False) -> None:
+        state, client = row.state, session.client
+        client.revision, client.capabilities = state.revision, state.capabilities
+        client.log_level, client.name, client.menu = _level(state.log_level), state.name, state.menu
+        session.conversation.watched.clear()
+        session.conversation.watched.update(state.watched)
+        self._versions[session.id] = row.version
+        if is_new:
+            session.conversation.take_up()
+
+    async def _refresh(self, session: HttpSession) -> None:
+        try:
+            row = await asyncio.to_thread(self._rows.get, session.id)
+        except DatabaseError:
+            return  # the next renewal sees it
+        if row is None:
+            await self._forget(session)
+        else:
+            self._apply(session, row)
+
+    async def _forget(self, session: HttpSession) -> None:
+        self._versions.pop(session.id, None)
+        await self._sessions.close(session)
+
+    async def _renew(self) -> None:
+        while True:
+            await asyncio.sleep(RENEW_S)
+            try:
+                await self.renew()
+            except DatabaseError as error:
+                log.warning("sessions were not renewed: %s", error)
+            except Exception as error:  # noqa: BLE001 - the next time may go well
+                log.error("sessions were not renewed: %s: %s", type(error).__name__, error)
+
+    async def renew(self) -> None:
+        """Write which sessions are in use, see what others have changed, and delete what nobody uses."""
+        used = self._sessions.used_since(RENEW_S)
+        found = await asyncio.to_thread(self._rows.touch, [session.id for session in used])
+        for session in used:
+            if found.get(session.id) != self._versions.get(session.id):
+                await self._refresh(session)
+        await asyncio.to_thread(self._rows.sweep, IDLE_SECONDS, MOST_SESSIONS)
+        await asyncio.to_thread(self._tasks.sweep)
+        self._versions = {id: version for id, version in self._versions.items() if id in self._sessions}
+
+
+def _cancelled(message: Message) -> Any:
+    params = message.get("params")
+    id = params.get("requestId") if isinstance(params, dict) else None
+    return id if is_id(id) else None
+
+
+def _state(session: HttpSession) -> SessionState:
+    client = session.client
+    return SessionState(
+        revision=client.revision,
+        capabilities=dict(client.capabilities),
+        log_level=client.log_level,
+        name=client.name,
+        menu=client.menu,
+        watched=tuple(sorted(session.conversation.watched)),
+    )
+
+
+def _change(request: McpRequest) -> Any:
+    """What a request changes, for a row that others may have changed meanwhile."""
+
+    def change(state: SessionState) -> SessionState:
+        if request.method == "logging/setLevel":
+            return msgspec.structs.replace(state, log_level=request.param("level"))
+        uris = {*state.watched, request.param("uri")}
+        if request.method == "resources/unsubscribe":
+            uris.discard(request.param("uri"))
+        return msgspec.structs.replace(state, watched=tuple(sorted(uris)))
+
+    return change
+
+
+def _level(level: str | None) -> Any:
+    return level
+
+
+def _away(error: DatabaseError) -> HttpError:
+    return HttpError(503, "database_away", f"Sessions are kept in a database: {error}.", [(b"retry-after", b"1")])

@@ -1,0 +1,70 @@
+"""Tasks as rows: what came of a task can be read when the replica that ran it is gone."""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from onetool.database import DatabaseError
+from onetool.interfaces.json_data import encode
+from onetool.interfaces.mcp.client import RemoteClient
+from onetool.interfaces.mcp.protocol import INTERNAL_ERROR, INVALID_PARAMS, TASK_GONE, JsonRpcError
+from onetool.services.cluster.mcp_rows import McpTaskRows
+
+if TYPE_CHECKING:
+    from onetool.interfaces.http.cluster import Cluster
+
+log = logging.getLogger("onetool.cluster")
+
+LARGEST_RESULT = 4 * 1024 * 1024  # bytes of a task that are kept
+UNKNOWN = "taskId: there is no such task, or its time is up"
+
+
+class SharedTasks:
+    """Written by who runs a task, read by the others when it is gone."""
+
+    def __init__(self, cluster: "Cluster") -> None:
+        self._cluster = cluster
+        self._rows = McpTaskRows(cluster.settings.database)
+        self._writing: set[asyncio.Future[None]] = set()
+
+    async def begin(self, id: str, owner: str, seconds: float) -> None:
+        """A task that can't be written goes on nevertheless: it is only lost with its replica."""
+        await self._write(lambda: self._rows.begin(id, owner, self._cluster.id, seconds))
+
+    def end(self, id: str, owner: str, seconds: float, task: Mapping[str, Any]) -> None:
+        """It is over. Returns at once."""
+        work = asyncio.ensure_future(self._end(id, owner, seconds, task))
+        self._writing.add(work)
+        work.add_done_callback(self._writing.discard)
+
+    async def _end(self, id: str, owner: str, seconds: float, task: Mapping[str, Any]) -> None:
+        body = dict(task)
+        if len(encode(body)) > LARGEST_RESULT:
+            body.pop("result", None)
+            message = f"its result was larger than {LARGEST_RESULT // 1024**2} MiB, and is gone with the replica"
+            body |= {"status": "failed", "error": {"code": INTERNAL_ERROR, "message": message}}
+        await self._write(lambda: self._rows.end(id, owner, self._cluster.id, seconds, body))
+
+    async def _write(self, job: Any) -> None:
+        try:
+            await asyncio.to_thread(job)
+        except DatabaseError as error:
+            log.warning("a task was not written: %s", error)
+
+    def is_lost(self, id: str) -> bool:
+        """Whether another replica has run it, by its id. Who is alive has got the request before."""
+        return self._cluster.owner_of(id) not in (None, self._cluster.id)
+
+    async def lost(self, id: str, client: RemoteClient, ttl_ms: int) -> dict[str, Any]:
+        """A task of a replica that is gone. Raises JsonRpcError."""
+        try:
+            row = await asyncio.to_thread(self._rows.get, id)
+        except DatabaseError as error:
+            raise JsonRpcError(INTERNAL_ERROR, f"the replica that ran this task is gone, and {error}") from None
+        if row is None or row.owner != client.owner:
+            raise JsonRpcError(INVALID_PARAMS, UNKNOWN)
+        if row.body is not None:
+            return {**row.body, "ttlMs": ttl_ms}
+        error = {"code": INTERNAL_ERROR, "message": TASK_GONE}
+        return {"taskId": id, "status": "failed", "ttlMs": ttl_ms, "pollIntervalMs": 0, "error": error}

@@ -1,0 +1,276 @@
+"""Supervisor: starts the workers, replaces those that die, and passes on signals.
+
+SIGTERM, SIGINT   the workers stop one after the other, so that those who are left take the calls; a second one: at once
+SIGHUP            the workers reload one after the other; if one can't, the others keep what they have
+
+The first worker is started before the others: what it writes down when it starts, they only read. A worker that dies
+is replaced at once; one that dies again and again, after a pause that grows. As long as others serve, it is tried for
+ever; when nobody does, the supervisor gives up after some tries.
+"""
+
+import asyncio
+import logging
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from secrets import token_bytes, token_hex
+from time import monotonic
+
+from msgspec.structs import replace
+
+from onetool.core.errors import OneToolError
+from onetool.database import DatabaseError
+from onetool.database.migrations import migrate_shared
+from onetool.database.sqlite import SqliteDatabase
+from onetool.interfaces.http.listen import BoundAddress
+from onetool.interfaces.workers.channel import WorkerOrder
+from onetool.interfaces.workers.process import ServingProcess
+from onetool.services.cluster import UNIX
+from onetool.services.cluster.leases import forget_replica
+
+log = logging.getLogger("onetool.serve")
+
+QUICK_S = 10.0  # a worker that dies earlier than that has died quickly
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0
+MOST_DEATHS = 6  # quick ones in a row, where nobody serves
+IN_TURN_S = 15.0  # for all of them together to stop one after the other; then the rest stops at once
+STOP_S = 30.0  # until one that was told to stop is killed
+RELOAD_S = 60.0
+LONGEST_PATH = 100  # bytes of the path of a socket: systems take 103 at least
+
+
+class WorkersFailedError(OneToolError):
+    """No worker stays alive. `exit_code` is that of the last one."""
+
+    def __init__(self, message: str, exit_code: int = 1) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+class Supervisor:
+    """Keeps `count` workers that serve at the address."""
+
+    def __init__(self, order: WorkerOrder, address: BoundAddress, print_line: Callable[[str], None]) -> None:
+        """`order` is that of the first worker; its sockets, paths and key are filled in here."""
+        self._sockets = address.sockets
+        self._folder = _private_folder()
+        self._database = SqliteDatabase(self._folder / "workers.db")
+        self._order = replace(
+            order,
+            sockets=tuple(one.fileno() for one in address.sockets),
+            key=token_bytes(32),
+            run=token_hex(8),
+            database=str(self._folder / "workers.db"),
+        )
+        self._print_line = print_line
+        self._workers: dict[int, ServingProcess] = {}
+        self._deaths: dict[int, int] = {}  # quick ones in a row
+        self._stopped_by = 0
+        self._is_greeted = False
+        self._keepers: list[asyncio.Task[None]] = []
+        self._reload_wanted = asyncio.Event()
+        self._stop_wanted = asyncio.Event()
+
+    def run(self) -> int:
+        """Serve until a signal says to stop; gives that signal. Raises WorkersFailedError."""
+        try:
+            migrate_shared(self._database)
+            with asyncio.Runner() as runner:
+                runner.run(self._run())
+        finally:
+            self._database.close()
+            shutil.rmtree(self._folder, ignore_errors=True)
+        return self._stopped_by
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        had_terminal = os.isatty(0)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, partial(self._stop, number))
+        loop.add_signal_handler(signal.SIGHUP, partial(self._hang_up, had_terminal))
+        reloading = asyncio.create_task(self._keep_reloading())
+        stopping = asyncio.create_task(self._stop_wanted.wait())
+        starting = asyncio.create_task(self._start())
+        try:
+            await _first_of(stopping, starting)
+            while not self._stop_wanted.is_set():
+                await _first_of(stopping, *self._keepers)
+            await self._stop_all()
+        finally:
+            for task in (reloading, stopping, starting, *self._keepers):
+                task.cancel()
+            for worker in self._workers.values():
+                worker.signal(signal.SIGKILL)
+
+    # Starting
+
+    async def _start(self) -> None:
+        """Start the first worker, then the others; greet when all serve."""
+        greeting = await self._started(1)
+        others = range(2, self._order.count + 1)
+        await asyncio.gather(*map(self._started, others))
+        self._is_greeted = True
+        self._print_line(greeting)
+        for number in (1, *others):
+            self._keepers.append(asyncio.create_task(self._keep(number)))
+
+    async def _started(self, number: int) -> str:
+        """Start one for the first time. One that can't start says why itself, and ends us."""
+        worker = self._launch(number)
+        try:
+            return await worker.serving
+        except asyncio.CancelledError:
+            if not worker.ended.done():
+                raise  # we are stopping
+        code = worker.ended.result()
+        raise WorkersFailedError(f"worker {number} {_ended_how(code)} before it served", code if code > 0 else 1)
+
+    def _launch(self, number: int) -> ServingProcess:
+        path = self._folder / f"{number}-{token_hex(4)}.sock"
+        worker = self._workers[number] = ServingProcess(replace(self._order, number=number, socket=str(path)))
+        return worker
+
+    async def _keep(self, number: int) -> None:
+        """Replace the worker whenever it dies."""
+        while True:
+            worker = self._workers[number]
+            code = await asyncio.shield(worker.ended)
+            if self._stop_wanted.is_set():
+                return
+            await asyncio.to_thread(self._forget, worker)
+            pause = self._pause_after(worker, code)
+            if pause:
+                await asyncio.sleep(pause)
+            self._launch(number)
+
+    def _pause_after(self, worker: ServingProcess, code: int) -> float:
+        """Seconds until it is replaced. Raises WorkersFailedError if that has no point."""
+        number, is_quick = worker.order.number, monotonic() - worker.began < QUICK_S
+        deaths = self._deaths[number] = self._deaths.get(number, 0) + 1 if is_quick else 0
+        if deaths >= MOST_DEATHS and not any(one.is_serving for one in self._workers.values()):
+            why = f"worker {number} {_ended_how(code)}, {deaths} times in a row, and no other one serves"
+            raise WorkersFailedError(f"{why}; its log says why", code if code > 0 else 1)
+        pause = 0.0 if deaths <= 1 else min(FIRST_PAUSE_S * 2 ** (deaths - 2), LONGEST_PAUSE_S)
+        again = f"in {pause:g} s" if pause else "now"
+        log.error("Worker %d (process %d) %s; it is replaced %s", number, worker.pid, _ended_how(code), again)
+        return pause
+
+    def _forget(self, worker: ServingProcess) -> None:
+        """Let the others know at once that it is gone: they would find out after some seconds."""
+        try:
+            forget_replica(self._database, f"{UNIX}{worker.order.socket}")
+        except DatabaseError as error:
+            log.warning("Worker %d is gone, and the others are not told: %s", worker.order.number, error)
+        with suppress(OSError):
+            os.unlink(worker.order.socket)
+
+    # Stopping
+
+    def _stop(self, number: int) -> None:
+        if self._stop_wanted.is_set():
+            log.info("Stopping at once: %s", signal.Signals(number).name)
+            for worker in self._workers.values():
+                worker.signal(signal.SIGTERM)
+                worker.signal(signal.SIGTERM)
+        self._stopped_by = self._stopped_by or number
+        self._stop_wanted.set()
+
+    def _hang_up(self, had_terminal: bool) -> None:
+        if had_terminal and not os.isatty(0):
+            self._stop(signal.SIGHUP)
+        else:
+            self._reload_wanted.set()
+
+    async def _stop_all(self) -> None:
+        """One after the other: those who are left take the calls. After a while the rest of them at once."""
+        workers = [worker for worker in self._workers.values() if not worker.ended.done()]
+        for one in self._sockets:
+            one.close()  # else who comes when the last worker has left would wait for nobody
+        with suppress(TimeoutError):
+            async with asyncio.timeout(IN_TURN_S):
+                for worker in workers:
+                    worker.signal(signal.SIGTERM)
+                    await asyncio.shield(worker.ended)
+                    await asyncio.to_thread(self._forget, worker)
+        for worker in workers:
+            worker.signal(signal.SIGTERM)
+        left = [worker.ended for worker in workers if not worker.ended.done()]
+        if left:
+            await asyncio.wait(left, timeout=STOP_S)
+
+    # Reloading
+
+    async def _keep_reloading(self) -> None:
+        """Reload when a signal asks for it, and where one worker has another config than the others."""
+        while True:
+            asked = asyncio.create_task(self._reload_wanted.wait())
+            told = [asyncio.create_task(_changed(worker)) for worker in self._workers.values() if worker.is_serving]
+            soon = asyncio.create_task(asyncio.sleep(1))  # there may be other workers by then
+            try:
+                await asyncio.wait({asked, soon, *told}, return_when=asyncio.FIRST_COMPLETED)
+                done = [one.result() for one in told if one.done() and not one.cancelled()]
+            finally:
+                for task in (asked, soon, *told):
+                    task.cancel()
+            if self._reload_wanted.is_set():
+                self._reload_wanted.clear()
+                await self._reload_in_turn(list(self._workers.values()))
+            elif done:
+                await self._reload_in_turn([one for one in self._workers.values() if one is not done[0]])
+
+    async def _reload_in_turn(self, workers: list[ServingProcess]) -> None:
+        for worker in workers:
+            if not worker.is_serving:
+                continue  # it reads the config when it starts
+            while not worker.reloads.empty():
+                worker.reloads.get_nowait()
+            worker.signal(signal.SIGHUP)
+            try:
+                async with asyncio.timeout(RELOAD_S):
+                    while not (report := await worker.reloads.get()).was_asked:
+                        pass
+            except TimeoutError:
+                log.error("Worker %d has not reloaded within %g s", worker.order.number, RELOAD_S)
+                continue
+            if not report.is_new:
+                return  # it has said why, and the others would say the same
+
+
+async def _changed(worker: ServingProcess) -> ServingProcess:
+    """Wait until the worker has another config, which nobody asked for by a signal."""
+    while True:
+        report = await worker.reloads.get()
+        if report.is_new and not report.was_asked:
+            return worker
+
+
+async def _first_of(*tasks: "asyncio.Task[object]") -> None:
+    """Wait for one of them, and raise what it raised."""
+    done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in done:
+        task.result()
+
+
+def _ended_how(code: int) -> str:
+    if code >= 0:
+        return f"has ended with exit code {code}"
+    try:
+        return f"was ended by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"was ended by signal {-code}"
+
+
+def _private_folder() -> Path:
+    """A new folder that only this user can enter, with a path that is short enough for sockets."""
+    for place in (os.environ.get("XDG_RUNTIME_DIR"), None, "/tmp"):  # noqa: S108 - mkdtemp makes a folder of our own
+        with suppress(OSError):
+            folder = tempfile.mkdtemp(prefix="onetool-", dir=place or None)
+            if len(os.fsencode(folder)) + len("/100-01234567.sock") <= LONGEST_PATH:
+                return Path(folder)
+            os.rmdir(folder)
+    raise WorkersFailedError("there is no folder for the sockets of the workers: set XDG_RUNTIME_DIR to a short path")

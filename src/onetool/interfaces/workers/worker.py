@@ -1,0 +1,168 @@
+"""The program of one worker: `python -m onetool.interfaces.workers.worker DESCRIPTOR`. The supervisor starts it."""
+
+import gc
+import logging
+import os
+import shutil
+import signal
+import socket
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Lock, Thread
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import msgspec
+
+from onetool.core.worker_share import WorkerShare, set_worker_share
+from onetool.interfaces.workers.channel import Reloaded, Report, Serving, WorkerOrder, decode_order
+
+if TYPE_CHECKING:
+    from onetool.app import App
+
+LAST_S = 30.0  # for a worker without a supervisor to stop by itself
+DRAIN_S = 0.5  # in which clients that keep their connections are told to close them, so that no request is lost
+
+
+class SupervisorChannel:
+    """The worker's end of the channel."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._socket = socket.socket(fileno=descriptor)
+        self._socket.set_inheritable(False)
+        self._lock = Lock()
+        self._reader = self._socket.makefile("rb")
+        self.is_open = True
+
+    def order(self) -> WorkerOrder:
+        return decode_order(self._reader.readline())
+
+    def tell(self, report: Report) -> None:
+        """From any thread."""
+        with self._lock:
+            try:
+                self._socket.sendall(msgspec.json.encode(report) + b"\n")
+            except OSError:
+                self.is_open = False
+
+    def stop_at_end(self) -> None:
+        """Stop this process when the supervisor is gone, in a thread."""
+        Thread(target=self._watch, name="onetool-supervisor", daemon=True).start()
+
+    def _watch(self) -> None:
+        while self._reader.readline():
+            pass
+        self.is_open = False
+        os.kill(os.getpid(), signal.SIGTERM)
+        Thread(target=self._end_late, name="onetool-end", daemon=True).start()
+
+    @staticmethod
+    def _end_late() -> None:
+        from time import sleep
+
+        sleep(LAST_S)
+        os._exit(1)
+
+
+class ReloadReports:
+    """Tells the supervisor of reloads: of those that it asked for, and of those that somebody asked this worker for."""
+
+    def __init__(self, app: "App", channel: SupervisorChannel) -> None:
+        self._app, self._channel = app, channel
+        self._in_force = app.config
+        self._is_asked = False
+        app.on_change(self._changed)
+
+    @contextmanager
+    def asked(self) -> Generator[None]:
+        """A reload that the supervisor's signal has asked for."""
+        self._is_asked = True
+        try:
+            yield
+        finally:
+            is_new, self._in_force = self._app.reload_error is None, self._app.config
+            self._is_asked = False
+            self._channel.tell(Reloaded(is_new, was_asked=True))
+
+    def _changed(self) -> None:
+        """In any thread."""
+        if self._app.config is not self._in_force and not self._is_asked:
+            self._in_force = self._app.config
+            self._channel.tell(Reloaded(is_new=True, was_asked=False))
+
+
+def main() -> None:
+    """Exit codes are those of the command line."""
+    gc.set_threshold(150_000)  # as in __main__
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until the server can handle it
+    signal.signal(signal.SIGTERM, _exit)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the supervisor says when to stop
+    channel = SupervisorChannel(int(sys.argv[1]))
+    order = channel.order()
+    channel.stop_at_end()
+    set_worker_share(WorkerShare(order.number, order.count, order.run))
+    from onetool.interfaces.cli import leave_after
+
+    try:
+        leave_after(lambda: _serve(order, channel))
+    finally:
+        if not channel.is_open:  # nobody else will
+            shutil.rmtree(Path(order.socket).parent, ignore_errors=True)
+        gc.freeze()
+
+
+def _serve(order: WorkerOrder, channel: SupervisorChannel) -> None:
+    from onetool.app import App
+    from onetool.database.sqlite import SqliteDatabase
+    from onetool.interfaces.cli.output import claim_stdout
+    from onetool.interfaces.http.listen import BoundAddress
+    from onetool.interfaces.http.serve import serve_app
+    from onetool.services.cluster import UNIX, ClusterSettings
+    from onetool.services.telemetry import set_up_logging
+
+    set_up_logging(order.level)
+    _number_log_lines(order.number)
+    claim_stdout()
+    logging.getLogger("onetool.trust").disabled = True  # the supervisor has told it
+    sockets = tuple(socket.socket(fileno=descriptor) for descriptor in order.sockets)
+    for one in sockets:
+        one.set_inheritable(False)
+    address = BoundAddress(order.host, order.port, order.addresses, sockets)
+    database = SqliteDatabase(Path(order.database))
+    cluster = ClusterSettings(f"{UNIX}{order.socket}", order.key, database)
+    with App.open(order.config, watch=order.watch) as app:
+        reports = ReloadReports(app, channel)
+        serve_app(
+            app,
+            order.host,
+            order.port,
+            menu=order.menu,
+            allowed=order.allowed,
+            print_line=lambda greeting: channel.tell(Serving(greeting)),
+            cluster=cluster,
+            address=address,
+            on_reload=reports.asked,
+            drain_s=DRAIN_S if order.drain_s is None else order.drain_s,
+        )
+        signal.signal(signal.SIGTERM, _exit)  # while it closes; the server had its own, and took it away
+    database.close()
+
+
+def _number_log_lines(number: int) -> None:
+    make = logging.getLogRecordFactory()
+
+    def numbered(*args: Any, **kwargs: Any) -> logging.LogRecord:
+        record = make(*args, **kwargs)
+        record.worker = number
+        return record
+
+    logging.setLogRecordFactory(numbered)
+
+
+def _exit(_signal: int, _frame: object) -> NoReturn:
+    sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,32 @@
+"""What a process needs to be one of several: replicas behind a balancer, or the workers of one machine.
+
+members   who serves now: a row each, renewed every second
+mcp_rows  sessions and tasks of MCP clients, as rows that every replica can read
+"""
+
+import msgspec
+
+from onetool.database import Database
+
+UNIX = "unix:"
+
+
+class ClusterSettings(msgspec.Struct, frozen=True):
+    """`address` is where the others reach this process: "10.0.0.7:8765", or "unix:/path/to.sock"."""
+
+    address: str
+    key: bytes  # the shared secret
+    database: Database
+
+    def __repr__(self) -> str:
+        return f"ClusterSettings(address={self.address!r})"  # the key stays out of logs
+
+
+class Replica(msgspec.Struct, frozen=True):
+    """One of the processes that serve."""
+
+    id: str
+    address: str
+    version: str
+    since: float
+    is_draining: bool

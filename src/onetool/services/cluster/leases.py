@@ -1,0 +1,112 @@
+"""Leases: what only one process does at a time, such as running the stdio server of an MCP server.
+
+A lease is a row with a holder and an end, by the database's clock. Its holder renews it with each heartbeat. Another
+takes it when it has run out, or when its holder is no longer among the replicas. While the database is away everybody
+keeps what it had: nobody else can take it either.
+"""
+
+from collections.abc import Callable, Collection
+from threading import Lock
+from typing import Protocol
+
+from onetool.database import Database, DatabaseError, Transaction
+
+LEASE_S = 5.0  # as long as a replica counts as there without a heartbeat
+
+
+class LeaseMembers(Protocol):
+    """What leases need of the members."""
+
+    id: str
+
+    def on_beat(self, call: Callable[[], None]) -> None: ...
+
+
+class Leases:
+    """The leases of one kind, whose names begin with `prefix`. All methods may be called from any thread."""
+
+    def __init__(self, database: Database, members: LeaseMembers, prefix: str) -> None:
+        self._database = database
+        self._own = members.id
+        self._prefix = prefix
+        self._holders: dict[str, str] = {}
+        self._lock = Lock()
+        members.on_beat(self.renew)
+
+    def holder(self, name: str) -> str | None:
+        """The id of the replica that holds it, as of the last heartbeat. It never blocks."""
+        return self._holders.get(name)
+
+    def is_own(self, name: str) -> bool:
+        return self._holders.get(name) == self._own
+
+    def take(self, name: str) -> str | None:
+        """Take it if it is free; gives who holds it now. It may block. None: the database is away, nobody knows."""
+        clock, key = self._database.clock, self._prefix + name
+
+        def job(work: Transaction) -> str:
+            work.execute(
+                f"INSERT INTO leases (name, replica, until) VALUES (%s, %s, {clock} + %s) "  # noqa: S608 - ours
+                "ON CONFLICT (name) DO UPDATE SET replica = excluded.replica, until = excluded.until "
+                f"WHERE leases.until <= {clock} OR leases.replica = excluded.replica "
+                f"OR leases.replica NOT IN (SELECT id FROM replicas WHERE seen_at > {clock} - %s)",
+                (key, self._own, LEASE_S, LEASE_S),
+            )
+            return work.execute("SELECT replica FROM leases WHERE name = %s", (key,))[0][0]
+
+        with self._lock:  # `renew` must not read the table before this, and remember it after it
+            try:
+                found = self._holders[name] = self._database.write(job)
+            except DatabaseError:
+                return self._holders.get(name)
+        return found
+
+    def release(self, names: Collection[str]) -> None:
+        """Give up those that this process holds: others can take them at once."""
+
+        def job(work: Transaction) -> None:
+            rows = [(self._prefix + name, self._own) for name in names]
+            work.execute_many("DELETE FROM leases WHERE name = %s AND replica = %s", rows)
+
+        with self._lock:
+            names = [name for name in names if self._holders.get(name) == self._own]
+            for name in names:
+                del self._holders[name]
+        if names:
+            try:
+                self._database.write(job)
+            except DatabaseError:
+                return  # then they run out
+
+    def renew(self) -> None:
+        """Renew those of this process, and read who holds the others. Called with each heartbeat."""
+        clock = self._database.clock
+
+        def job(work: Transaction) -> list[tuple[str, str]]:
+            own = [name for name, holder in self._holders.items() if holder == self._own]
+            if own:
+                renewed = f"UPDATE leases SET until = {clock} + %s WHERE name = %s AND replica = %s"  # noqa: S608
+                work.execute_many(renewed, [(LEASE_S, self._prefix + name, self._own) for name in own])
+            select = f"SELECT name, replica FROM leases WHERE name LIKE %s AND until > {clock}"  # noqa: S608
+            return [(row[0], row[1]) for row in work.execute(select, (f"{self._prefix}%",))]
+
+        with self._lock:
+            try:
+                rows = self._database.write(job)
+            except DatabaseError:
+                return
+            self._holders = {name.removeprefix(self._prefix): holder for name, holder in rows}
+
+    def own(self) -> set[str]:
+        """The names of those that this process holds."""
+        return {name for name, holder in self._holders.items() if holder == self._own}
+
+
+def forget_replica(database: Database, address: str) -> None:
+    """Delete a replica that has died, and its leases: for those who know, so that nobody has to wait."""
+
+    def job(work: Transaction) -> None:
+        work.execute("DELETE FROM leases WHERE replica IN (SELECT id FROM replicas WHERE address = %s)", (address,))
+        work.execute("DELETE FROM replicas WHERE address = %s", (address,))
+
+    database.write(job)

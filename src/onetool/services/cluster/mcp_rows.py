@@ -1,0 +1,163 @@
+"""Sessions and tasks of MCP clients as rows: any replica takes up a session, and tells what came of a task.
+
+All methods block.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from onetool.database import ChangeUnknownError, Database, Transaction
+
+TRIES = 10  # to change a row that others change at the same time
+SWEPT = 500  # sessions that are deleted at a time
+
+
+class SessionState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a session is, besides its id and its owner."""
+
+    revision: str
+    capabilities: dict[str, Any] = {}
+    log_level: str | None = "info"
+    name: str = ""
+    menu: str | None = None
+    watched: tuple[str, ...] = ()  # uris of resources
+
+
+class SessionRow(NamedTuple):
+    owner: str
+    state: SessionState
+    version: int
+
+
+class McpSessionRows:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def add(self, id: str, owner: str, state: SessionState) -> None:
+        clock = self._database.clock
+        sql = (
+            "INSERT INTO mcp_sessions (id, owner, body, version, created_at, used_at) "  # noqa: S608 - ours
+            f"VALUES (%s, %s, %s, 1, {clock}, {clock}) ON CONFLICT (id) DO NOTHING"
+        )
+        self._database.write(lambda work: work.execute(sql, (id, owner, _written(state))))
+
+    def get(self, id: str) -> SessionRow | None:
+        return self._database.read(lambda work: _read(work, id))
+
+    def change(self, id: str, change: Callable[[SessionState], SessionState]) -> SessionRow | None:
+        """Change what is there now; None if it is gone. `change` may be called more than once."""
+        for _ in range(TRIES):
+            row = self.get(id)
+            if row is None:
+                return None
+            state = change(row.state)
+            if state == row.state:
+                return row
+            params = (_written(state), row.version + 1, id, row.version)
+            if self._database.write(lambda work, params=params: _update(work, params)):
+                return SessionRow(row.owner, state, row.version + 1)
+        raise ChangeUnknownError
+
+    def delete(self, id: str) -> None:
+        self._database.write(lambda work: work.execute("DELETE FROM mcp_sessions WHERE id = %s", (id,)))
+
+    def touch(self, ids: Iterable[str]) -> dict[str, int]:
+        """They are in use. Gives the versions of those that are still there."""
+        used = [(id,) for id in ids]
+        sql = f"UPDATE mcp_sessions SET used_at = {self._database.clock} WHERE id = %s"  # noqa: S608
+
+        def job(work: Transaction) -> dict[str, int]:
+            found: dict[str, int] = {}
+            for params in sorted(used):  # in one order, so that two replicas never wait for each other
+                work.execute(sql, params)
+                for (version,) in work.execute("SELECT version FROM mcp_sessions WHERE id = %s", params):
+                    found[params[0]] = int(version)
+            return found
+
+        return self._database.write(job) if used else {}
+
+    def sweep(self, idle_s: float, most: int) -> None:
+        """Delete those that nobody has used for long; of too many, the oldest of the owner who has most."""
+        old = f"DELETE FROM mcp_sessions WHERE used_at < {self._database.clock} - %s"  # noqa: S608
+
+        def job(work: Transaction) -> None:
+            work.execute(old, (idle_s,))
+            if (over := int(work.execute("SELECT count(*) FROM mcp_sessions")[0][0]) - most) <= 0:
+                return
+            most_of = "SELECT owner FROM mcp_sessions GROUP BY owner ORDER BY count(*) DESC, owner LIMIT 1"
+            (owner,) = work.execute(most_of)[0]
+            work.execute(
+                "DELETE FROM mcp_sessions WHERE id IN "
+                "(SELECT id FROM mcp_sessions WHERE owner = %s ORDER BY used_at LIMIT %s)",
+                (owner, min(over, SWEPT)),
+            )
+
+        self._database.write(job)
+
+
+def _read(work: Transaction, id: str) -> SessionRow | None:
+    rows = work.execute("SELECT owner, body, version FROM mcp_sessions WHERE id = %s", (id,))
+    if not rows:
+        return None
+    owner, body, version = rows[0]
+    return SessionRow(owner, msgspec.json.decode(body, type=SessionState), int(version))
+
+
+def _update(work: Transaction, params: tuple[Any, ...]) -> bool:
+    work.execute("UPDATE mcp_sessions SET body = %s, version = %s WHERE id = %s AND version = %s", params)
+    return work.row_count > 0
+
+
+def _written(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+# Tasks
+
+
+class TaskRow(NamedTuple):
+    """`body` is the task as clients read it; None while it goes on."""
+
+    owner: str
+    replica: str
+    status: str
+    body: Mapping[str, Any] | None
+
+
+class McpTaskRows:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def begin(self, id: str, owner: str, replica: str, seconds: float) -> None:
+        """It runs now. One that has ended meanwhile stays as it is."""
+        self._database.write(
+            lambda work: work.execute(
+                "INSERT INTO mcp_tasks (id, owner, replica, status, until) "  # noqa: S608 - ours
+                f"VALUES (%s, %s, %s, 'working', {self._database.clock} + %s) ON CONFLICT (id) DO NOTHING",
+                (id, owner, replica, seconds),
+            )
+        )
+
+    def end(self, id: str, owner: str, replica: str, seconds: float, body: Mapping[str, Any]) -> None:
+        self._database.write(
+            lambda work: work.execute(
+                "INSERT INTO mcp_tasks (id, owner, replica, status, body, until) "  # noqa: S608 - ours
+                f"VALUES (%s, %s, %s, %s, %s, {self._database.clock} + %s) "
+                "ON CONFLICT (id) DO UPDATE SET status = excluded.status, body = excluded.body",
+                (id, owner, replica, body["status"], _written(body), seconds),
+            )
+        )
+
+    def get(self, id: str) -> TaskRow | None:
+        sql = f"SELECT owner, replica, status, body FROM mcp_tasks WHERE id = %s AND until > {self._database.clock}"  # noqa: S608
+        rows = self._database.read(lambda work: work.execute(sql, (id,)))
+        if not rows:
+            return None
+        owner, replica, status, body = rows[0]
+        return TaskRow(owner, replica, status, None if body is None else msgspec.json.decode(body))
+
+    def sweep(self) -> None:
+        sql = f"DELETE FROM mcp_tasks WHERE until < {self._database.clock}"  # noqa: S608
+        self._database.write(lambda work: work.execute(sql))

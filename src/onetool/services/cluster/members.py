@@ -1,0 +1,142 @@
+"""Members: who serves now. Each process has a row, which a thread renews every second by the database's clock.
+
+A row that was not renewed for GONE_S seconds counts as gone. While the database is away everybody stays who was there
+last: a replica that is gone then is found out by whoever tries to reach it.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from secrets import token_hex
+from threading import Event, Lock, Thread
+from typing import Any
+
+from onetool._version import __version__
+from onetool.database import DatabaseError, Transaction
+from onetool.services.cluster import ClusterSettings, Replica
+
+log = logging.getLogger("onetool.cluster")
+
+BEAT_S = 1.0
+GONE_S = 5.0
+FORGOTTEN_S = 3600.0  # after which the row of a process that was killed is deleted
+MOST_UNKNOWN = 1000  # ids that nobody has, until the next beat
+CLOSE_S = 2.0
+
+_COLUMNS = "id, address, version, since, is_draining"
+
+
+class Members:
+    """`start` adds this process. All methods may be called from any thread."""
+
+    def __init__(self, settings: ClusterSettings, id: str | None = None) -> None:
+        self.id = id or token_hex(4)
+        self._database = settings.database
+        self._address = settings.address
+        self._is_draining = False
+        self._alive: dict[str, Replica] = {}
+        self._unknown: set[str] = set()
+        self._ahead = 0.0  # seconds that the database's clock is ahead of ours
+        self._calls: list[Callable[[], None]] = []
+        self._ended = Event()
+        self._lock = Lock()  # one beat at a time
+        self._thread: Thread | None = None
+        self._is_away = False
+
+    def start(self) -> None:
+        """The first beat is done when this returns. A database that is away is no error: the next beat may reach it."""
+        self._beat()
+        self._thread = Thread(target=self._run, name="onetool-members", daemon=True)
+        self._thread.start()
+
+    def drain(self) -> None:
+        """From now on the others know that this process ends soon."""
+        self._is_draining = True
+        self._beat()
+
+    def close(self) -> None:
+        """Remove the row: the others know at their next beat."""
+        self._ended.set()
+        if self._thread is not None:
+            self._thread.join(CLOSE_S)
+        with self._lock:
+            try:
+                self._database.write(lambda work: work.execute("DELETE FROM replicas WHERE id = %s", (self.id,)))
+            except DatabaseError as error:
+                log.warning("the row of this replica stays until it is forgotten: %s", error)
+
+    def alive(self) -> list[Replica]:
+        """From memory, as of the last beat. It includes this process."""
+        return list(self._alive.values())
+
+    def find(self, id: str) -> Replica | None:
+        """Who has this id. The database is asked once where memory does not know it: so it may block."""
+        if (known := self._alive.get(id)) is not None or id in self._unknown:
+            return known
+        try:
+            rows = self._database.read(lambda work: work.execute(*self._select("AND id = %s", id)))
+        except DatabaseError:
+            return None
+        if rows:
+            return self._alive.setdefault(id, _replica(rows[0]))
+        if len(self._unknown) < MOST_UNKNOWN:
+            self._unknown.add(id)
+        return None
+
+    def is_alive(self, id: str) -> bool:
+        """From memory. It never blocks."""
+        return id in self._alive
+
+    def now(self) -> float:
+        """Seconds since 1970 by the database's clock, which all replicas agree on."""
+        return time.time() + self._ahead
+
+    def on_beat(self, call: Callable[[], None]) -> None:
+        """Call it after each beat, in the thread of the heartbeat."""
+        self._calls.append(call)
+
+    def _run(self) -> None:
+        while not self._ended.wait(BEAT_S):
+            self._beat()
+            for call in list(self._calls):
+                try:
+                    call()
+                except Exception as error:  # noqa: BLE001 - one that fails must not end the heartbeat
+                    log.error("after a heartbeat: %s: %s", type(error).__name__, error)
+
+    def _beat(self) -> None:
+        with self._lock:
+            if self._ended.is_set():
+                return
+            began = time.time()
+            try:
+                now, rows = self._database.write(self._renew)
+            except DatabaseError as error:
+                if not self._is_away:
+                    log.warning("no heartbeat, the other replicas are those of the last one: %s", error)
+                self._is_away = True
+                return
+            self._is_away = False
+            self._ahead = float(now) - (began + time.time()) / 2
+            self._alive = {row[0]: _replica(row) for row in rows}
+            self._unknown.clear()
+
+    def _renew(self, work: Transaction) -> tuple[float, list[tuple[Any, ...]]]:
+        clock = self._database.clock
+        work.execute(
+            "INSERT INTO replicas (id, address, version, since, seen_at, is_draining) "  # noqa: S608 - ours
+            f"VALUES (%s, %s, %s, {clock}, {clock}, %s) "
+            "ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, is_draining = excluded.is_draining",
+            (self.id, self._address, __version__, self._is_draining),
+        )
+        work.execute(f"DELETE FROM replicas WHERE seen_at < {clock} - %s", (FORGOTTEN_S,))  # noqa: S608
+        now = work.execute(f"SELECT {clock}")[0][0]
+        return now, work.execute(*self._select("ORDER BY since, id"))
+
+    def _select(self, more: str, *params: Any) -> tuple[str, tuple[Any, ...]]:
+        text = f"SELECT {_COLUMNS} FROM replicas WHERE seen_at > {self._database.clock} - %s {more}"  # noqa: S608
+        return text, (GONE_S, *params)
+
+
+def _replica(row: tuple[Any, ...]) -> Replica:
+    return Replica(row[0], row[1], row[2], float(row[3]), bool(row[4]))

@@ -1,0 +1,61 @@
+"""Replicas in processes of their own. Those that tests leave as they were are started once."""
+
+from contextlib import ExitStack
+
+import pytest
+from cluster.members import Balancer, Member
+from interfaces.mcp.peers import HttpPeer
+from postgres import database, database_url, postgres
+
+from onetool.database.migrations import migrate_shared
+from onetool.database.sqlite import SqliteDatabase
+
+__all__ = ["database", "database_url", "postgres"]
+
+
+def shared_file(folder):
+    """A SQLite file with the tables that workers share."""
+    made = SqliteDatabase(folder / "shared.db")
+    migrate_shared(made)
+    made.close()
+    return folder / "shared.db"
+
+
+def started(folder, ends):
+    """Two replicas: one is reached over TCP, the other one by a Unix socket."""
+    file = shared_file(folder)
+    pair = [Member(folder / "a", file), Member(folder / "b", file, address=f"unix:{folder}/b.sock")]
+    for one in pair:
+        ends.callback(one.stop)
+    return Balancer(*pair)
+
+
+@pytest.fixture(scope="session")
+def pair(tmp_path_factory):
+    """Two replicas, for tests that leave them as they were."""
+    with ExitStack() as ends:
+        balancer = started(tmp_path_factory.mktemp("pair"), ends)
+        yield balancer
+    for one in balancer.servers:
+        assert one.process.returncode == 0, one.log()
+        assert "Traceback" not in one.log()
+
+
+@pytest.fixture
+def own_pair(tmp_path):
+    """Two replicas of this test alone."""
+    with ExitStack() as ends:
+        yield started(tmp_path, ends)
+
+
+@pytest.fixture
+def peer(pair):
+    """Make clients whose every request goes to the next replica."""
+    with ExitStack() as ends:
+
+        def make(era="old", **options):
+            made = HttpPeer(pair, era, **options)
+            ends.callback(made.close)
+            return made
+
+        yield make

@@ -1,0 +1,24 @@
+"""`onetool` as one of several: what `serve` shares with the others comes from the environment.
+
+MEMBER_DATABASE=/path/to.db MEMBER_ADDRESS=unix:/path/to.sock MEMBER_KEY=… python member.py serve --port 0
+"""
+
+import os
+import sys
+from functools import partial
+from pathlib import Path
+
+if __name__ == "__main__":
+    sys.path = [entry for entry in sys.path if entry != str(Path(__file__).parent)]
+    from onetool.__main__ import main
+    from onetool.database.sqlite import SqliteDatabase
+    from onetool.interfaces.http import serve
+    from onetool.services.cluster import ClusterSettings
+
+    settings = ClusterSettings(
+        os.environ["MEMBER_ADDRESS"],
+        os.environ["MEMBER_KEY"].encode(),
+        SqliteDatabase(Path(os.environ["MEMBER_DATABASE"])),
+    )
+    serve.serve_app = partial(serve.serve_app, cluster=settings)
+    main()

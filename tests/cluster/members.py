@@ -1,0 +1,82 @@
+"""Two servers that are replicas of each other, and a balancer that sends each request to the next one."""
+
+import socket
+import subprocess
+from itertools import cycle
+from pathlib import Path
+
+from helpers import start, until
+from interfaces.mcp.servers import CONFIG, Server, environment
+
+MEMBER = Path(__file__).with_name("member.py")
+KEY = "0123456789abcdef" * 4
+
+
+def free_port():
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        return listening.getsockname()[1]
+
+
+class Member(Server):
+    """`onetool serve` over a SQLite file that others have, too."""
+
+    def __init__(self, folder, database, *args, address=None, config=CONFIG, **env):
+        folder.mkdir(parents=True)
+        self.folder = folder
+        self.log_file = folder / "serve.log"
+        self.port = free_port()
+        self.address = address or f"127.0.0.1:{self.port}"
+        more = {"MEMBER_DATABASE": str(database), "MEMBER_ADDRESS": self.address, "MEMBER_KEY": KEY}
+        self._start(("--menu", "direct", *args), config, MEMBER, environment(folder, **more, **env))
+
+    def _start(self, args, config, script, env):
+        with self.log_file.open("wb") as log:
+            self.process = start(
+                *("--config", str(config), "serve", "--port", str(self.port), *args),
+                script=script,
+                cwd=self.folder,
+                env=env,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+        self.url = f"http://127.0.0.1:{self.port}/mcp"
+        until(self._address)
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+
+class Replica(Member):
+    """`onetool serve` with `database` and `cluster` in its config."""
+
+    def __init__(self, folder, url, *args):
+        folder.mkdir(parents=True)
+        self.folder = folder
+        self.log_file = folder / "serve.log"
+        self.port = free_port()
+        config = folder / "onetool.yaml"
+        cluster = f"database: {url}\ncluster: {{address: '127.0.0.1:{self.port}', key: '{KEY}'}}\n"
+        config.write_text(CONFIG.read_text().replace("[packs]", f"[{CONFIG.parent / 'packs'}]") + cluster)
+        self._start(("--menu", "direct", *args), config, None, environment(folder))
+
+
+class Balancer:
+    """Looks like one server. Each use of `port` is the next one's."""
+
+    def __init__(self, *servers):
+        self.servers = list(servers)
+        self._next = cycle(self.servers)
+
+    @property
+    def port(self):
+        return next(self._next).port
+
+    def send(self, *args, **options):
+        return next(self._next).send(*args, **options)
+
+    def skip(self):
+        """Whose turn is it? Not any more."""
+        return next(self._next)

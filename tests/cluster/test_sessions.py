@@ -1,0 +1,122 @@
+"""A client whose every request comes to another replica: sessions, questions, cancellations, streams."""
+
+import re
+from http.client import HTTPConnection
+
+import pytest
+from helpers import until
+from interfaces.mcp.peers import HttpPeer
+
+ELICIT = "elicitation/create"
+PING = {"jsonrpc": "2.0", "id": 77, "method": "ping"}
+
+
+def accept(**content):
+    return lambda params: {"action": "accept", "content": content}
+
+
+def test_both_serve_a_session(peer):
+    one = peer("old")
+    for number in range(6):
+        assert one.text("plus", {"a": number, "b": 1}) == str(number + 1)
+    assert re.fullmatch("[0-9a-f]{32}", one.session)
+
+
+@pytest.mark.parametrize("era", ["old", "new"])
+def test_a_question_is_answered_through_the_other(peer, era):
+    one = peer(era)
+    one.answers[ELICIT] = accept(name="Ada")
+    for _ in range(3):
+        assert one.text("asking__name") == "Hello, Ada!"
+        one.result("tools/list")  # an odd number of requests: the next call begins at the other one
+
+
+@pytest.mark.parametrize("era", ["old", "new"])
+def test_several_rounds_of_questions(peer, era):
+    one = peer(era)
+    one.answers[ELICIT] = lambda params: {
+        "action": "accept",
+        "content": {"name": "Ada"} if "Who" in params["message"] else {"color": "blue"},
+    }
+    assert one.text("asking__one_by_one") == "Ada likes blue"
+    assert one.text("asking__both") == "Ada likes blue"
+
+
+def test_a_cancellation_reaches_the_one_that_runs_the_call(peer, tmp_path):
+    for number in range(2):  # whoever has it
+        one, path = peer("old"), tmp_path / f"{number}"
+        for _ in range(number):
+            one.send(PING)
+        running = one.begin("tools/call", {"name": "working__hang", "arguments": {"path": str(path)}})
+        until((tmp_path / f"{number}.began").exists)
+        one.cancel(running)
+        until((tmp_path / f"{number}.cancelled").exists)
+
+
+def test_after_its_end_neither_knows_it(peer, pair):
+    one = peer("old")
+    assert [one.send(PING).status for _ in range(2)] == [200, 200]
+    assert pair.send(None, [("Mcp-Session-Id", one.session)], method="DELETE").status == 204
+    for _ in range(2):
+        gone = one.send(PING)
+        assert (gone.status, gone.message["error"]["data"]["reason"]) == (404, "no_such_session")
+
+
+def test_what_a_client_sets_holds_everywhere(peer, pair):
+    """`pair` is used directly, so that it is known who is asked."""
+    one = peer("old")
+    sides = [HttpPeer(server, "old", begun=False) for server in pair.servers]
+    for side in sides:
+        side.session, side.revision = one.session, one.revision
+        assert side.result("ping") == {}  # both have it in memory
+    sides[0].result("logging/setLevel", {"level": "error"})
+    for side in sides:
+        side.call("working__talk") if False else None
+    sides[1].result("resources/subscribe", {"uri": "shelf://note"})
+    sides[0].result("resources/unsubscribe", {"uri": "shelf://note"})
+
+
+def test_the_rest_of_a_stream_comes_from_its_owner(peer, pair, tmp_path):
+    one = peer("old")
+    path = tmp_path / "it"
+    arguments = {"name": "working__wait_for", "arguments": {"path": str(path)}}
+    running = one.begin("tools/call", arguments, meta={"progressToken": 1})
+    one.hear("notifications/progress")
+    last = running.exchange.events[-1]["id"]
+    assert re.fullmatch(r"[0-9a-f]{8}\.\d+-\d+", last)
+    running.exchange.hang_up()
+    pair.skip()
+    listening = [one.listen(last)]  # by the other one, or by itself: both do
+    path.touch()
+    until(lambda: any(message.get("id") == running.id for one in listening for message in one.exchange.messages))
+
+
+def test_two_streams_of_notifications(peer, pair):
+    """Each replica serves the stream; its events say whose they are."""
+    one = peer("old")
+    streams = [one.listen(), one.listen()]
+    assert all(stream.exchange.status == 200 for stream in streams)
+    for stream in streams:
+        stream.exchange.hang_up()
+
+
+def test_a_session_of_somebody_else_is_not_found(pair):
+    strange = HttpPeer(pair, "old", begun=False)
+    strange.session = "0" * 32
+    for _ in range(2):
+        assert strange.send(PING).status == 404
+
+
+def test_ready(pair):
+    for server in pair.servers:
+        found = server.send(None, path="/readyz", method="GET")
+        assert (found.status, found.message["status"]) == (200, "ready")
+
+
+def test_nobody_comes_in_below_cluster(pair):
+    for server in pair.servers:
+        for path in ("/cluster", "/cluster/", "/cluster/mcp", "/cluster/x", "/%63luster/mcp"):
+            connection = HTTPConnection("127.0.0.1", server.port, timeout=10)
+            connection.request("POST", path, b"{}", {"Content-Type": "application/json"})
+            assert connection.getresponse().status == 401, path
+            connection.close()
