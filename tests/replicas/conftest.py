@@ -6,8 +6,8 @@ from itertools import count
 import pytest
 from postgres import database_url, postgres
 
-from tests.replicas.balancers import Balancer
-from tests.replicas.stage import PACK, Replica
+from replicas.balancers import Balancer
+from replicas.stage import PACK, Replica
 
 __all__ = ["database_url", "postgres"]
 

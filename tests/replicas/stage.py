@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 from helpers import until
 
-from tests.replicas.balancers import free_port, program
+from replicas.balancers import free_port, program
 
 KEY = "0123456789abcdef0123456789abcdef"
 BUNDLE = "01890a5d-ac96-774b-bcce-b302099a8057"

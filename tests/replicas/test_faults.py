@@ -7,13 +7,13 @@ import httpx
 import pytest
 from helpers import until
 
-from tests.replicas.stage import BUNDLE, Load, Wire
+from replicas.stage import BUNDLE, Load, Wire
 
 CONTENT = {"slug": "sums", "displayName": "Sums", "description": "Sums."}
 
 
 def put(url, id, **changes):
-    return httpx.put(f"{url}/bundles/{id}", json={**CONTENT, **changes}, timeout=30)
+    return httpx.put(f"{url}/tools/bundles/{id}", json={**CONTENT, **changes}, timeout=30)
 
 
 def numbered(number):
@@ -65,8 +65,8 @@ def test_changes_are_refused_while_postgres_is_stopped_and_all_else_goes_on(bala
             refused = put(balancer.url, numbered(1), slug="later")
             assert "database" in refused.text
             for one in three:
-                assert httpx.get(f"{one.url}/bundles/{BUNDLE}", timeout=30).status_code == 200
-                assert "probe" in httpx.get(f"{one.url}/tools", params={"q": "process"}, timeout=30).text
+                assert httpx.get(f"{one.url}/tools/bundles/{BUNDLE}", timeout=30).status_code == 200
+                assert "probe" in httpx.get(f"{one.url}/tools/tools/search", params={"q": "process"}, timeout=30).text
             load.more()
         finally:
             assert postgres.start_again()
@@ -77,7 +77,7 @@ def test_changes_are_refused_while_postgres_is_stopped_and_all_else_goes_on(bala
 
 
 def test_of_eight_writers_on_a_key_one_wins(balanced):
-    three, balancer = balanced
+    three, _balancer = balanced
     rounds, writers = 10, 8
 
     def write(number, writer):
@@ -85,7 +85,7 @@ def test_of_eight_writers_on_a_key_one_wins(balanced):
         start[number].wait()
         headers = {"If-None-Match": "*"}
         body = {**CONTENT, "slug": f"key-{number}", "displayName": f"by {writer}"}
-        return httpx.put(f"{url}/bundles/{numbered(number)}", json=body, headers=headers, timeout=30)
+        return httpx.put(f"{url}/tools/bundles/{numbered(number)}", json=body, headers=headers, timeout=30)
 
     start = [threading.Barrier(writers) for _ in range(rounds)]
     with ThreadPoolExecutor(writers) as pool:
@@ -96,7 +96,7 @@ def test_of_eight_writers_on_a_key_one_wins(balanced):
             assert set(statuses[1:]) <= {409, 412}, statuses
             (winner,) = [answer for answer in answers if answer.status_code == 201]
             for one in three:
-                kept = httpx.get(f"{one.url}/bundles/{numbered(number)}").json()
+                kept = httpx.get(f"{one.url}/tools/bundles/{numbered(number)}").json()
                 assert kept["displayName"] == winner.json()["displayName"]
 
 
@@ -106,7 +106,7 @@ def test_a_replica_with_another_clock_is_one_of_them(replicas, balance):
     balancer = balance("haproxy", [*two, other])
     assert put(other.url, BUNDLE).status_code in (200, 201)
     for one in two:
-        assert httpx.get(f"{one.url}/bundles/{BUNDLE}").status_code == 200
+        assert httpx.get(f"{one.url}/tools/bundles/{BUNDLE}").status_code == 200
     with Load(balancer.url) as load:
         load.more(100)
     assert load.failed == []
@@ -126,7 +126,7 @@ def test_a_replica_that_is_cut_off_from_the_database_serves_tools_and_comes_back
         assert httpx.post(f"{alone.url}/call/probe.pid", json={}, timeout=30).status_code == 200
         assert put(two[0].url, numbered(2), slug="meanwhile").status_code in (200, 201)
         wire.mend()
-        until(lambda: httpx.get(f"{alone.url}/bundles/{numbered(2)}", timeout=30).status_code == 200, 30)
+        until(lambda: httpx.get(f"{alone.url}/tools/bundles/{numbered(2)}", timeout=30).status_code == 200, 30)
         assert put(alone.url, numbered(1), slug="later").status_code in (200, 201)
     finally:
         wire.close()
