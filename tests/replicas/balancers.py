@@ -1,4 +1,4 @@
-"""Real balancers in front of replicas, as people set them up: round robin, no sticky sessions, health by /readyz."""
+"""Real balancers in front of replicas, with the configs of deploy/."""
 
 import os
 import shutil
@@ -11,30 +11,8 @@ from helpers import until
 
 PLACES = f"{os.environ['PATH']}:/usr/sbin"
 
-HAPROXY = """
-global
-    maxconn 2000
-defaults
-    mode http
-    timeout connect 2s
-    timeout client 120s
-    timeout server 120s
-    timeout tunnel 120s
-    option redispatch
-    retries 3
-    retry-on conn-failure empty-response 503
-    http-reuse safe
-frontend all
-    bind 127.0.0.1:{port}
-    default_backend replicas
-backend replicas
-    balance roundrobin
-    option httpchk GET /readyz
-    http-check expect status 200
-    default-server check inter 200ms fall 1 rise 1
-{servers}
-"""
-
+DEPLOY = Path(__file__).parent.parent.parent / "deploy"
+# Around the file for /etc/nginx/conf.d/, what Debian's nginx.conf has.
 NGINX = """
 daemon off;
 worker_processes 1;
@@ -48,25 +26,30 @@ http {{
     fastcgi_temp_path {folder}/fastcgi;
     uwsgi_temp_path {folder}/uwsgi;
     scgi_temp_path {folder}/scgi;
-    upstream replicas {{
-{servers}
-        keepalive 32;
-    }}
-    server {{
-        listen 127.0.0.1:{port};
-        client_max_body_size 16m;
-        location / {{
-            proxy_pass http://replicas;
-            proxy_http_version 1.1;
-            proxy_set_header Connection "";
-            proxy_set_header Host $http_host;
-            proxy_buffering off;
-            proxy_read_timeout 120s;
-            proxy_next_upstream error timeout http_503 non_idempotent;
-        }}
-    }}
+{site}
 }}
 """
+
+
+def haproxy_config(port: int, ports: list[int]) -> str:
+    """The one that we ship, with these addresses."""
+    text = (DEPLOY / "haproxy.cfg").read_text().replace("bind :8080", f"bind 127.0.0.1:{port}")
+    return _with_servers(text, ports, "    server {0} {0}:8765", "    server r{1} 127.0.0.1:{1}")
+
+
+def nginx_config(port: int, ports: list[int], folder: Path) -> str:
+    text = (DEPLOY / "nginx.conf").read_text().replace("listen 8080;", f"listen 127.0.0.1:{port};")
+    options = "max_fails=1 fail_timeout=1s;"
+    site = _with_servers(text, ports, f"    server {{0}}:8765 {options}", f"    server 127.0.0.1:{{1}} {options}")
+    return NGINX.format(folder=folder, site=site)
+
+
+def _with_servers(text: str, ports: list[int], theirs: str, ours: str) -> str:
+    """The lines of three replicas become those of the real ones."""
+    lines = [theirs.format(f"replica-{number}") for number in (1, 2, 3)]
+    assert all(line in text for line in lines)
+    text = text.replace(lines[0], "\n".join(ours.format("", port) for port in ports))
+    return "\n".join(line for line in text.splitlines() if line not in lines[1:]) + "\n"
 
 
 def program(name: str) -> str:
@@ -93,13 +76,13 @@ class Balancer:
         folder.mkdir()
         file = folder / f"{kind}.conf"
         if kind == "haproxy":
-            servers = "\n".join(f"    server r{port} 127.0.0.1:{port}" for port in ports)
-            file.write_text(HAPROXY.format(port=self.port, servers=servers))
+            file.write_text(haproxy_config(self.port, ports))
             command = [program("haproxy"), "-db", "-f", str(file)]
         else:
-            servers = "\n".join(f"        server 127.0.0.1:{port} max_fails=1 fail_timeout=1s;" for port in ports)
-            file.write_text(NGINX.format(port=self.port, servers=servers, folder=folder))
-            command = [program("nginx"), "-p", str(folder), "-c", str(file), "-g", "user root;"]
+            file.write_text(nginx_config(self.port, ports, folder))
+            command = [program("nginx"), "-p", str(folder), "-c", str(file)]
+            if os.geteuid() == 0:
+                command += ["-g", "user root;"]
         self._log = open(folder / "log", "wb")  # noqa: SIM115 - closed with it
         self._process = subprocess.Popen(command, stdout=self._log, stderr=self._log)
         until(self._listens)
