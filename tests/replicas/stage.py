@@ -58,7 +58,7 @@ def long_text(lines: int = 5000) -> str:
 CONFIG = """
 database: {database}
 cluster: {{address: "127.0.0.1:{port}", key: {key}}}
-http: {{port: {port}, access_log: false}}
+http: {{port: {port}, access_log: false{http}}}
 packs: [{pack}]
 menu: direct
 {more}
@@ -68,14 +68,20 @@ menu: direct
 class Replica:
     """One process of `onetool serve`."""
 
-    def __init__(self, folder: Path, pack: Path, database: str, more: str = "", skew: str | None = None) -> None:
+    def __init__(
+        self, folder: Path, pack: Path, database: str, more: str = "", skew: str | None = None, http: str = ""
+    ) -> None:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.folder = folder
         self._skew = skew
         folder.mkdir()
         self.config = folder / "onetool.yaml"
-        self.config.write_text(CONFIG.format(database=database, port=self.port, key=KEY, pack=pack, more=more))
+        self.config.write_text(
+            CONFIG.format(
+                database=database, port=self.port, key=KEY, pack=pack, more=more, http=f", {http}" if http else ""
+            )
+        )
         self.process: subprocess.Popen | None = None
         self.starts = 0
 
