@@ -20,7 +20,7 @@ def test_somebody_signs_in_once_and_uses_all_replicas(replicas, balance, person,
     three = replicas(3, http=f"token: {TOKEN}")
     one = person(balance(kind, three).url)
     one.open("#/tools").sign_in(TOKEN).see("probe.pid")
-    one.open("#/try?tool=probe.pid")
+    one.click("probe.pid")
     pids = set()
     for _ in range(6):
         one.click("Run")
