@@ -12,7 +12,7 @@ WEB     := .node-web
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 2)')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve test check lint web web-check browser test-browser screenshots conformance faults fuzz bench \
+.PHONY: help setup serve test check lint web web-check browser test-browser screenshots conformance test-cluster faults fuzz bench \
   search-eval bench-peers openapi lock clean
 
 help:  ## what there is
@@ -52,6 +52,10 @@ screenshots: setup  ## the pictures of docs/page.md
 
 conformance: $(VENV)/.dev  ## the official MCP suite and real clients against the server
 	$(BIN)/python -m tests.conformance $(ARGS)
+
+test-cluster: setup  ## three replicas behind haproxy and nginx: killed, restarted, cut off; some minutes, installs both as root
+	@$(BIN)/python -m tests.replicas.install
+	ONETOOL_CLUSTER=full $(BIN)/python -m pytest tests/replicas $(ARGS)
 
 faults: $(VENV)/.dev  ## what the store of bundles must withstand, at full length: some minutes
 	ONETOOL_FAULTS=full $(BIN)/python -m pytest tests/faults $(ARGS)

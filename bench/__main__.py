@@ -12,6 +12,7 @@ mcp          the server over stdio and HTTP, beside FastMCP and the official SDK
 servers      other people's servers behind us, beside the SDK's client and FastMCP's proxy; takes about five minutes
 bundles      the store and REST with 100 and 10,000 tools, and invoke beside FastMCP; takes about four minutes
 scale        10,000 and 100,000 tools in bundles beside what we aim at; takes about ten minutes
+cluster      three replicas on one PostgreSQL: CPU of a call, forwarding, how soon a change is everywhere
 page         the page in a real browser with 10,000 tools, and what it adds to a server that nobody visits
 ask          `ask` to its first request, beside the official SDKs; tokens of a task with 10, 100 and 527 tools
 tokens       menus, and tasks of two calls over 527 real tools, beside FastMCP's search and code mode
@@ -40,6 +41,7 @@ from bench import (
     bundles_profile,
     calls,
     charts,
+    cluster,
     cold_start,
     mcp,
     ot,
@@ -72,6 +74,7 @@ SUBJECTS: dict[str, Measure] = {
     "servers": servers.run,
     "bundles": bundles.run,
     "scale": scale.run,
+    "cluster": cluster.run,
     "page": page.run,
     "ask": ask.run,
     "tokens": tokens.run,

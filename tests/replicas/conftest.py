@@ -1,0 +1,80 @@
+"""Three replicas behind balancers. They take minutes: `make test-cluster` runs these, `make test` does not."""
+
+import os
+from itertools import count
+
+import pytest
+from postgres import database_url, postgres
+
+from replicas.balancers import Balancer
+from replicas.stage import PACK, Replica
+
+__all__ = ["database_url", "postgres"]
+
+if os.environ.get("ONETOOL_CLUSTER") != "full":
+    collect_ignore_glob = ["test_*.py"]
+
+STATEFUL = '''
+"""A server that counts: it keeps state, as many do."""
+
+import os
+
+from mcp.server.mcpserver import MCPServer
+
+server = MCPServer("counter")
+COUNT = {"now": 0}
+
+
+@server.tool()
+def add(by: int = 1) -> dict:
+    """Count on; tells the number and the process."""
+    COUNT["now"] += by
+    return {"count": COUNT["now"], "pid": os.getpid()}
+
+
+server.run()
+'''
+
+
+@pytest.fixture
+def replicas(tmp_path, database_url):
+    """Makes replicas that share a database; `more` are lines of their config."""
+    pack, server = tmp_path / "probe.py", tmp_path / "counter.py"
+    pack.write_text(PACK)
+    server.write_text(STATEFUL)
+    made, numbers = [], count(1)
+
+    def make(how_many=3, more="", database=database_url, **options):
+        more = more.replace("COUNTER", str(server))
+        new = [Replica(tmp_path / f"r{next(numbers)}", pack, database, more, **options) for _ in range(how_many)]
+        made.extend(new)
+        for one in new:
+            one.start()
+        return [one.wait_until_ready() for one in new]
+
+    yield make
+    for one in made:
+        one.stop()
+    for one in made:
+        assert "Traceback" not in one.said(), one.said()[-5000:]
+
+
+@pytest.fixture
+def balance(tmp_path):
+    """Starts a balancer in front of replicas."""
+    made = []
+
+    def start(kind, replicas):
+        made.append(Balancer(kind, tmp_path / f"{kind}{len(made)}", [one.port for one in replicas]))
+        return made[-1]
+
+    yield start
+    for one in made:
+        one.close()
+
+
+@pytest.fixture(params=["haproxy", "nginx"])
+def balanced(request, replicas, balance):
+    """Three replicas and a balancer in front of them."""
+    three = replicas(3)
+    return three, balance(request.param, three)
