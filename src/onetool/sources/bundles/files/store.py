@@ -18,7 +18,7 @@ from onetool.core.folder import OpenFolder
 from onetool.sources.bundles.errors import ConflictError, NotFoundError, UnavailableError
 from onetool.sources.bundles.files.disk import USAGE, Foreign, anybody
 from onetool.sources.bundles.files.indexed import FolderIndex
-from onetool.sources.bundles.files.state import KEY_BYTES, UsageCounter, key_of, read_key
+from onetool.sources.bundles.files.state import KEY_BYTES, FileUsage, key_of, read_key
 from onetool.sources.bundles.files.transaction import FileTransaction, IndexOutOfDate
 from onetool.sources.bundles.files.writing import ensure_folders
 from onetool.sources.bundles.index import PathTakenError
@@ -43,10 +43,16 @@ class FileStore(FolderIndex, StoreRules, BundleStore):
     ) -> None:
         StoreRules.__init__(self, built_in, now, max_tools)
         FolderIndex.__init__(self, folder, built_in, foreign)
-        self._usage = UsageCounter(folder / USAGE, now)
+        self._usage = FileUsage(folder / USAGE, now)
         self._key: bytes | None = None
 
     # Beside
+
+    def catch_up(self) -> None:
+        """What other processes have written is in the index, which they share."""
+
+    def watch(self, call: Callable[[], None]) -> None:
+        """Nothing tells of changes of files."""
 
     def record_use(self, tool_id: str) -> None:
         self._usage.record(tool_id)
