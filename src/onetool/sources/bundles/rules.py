@@ -28,8 +28,9 @@ from onetool.sources.bundles.files.overlay import BuiltIn, check_built_in
 from onetool.sources.bundles.indexed import IndexedReads
 from onetool.sources.bundles.model import Bundle, BundleContent, Tool, ToolContent, ToolExample
 from onetool.sources.bundles.names import check_id, check_slug, check_version, new_id
-from onetool.sources.bundles.store import ETag
+from onetool.sources.bundles.store import BundleStore, ETag
 from onetool.sources.bundles.transaction import BrokenFileError, StoreTransaction, refuse_closed
+from onetool.sources.bundles.usage import Counts, UsageCounter
 
 MANY = 1_000  # bundles that are looked at in one go
 KEPT_SECONDS = 2 * 24 * 3600  # that a deleted bundle stays
@@ -38,16 +39,18 @@ ROOM = 20_000  # tools; more than all processes together can add in …
 COUNT_SECONDS = 5.0
 
 
-class StoreRules(IndexedReads):
+class StoreRules(IndexedReads, BundleStore):
+    counter: UsageCounter
+
     def __init__(self, built_in: BuiltIn, now: Callable[[], float] = time.time, max_tools: int = MOST_TOOLS) -> None:
         check_built_in(built_in)
-        self._built_in = built_in
+        self.built_in = built_in
         self._now = now
         self._most = max_tools
         self._counted = (0, 0.0)  # tools, and until when that is good enough
 
     @abstractmethod
-    def _write(self, job: Callable[[StoreTransaction], None], makes: bool = False) -> Any:
+    def change(self, job: Callable[[StoreTransaction], None], makes: bool = False) -> Any:
         """Run the job in a transaction. What it leaves as its `result`; all errors are BundleErrors.
 
         Only one that `makes` something new has to do with a store that is not there yet.
@@ -61,7 +64,7 @@ class StoreRules(IndexedReads):
         id = check_id(id)
         check_slug(content.slug)
         self._refuse_built_in(id)
-        return self._write(lambda work: self._put_bundle(work, id, content, match, create_only), makes=True)
+        return self.change(lambda work: self._put_bundle(work, id, content, match, create_only), makes=True)
 
     def _put_bundle(
         self, work: StoreTransaction, id: str, content: BundleContent, match: ETag | None, create_only: bool
@@ -87,7 +90,7 @@ class StoreRules(IndexedReads):
 
     def patch_bundle(self, id: str, is_enabled: bool, match: ETag | None = None) -> Bundle:
         if (built_in := self._built_in_bundle(id)) is not None:
-            return self._write(lambda work: self._switch(work, built_in, None, is_enabled, match), makes=True)
+            return self.change(lambda work: self._switch(work, built_in, None, is_enabled, match), makes=True)
 
         def job(work: StoreTransaction) -> None:
             old, place = work.existing_bundle(id)
@@ -97,7 +100,7 @@ class StoreRules(IndexedReads):
             bundle = msgspec.structs.replace(old, is_enabled=is_enabled)
             self._keep_bundle(work, old, bundle, place, bundle)
 
-        return self._write(job)
+        return self.change(job)
 
     def delete_bundle(self, id: str, match: ETag | None = None) -> None:
         self._refuse_built_in(id)
@@ -109,7 +112,7 @@ class StoreRules(IndexedReads):
             deleted = old.soft_deleted_at or time_text(self._now())
             self._keep_bundle(work, old, msgspec.structs.replace(old, soft_deleted_at=deleted), place, None)
 
-        self._write(job)
+        self.change(job)
 
     def _keep_bundle(self, work: StoreTransaction, old: Bundle, bundle: Bundle, place: str, result: object) -> None:
         if bundle != old:
@@ -129,10 +132,10 @@ class StoreRules(IndexedReads):
             if work.bundle(bundle.id) is not None:
                 raise ConflictError(f"there is a bundle {bundle.id} already", "exists")
             work.refuse_ids(tools)
-            self._refuse_more(work, len(tools))
+            self.refuse_more(work, len(tools))
             work.add_bundle(bundle, tools, texts, None)
 
-        self._write(job, makes=True)
+        self.change(job, makes=True)
 
     def reap(self) -> list[str]:
         over: list[str] = []
@@ -140,7 +143,7 @@ class StoreRules(IndexedReads):
         while page := IndexedReads.bundles(self, (), True, after, MANY):  # no others can be deleted
             over += [bundle.id for bundle in page if self._is_over(bundle)]
             after = page[-1].id
-        return [id for id in over if self._write(partial(self._reap, id))]
+        return [id for id in over if self.change(partial(self._reap, id))]
 
     def _reap(self, id: str, work: StoreTransaction) -> None:
         """Remove the bundle; whether it was removed. It may have been restored or filled meanwhile."""
@@ -162,10 +165,10 @@ class StoreRules(IndexedReads):
         def job(work: StoreTransaction) -> None:
             bundle, place = work.open_bundle(bundle_id)
             work.refuse_tool(bundle, slug, version)
-            self._refuse_more(work, 1)
+            self.refuse_more(work, 1)
             work.add_tools([tool], [text], place, tool)
 
-        return self._write(job)
+        return self.change(job)
 
     def put_tools(
         self, bundle_id: str, tools: Iterable[tuple[str, str, ToolContent]], content: BundleContent | None = None
@@ -186,10 +189,10 @@ class StoreRules(IndexedReads):
             refuse_closed(bundle)
             for tool in made:
                 work.refuse_tool(bundle, tool.slug, tool.version)
-            self._refuse_more(work, len(made))
+            self.refuse_more(work, len(made))
             work.add_tools(made, texts, place, made, None if bundle == old else bundle)
 
-        return self._write(job)
+        return self.change(job)
 
     def _new_tool(self, bundle_id: str, slug: str, version: str, content: ToolContent) -> Tool:
         now = self._now()
@@ -205,7 +208,7 @@ class StoreRules(IndexedReads):
 
     def patch_tool(self, bundle_id: str, slug: str, version: str, is_enabled: bool, match: ETag | None = None) -> Tool:
         if (built_in := self._built_in_bundle(bundle_id)) is not None:
-            return self._write(
+            return self.change(
                 lambda work: self._switch(work, built_in, (slug, version), is_enabled, match), makes=True
             )
 
@@ -218,13 +221,13 @@ class StoreRules(IndexedReads):
                 work.replace_tool(tool, at)
             work.result = tool
 
-        return self._write(job)
+        return self.change(job)
 
     def put_examples(
         self, bundle_id: str, slug: str, version: str, examples: tuple[ToolExample, ...], match: ETag | None = None
     ) -> Tool:
         if (built_in := self._built_in_bundle(bundle_id)) is not None:
-            return self._write(
+            return self.change(
                 lambda work: self._put_examples(work, built_in, (slug, version), examples, match), makes=True
             )
 
@@ -236,7 +239,7 @@ class StoreRules(IndexedReads):
             if work.result != old:
                 work.replace_tool(work.result, at)
 
-        return self._write(job)
+        return self.change(job)
 
     def rename_tool(
         self, bundle_id: str, slug: str, version: str, new_slug: str, new_version: str, match: ETag | None = None
@@ -254,7 +257,7 @@ class StoreRules(IndexedReads):
                 modified = max(time_text(self._now()), old.modified_at)
                 work.rename_tool(msgspec.structs.replace(old, **names, modified_at=modified), at)
 
-        return self._write(job)
+        return self.change(job)
 
     def delete_tool(self, bundle_id: str, slug: str, version: str, match: ETag | None = None) -> None:
         self._refuse_built_in(bundle_id)
@@ -270,9 +273,9 @@ class StoreRules(IndexedReads):
                 at = broken.path
             work.remove_tool(at)
 
-        self._write(job)
+        self.change(job)
 
-    def _refuse_more(self, work: StoreTransaction, new: int) -> None:
+    def refuse_more(self, work: StoreTransaction, new: int) -> None:
         """Counted now and then while there is plenty of room: with many tools, counting is what takes the time."""
         count, until = self._counted
         if count + new + ROOM > self._most or time.monotonic() > until:
@@ -284,7 +287,7 @@ class StoreRules(IndexedReads):
     # What is built in
 
     def _built_in_bundle(self, id: str) -> tuple[Bundle, Sequence[Tool]] | None:
-        return next((one for one in self._built_in if one[0].id == id), None)
+        return next((one for one in self.built_in if one[0].id == id), None)
 
     def _refuse_built_in(self, id: str) -> None:
         if (found := self._built_in_bundle(id)) is not None:
@@ -312,7 +315,7 @@ class StoreRules(IndexedReads):
         refuse_stale(old, match)
         work.result = msgspec.structs.replace(old, is_enabled=is_enabled)
         if old.is_enabled != is_enabled:
-            work.replace_overlay(overlay, overlay.over(self._built_in), work.result)
+            work.replace_overlay(overlay, overlay.over(self.built_in), work.result)
 
     def _put_examples(
         self,
@@ -329,7 +332,15 @@ class StoreRules(IndexedReads):
         overlay = before.with_examples(bundle, old, examples)
         work.result = msgspec.structs.replace(old, examples=examples)
         if overlay != before:
-            work.replace_overlay(overlay, overlay.over(self._built_in), work.result)
+            work.replace_overlay(overlay, overlay.over(self.built_in), work.result)
+
+    # Usage
+
+    def record_use(self, tool_id: str) -> None:
+        self.counter.record(tool_id)
+
+    def usage(self, tool_ids: Iterable[str]) -> Counts:
+        return self.counter.of(tool_ids)
 
     # What others add
 

@@ -6,5 +6,4 @@ The tables are the truth. Each replica reads from an index of its own, in SQLite
     following   takes what has changed into the index
     store       the store
     usage       how often tools were called
-    transfer    moves everything between a folder and a database
 """

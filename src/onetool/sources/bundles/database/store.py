@@ -7,7 +7,7 @@ and looks every second besides. While the database is away, reading goes on, and
 
 import logging
 import time
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from secrets import token_bytes
@@ -27,7 +27,6 @@ from onetool.sources.bundles.files.overlay import BuiltIn
 from onetool.sources.bundles.index import Index, IndexUnwritableError
 from onetool.sources.bundles.model import Bundle, Tool
 from onetool.sources.bundles.rules import MOST_TOOLS, StoreRules
-from onetool.sources.bundles.store import BundleStore
 from onetool.sources.bundles.transaction import StoreTransaction
 
 log = logging.getLogger("onetool.bundles")
@@ -44,7 +43,7 @@ REPEAT = (
 )
 
 
-class DatabaseStore(StoreRules, BundleStore):
+class DatabaseStore(StoreRules):
     """`state` is a folder for the index of this database alone. Where there is none, or it can't be used: memory."""
 
     def __init__(
@@ -67,7 +66,7 @@ class DatabaseStore(StoreRules, BundleStore):
         self._has_switches = False  # the index has the built-in bundles of this process, switched as the tables say
         self._synced = -1  # the index's state at the last sync
         self._ahead: float | None = None  # seconds that the database's clock is ahead of ours
-        self._usage = DatabaseUsage(database, self._now)
+        self.counter = DatabaseUsage(database, self._now)
         self._key: bytes | None = None
         self._watching: list[Callable[[], None]] = []
 
@@ -116,12 +115,6 @@ class DatabaseStore(StoreRules, BundleStore):
         """Rows that this version can't read."""
         return [Mistake(message=f"in the database: {one.file}: {one.message}") for one in self._read(Index.mistakes)]
 
-    def record_use(self, tool_id: str) -> None:
-        self._usage.record(tool_id)
-
-    def usage(self, tool_ids: Iterable[str]) -> dict[str, tuple[int, str]]:
-        return self._usage.of(tool_ids)
-
     def key(self) -> bytes:
         """While it can't be read, it is this process's own."""
         if self._key is not None:
@@ -136,7 +129,7 @@ class DatabaseStore(StoreRules, BundleStore):
     def close(self) -> None:
         for forget in self._watching:
             forget()
-        self._usage.close()
+        self.counter.close()
         for index in (*self._retired, *((self._made,) if self._made else ())):
             index.close()
 
@@ -171,7 +164,7 @@ class DatabaseStore(StoreRules, BundleStore):
             except DatabaseError as error:
                 if index.noted(FOLLOWED) is None:
                     raise _away(error) from error
-                keep_switches(index, self._built_in)
+                keep_switches(index, self.built_in)
         except BaseException:
             index.close()
             raise
@@ -220,7 +213,7 @@ class DatabaseStore(StoreRules, BundleStore):
 
     def _take_in(self, index: Index, found: TableChanges) -> bool:
         try:
-            return take_in(index, found, self._built_in)
+            return take_in(index, found, self.built_in)
         except IndexUnwritableError as error:
             if index is not self._made:
                 raise
@@ -240,8 +233,8 @@ class DatabaseStore(StoreRules, BundleStore):
 
     # Changing
 
-    def _write(self, job: Callable[[StoreTransaction], None], makes: bool = False) -> Any:
-        built_in = {tool.id for _, tools in self._built_in for tool in tools}
+    def change(self, job: Callable[[StoreTransaction], None], makes: bool = False) -> Any:
+        built_in = {tool.id for _, tools in self.built_in for tool in tools}
 
         def run(work: Transaction) -> TableTransaction:
             changing = TableTransaction(work, built_in)

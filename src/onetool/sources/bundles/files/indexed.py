@@ -35,7 +35,7 @@ class FolderIndex(IndexedReads):
     def __init__(self, folder: Path, built_in: BuiltIn, foreign: Foreign = anybody) -> None:
         self._folder = folder
         self._foreign = foreign
-        self._built_in = built_in
+        self.built_in = built_in
         self._lock = FolderLock(folder)
         self._made: tuple[Index, FolderSync] | None = None
         self._retired: list[Index] = []  # that others took the place of, and that are to be closed
@@ -136,7 +136,7 @@ class FolderIndex(IndexedReads):
         return self._index_in(None)
 
     def _index_in(self, file: Path | None) -> tuple[Index, FolderSync]:
-        looking = FolderSync(self._folder, self._lock, self._built_in, self._foreign)
+        looking = FolderSync(self._folder, self._lock, self.built_in, self._foreign)
         index = Index(file, lambda: looking.sync(index, is_new=True))
         return index, looking
 

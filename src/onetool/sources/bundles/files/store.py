@@ -8,7 +8,7 @@ it.
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from secrets import token_bytes
@@ -24,7 +24,6 @@ from onetool.sources.bundles.files.writing import ensure_folders
 from onetool.sources.bundles.index import PathTakenError
 from onetool.sources.bundles.model import Bundle, Tool
 from onetool.sources.bundles.rules import MOST_TOOLS, StoreRules
-from onetool.sources.bundles.store import BundleStore
 from onetool.sources.bundles.transaction import StoreTransaction
 
 log = logging.getLogger("onetool.bundles")
@@ -32,7 +31,7 @@ log = logging.getLogger("onetool.bundles")
 MOST_TRIES = 3  # where the index turns out to be out of step
 
 
-class FileStore(FolderIndex, StoreRules, BundleStore):
+class FileStore(FolderIndex, StoreRules):
     def __init__(
         self,
         folder: Path,
@@ -43,7 +42,7 @@ class FileStore(FolderIndex, StoreRules, BundleStore):
     ) -> None:
         StoreRules.__init__(self, built_in, now, max_tools)
         FolderIndex.__init__(self, folder, built_in, foreign)
-        self._usage = FileUsage(folder / USAGE, now)
+        self.counter = FileUsage(folder / USAGE, now)
         self._key: bytes | None = None
 
     # Beside
@@ -53,12 +52,6 @@ class FileStore(FolderIndex, StoreRules, BundleStore):
 
     def watch(self, call: Callable[[], None]) -> None:
         """Nothing tells of changes of files."""
-
-    def record_use(self, tool_id: str) -> None:
-        self._usage.record(tool_id)
-
-    def usage(self, tool_ids: Iterable[str]) -> dict[str, tuple[int, str]]:
-        return self._usage.of(tool_ids)
 
     def key(self) -> bytes:
         """Where none can be kept, it is this process's own."""
@@ -74,13 +67,13 @@ class FileStore(FolderIndex, StoreRules, BundleStore):
             return token_bytes(KEY_BYTES)
 
     def close(self) -> None:
-        self._usage.close()
+        self.counter.close()
         for index in (*self._retired, *((self._made[0],) if self._made else ())):
             index.close()
 
     # How it is done
 
-    def _write(self, job: Callable[[StoreTransaction], None], makes: bool = False) -> Any:
+    def change(self, job: Callable[[StoreTransaction], None], makes: bool = False) -> Any:
         """Under the lock. What the job leaves as its `result`; all errors are BundleErrors.
 
         Only one that `makes` something new has to do with a folder that is not there.
