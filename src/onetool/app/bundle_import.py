@@ -81,7 +81,7 @@ def _from_archive(app: "App", data: bytes, options: ImportOptions) -> BundleImpo
         if options.slug is not None:
             unpacked = unpacked._replace(bundle=replace(unpacked.bundle, slug=check_slug(options.slug)))
         else:
-            here = app.bundles.store.bundle(unpacked.bundle.id)
+            here = app.bundles.fresh.bundle(unpacked.bundle.id)
     planned = plan(unpacked, here, tools_of(app, here), as_new=options.slug is not None)
     wrong = [f"{tool.slug}@{tool.version}: {why}" for tool, why in app.bundles.invalid(planned.new_tools)]
     is_invalid = bool(wrong or unpacked.mistakes)

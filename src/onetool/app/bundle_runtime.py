@@ -12,6 +12,7 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from onetool.app.database import database_state
 from onetool.config.file_checks import ownership_mistake
 from onetool.config.find import trust_store, user_home
 from onetool.core.call import ToolCall, ToolError, ToolResult, new_id
@@ -23,10 +24,12 @@ from onetool.sources.bundles.catalogue_store import CatalogueStore
 from onetool.sources.bundles.derived import DerivedBundles
 from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.files.disk import STATE
+from onetool.sources.bundles.files.overlay import BuiltIn
 from onetool.sources.bundles.files.state import make_state
 from onetool.sources.bundles.model import built_in_bundles
 from onetool.sources.bundles.rate_limits import RateLimiter
 from onetool.sources.bundles.service import BundleService, InvokeVersion
+from onetool.sources.bundles.store import BundleStore
 from onetool.sources.bundles.tool_factory import ToolFactory
 from onetool.sources.catalogues import Offered
 from onetool.sources.packs import BUILTIN, builtin_tools
@@ -59,15 +62,24 @@ def open_bundle_service(
     own = {spec.name for pack in BUILTIN for spec in builtin_tools(pack)}
     built_in = [spec for spec in functions().values() if spec.name in own or _is_ot(spec)]
     bundle_runtime = AppBundleRuntime(functions, runtime, run, catalog)
-    most = runtime().config.bundles.max_tools
     names = [spec.name for spec in built_in]
     derived = DerivedBundles(offered, names)
-    store = CatalogueStore(folder, built_in_bundles(built_in), derived, max_tools=most, foreign=_foreign)
+    store = _open_store(folder, built_in_bundles(built_in), derived, runtime())
     factory = ToolFactory(bundle_runtime, RateLimiter(lambda: _rates_folder(folder)))
     invoke = _version_invoker(bundles, catalog.refresh, runtime)
     return BundleService(
         store, factory, invoke, bundle_runtime.function, names, derived, catalog.refresh, bundle_runtime
     )
+
+
+def _open_store(folder: Path, built_in: BuiltIn, derived: DerivedBundles, runtime: "Runtime") -> BundleStore:
+    database, most = runtime.database, runtime.config.bundles.max_tools
+    if database is None:
+        return CatalogueStore(folder, built_in, derived, max_tools=most, foreign=_foreign)
+    from onetool.sources.bundles.database.store import DatabaseCatalogueStore
+
+    state = database_state(runtime.config)
+    return DatabaseCatalogueStore(database, state, built_in, derived, max_tools=most, foreign=_foreign)
 
 
 def _version_invoker(

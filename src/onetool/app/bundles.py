@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from onetool.app.database import database_state
 from onetool.core.errors import Mistake
 from onetool.core.signature import call_text
 from onetool.core.source import Catalogue
@@ -57,6 +58,7 @@ class AppBundles:
         self._kept: KeptSettings | None = None  # what was set of other tools when that could be read last
         self._retry_at = 0.0  # when to try again, where bundles could not be read
         self._searched: KeptDocuments | None = None
+        self._watched: BundleService | None = None  # whose store tells the poller of changes
 
     @property
     def service(self) -> "BundleService":
@@ -95,7 +97,7 @@ class AppBundles:
         from onetool.services.search.vector_cache import NAME
         from onetool.sources.bundles.files.disk import STATE
 
-        state = self._folder / STATE
+        state = self._folder / STATE if self._config.database is None else database_state(self._config)
         return state / NAME if self._searched is not None and state.is_dir() and not state.is_symlink() else None
 
     def file_of(self, spec: ToolSpec) -> str | None:
@@ -108,7 +110,7 @@ class AppBundles:
         `waiting` are the packs of servers that have not told their tools yet: names that are taken, too.
         """
         self._offered = offered
-        if self._service is None and not self._folder.is_dir():
+        if not self._are_there():
             local = [offered.own, offered.packs, offered.declared]
             self._functions = _by_name(local)
             return [*local, offered.served]
@@ -135,7 +137,8 @@ class AppBundles:
 
     def _problem(self, error: BundleError) -> Catalogue:
         self._retry_at = monotonic() + RETRY_SECONDS
-        mistake = Mistake(message=f"bundles can't be read: {error}", file=str(self._folder), key=FOLDER)
+        file = str(self._folder) if self._config.database is None else None
+        mistake = Mistake(message=f"bundles can't be read: {error}", file=file, key=FOLDER)
         return Catalogue(mistakes=(mistake,))
 
     def count(self, event: "CallEvent") -> None:
@@ -153,9 +156,9 @@ class AppBundles:
             self.service.refuse_limited(result)
 
     def set_config(self, config: "Config") -> None:
-        """Use another config: its bundles may be in another folder."""
+        """Use another config: its bundles may be in another folder, or in a database."""
         before, self._config = self._config, config
-        if (before.home, before.bundles) != (config.home, config.bundles):
+        if (before.home, before.bundles, before.database) != (config.home, config.bundles, config.database):
             self._close_service()
 
     def start_polling(self) -> None:
@@ -177,18 +180,26 @@ class AppBundles:
     def _folder(self) -> Path:
         return self._config.home / FOLDER
 
+    def _are_there(self) -> bool:
+        """Whether there may be bundles."""
+        return self._service is not None or self._config.database is not None or self._folder.is_dir()
+
     def _poll(self) -> None:
-        if self._service is None and not self._folder.is_dir():
+        if not self._are_there():
             return
-        self.service.store.sync()
-        self.service.store.reap()
+        service = self.service
+        if self._watched is not service and self._poller is not None:
+            service.store.watch(self._poller.wake)
+            self._watched = service
+        service.store.sync()
+        service.store.reap()
         self._refresh()
         self.searched()  # here, in the background: nobody who searches has to wait for it
 
     def _close_service(self) -> None:
         with self._lock:
             service, self._service = self._service, None
-            self._searched = None
+            self._searched = self._watched = None
         if service is not None:
             service.close()
 
@@ -226,37 +237,54 @@ def _with_own_settings(spec: ToolSpec, kept: "KeptSettings") -> ToolSpec:
 
 EVERY = 1.0  # seconds
 SHARE = 20  # a slow check runs less often: checks take at most this fraction of the time
+WOKEN_SHARE = 4  # … or this one, while there are changes all the time
 LAST_WAIT = 2.0
 
 
 class StorePoller:
-    """Calls `look` regularly until it is closed. An error is logged once."""
+    """Calls `look` regularly until it is closed, and after each `wake`. An error is logged once."""
 
     def __init__(self, look: Callable[[], None], every: float = EVERY) -> None:
         self._look = look
         self._every = every
         self._closed = Event()
+        self._woken = Event()
         self._trouble = ""
         self._thread = Thread(target=self._keep, name="onetool-bundles", daemon=True)
         self._thread.start()
 
+    def wake(self) -> None:
+        """Look now. It never blocks."""
+        self._woken.set()
+
     def close(self) -> None:
         self._closed.set()
+        self._woken.set()
         self._thread.join(LAST_WAIT)
 
     def _keep(self) -> None:
         pause = self._every
-        while not self._closed.wait(pause):
+        while True:
+            self._woken.wait(pause)
+            if self._closed.is_set():
+                return
+            self._woken.clear()
             began = perf_counter()
-            trouble = ""
-            try:
-                self._look()
-            except Exception as error:  # noqa: BLE001 - whatever it is, the next look may succeed
-                trouble = f"{type(error).__name__}: {error}"
-            if trouble and trouble != self._trouble:
-                log.error("the bundles can't be watched for changes for now: %s", trouble)
-            self._trouble = trouble
-            pause = max(self._every, (perf_counter() - began) * SHARE)
+            self._try_look()
+            cost = perf_counter() - began
+            if self._closed.wait(min(cost * WOKEN_SHARE, self._every)):
+                return
+            pause = max(self._every, cost * SHARE)
+
+    def _try_look(self) -> None:
+        trouble = ""
+        try:
+            self._look()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the next look may succeed
+            trouble = f"{type(error).__name__}: {error}"
+        if trouble and trouble != self._trouble:
+            log.error("the bundles can't be watched for changes for now: %s", trouble)
+        self._trouble = trouble
 
 
 # All pages of the lists of a `BundleService`

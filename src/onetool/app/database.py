@@ -1,5 +1,6 @@
 """The database of the config in force: opened when it is first needed, and kept over reloads that do not change it."""
 
+from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ if TYPE_CHECKING:
     from onetool.config import Config
     from onetool.database import Database
 
+FOLDER = "database"
 SCHEMES = ("postgresql://", "postgres://")
 
 
@@ -39,6 +41,17 @@ class AppDatabase:
             opened, self._opened = self._opened, None
         if opened is not None:
             opened.close()
+
+
+def database_state(config: "Config") -> Path:
+    """The folder for what this machine keeps of this database, and of no other one. It can be deleted at any time."""
+    from hashlib import sha256
+    from urllib.parse import urlsplit
+
+    place = urlsplit(str(config.database))
+    host = place.netloc.rpartition("@")[2]  # a new password is no other database
+    name = sha256(f"{host}{place.path}?{place.query}".encode()).hexdigest()[:16]
+    return config.home / FOLDER / name
 
 
 def open_database(config: "Config", *, migrates: bool = True) -> "Database":

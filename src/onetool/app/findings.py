@@ -56,7 +56,7 @@ CREDENTIALS = ("value", "password", "secret", "clientSecret", "refreshToken")  #
 
 
 def bundle_mistakes(app: "App") -> list[Mistake]:
-    if not (app.config.home / "bundles").is_dir():
+    if app.config.database is None and not (app.config.home / "bundles").is_dir():
         return []
     bundles, tools = app.bundles.store.everything()
     names = {bundle.id: bundle for bundle in bundles if bundle.soft_deleted_at is None}

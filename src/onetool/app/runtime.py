@@ -49,6 +49,7 @@ OWN_FOLDERS = (
     "own_examples",
     "access_tokens",
     "audit",
+    "database",
     "bundles/.state",
 )
 

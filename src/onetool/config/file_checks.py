@@ -19,7 +19,7 @@ CONFIG_FILE = "onetool.yaml"
 SECRETS_FILE = "secrets.yaml"  # beside the config, unless it says otherwise
 
 # What we make ourselves, and so never a link; nor is anything in those folders.
-KEPT = ("results", "sessions", "servers", "page_sessions", "own_examples", "access_tokens", "audit")
+KEPT = ("results", "sessions", "servers", "page_sessions", "own_examples", "access_tokens", "audit", "database")
 STATE = (*KEPT, "bundles", "bundles/.state", "stats.db")
 LINKLESS = (*KEPT, "bundles/.state")
 FILES = ("stats.db", "run_history", "chat_history")  # of SQLite there are some with longer names

@@ -1,4 +1,4 @@
-"""`CatalogueStore` is a folder of bundles together with the bundles that are derived from the catalogue.
+"""`WithDerived` adds the bundles that are derived from the catalogue to a store; `CatalogueStore` is a folder and them.
 
 Both are listed and searched as one: a page of each is asked for, and they are merged by id or by rank, which depend on
 nothing but the row. For the search the derived ones have words of their own; who searches brings them up to date.
@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from onetool.sources.bundles.derived import DerivedBundles, DerivedSet
-from onetool.sources.bundles.files.overlay import read_switches
+from onetool.sources.bundles.files.overlay import BuiltIn, read_switches
 from onetool.sources.bundles.files.store import FileStore
 from onetool.sources.bundles.index import Index
 from onetool.sources.bundles.model import Bundle, Tool
+from onetool.sources.bundles.rules import StoreRules
 from onetool.sources.bundles.searching import BundleSearch
 from onetool.sources.bundles.store import Rank, SearchHit
 
@@ -45,15 +46,11 @@ class SwitchedSet:
         return tool.is_enabled and self.by_id[tool.bundle_id][0].is_enabled
 
 
-class CatalogueStore(FileStore):
-    def __init__(
-        self,
-        folder: Path,
-        built_in: Sequence[tuple[Bundle, Sequence[Tool]]],
-        derived: DerivedBundles,
-        **options: Any,
-    ) -> None:
-        super().__init__(folder, built_in, **options)
+class WithDerived(StoreRules):
+    """Goes before the class of a store."""
+
+    def add_derived(self, derived: DerivedBundles) -> None:
+        """Before anything else is done with the store."""
         self._derived = derived
         self._switched: SwitchedSet | None = None
         self._searched = DerivedSearch()
@@ -128,6 +125,12 @@ class CatalogueStore(FileStore):
         if known is None or known.of is not of or known.switches != switches:
             known = self._switched = SwitchedSet(of, switches)
         return known
+
+
+class CatalogueStore(WithDerived, FileStore):
+    def __init__(self, folder: Path, built_in: BuiltIn, derived: DerivedBundles, **options: Any) -> None:
+        super().__init__(folder, built_in, **options)
+        self.add_derived(derived)
 
 
 class DerivedSearch:

@@ -92,7 +92,7 @@ def _place_faults(service: BundleService, bundle_id: str | None, slug: Any, vers
     if bundle_id is None or faults:
         return faults
     try:
-        bundle = service.store.bundle(check_id(bundle_id))
+        bundle = service.fresh.bundle(check_id(bundle_id))
     except InvalidError as error:
         return [_fault(error, "/bundleID")]
     if bundle is None:

@@ -20,13 +20,10 @@ from onetool.sources.bundles.loading import BundleTools
 from onetool.sources.bundles.model import (
     Bundle,
     BundleContent,
-    BundleSource,
     Tool,
     ToolContent,
-    ToolExample,
     built_in_id,
     built_in_place,
-    function_of,
     shown,
 )
 from onetool.sources.bundles.named import VERSION_SIGN
@@ -44,7 +41,7 @@ from onetool.sources.bundles.store import (
     Visibility,
     tag_of,
 )
-from onetool.sources.bundles.switches import KeptSettings, switched_off_in
+from onetool.sources.bundles.switches import KeptSettings, kept_settings
 from onetool.sources.bundles.tool_factory import ToolFactory
 from onetool.sources.bundles.validation import read_bundle, read_examples, read_tool, refuse_secrets
 
@@ -111,6 +108,12 @@ class BundleService:
         self._facts = RowFacts(store, self.loading.name_in_code, catalogue)
         self._ready: tuple[int, dict[tuple[str, str, str], ReadyTool]] = (0, {})  # of which load
 
+    @property
+    def fresh(self) -> BundleStore:
+        """The store, with all that other replicas have written until now."""
+        self.store.catch_up()
+        return self.store
+
     # Bundles
 
     def put_bundle(
@@ -146,7 +149,7 @@ class BundleService:
         wanted = [check_id(id, None) for id in ids]
 
         def more(after: str | None, limit: int) -> list[tuple[str, Bundle]]:
-            return [(one.id, one) for one in self.store.bundles(wanted, include_disabled, after, limit)]
+            return [(one.id, one) for one in self.fresh.bundles(wanted, include_disabled, after, limit)]
 
         page, last = page_of(more, visibility.bundle, after, limit)
         return [self._shown_bundle(one) for one in page], last
@@ -259,7 +262,7 @@ class BundleService:
         tags, ids = list(tags), [check_id(id, None) for id in bundle_ids]
 
         def more(after: str | None, limit: int) -> list[tuple[str, Tool]]:
-            return [(tool.id, tool) for tool in self.store.tools(tags, ids, include_disabled, after, limit)]
+            return [(tool.id, tool) for tool in self.fresh.tools(tags, ids, include_disabled, after, limit)]
 
         page, last = page_of(more, self._listed(include_disabled, visibility), after, limit)
         return self.shown_tools(page), last
@@ -273,7 +276,7 @@ class BundleService:
         visibility: Visibility = EVERYTHING,
     ) -> tuple[list[Shown], list[Any] | None]:
         def more(after: Rank | None, limit: int) -> list[SearchHit]:
-            return self.store.search(query, include_disabled, after, limit)
+            return self.fresh.search(query, include_disabled, after, limit)
 
         rank = None if after is None else Rank(*after)
         page, last = page_of(more, self._listed(include_disabled, visibility), rank, limit)
@@ -286,13 +289,14 @@ class BundleService:
     def versions(self, bundle_id: str, slug: str, visibility: Visibility = EVERYTHING) -> list[Shown]:
         """All versions of one tool, the newest first. `isDefault`: its name in code stands for this one."""
         bundle_id, slug = check_id(bundle_id, None), check_slug(slug, None)
-        found = [tool for tool in self.store.versions(bundle_id, slug) if visibility.tool(tool)]
+        found = [tool for tool in self.fresh.versions(bundle_id, slug) if visibility.tool(tool)]
         if not found:
             self._bundle(bundle_id, visibility)
             raise NotFoundError(f"there is no tool {slug!r} in the bundle {bundle_id}")
         found.sort(key=lambda tool: (tool.modified_at, tool.id), reverse=True)
+        bundle = self._bundle(bundle_id)
         return [
-            row | {"isDefault": self.loading.is_default(self._bundle(bundle_id), tool)}
+            row | {"isDefault": self.loading.is_default(bundle, tool)}
             for tool, row in zip(found, self.shown_tools(found), strict=True)
         ]
 
@@ -392,19 +396,7 @@ class BundleService:
 
     def kept_settings(self) -> KeptSettings:
         """What is built in or derived and must not be used, and the examples that people gave of it."""
-        packs = {name.partition(".")[0] for name in self._built_in}
-        bundles: list[tuple[Bundle, Sequence[Tool]]] = [
-            (bundle, self.store.tools((), [bundle.id], True, None, len(self._built_in)))
-            for bundle in self.store.bundles([built_in_id(pack) for pack in packs], True, None, len(packs))
-        ]
-        bundles += [] if self.store.are_all_on() else self.store.derived()
-        off, examples, sources = dict[str, str](), dict[str, tuple[ToolExample, ...]](), set[BundleSource]()
-        for bundle, tools in bundles:
-            off |= switched_off_in(bundle, tools)
-            examples |= {function_of(tool): tool.examples for tool in tools if tool.examples}
-            if not bundle.is_enabled and bundle.source is not None:
-                sources.add(bundle.source)
-        return KeptSettings(off, frozenset(sources), examples)
+        return kept_settings(self.store, self._built_in)
 
     def changed(self, value: T) -> T:
         """Mark the store as changed, and return `value`."""
@@ -421,14 +413,14 @@ class BundleService:
     # What is behind it
 
     def _bundle(self, id: str, visibility: Visibility = EVERYTHING) -> Bundle:
-        bundle = self.store.bundle(id)
+        bundle = self.fresh.bundle(id)
         if bundle is None or not visibility.bundle(bundle):
             raise NotFoundError(f"there is no bundle {id}")
         return bundle
 
     def _tool(self, bundle_id: str, slug: str, version: str, visibility: Visibility = EVERYTHING) -> Tool:
         bundle_id = self._check_path(bundle_id, slug, version)
-        tool = self.store.tool(bundle_id, slug, version)
+        tool = self.fresh.tool(bundle_id, slug, version)
         if tool is None or not visibility.tool(tool):
             self._bundle(bundle_id, visibility)  # which is the better thing to say, if it is not there
             raise NotFoundError(f"there is no tool {slug!r} in version {version!r} in the bundle {bundle_id}")

@@ -188,6 +188,17 @@ class BundleStore(Protocol):
         """Sync with changes from outside; whether anything differs."""
         ...
 
+    def catch_up(self) -> None:
+        """See what others have written until now. Cheap; where nobody can tell, it stays as it was known last."""
+        ...
+
+    def watch(self, call: Callable[[], None]) -> None:
+        """Call it, in any thread, when others may have changed something, until this is closed: it should `sync`.
+
+        A store that nothing tells of changes never calls it.
+        """
+        ...
+
     def state(self) -> int:
         """A number that changes with every visible change. Cheap."""
         ...

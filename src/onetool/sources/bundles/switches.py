@@ -1,10 +1,11 @@
 """What people have set of tools that are built in or derived: what is switched off, and the examples of each."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from onetool.core.spec import ToolSpec
-from onetool.sources.bundles.model import Bundle, BundleSource, Tool, ToolExample, function_of
+from onetool.sources.bundles.model import Bundle, BundleSource, Tool, ToolExample, built_in_id, function_of
+from onetool.sources.bundles.store import BundleStore
 
 
 class KeptSettings(NamedTuple):
@@ -25,3 +26,20 @@ def switched_off_in(bundle: Bundle, tools: Iterable[Tool]) -> dict[str, str]:
     if not bundle.is_enabled:
         return {function_of(tool): bundle.slug for tool in tools}
     return {function_of(tool): f"{bundle.slug}/{tool.slug}" for tool in tools if not tool.is_enabled}
+
+
+def kept_settings(store: BundleStore, built_in: Collection[str]) -> KeptSettings:
+    """What is set of the built-in tools, by their names, and of derived ones."""
+    packs = {name.partition(".")[0] for name in built_in}
+    bundles: list[tuple[Bundle, Sequence[Tool]]] = [
+        (bundle, store.tools((), [bundle.id], True, None, len(built_in)))
+        for bundle in store.bundles([built_in_id(pack) for pack in packs], True, None, len(packs))
+    ]
+    bundles += [] if store.are_all_on() else store.derived()
+    off, examples, sources = dict[str, str](), dict[str, tuple[ToolExample, ...]](), set[BundleSource]()
+    for bundle, tools in bundles:
+        off |= switched_off_in(bundle, tools)
+        examples |= {function_of(tool): tool.examples for tool in tools if tool.examples}
+        if not bundle.is_enabled and bundle.source is not None:
+            sources.add(bundle.source)
+    return KeptSettings(off, frozenset(sources), examples)

@@ -1,5 +1,17 @@
 import pytest
-from sources.bundles.files.things import Clock, FileStore
+from postgres import database, database_url, postgres
+from sources.bundles.files.things import Clock, FileStore, files, rows
+
+from onetool.sources.bundles.database.store import DatabaseStore
+
+BOTH = ("test_rules", "test_rename", "test_beside")  # in these modules, tests without `folder` are for every store
+
+
+def pytest_generate_tests(metafunc):
+    if "backend" in metafunc.fixturenames:
+        named = metafunc.function.__code__.co_varnames[: metafunc.function.__code__.co_argcount]
+        is_for_all = metafunc.module.__name__.rpartition(".")[2] in BOTH and not {"folder", "tmp_path"} & set(named)
+        metafunc.parametrize("backend", ["files", "postgres"] if is_for_all else ["files"], scope="function")
 
 
 @pytest.fixture
@@ -8,15 +20,20 @@ def clock():
 
 
 @pytest.fixture
-def opened(tmp_path, clock):
-    """Opens stores of one folder; all are closed at the end."""
+def opened(tmp_path, clock, backend, request):
+    """Opens stores of one folder, or of one database, each with an index of its own; all are closed at the end."""
     stores = []
 
-    def open_store(*built_in, folder=tmp_path / "bundles", **options):
+    def open_files(*built_in, folder=tmp_path / "bundles", **options):
         stores.append(FileStore(folder, built_in, now=clock, **options))
         return stores[-1]
 
-    yield open_store
+    def open_tables(*built_in, **options):
+        state = tmp_path / f"state-{len(stores)}"
+        stores.append(DatabaseStore(request.getfixturevalue("database"), state, built_in, now=clock, **options))
+        return stores[-1]
+
+    yield open_files if backend == "files" else open_tables
     for store in stores:
         store.close()
 
@@ -29,3 +46,16 @@ def store(opened):
 @pytest.fixture
 def folder(tmp_path):
     return tmp_path / "bundles"
+
+
+@pytest.fixture
+def kept(backend, tmp_path, request):
+    """Gives all that is kept, byte by byte."""
+    return (
+        (lambda: files(tmp_path / "bundles"))
+        if backend == "files"
+        else lambda: rows(request.getfixturevalue("database"))
+    )
+
+
+__all__ = ["database", "database_url", "postgres"]

@@ -24,10 +24,10 @@ def nested(levels, value=0):
 # What is built in
 
 
-def test_built_in_bundles_are_listed_and_nothing_is_made(opened, folder):
+def test_built_in_bundles_are_listed_and_nothing_is_made(opened, kept):
     mine, tools = built_in()
     store = opened((mine, tools))
-    id = mine.id
+    id, before = mine.id, kept()
     assert store.bundles() == [mine]
     assert store.tools(bundle_ids=[id]) == sorted(tools, key=lambda one: one.id)
     assert store.everything()[0] == []
@@ -41,25 +41,31 @@ def test_built_in_bundles_are_listed_and_nothing_is_made(opened, folder):
         with pytest.raises(ForbiddenError, match="built in") as caught:
             refused()
         assert caught.value.code == "built_in"
-    assert not folder.exists()
+    assert kept() == before
 
 
-def test_their_switches_are_kept(opened, folder):
+def test_the_file_of_switches(opened, folder):
     mine, tools = built_in()
-    store = opened((mine, tools))
-    off = store.patch_tool(mine.id, "read-file", "1", False)
-    assert (off.is_enabled, off.modified_at) == (False, tools[0].modified_at)
+    opened((mine, tools)).patch_tool(mine.id, "read-file", "1", False)
     assert json.loads((folder / "builtin.json").read_text()) == {
         "bundles": {},
         "tools": {"fs/read-file@1": False},
         "schemaVersion": "1",
     }
+
+
+def test_their_switches_are_kept(opened):
+    mine, tools = built_in()
+    store = opened((mine, tools))
+    off = store.patch_tool(mine.id, "read-file", "1", False)
+    assert (off.is_enabled, off.modified_at) == (False, tools[0].modified_at)
     assert [one.slug for one in store.tools()] == ["list-dir"]
     other = opened((mine, tools))
     assert not other.tool(mine.id, "read-file", "1").is_enabled
     assert not other.patch_bundle(mine.id, False).is_enabled
     with pytest.raises(ForbiddenError, match="disabled"):
         store.patch_tool(mine.id, "read-file", "1", True)
+    store.catch_up()
     assert store.bundles() == []
     assert store.patch_bundle(mine.id, True, match=tag_of(store.bundle(mine.id))).is_enabled
     with pytest.raises(OutdatedError):
@@ -127,6 +133,18 @@ def test_examples_leave_room_for_switches(opened, monkeypatch):
     assert caught.value.pointer == "/examples"
 
 
+def test_examples_of_what_is_built_in_reach_the_others(opened):
+    mine, tools = built_in()
+    store, other = opened((mine, tools)), opened((mine, tools))
+    assert other.tool(mine.id, "read-file", "1").examples == ()
+    some = (ToolExample(name="one", args={"path": "a"}),)
+    put = store.put_examples(mine.id, "read-file", "1", some)
+    other.sync()
+    for one in (store, other, opened((mine, tools))):
+        assert one.tool(mine.id, "read-file", "1") == put
+    assert put.examples == some
+
+
 def test_two_built_in_things_of_one_name_are_a_mistake_of_the_program(opened):
     with pytest.raises(InvalidError, match="two built-in things called fs"):
         opened(built_in(), built_in())
@@ -180,7 +198,14 @@ def test_usage_makes_no_folder_and_survives_a_broken_file(opened, folder):
 # The key
 
 
-def test_one_key_for_all(opened, folder):
+def test_one_key_for_all_stores(opened):
+    store = opened()
+    with_tool(store)
+    assert len(store.key()) == 32
+    assert opened().key() == store.key()
+
+
+def test_the_file_of_the_key(opened, folder):
     store = opened()
     with_tool(store)
     key = store.key()
@@ -200,11 +225,12 @@ def test_the_key_of_an_empty_store_makes_nothing(store, folder):
 # The place
 
 
-def test_an_empty_store(store, folder):
+def test_an_empty_store(store, kept):
+    before = kept()
     assert (store.bundles(), store.tools(), store.mistakes(), store.reap()) == ([], [], [], [])
     assert store.search("x") == []
     assert not store.sync()
-    assert not folder.exists()
+    assert kept() == before
 
 
 def test_git_does_not_see_the_state_of_this_machine(store, folder):
@@ -254,6 +280,7 @@ def test_what_one_writes_the_other_sees(opened):
     assert second.tool(id, "forecast", "1") == kept
     state = second.state()
     first.patch_tool(id, "forecast", "1", False)
+    second.catch_up()
     assert not second.tool(id, "forecast", "1").is_enabled
     assert second.state() != state
     with pytest.raises(ConflictError):

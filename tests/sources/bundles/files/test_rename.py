@@ -16,13 +16,30 @@ def tool(store):
     return store.put_tool(ID, "one", "1", content())
 
 
-def test_another_store_finds_it_under_its_new_name(store, opened, tool, folder):
+def test_its_file_is_named_after_it(store, tool, folder):
+    store.rename_tool(ID, "one", "1", "two", "2")
+    assert [file.name for file in folder.glob("*/tools/*")] == ["two@2.json"]
+
+
+def test_another_store_finds_it_under_its_new_name(store, opened, tool):
     renamed = store.rename_tool(ID, "one", "1", "two", "2")
     assert (renamed.id, renamed.slug, renamed.version, renamed.created_at) == (tool.id, "two", "2", tool.created_at)
     other = opened()
     assert other.tool(ID, "two", "2") == renamed
     assert other.tool(ID, "one", "1") is None
-    assert [file.name for file in folder.glob("*/tools/*")] == ["two@2.json"]
+
+
+def test_tools_exchange_their_names(store, opened, tool):
+    other = opened()
+    second = store.put_tool(ID, "two", "1", content())
+    assert {one.id for one in other.tools()} >= {tool.id}
+    for old, new in (("one", "three"), ("two", "one"), ("three", "two")):
+        store.rename_tool(ID, old, "1", new, "1")
+    other.sync()
+    for one in (store, other):
+        assert (one.tool(ID, "one", "1").id, one.tool(ID, "two", "1").id) == (second.id, tool.id)
+        assert one.search("two")[0].tool.id == tool.id
+        assert one.mistakes() == []
 
 
 def test_a_file_that_keeps_its_old_name_is_the_tool_all_the_same(store, opened, tool, monkeypatch, folder):

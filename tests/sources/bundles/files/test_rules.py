@@ -1,7 +1,7 @@
 """What may be changed, and what is refused: then nothing has changed."""
 
 import pytest
-from sources.bundles.files.things import an_id, bundle, file_of, files, tool, with_tool
+from sources.bundles.files.things import an_id, bundle, file_of, tool, with_tool
 
 from onetool.sources.bundles.errors import (
     ConflictError,
@@ -52,6 +52,15 @@ def test_a_switch_is_no_modification(store, clock):
     assert (toggled.is_enabled, toggled.modified_at) == (False, kept.modified_at)
 
 
+def test_put_of_the_same_changes_nothing(store, kept):
+    id, _ = with_tool(store)
+    before = kept()
+    store.put_bundle(id, bundle())
+    store.patch_tool(id, "forecast", "1", True)
+    store.patch_bundle(id, True)
+    assert kept() == before
+
+
 def test_put_of_the_same_writes_nothing(store, folder):
     id = an_id()
     store.put_bundle(id, bundle())
@@ -83,12 +92,13 @@ def test_slugs_and_versions_are_checked(store):
         store.put_tool(id, "a", "1/2", tool())
 
 
-def test_a_bundle_with_tools_is_not_deleted(store, folder):
+def test_a_bundle_with_tools_is_not_deleted(store, kept):
     id, _ = with_tool(store)
-    before = files(folder)
-    with pytest.raises(ConflictError, match=r"delete its 1 tools first .*forecast@1\.json"):
+    before = kept()
+    with pytest.raises(ConflictError, match=r"delete its 1 tools first .*forecast@1") as caught:
         store.delete_bundle(id)
-    assert files(folder) == before
+    assert caught.value.code == "not_empty"
+    assert kept() == before
 
 
 def test_nor_one_with_a_file_that_can_not_be_read(store, folder):
@@ -133,6 +143,21 @@ def test_a_disabled_bundle_takes_deletes_only(store):
     assert store.tool(id, "forecast", "1") is None
 
 
+def test_reaped_after_two_days(store, clock):
+    empty, back = an_id(), an_id()
+    for id in (empty, back):
+        store.put_bundle(id, bundle())
+        store.delete_bundle(id)
+    clock.now += 2 * DAY - 1
+    assert store.reap() == []
+    store.put_bundle(back, bundle())
+    clock.now += 1
+    assert store.reap() == [empty]
+    assert store.bundle(empty) is None
+    assert [one.id for one in store.bundles()] == [back]
+    assert store.reap() == []
+
+
 def test_reaped_after_two_days_if_still_empty(store, clock, folder):
     empty, full, back = an_id(), an_id(), an_id()
     for id in (empty, full, back):
@@ -172,12 +197,12 @@ def test_a_tool_is_put_and_found(store):
     assert (put.bundle_id, put.slug, put.version, put.is_enabled) == (id, "forecast", "1", True)
 
 
-def test_a_second_put_is_a_conflict_and_changes_nothing(store, folder):
+def test_a_second_put_is_a_conflict_and_changes_nothing(store, kept):
     id, _ = with_tool(store)
-    before = files(folder)
+    before = kept()
     with pytest.raises(ConflictError, match="forecast@1"):
         store.put_tool(id, "forecast", "1", tool(description="Other."))
-    assert files(folder) == before
+    assert kept() == before
     store.put_tool(id, "forecast", "2", tool())
     store.put_tool(id, "Forecast", "1", tool())
     assert len(store.tools()) == 3
@@ -189,11 +214,16 @@ def test_the_same_name_in_another_bundle(store):
     assert store.tool(first, "forecast", "1").id != store.tool(second, "forecast", "1").id
 
 
-def test_a_tool_is_deleted_for_good(store, folder):
+def test_a_deleted_tool_leaves_no_file(store, folder):
+    id, _ = with_tool(store)
+    store.delete_tool(id, "forecast", "1")
+    assert not list(folder.glob("*/tools/*"))
+
+
+def test_a_tool_is_deleted_for_good(store):
     id, first = with_tool(store)
     store.delete_tool(id, "forecast", "1")
     assert store.tool(id, "forecast", "1") is None
-    assert not list(folder.glob("*/tools/*"))
     with pytest.raises(NotFoundError):
         store.delete_tool(id, "forecast", "1")
     assert store.put_tool(id, "forecast", "1", tool()).id != first.id
@@ -287,10 +317,10 @@ def test_a_whole_bundle_at_once(store, opened):
     assert store.mistakes() == []
 
 
-def test_all_of_it_or_nothing(store, folder):
+def test_all_of_it_or_nothing(store, kept):
     made, tools = whole()
     store.put_all(made, tools)
-    before = files(folder)
+    before = kept()
     with pytest.raises(ConflictError):
         store.put_all(made, [])
     other, same = whole()
@@ -300,7 +330,7 @@ def test_all_of_it_or_nothing(store, folder):
         store.put_all(other, whole(("a", "a"))[1])
     with pytest.raises(InvalidError):
         store.put_all(other, whole(("a", "b/c"))[1])
-    assert files(folder) == before
+    assert kept() == before
 
 
 def test_two_bundles_whose_ids_end_alike(store, folder):

@@ -69,6 +69,17 @@ def files(folder):
     }
 
 
+TABLES = ("bundle_store", "bundles", "bundle_tools", "bundle_switches", "bundles_gone")
+
+
+def rows(database):
+    """All that is in the tables."""
+    return {
+        table: sorted(database.read(lambda work, table=table: work.execute(f"SELECT * FROM {table}")))
+        for table in TABLES
+    }
+
+
 def file_of(folder, slug="forecast", version="1"):
     (found,) = folder.glob(f"*/tools/{slug}@{version}*.json")
     return found

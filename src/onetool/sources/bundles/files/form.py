@@ -61,10 +61,11 @@ def refuse_stale(thing: Bundle | Tool | None, match: ETag | None) -> None:
         raise OutdatedError(f"{what}: get it again, and decide anew")
 
 
-def not_empty(bundle: Bundle, folder: str, files: list[str]) -> str:
-    some = ", ".join(files[:3]) + (" …" if len(files) > 3 else "")
-    where = f"bundles/{folder}/tools: {some}"
-    return f"the bundle {bundle.slug} is not empty: delete its {len(files)} tools first ({where})"
+def not_empty(bundle: Bundle, tools: list[str], where: str = "") -> str:
+    """`where` these tools are, if they have a folder."""
+    some = ", ".join(tools[:3]) + (" …" if len(tools) > 3 else "")
+    where = f"{where}: {some}" if where else some
+    return f"the bundle {bundle.slug} is not empty: delete its {len(tools)} tools first ({where})"
 
 
 def tool_of(one: tuple[Bundle, Sequence[Tool]], slug: str, version: str) -> Tool:

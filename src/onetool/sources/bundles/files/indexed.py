@@ -1,11 +1,11 @@
-"""`IndexedReads` is the reading half of FileStore: queries of the index, once that is in sync with the folder.
+"""`FolderIndex` is the index of a folder, once that is in sync with it: what a FileStore reads from.
 
 Where the folder does not exist, or can't be written, the index is in memory; when that changes, the next sync notices.
 So it is with a disk that becomes full: files can be read, whether or not the index can be stored.
 """
 
 import logging
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic
@@ -16,15 +16,13 @@ import msgspec
 from onetool.core.errors import Mistake
 from onetool.sources.bundles.errors import UnavailableError
 from onetool.sources.bundles.files.disk import Foreign, anybody
-from onetool.sources.bundles.files.overlay import BuiltIn, check_built_in
+from onetool.sources.bundles.files.overlay import BuiltIn
 from onetool.sources.bundles.files.state import make_state
 from onetool.sources.bundles.files.sync import FIRST_SECONDS, NO_BUNDLE, FolderSync
 from onetool.sources.bundles.files.writing import FolderLock
 from onetool.sources.bundles.index import Index, IndexUnwritableError
 from onetool.sources.bundles.index.waiting import SingleRunner, WaitLimit
-from onetool.sources.bundles.model import Bundle, Tool
-from onetool.sources.bundles.searching import BundleSearch
-from onetool.sources.bundles.store import Rank, SearchHit, SeenRevision, ToolChanges
+from onetool.sources.bundles.indexed import IndexedReads
 
 log = logging.getLogger("onetool.bundles")
 
@@ -33,12 +31,11 @@ SETTLE_SECONDS = 5.0  # between two tries to get out of memory again
 SHARE = 20  # … which may cost one part in so many
 
 
-class IndexedReads:
+class FolderIndex(IndexedReads):
     def __init__(self, folder: Path, built_in: BuiltIn, foreign: Foreign = anybody) -> None:
-        check_built_in(built_in)
         self._folder = folder
         self._foreign = foreign
-        self._built_in = built_in
+        self.built_in = built_in
         self._lock = FolderLock(folder)
         self._made: tuple[Index, FolderSync] | None = None
         self._retired: list[Index] = []  # that others took the place of, and that are to be closed
@@ -49,46 +46,6 @@ class IndexedReads:
         self._move_at = 0.0  # not before
         self._wait_limit = WaitLimit()
         self._runner = SingleRunner("the bundles are being read", self._wait_limit)
-
-    # Reading: see Store
-
-    def bundle(self, id: str) -> Bundle | None:
-        return self._read(lambda index: index.bundle(id))
-
-    def bundles(
-        self, ids: Iterable[str] = (), include_disabled: bool = False, after: str | None = None, limit: int = 100
-    ) -> list[Bundle]:
-        return self._read(lambda index: index.bundles(ids, include_disabled, after, limit))
-
-    def tool(self, bundle_id: str, slug: str, version: str) -> Tool | None:
-        return self._read(lambda index: index.tool(bundle_id, slug, version))
-
-    def versions(self, bundle_id: str, slug: str) -> list[Tool]:
-        return self._read(lambda index: index.versions(bundle_id, slug))
-
-    def tools(
-        self,
-        tags: Iterable[str] = (),
-        bundle_ids: Iterable[str] = (),
-        include_disabled: bool = False,
-        after: str | None = None,
-        limit: int = 100,
-    ) -> list[Tool]:
-        return self._read(lambda index: index.tools(tags, bundle_ids, include_disabled, after, limit))
-
-    def search(
-        self, query: str, include_disabled: bool = False, after: Rank | None = None, limit: int = 100
-    ) -> list[SearchHit]:
-        return self._read(lambda index: index.search(query, include_disabled, after, limit))
-
-    def searched(self) -> BundleSearch:
-        return self._read(Index.searched)
-
-    def everything(self) -> tuple[list[Bundle], Iterator[Tool]]:
-        return self._read(Index.everything)
-
-    def changes(self, seen: SeenRevision | None) -> ToolChanges:
-        return self._read(lambda index: index.changes(seen))
 
     def file_of(self, tool_id: str) -> str | None:
         path = self._read(lambda index: index.path_of(tool_id))
@@ -101,9 +58,6 @@ class IndexedReads:
             for mistake in self._read(Index.mistakes)
             if mistake.message != NO_BUNDLE
         ]
-
-    def state(self) -> int:
-        return self._read(Index.state)
 
     def stamp(self) -> Hashable:
         if self._made is None or self._is_outdated or (self._is_in_memory and self._folder.is_dir()):
@@ -182,7 +136,7 @@ class IndexedReads:
         return self._index_in(None)
 
     def _index_in(self, file: Path | None) -> tuple[Index, FolderSync]:
-        looking = FolderSync(self._folder, self._lock, self._built_in, self._foreign)
+        looking = FolderSync(self._folder, self._lock, self.built_in, self._foreign)
         index = Index(file, lambda: looking.sync(index, is_new=True))
         return index, looking
 

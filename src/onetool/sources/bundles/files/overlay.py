@@ -1,7 +1,7 @@
 """`builtin.json`: what people set of built-in and derived bundles and tools: switches, and examples of tools."""
 
 from collections.abc import Iterable, Sequence
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -101,6 +101,26 @@ def read_overlay(text: bytes) -> Overlay:
     """Raises InvalidError."""
     data = migrated("overlay", parsed(text))
     return converted({**data, "schemaVersion": SCHEMA_VERSION}, Overlay)
+
+
+class KnownThings(Protocol):
+    """What is known of bundles and tools, such as an index."""
+
+    def bundle(self, id: str) -> Bundle | None: ...
+
+    def tool(self, bundle_id: str, slug: str, version: str) -> Tool | None: ...
+
+
+def overlay_as_before(known: KnownThings, built_in: BuiltIn) -> list[tuple[Bundle, list[Tool]]]:
+    """The built-in bundles with the switches that are known. What is not known may have been switched off."""
+    overlay = Overlay()
+    for bundle, tools in built_in:
+        before = known.bundle(bundle.id)
+        overlay = overlay.with_bundle(bundle, before is not None and before.is_enabled)
+        for tool in tools:
+            seen = known.tool(bundle.id, tool.slug, tool.version)
+            overlay = overlay.with_tool(bundle, tool, seen is not None and seen.is_enabled)
+    return overlay.over(built_in)
 
 
 def bundle_key(bundle: Bundle) -> str:

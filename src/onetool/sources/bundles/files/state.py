@@ -1,23 +1,21 @@
 """`.state` is what this machine stores about the folder, and git does not: index, usage counts, key of page tokens.
 
-Calls are counted in memory and written about once a second by a thread of its own into a small SQLite database: a call
-of a tool waits for nothing, and does not fail because of it.
+Usage counts are in a small SQLite database.
 """
 
 import logging
 import os
 import sqlite3
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from secrets import token_bytes
-from threading import Event, Lock, Thread
 
 from onetool.core.folder import OpenFolder
 from onetool.core.os_files import open_no_link
 from onetool.sources.bundles.files.disk import INDEX, KEY, LARGEST, READ, STATE
-from onetool.sources.bundles.files.form import time_text
 from onetool.sources.bundles.files.writing import create, ensure_folder, exists, replace
+from onetool.sources.bundles.usage import Counts, UsageCounter
 
 KEY_BYTES = 32
 _IGNORE = f"{STATE}/.gitignore"
@@ -73,9 +71,7 @@ def _make(root: OpenFolder) -> None:
 
 log = logging.getLogger("onetool.bundles")
 
-GATHER_SECONDS = 1.0
 BUSY_SECONDS = 1.0
-MOST_PENDING = 100_000  # tools that are counted in memory while nothing can be written
 _AT_ONCE = 500
 _TABLE = (
     "CREATE TABLE IF NOT EXISTS usage (id TEXT PRIMARY KEY, calls INTEGER NOT NULL, last TEXT NOT NULL) WITHOUT ROWID"
@@ -85,64 +81,21 @@ _ADD = (
     "calls = calls + excluded.calls, last = max(last, excluded.last)"
 )
 
-Counts = dict[str, tuple[int, str]]
 
-
-class UsageCounter:
-    """Counts uses with `record`, from any thread. If the folder of the file does not exist, all stays in memory."""
+class FileUsage(UsageCounter):
+    """A small SQLite database. If the folder of the file does not exist, all stays in memory."""
 
     def __init__(self, file: Path, now: Callable[[], float]) -> None:
+        super().__init__(now)
         self._file = file
-        self._now = now
-        self._waiting: Counts = {}
-        self._lock = Lock()
-        self._writing = Lock()
-        self._thread: Thread | None = None
-        self._closed = Event()
         self._has_logged = False
 
-    def record(self, id: str) -> None:
-        at = time_text(self._now())
-        with self._lock:
-            calls, last = self._waiting.get(id, (0, at))
-            if calls or len(self._waiting) < MOST_PENDING:
-                self._waiting[id] = (calls + 1, max(last, at))
-            if self._thread is None and not self._closed.is_set():
-                self._start()
-
-    def of(self, ids: Iterable[str]) -> Counts:
-        """callCount and lastCalledAt, also of calls that wait to be written."""
-        wanted = list(dict.fromkeys(ids))
-        with self._writing:  # else a call on its way from memory to the file would be missed, or counted twice
-            with self._lock:
-                waiting = {id: self._waiting[id] for id in wanted if id in self._waiting}
-            return _sum_counts(self._read(wanted), waiting)
-
-    def flush(self) -> None:
-        with self._writing:
-            with self._lock:
-                taken, self._waiting = self._waiting, {}
-            if taken and not self._written(taken):
-                with self._lock:
-                    self._waiting = _sum_counts(taken, self._waiting)
-
-    def close(self) -> None:
-        self._closed.set()
+    def all(self) -> Counts:
         self.flush()
-
-    def _start(self) -> None:
-        self._thread = Thread(target=self._gather, name="onetool-usage", daemon=True)
-        try:
-            self._thread.start()
-        except RuntimeError:  # the process is about to end
-            self._thread = None
-
-    def _gather(self) -> None:
-        """One batch; the next call starts the next."""
-        self._closed.wait(GATHER_SECONDS)
-        with self._lock:
-            self._thread = None
-        self.flush()
+        if not self._file.exists():
+            return {}
+        with _open_database(self._file) as database:
+            return {id: (calls, last) for id, calls, last in database.execute("SELECT id, calls, last FROM usage")}
 
     def _written(self, counts: Counts) -> bool:
         if not self._file.parent.is_dir():
@@ -183,11 +136,3 @@ def _open_database(file: Path) -> Generator[sqlite3.Connection]:
         database.execute("PRAGMA synchronous = NORMAL")
         database.execute(_TABLE)
         yield database
-
-
-def _sum_counts(some: Counts, more: Counts) -> Counts:
-    total = dict(some)
-    for id, (calls, last) in more.items():
-        before, at = total.get(id, (0, last))
-        total[id] = (before + calls, max(at, last))
-    return total

@@ -1,62 +1,37 @@
-"""`FileStore` keeps bundles in a folder. This module has the rules of what may be changed.
+"""`FileStore` keeps bundles in a folder. What may be changed is in `sources.bundles.rules`.
 
-Nothing is created before the first write: a folder that does not exist is an empty store. DELETE of a bundle that is
-deleted already changes nothing. A bundle keeps its folder's name when its slug changes. A tool whose file can't be read
-can be deleted, if the file is named as the store would name it.
+Nothing is created before the first write: a folder that does not exist is an empty store. A bundle keeps its folder's
+name when its slug changes. A tool whose file can't be read can be deleted, if the file is named as the store would name
+it.
 """
 
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from secrets import token_bytes
 from typing import Any
 
-import msgspec
-
 from onetool.core.folder import OpenFolder
-from onetool.sources.bundles.errors import ConflictError, ForbiddenError, NotFoundError, UnavailableError
+from onetool.sources.bundles.errors import ConflictError, NotFoundError, UnavailableError
 from onetool.sources.bundles.files.disk import USAGE, Foreign, anybody
-from onetool.sources.bundles.files.form import (
-    check_set,
-    fields_of,
-    not_empty,
-    refuse_stale,
-    structure,
-    time_seconds,
-    time_text,
-    tool_of,
-    tool_text,
-    with_times,
-)
-from onetool.sources.bundles.files.indexed import IndexedReads
-from onetool.sources.bundles.files.state import KEY_BYTES, UsageCounter, key_of, read_key
-from onetool.sources.bundles.files.transaction import (
-    BrokenFileError,
-    IndexOutOfDate,
-    StoreTransaction,
-    refuse_closed,
-)
+from onetool.sources.bundles.files.indexed import FolderIndex
+from onetool.sources.bundles.files.state import KEY_BYTES, FileUsage, key_of, read_key
+from onetool.sources.bundles.files.transaction import FileTransaction, IndexOutOfDate
 from onetool.sources.bundles.files.writing import ensure_folders
 from onetool.sources.bundles.index import PathTakenError
-from onetool.sources.bundles.model import Bundle, BundleContent, Tool, ToolContent, ToolExample
-from onetool.sources.bundles.names import check_id, check_slug, check_version, new_id
-from onetool.sources.bundles.store import BundleStore, ETag
+from onetool.sources.bundles.model import Bundle, Tool
+from onetool.sources.bundles.rules import MOST_TOOLS, StoreRules
+from onetool.sources.bundles.transaction import StoreTransaction
 
 log = logging.getLogger("onetool.bundles")
 
-MANY = 1_000  # bundles that are looked at in one go
-KEPT_SECONDS = 2 * 24 * 3600  # that a deleted bundle stays
-MOST_TOOLS = 200_000
-ROOM = 20_000  # tools; more than all processes together can add in …
-COUNT_SECONDS = 5.0
 MOST_TRIES = 3  # where the index turns out to be out of step
 
 
-class FileStore(IndexedReads, BundleStore):
+class FileStore(FolderIndex, StoreRules):
     def __init__(
         self,
         folder: Path,
@@ -65,305 +40,18 @@ class FileStore(IndexedReads, BundleStore):
         max_tools: int = MOST_TOOLS,
         foreign: Foreign = anybody,
     ) -> None:
-        super().__init__(folder, built_in, foreign)
-        self._now = now
-        self._most = max_tools
-        self._usage = UsageCounter(folder / USAGE, now)
+        StoreRules.__init__(self, built_in, now, max_tools)
+        FolderIndex.__init__(self, folder, built_in, foreign)
+        self.counter = FileUsage(folder / USAGE, now)
         self._key: bytes | None = None
-        self._counted = (0, 0.0)  # tools, and until when that is good enough
-
-    # Bundles
-
-    def put_bundle(
-        self, id: str, content: BundleContent, match: ETag | None = None, create_only: bool = False
-    ) -> tuple[Bundle, bool]:
-        id = check_id(id)
-        check_slug(content.slug)
-        self._refuse_built_in(id)
-        return self._write(lambda work: self._put_bundle(work, id, content, match, create_only), makes=True)
-
-    def _put_bundle(
-        self, work: StoreTransaction, id: str, content: BundleContent, match: ETag | None, create_only: bool
-    ) -> None:
-        found, now = work.bundle(id), time_text(self._now())
-        if found is None:
-            refuse_stale(None, match)
-            bundle = Bundle(**fields_of(content), id=id, created_at=now, modified_at=now)
-            work.add_bundle(bundle, (), (), (bundle, True))
-            return
-        old, folder = found
-        refuse_stale(old, match)
-        if create_only and old.soft_deleted_at is None:
-            raise ConflictError(f"there is a bundle {id} already", "exists")
-        bundle = self._changed_bundle(old, content)
-        self._keep_bundle(work, old, bundle, folder, (bundle, False))
-
-    def _changed_bundle(self, old: Bundle, content: BundleContent) -> Bundle:
-        bundle = msgspec.structs.replace(old, **fields_of(content), soft_deleted_at=None)
-        if structure(bundle) == structure(old):
-            return bundle
-        return msgspec.structs.replace(bundle, modified_at=max(time_text(self._now()), old.modified_at))
-
-    def patch_bundle(self, id: str, is_enabled: bool, match: ETag | None = None) -> Bundle:
-        if (built_in := self._built_in_bundle(id)) is not None:
-            return self._write(lambda work: self._switch(work, built_in, None, is_enabled, match), makes=True)
-
-        def job(work: StoreTransaction) -> None:
-            old, folder = work.existing_bundle(id)
-            refuse_stale(old, match)
-            if old.soft_deleted_at is not None:
-                raise ForbiddenError(f"the bundle {old.slug} is deleted; PUT brings it back", "deleted")
-            bundle = msgspec.structs.replace(old, is_enabled=is_enabled)
-            self._keep_bundle(work, old, bundle, folder, bundle)
-
-        return self._write(job)
-
-    def delete_bundle(self, id: str, match: ETag | None = None) -> None:
-        self._refuse_built_in(id)
-
-        def job(work: StoreTransaction) -> None:
-            old, folder = work.existing_bundle(id)
-            refuse_stale(old, match)
-            if files := work.files_in(folder):
-                raise ConflictError(not_empty(old, folder, files), "not_empty")
-            deleted = old.soft_deleted_at or time_text(self._now())
-            self._keep_bundle(work, old, msgspec.structs.replace(old, soft_deleted_at=deleted), folder, None)
-
-        self._write(job)
-
-    def _keep_bundle(self, work: StoreTransaction, old: Bundle, bundle: Bundle, folder: str, result: object) -> None:
-        if bundle != old:
-            work.replace_bundle(bundle, folder, result)
-        work.result = result
-
-    def put_all(self, bundle: Bundle, tools: Iterable[Tool]) -> None:
-        check_slug(bundle.slug)
-        bundle = msgspec.structs.replace(bundle, id=check_id(bundle.id), is_built_in=False, soft_deleted_at=None)
-        self._refuse_built_in(bundle.id)
-        bundle = with_times(bundle)
-        tools = [with_times(msgspec.structs.replace(one, bundle_id=bundle.id, is_built_in=False)) for one in tools]
-        check_set(tools)
-        texts = [tool_text(tool) for tool in tools]
-
-        def job(work: StoreTransaction) -> None:
-            if work.bundle(bundle.id) is not None:
-                raise ConflictError(f"there is a bundle {bundle.id} already", "exists")
-            work.refuse_ids(tools)
-            self._refuse_more(work, len(tools))
-            work.add_bundle(bundle, tools, texts, None)
-
-        self._write(job, makes=True)
-
-    def reap(self) -> list[str]:
-        over: list[str] = []
-        after = None
-        while page := IndexedReads.bundles(self, (), True, after, MANY):  # no others can be deleted
-            over += [bundle.id for bundle in page if self._is_over(bundle)]
-            after = page[-1].id
-        return [id for id in over if self._write(partial(self._reap, id))]
-
-    def _reap(self, id: str, work: StoreTransaction) -> None:
-        """Remove the bundle; whether it was removed. It may have been restored or filled meanwhile."""
-        found = work.bundle(id)
-        if found is not None and self._is_over(found[0]) and work.is_empty(found[1]):
-            work.remove_bundle(found[1], True)
-
-    def _is_over(self, bundle: Bundle) -> bool:
-        deleted = bundle.soft_deleted_at
-        return deleted is not None and self._now() - time_seconds(deleted) >= KEPT_SECONDS
-
-    # Tools
-
-    def put_tool(self, bundle_id: str, slug: str, version: str, content: ToolContent) -> Tool:
-        self._refuse_built_in(bundle_id)
-        tool = self._new_tool(bundle_id, slug, version, content)
-        text = tool_text(tool)
-
-        def job(work: StoreTransaction) -> None:
-            bundle, folder = work.open_bundle(bundle_id)
-            work.refuse_tool(bundle, slug, version)
-            self._refuse_more(work, 1)
-            work.add_tools([tool], [text], folder, tool)
-
-        return self._write(job)
-
-    def put_tools(
-        self, bundle_id: str, tools: Iterable[tuple[str, str, ToolContent]], content: BundleContent | None = None
-    ) -> list[Tool]:
-        self._refuse_built_in(bundle_id)
-        if content is not None:
-            check_slug(content.slug)
-        made = [self._new_tool(bundle_id, *one) for one in tools]
-        check_set(made)
-        texts = [tool_text(tool) for tool in made]
-
-        def job(work: StoreTransaction) -> None:
-            old, folder = work.existing_bundle(bundle_id)
-            bundle = old if content is None else self._changed_bundle(old, content)
-            if not made:
-                self._keep_bundle(work, old, bundle, folder, made)
-                return
-            refuse_closed(bundle)
-            for tool in made:
-                work.refuse_tool(bundle, tool.slug, tool.version)
-            self._refuse_more(work, len(made))
-            work.add_tools(made, texts, folder, made, None if bundle == old else bundle)
-
-        return self._write(job)
-
-    def _new_tool(self, bundle_id: str, slug: str, version: str, content: ToolContent) -> Tool:
-        now = self._now()
-        return Tool(
-            **fields_of(content),
-            id=new_id(now),
-            bundle_id=bundle_id,
-            slug=check_slug(slug),
-            version=check_version(version),
-            created_at=time_text(now),
-            modified_at=time_text(now),
-        )
-
-    def patch_tool(self, bundle_id: str, slug: str, version: str, is_enabled: bool, match: ETag | None = None) -> Tool:
-        if (built_in := self._built_in_bundle(bundle_id)) is not None:
-            return self._write(
-                lambda work: self._switch(work, built_in, (slug, version), is_enabled, match), makes=True
-            )
-
-        def job(work: StoreTransaction) -> None:
-            bundle, folder = work.open_bundle(bundle_id)
-            old, path = work.tool(bundle, folder, slug, version)
-            refuse_stale(old, match)
-            tool = msgspec.structs.replace(old, is_enabled=is_enabled)
-            if tool != old:
-                work.replace_tool(tool, path)
-            work.result = tool
-
-        return self._write(job)
-
-    def put_examples(
-        self, bundle_id: str, slug: str, version: str, examples: tuple[ToolExample, ...], match: ETag | None = None
-    ) -> Tool:
-        if (built_in := self._built_in_bundle(bundle_id)) is not None:
-            return self._write(
-                lambda work: self._put_examples(work, built_in, (slug, version), examples, match), makes=True
-            )
-
-        def job(work: StoreTransaction) -> None:
-            bundle, folder = work.open_bundle(bundle_id)
-            old, path = work.tool(bundle, folder, slug, version)
-            refuse_stale(old, match)
-            work.result = msgspec.structs.replace(old, examples=examples)
-            if work.result != old:
-                work.replace_tool(work.result, path)
-
-        return self._write(job)
-
-    def rename_tool(
-        self, bundle_id: str, slug: str, version: str, new_slug: str, new_version: str, match: ETag | None = None
-    ) -> Tool:
-        self._refuse_built_in(bundle_id)
-        names = {"slug": check_slug(new_slug), "version": check_version(new_version)}
-
-        def job(work: StoreTransaction) -> None:
-            bundle, folder = work.open_bundle(bundle_id)
-            old, path = work.tool(bundle, folder, slug, version)
-            refuse_stale(old, match)
-            work.result = old
-            if (new_slug, new_version) != (slug, version):
-                work.refuse_tool(bundle, new_slug, new_version)
-                modified = max(time_text(self._now()), old.modified_at)
-                work.rename_tool(msgspec.structs.replace(old, **names, modified_at=modified), path)
-
-        return self._write(job)
-
-    def delete_tool(self, bundle_id: str, slug: str, version: str, match: ETag | None = None) -> None:
-        self._refuse_built_in(bundle_id)
-
-        def job(work: StoreTransaction) -> None:
-            bundle, folder = work.existing_bundle(bundle_id)
-            try:
-                old, path = work.tool(bundle, folder, slug, version)
-                refuse_stale(old, match)
-            except BrokenFileError as broken:
-                if match is not None:
-                    raise
-                path = broken.path
-            work.remove_tool(path)
-
-        self._write(job)
-
-    def _refuse_more(self, work: StoreTransaction, new: int) -> None:
-        """Counted now and then while there is plenty of room: with many tools, counting is what takes the time."""
-        count, until = self._counted
-        if count + new + ROOM > self._most or time.monotonic() > until:
-            count, until = work.count(), time.monotonic() + COUNT_SECONDS
-        if count + new > self._most:
-            raise ForbiddenError(f"there would be more than {self._most:,} tools, which is the most", "too_many_tools")
-        self._counted = (count + new, until)
-
-    # What is built in
-
-    def _built_in_bundle(self, id: str) -> tuple[Bundle, Sequence[Tool]] | None:
-        return next((one for one in self._built_in if one[0].id == id), None)
-
-    def _refuse_built_in(self, id: str) -> None:
-        if (found := self._built_in_bundle(id)) is not None:
-            slug, source = found[0].slug, found[0].source
-            what = "built in" if source is None else f"a {source.kind}'s" if source.kind != "config" else "the config's"
-            raise ForbiddenError(f"{slug} is {what}: it can only be enabled and disabled", "built_in")
-
-    def _switch(
-        self,
-        work: StoreTransaction,
-        one: tuple[Bundle, Sequence[Tool]],
-        which: tuple[str, str] | None,
-        is_enabled: bool,
-        match: ETag | None,
-    ) -> None:
-        before = work.overlay()
-        bundle = before.bundle(one[0])
-        if which is None:
-            old, overlay = bundle, before.with_bundle(bundle, is_enabled)
-        else:
-            if not bundle.is_enabled:
-                raise ForbiddenError(f"the bundle {bundle.slug} is disabled; enable it first", "disabled")
-            old = before.tool(bundle, tool_of(one, *which))
-            overlay = before.with_tool(bundle, old, is_enabled)
-        refuse_stale(old, match)
-        work.result = msgspec.structs.replace(old, is_enabled=is_enabled)
-        if old.is_enabled != is_enabled:
-            work.replace_overlay(overlay, overlay.over(self._built_in), work.result)
-
-    def _put_examples(
-        self,
-        work: StoreTransaction,
-        one: tuple[Bundle, Sequence[Tool]],
-        which: tuple[str, str],
-        examples: tuple[ToolExample, ...],
-        match: ETag | None,
-    ) -> None:
-        before = work.overlay()
-        bundle = before.bundle(one[0])
-        old = before.tool(bundle, tool_of(one, *which))
-        refuse_stale(old, match)
-        overlay = before.with_examples(bundle, old, examples)
-        work.result = msgspec.structs.replace(old, examples=examples)
-        if overlay != before:
-            work.replace_overlay(overlay, overlay.over(self._built_in), work.result)
 
     # Beside
 
-    def derived(self) -> list[tuple[Bundle, Sequence[Tool]]]:
-        return []
+    def catch_up(self) -> None:
+        """What other processes have written is in the index, which they share."""
 
-    def are_all_on(self) -> bool:
-        return True
-
-    def record_use(self, tool_id: str) -> None:
-        self._usage.record(tool_id)
-
-    def usage(self, tool_ids: Iterable[str]) -> dict[str, tuple[int, str]]:
-        return self._usage.of(tool_ids)
+    def watch(self, call: Callable[[], None]) -> None:
+        """Nothing tells of changes of files."""
 
     def key(self) -> bytes:
         """Where none can be kept, it is this process's own."""
@@ -379,13 +67,13 @@ class FileStore(IndexedReads, BundleStore):
             return token_bytes(KEY_BYTES)
 
     def close(self) -> None:
-        self._usage.close()
+        self.counter.close()
         for index in (*self._retired, *((self._made[0],) if self._made else ())):
             index.close()
 
     # How it is done
 
-    def _write(self, job: Callable[[StoreTransaction], None], makes: bool = False) -> Any:
+    def change(self, job: Callable[[StoreTransaction], None], makes: bool = False) -> Any:
         """Under the lock. What the job leaves as its `result`; all errors are BundleErrors.
 
         Only one that `makes` something new has to do with a folder that is not there.
@@ -409,10 +97,10 @@ class FileStore(IndexedReads, BundleStore):
         raise ConflictError(f"files in {self._folder} are being changed all the time; try again", "unsteady")
 
     def _try(self, job: Callable[[StoreTransaction], None], root: OpenFolder) -> Any:
-        work: StoreTransaction | None = None
+        work: FileTransaction | None = None
         try:
             with self._index().changing() as changes:
-                work = StoreTransaction(root, changes)
+                work = FileTransaction(root, changes)
                 job(work)
         except (UnavailableError, OSError, PathTakenError) as error:
             if work is None or not work.is_done:

@@ -33,7 +33,14 @@ from onetool.sources.bundles.files.disk import (
     tools_of,
 )
 from onetool.sources.bundles.files.form import read_bundle_file, read_tool_file
-from onetool.sources.bundles.files.overlay import UNKNOWN, BuiltIn, Overlay, read_overlay, switches_text
+from onetool.sources.bundles.files.overlay import (
+    UNKNOWN,
+    BuiltIn,
+    Overlay,
+    overlay_as_before,
+    read_overlay,
+    switches_text,
+)
 from onetool.sources.bundles.files.writing import FolderLock
 from onetool.sources.bundles.index import Index, IndexTransaction, PathTakenError, Stamp
 from onetool.sources.bundles.model import Bundle, Tool
@@ -247,7 +254,7 @@ class FolderSync:
         now = [read for read in found.read if self._is_still(read)]
         unread = found.switches is not None and found.switches.read is not None and found.switches.read.reason
         # If the switches can't be read, they stay as they were, if that is known: what is switched off stays off.
-        before = self._as_before(index) if unread else self._built_in
+        before = overlay_as_before(index, self._built_in) if unread else self._built_in
         with index.changing() as changes:
             for path in found.gone:
                 if not os.path.lexists(self._folder / path):
@@ -266,17 +273,6 @@ class FolderSync:
         changes.drop(OVERLAY)
         overlay = read.content if read is not None and isinstance(read.content, Overlay) else Overlay()
         changes.built_in(overlay.over(self._built_in), others=switches_text(overlay))
-
-    def _as_before(self, index: Index) -> BuiltIn:
-        """What the index does not know may have been switched off."""
-        known = Overlay()
-        for bundle, tools in self._built_in:
-            before = index.bundle(bundle.id)
-            known = known.with_bundle(bundle, before is not None and before.is_enabled)
-            for tool in tools:
-                seen = index.tool(bundle.id, tool.slug, tool.version)
-                known = known.with_tool(bundle, tool, seen is not None and seen.is_enabled)
-        return known.over(self._built_in)
 
     def _put_all(self, changes: IndexTransaction, found: FolderChanges, reads: list[ReadFile]) -> None:
         """Two passes: two files may have swapped their contents."""

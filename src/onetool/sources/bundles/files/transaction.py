@@ -1,4 +1,4 @@
-"""`StoreTransaction` is one change of the store: files and index together, under the lock.
+"""`FileTransaction` is one change of the store: files and index together, under the lock.
 
 What counts is what the files say, not what the index knows of them. The index only knows where they are; where it is
 wrong about that, `IndexOutOfDate` asks for a sync and another try.
@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from onetool.core.folder import OpenFolder
-from onetool.sources.bundles.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError
+from onetool.sources.bundles.errors import ConflictError, InvalidError, NotFoundError
 from onetool.sources.bundles.files import disk, writing
 from onetool.sources.bundles.files.disk import (
     BUNDLE,
@@ -22,10 +22,11 @@ from onetool.sources.bundles.files.disk import (
     tool_name,
     tools_of,
 )
-from onetool.sources.bundles.files.form import bundle_text, read_bundle_file, read_tool_file, tool_text
+from onetool.sources.bundles.files.form import bundle_text, not_empty, read_bundle_file, read_tool_file, tool_text
 from onetool.sources.bundles.files.overlay import Overlay, overlay_text, read_overlay, switches_text
 from onetool.sources.bundles.index import IndexTransaction, Stamp
 from onetool.sources.bundles.model import Bundle, Tool
+from onetool.sources.bundles.transaction import BrokenFileError, StoreTransaction
 
 T = TypeVar("T")
 
@@ -34,30 +35,14 @@ class IndexOutOfDate(Exception):  # noqa: N818 - nothing is wrong: a look puts i
     """The index knows of a file that is not there, or is another one."""
 
 
-class BrokenFileError(ConflictError):
-    """What is there can't be used."""
-
-    def __init__(self, path: str, why: object) -> None:
-        super().__init__(f"bundles/{path} can't be used: {why}; mend it, or move it away", "broken")
-        self.path = path
-
-
-def refuse_closed(bundle: Bundle) -> None:
-    """Raises ForbiddenError for a bundle whose tools may not be changed."""
-    if bundle.soft_deleted_at is not None:
-        raise ForbiddenError(f"the bundle {bundle.slug} is deleted; PUT on the bundle itself brings it back", "deleted")
-    if not bundle.is_enabled:
-        raise ForbiddenError(f"the bundle {bundle.slug} is disabled; enable it first", "disabled")
-
-
-class StoreTransaction:
+class FileTransaction(StoreTransaction):
     """`is_done`: the files are written durably; `result` is returned even if the index fails then."""
 
     def __init__(self, root: OpenFolder, changes: IndexTransaction) -> None:
+        super().__init__()
         self._root = root
         self._changes = changes
         self.is_done = False
-        self.result: Any = None
 
     # What is there
 
@@ -70,18 +55,6 @@ class StoreTransaction:
         if bundle.id != id:
             raise IndexOutOfDate
         return bundle, folder_of(path)
-
-    def existing_bundle(self, id: str) -> tuple[Bundle, str]:
-        found = self.bundle(id)
-        if found is None:
-            raise NotFoundError(f"there is no bundle {id}")
-        return found
-
-    def open_bundle(self, id: str) -> tuple[Bundle, str]:
-        """A bundle whose tools may be changed."""
-        bundle, folder = self.existing_bundle(id)
-        refuse_closed(bundle)
-        return bundle, folder
 
     def tool(self, bundle: Bundle, folder: str, slug: str, version: str) -> tuple[Tool, str]:
         """The tool and its path."""
@@ -112,9 +85,11 @@ class StoreTransaction:
             if self._changes.has_tool_id(tool.id):
                 raise ConflictError(f"there is another tool with the id {tool.id} already", "exists")
 
-    def files_in(self, folder: str) -> list[str]:
-        """What could be tools: also those that can't be read."""
-        return [name for name in writing.names_in(self._root, tools_of(folder)) if name.endswith(".json")]
+    def refuse_full(self, bundle: Bundle, folder: str) -> None:
+        """What could be tools counts, also what can't be read."""
+        names = [name for name in writing.names_in(self._root, tools_of(folder)) if name.endswith(".json")]
+        if names:
+            raise ConflictError(not_empty(bundle, names, f"bundles/{folder}/tools"), "not_empty")
 
     def is_empty(self, folder: str) -> bool:
         """Whether the folder has no files."""

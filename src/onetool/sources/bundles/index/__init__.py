@@ -19,7 +19,7 @@ from pathlib import Path
 from onetool.core.errors import Mistake
 from onetool.sources.bundles.index import queries
 from onetool.sources.bundles.index.access import Fill, IndexAccess
-from onetool.sources.bundles.index.changes import IndexTransaction, PathTakenError, Stamp
+from onetool.sources.bundles.index.changes import IndexTransaction, PathTakenError, Stamp, read_note
 from onetool.sources.bundles.index.database import IndexConnection
 from onetool.sources.bundles.index.feed import IndexedSearch, changes_since
 from onetool.sources.bundles.index.rows import inode_out, path_out
@@ -123,6 +123,10 @@ class Index:
         """What `IndexTransaction.built_in` was given as `others`."""
         asked = "SELECT value FROM meta WHERE key = 'switches'"
         return self._access.read(lambda connection: connection.database.execute(asked).fetchone()[0], is_single=True)
+
+    def noted(self, key: str) -> str | None:
+        """What `IndexTransaction.note` was given last."""
+        return self._access.read(lambda connection: read_note(connection.database, key), is_single=True)
 
     # Keeping in step
 

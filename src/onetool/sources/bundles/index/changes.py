@@ -92,6 +92,7 @@ class RowWriter:
 # Transactions
 
 
+NOTE = "note "  # how keys of notes begin
 _NAMED = "bundle = ? AND slug = ? AND version = ?"
 
 
@@ -191,7 +192,14 @@ class IndexTransaction:
         self._db.execute("UPDATE meta SET value = ? WHERE key = 'built_in'", (mark,))
         return True
 
+    def note(self, key: str, value: str) -> None:
+        """What a store keeps beside the rows, such as how far it has followed: `noted` gives it back."""
+        self._db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (f"{NOTE}{key}", value))
+
     # Asking
+
+    def noted(self, key: str) -> str | None:
+        return read_note(self._db, key)
 
     def switches(self) -> str | None:
         """What `built_in` was given as `others`; None if it was never called."""
@@ -246,6 +254,11 @@ class IndexTransaction:
 
     def _one(self, question: str, *values: Any) -> Any:
         return self._db.execute(question, values).fetchone()[0]
+
+
+def read_note(database: sqlite3.Connection, key: str) -> str | None:
+    found = database.execute("SELECT value FROM meta WHERE key = ?", (f"{NOTE}{key}",)).fetchone()
+    return None if found is None else found[0]
 
 
 def _check_taken(row: _IndexRow | None, mine: bytes, what: str) -> None:

@@ -1,0 +1,242 @@
+"""`TableTransaction` is one change of the tables. It remembers what it did, so that the index need not ask for it."""
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from onetool.database import Transaction
+from onetool.sources.bundles.errors import ConflictError, InvalidError, NotFoundError
+from onetool.sources.bundles.files.form import bundle_text, not_empty, tool_text
+from onetool.sources.bundles.files.overlay import Overlay, overlay_text, read_overlay
+from onetool.sources.bundles.index.rows import read_bundle, tool_body
+from onetool.sources.bundles.model import Bundle, Tool
+from onetool.sources.bundles.store import read_tool
+from onetool.sources.bundles.transaction import StoreTransaction
+
+TOPIC = "bundles"
+KEPT_REVISIONS = 10_000  # for which it is known what is gone
+
+
+class Followed(NamedTuple):
+    """Which store, and its revision."""
+
+    born: str
+    revision: int
+
+
+class TableRow(NamedTuple):
+    """Of a bundle or a tool: its JSON, and the revision that it was written at."""
+
+    id: str
+    body: bytes
+    revision: int
+
+
+class TableChanges(NamedTuple):
+    """What has changed between two revisions; with `is_whole` all there is."""
+
+    base: Followed | None  # what the index must have followed to
+    to: Followed
+    is_whole: bool
+    bundles: list[TableRow]
+    tools: list[TableRow]
+    gone: list[tuple[str, bool]]  # ids, and whether it is a bundle
+    has_switches: bool  # `switches` is what is set now
+    switches: bytes | None
+
+    def is_nothing(self) -> bool:
+        return self.base == self.to and not (self.is_whole or self.has_switches)
+
+
+def read_changes(work: Transaction, base: Followed | None, with_switches: bool = False) -> TableChanges:
+    """What has changed since the index was at `base`, in one snapshot."""
+    work.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+    to = read_followed(work)
+    is_whole = base is None or base.born != to.born or not 0 <= to.revision - base.revision <= KEPT_REVISIONS
+    since = (-1 if base is None or is_whole else base.revision,)
+    if base == to and not with_switches:
+        return TableChanges(base, to, False, [], [], [], False, None)
+    rows = "SELECT id, body, revision FROM {} WHERE revision > %s"
+    bundles = work.execute(rows.format("bundles"), since)
+    tools = work.execute(rows.format("bundle_tools"), since)
+    gone = [] if is_whole else work.execute("SELECT id, is_bundle FROM bundles_gone WHERE revision > %s", since)
+    switches = work.execute(
+        "SELECT body FROM bundle_switches WHERE revision > %s", (-1,) if with_switches or is_whole else since
+    )
+    return TableChanges(
+        base,
+        to,
+        is_whole,
+        [TableRow(*row) for row in bundles],
+        [TableRow(*row) for row in tools],
+        [(id, is_bundle) for id, is_bundle in gone],
+        bool(switches) or with_switches or is_whole,
+        switches[0][0] if switches else None,
+    )
+
+
+def read_followed(work: Transaction, how: str = "") -> Followed:
+    ((born, revision),) = work.execute(f"SELECT born, revision FROM bundle_store{how}")  # noqa: S608 - our own words
+    return Followed(born, revision)
+
+
+class TableTransaction(StoreTransaction):
+    """Places are ids. It begins by locking the row of the revision: one change at a time, among all replicas."""
+
+    def __init__(self, work: Transaction, built_in: Collection[str] = ()) -> None:
+        """`built_in` are ids of tools that are not in the tables."""
+        super().__init__()
+        self._work = work
+        self._built_in = built_in
+        base = read_followed(work, " FOR UPDATE")
+        self._revision = base.revision + 1
+        self.changes = TableChanges(base, base._replace(revision=self._revision), False, [], [], [], False, None)
+
+    def finish(self) -> None:
+        """After the last change, and before the commit."""
+        if self.has_changed:
+            self._work.execute("UPDATE bundle_store SET revision = %s", (self._revision,))
+            self._work.notify(TOPIC, str(self._revision))
+
+    @property
+    def has_changed(self) -> bool:
+        changes = self.changes
+        return bool(changes.bundles or changes.tools or changes.gone or changes.has_switches)
+
+    # What is there
+
+    def bundle(self, id: str) -> tuple[Bundle, str] | None:
+        found = self._work.execute("SELECT body FROM bundles WHERE id = %s", (id,))
+        try:
+            return (read_bundle(found[0][0]), id) if found else None
+        except msgspec.DecodeError as error:
+            raise _unreadable(f"the bundle {id}", error) from None
+
+    def tool(self, bundle: Bundle, place: str, slug: str, version: str, /) -> tuple[Tool, str]:
+        asked = "SELECT id, body FROM bundle_tools WHERE bundle = %s AND slug = %s AND version = %s"
+        found = self._work.execute(asked, (bundle.id, slug, version))
+        if not found:
+            raise NotFoundError(f"there is no tool {slug}@{version} in the bundle {bundle.slug}")
+        ((id, body),) = found
+        try:
+            return read_tool(body), id
+        except msgspec.DecodeError as error:
+            raise _unreadable(f"the tool {slug}@{version}", error) from None
+
+    def refuse_tool(self, bundle: Bundle, slug: str, version: str) -> None:
+        asked = "SELECT id FROM bundle_tools WHERE bundle = %s AND slug = %s AND version = %s"
+        if self._work.execute(asked, (bundle.id, slug, version)):
+            raise ConflictError(f"there is a tool {slug}@{version} in the bundle {bundle.slug} already", "exists")
+
+    def refuse_ids(self, tools: Iterable[Tool]) -> None:
+        ids = [tool.id for tool in tools]
+        found = self._work.execute("SELECT id FROM bundle_tools WHERE id = ANY(%s) LIMIT 1", (ids,))
+        taken = [id for (id,) in found] or [id for id in ids if id in self._built_in]
+        if taken:
+            raise ConflictError(f"there is another tool with the id {taken[0]} already", "exists")
+
+    def refuse_full(self, bundle: Bundle, place: str, /) -> None:
+        asked = "SELECT slug, version FROM bundle_tools WHERE bundle = %s ORDER BY slug, version"
+        if found := self._work.execute(asked, (bundle.id,)):
+            raise ConflictError(not_empty(bundle, [f"{slug}@{version}" for slug, version in found]), "not_empty")
+
+    def is_empty(self, place: str, /) -> bool:
+        return not self._work.execute("SELECT id FROM bundle_tools WHERE bundle = %s LIMIT 1", (place,))
+
+    def count(self) -> int:
+        return self._work.execute("SELECT count(*) FROM bundle_tools")[0][0]
+
+    def overlay(self) -> Overlay:
+        found = self._work.execute("SELECT body FROM bundle_switches")
+        try:
+            return read_overlay(found[0][0]) if found else Overlay()
+        except InvalidError as error:
+            raise _unreadable("what is set of built-in bundles", error) from None
+
+    # What becomes of it
+
+    def add_bundle(self, bundle: Bundle, tools: Sequence[Tool], texts: Sequence[bytes], result: Any) -> None:
+        row = self._bundle_row(bundle)
+        sql = "INSERT INTO bundles (id, slug, body, revision) VALUES (%s, %s, %s, %s)"
+        self._work.execute(sql, (bundle.id, bundle.slug, row.body, row.revision))
+        self._insert(tools)
+        self.result = result
+
+    def replace_bundle(self, bundle: Bundle, place: str, result: Any, /) -> None:
+        row = self._bundle_row(bundle)
+        sql = "UPDATE bundles SET slug = %s, body = %s, revision = %s WHERE id = %s"
+        self._work.execute(sql, (bundle.slug, row.body, row.revision, place))
+        self.result = result
+
+    def remove_bundle(self, place: str, result: Any, /) -> None:
+        self._work.execute("DELETE FROM bundles WHERE id = %s", (place,))
+        self._note_gone(place, is_bundle=True)
+        self.result = result
+
+    def add_tools(
+        self, tools: Sequence[Tool], texts: Sequence[bytes], place: str, result: Any, bundle: Bundle | None = None, /
+    ) -> None:
+        if bundle is not None:
+            self.replace_bundle(bundle, place, result)
+        self._insert(tools)
+        self.result = result
+
+    def replace_tool(self, tool: Tool, place: str, /) -> None:
+        tool_text(tool)  # it refuses what a file could not have
+        row = TableRow(tool.id, tool_body(tool), self._revision)
+        sql = "UPDATE bundle_tools SET slug = %s, version = %s, body = %s, revision = %s WHERE id = %s"
+        self._work.execute(sql, (tool.slug, tool.version, row.body, row.revision, place))
+        self.changes.tools.append(row)
+        self.result = tool
+
+    def rename_tool(self, tool: Tool, place: str, /) -> None:
+        self.replace_tool(tool, place)
+
+    def remove_tool(self, place: str, /) -> None:
+        self._work.execute("DELETE FROM bundle_tools WHERE id = %s", (place,))
+        self._note_gone(place, is_bundle=False)
+
+    def replace_overlay(self, overlay: Overlay, switched: Iterable[tuple[Bundle, Sequence[Tool]]], result: Any) -> None:
+        body = overlay_text(overlay)
+        sql = (
+            "INSERT INTO bundle_switches (is_only, body, revision) VALUES (true, %s, %s) "
+            "ON CONFLICT (is_only) DO UPDATE SET body = excluded.body, revision = excluded.revision"
+        )
+        self._work.execute(sql, (body, self._revision))
+        self.changes = self.changes._replace(has_switches=True, switches=body)
+        self.result = result
+
+    # How it is done
+
+    def _bundle_row(self, bundle: Bundle) -> TableRow:
+        bundle_text(bundle)  # it refuses what a file could not have
+        row = TableRow(bundle.id, msgspec.json.encode(bundle), self._revision)
+        self.changes.bundles.append(row)
+        return row
+
+    def _insert(self, tools: Sequence[Tool]) -> None:
+        sql = "INSERT INTO bundle_tools (id, bundle, slug, version, body, revision) VALUES (%s, %s, %s, %s, %s, %s)"
+        rows = [TableRow(tool.id, tool_body(tool), self._revision) for tool in tools]
+        values = [
+            (tool.id, tool.bundle_id, tool.slug, tool.version, row.body, row.revision)
+            for tool, row in zip(tools, rows, strict=True)
+        ]
+        if len(values) == 1:
+            self._work.execute(sql, values[0])
+        elif values:
+            self._work.execute_many(sql, values)
+        self.changes.tools.extend(rows)
+
+    def _note_gone(self, id: str, is_bundle: bool) -> None:
+        sql = (
+            "INSERT INTO bundles_gone (id, is_bundle, revision) VALUES (%s, %s, %s) "
+            "ON CONFLICT (id, is_bundle) DO UPDATE SET revision = excluded.revision"
+        )
+        self._work.execute(sql, (id, is_bundle, self._revision))
+        self._work.execute("DELETE FROM bundles_gone WHERE revision < %s", (self._revision - KEPT_REVISIONS,))
+        self.changes.gone.append((id, is_bundle))
+
+
+def _unreadable(what: str, error: Exception) -> ConflictError:
+    return ConflictError(f"{what} can't be read here: {error}; a newer OneTool may have written it", "broken")

@@ -1,0 +1,59 @@
+"""Two apps on one database, each over REST: what one writes the other gives, finds and calls at once."""
+
+import json
+
+import pytest
+from helpers import until
+from interfaces.rest.served import Api, problem
+from postgres import database_url, postgres
+
+__all__ = ["database_url", "postgres"]
+
+HELLO = {"type": "script", "description": "Greets a penguin.", "scriptImpl": {"code": "'hello'"}}
+
+
+@pytest.fixture
+def apis(tmp_path, database_url):
+    running = []
+    for name in ("one", "two"):
+        home = tmp_path / name
+        home.mkdir(mode=0o700)
+        (home / "onetool.yaml").write_text(json.dumps({"database": "${DATABASE_URL}"}))
+        args = ("--config", str(home / "onetool.yaml"))
+        running.append(Api(real=home, args=args, env={"DATABASE_URL": database_url}))
+    yield running
+    for api in running:
+        api.stop()
+
+
+def slugs(reply):
+    return {row["slug"] for row in reply.json()["tools"]}
+
+
+def test_what_one_puts_the_other_has_at_once(apis, tmp_path):
+    one, two = apis
+    place = one.bundle(slug="birds")
+    for number in range(5):
+        tool = f"{place}/tools/hello{number}/version/1"
+        assert one.ask("PUT", tool, HELLO).status_code == 201
+        assert two.get(tool).status_code == 200
+        assert f"hello{number}" in slugs(two.get("/tools/tools/search?q=penguin"))
+        assert f"hello{number}" in slugs(two.get("/tools/tools?pageSize=100"))
+        assert two.ask("POST", f"{tool}/invoke", {"args": {}}).json() == {"ok": True, "value": "hello"}
+    assert two.get(place).json()["slug"] == "birds"
+    assert not (tmp_path / "one" / "bundles").exists()
+
+
+def test_while_it_is_away_reads_go_on(apis, postgres):
+    one, two = apis
+    place = one.bundle(slug="birds")
+    assert two.get(place).status_code == 200
+    postgres.stop()
+    try:
+        assert two.get(place).json()["slug"] == "birds"
+        reply = two.ask("PUT", f"/tools/bundles/{two.new_id()}", {"slug": "more"})
+        problem(reply, 503, "database_away")
+        assert reply.headers["retry-after"] == "1"
+    finally:
+        assert postgres.start_again()
+    until(lambda: two.ask("PUT", f"/tools/bundles/{one.new_id()}", {"slug": "more"}).status_code == 201)

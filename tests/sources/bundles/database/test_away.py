@@ -1,0 +1,85 @@
+"""The database is away: what is known goes on, changes are refused at once, and it comes back by itself."""
+
+import time
+
+import pytest
+from sources.bundles.files.things import an_id, built_in, bundle, tool, with_tool
+
+from onetool.sources.bundles.errors import UnavailableError
+
+
+def test_reads_go_on_and_changes_are_refused_at_once(postgres, replica, wait_until):
+    mine = built_in()
+    store, other = replica(mine), replica(mine)
+    id, kept = with_tool(store)
+    store.patch_tool(mine[0].id, "read-file", "1", False)
+    other.sync()
+    other.watch(other.sync)
+    key = store.key()
+    postgres.stop()
+    try:
+        began = time.perf_counter()
+        for number in range(200):
+            for one in (store, other):
+                one.catch_up()
+                assert one.tool(id, "forecast", "1") == kept
+                assert [hit.tool for hit in one.search("forecast")] == [kept]
+                assert {tool.slug for tool in one.tools()} == {"forecast", "list-dir"}
+            with pytest.raises(UnavailableError, match="nothing has changed") as refused:
+                store.put_tool(id, f"t{number}", "1", tool())
+            assert refused.value.code == "database_away"
+            store.record_use(kept.id)
+        assert time.perf_counter() - began < 10  # a time-out each would be 600 s
+        assert store.usage([kept.id])[kept.id][0] == 200
+        assert store.key() == key
+        assert store.reap() == []
+        store.sync()
+    finally:
+        assert postgres.start_again()
+    wait_until(lambda: not store._database.is_away)
+    more = store.put_tool(id, "more", "1", tool())
+    wait_until(lambda: other.tool(id, "more", "1") == more)
+    store.close()
+    assert other.usage([kept.id])[kept.id][0] == 200
+
+
+def test_a_process_that_starts_meanwhile_has_what_the_last_one_knew(postgres, replica, tmp_path, wait_until):
+    mine, state = built_in(), tmp_path / "state"
+    first = replica(mine, state=state)
+    id, kept = with_tool(first)
+    first.patch_tool(mine[0].id, "read-file", "1", False)
+    first.close()
+    postgres.stop()
+    try:
+        again = replica(built_in(tools=("read-file", "list-dir", "new")), state=state)
+        assert again.tool(id, "forecast", "1") == kept
+        assert "read-file" not in {one.slug for one in again.tools()}
+        fresh = replica(mine)
+        with pytest.raises(UnavailableError) as refused:
+            fresh.bundles()
+        assert refused.value.code == "database_away"
+    finally:
+        assert postgres.start_again()
+    wait_until(lambda: not (again._database.is_away or fresh._database.is_away))
+    again.sync()
+    assert {one.slug for one in again.tools()} == {"forecast", "list-dir", "new"}
+    assert {one.slug for one in fresh.tools()} == {"forecast", "list-dir"}
+
+
+def test_a_change_whose_end_nobody_knows_is_told_so_and_can_be_repeated(replica):
+    store, id = replica(), an_id()
+    store.bundles()
+    notify = "onetool.database.postgres.PostgresTransaction.notify"
+
+    def lose(self, topic, detail=""):
+        (pid,) = self.execute("SELECT pg_backend_pid()")[0]
+        with store._database.connect(autocommit=True) as other:
+            other.execute("SELECT pg_terminate_backend(%s, 1000)", (pid,))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(notify, lose)
+        with pytest.raises(UnavailableError, match="Send it again") as refused:
+            store.put_bundle(id, bundle())
+    assert refused.value.code == "change_unknown"
+    again, _ = store.put_bundle(id, bundle())
+    assert store.bundle(id) == again

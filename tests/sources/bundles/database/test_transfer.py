@@ -1,0 +1,92 @@
+"""Everything from a folder into a database and back: nothing is lost."""
+
+import msgspec
+import pytest
+from sources.bundles.files.things import Clock, FileStore, an_id, built_in, bundle, file_of, files, rows, tool
+
+from onetool.sources.bundles.errors import ConflictError
+from onetool.sources.bundles.model import ToolExample
+from onetool.sources.bundles.transfer import export_bundles, import_bundles
+
+EXAMPLES = (ToolExample(name="one", args={"city": "Paris"}),)
+
+
+@pytest.fixture
+def full(tmp_path):
+    """A folder with some of everything."""
+    clock = Clock()
+    store = FileStore(tmp_path / "bundles", [built_in()], now=clock)
+    id, off, deleted = an_id(), an_id(), an_id()
+    for one, slug in ((id, "weather"), (off, "off"), (deleted, "deleted")):
+        store.put_bundle(one, bundle(slug, description="Größe"))
+    kept = store.put_tool(id, "forecast", "1", tool(tags=("a", "b")))
+    store.put_tool(id, "forecast", "2", tool(is_enabled=False))
+    clock.now += 60
+    store.put_examples(id, "forecast", "1", EXAMPLES)
+    store.rename_tool(id, "forecast", "2", "outlook", "2.0")
+    store.put_tool(off, "天气", "1", tool())
+    store.patch_bundle(off, False)
+    store.delete_bundle(deleted)
+    store.patch_tool(built_in()[0].id, "read-file", "1", False)
+    store.put_examples(built_in()[0].id, "list-dir", "1", EXAMPLES)
+    for _ in range(3):
+        store.record_use(kept.id)
+    yield store
+    store.close()
+
+
+def test_there_and_back(full, replica, tmp_path):
+    before = export_bundles(full)
+    database = replica(built_in())
+    assert import_bundles(database, before) == 3
+    there = export_bundles(database)
+    assert there == before
+    back = FileStore(tmp_path / "back", [built_in()])
+    import_bundles(back, there)
+    assert files(tmp_path / "back") == files(tmp_path / "bundles")
+    assert back.usage(before.usage) == full.usage(before.usage) != {}
+    assert back.tools(include_disabled=True) == full.tools(include_disabled=True)
+    back.close()
+
+
+def test_it_can_be_repeated_and_goes_on_where_it_ended(full, replica, database):
+    store, export = replica(built_in()), export_bundles(full)
+    import_bundles(store, export._replace(bundles=export.bundles[:1]))
+    assert import_bundles(store, export) == 2
+    before = rows(database)
+    assert import_bundles(store, export) == 0
+    assert rows(database) == before
+    assert store.counter.all() == export.usage
+    bundles = [(one, tools[:-1]) for one, tools in export.bundles]
+    other = FileStore(full._folder.with_name("other"), [built_in()])
+    import_bundles(other, export._replace(bundles=bundles))
+    assert import_bundles(other, export) == sum(1 for _, tools in export.bundles if tools)
+    other.close()
+
+
+def test_what_differs_is_refused_and_stays(full, replica, database):
+    store, export = replica(), export_bundles(full)
+    import_bundles(store, export)
+    before = rows(database)
+    first, tools = next(one for one in export.bundles if one[1])
+    for changed in (
+        (msgspec.structs.replace(first, slug="other"), tools),
+        (first, [msgspec.structs.replace(tools[0], description="Other."), *tools[1:]]),
+    ):
+        with pytest.raises(ConflictError, match="another"):
+            import_bundles(store, export._replace(bundles=[changed]))
+    assert rows(database) == before
+
+
+def test_files_that_can_not_be_read_are_reported(full, replica):
+    file_of(full._folder).write_text("{")
+    export = export_bundles(full)
+    assert [mistake.file for mistake in export.broken] == [str(file_of(full._folder))]
+    assert import_bundles(replica(), export) == 3
+
+
+def test_nothing_from_a_folder_that_is_not_there(tmp_path, replica):
+    empty = FileStore(tmp_path / "bundles")
+    assert import_bundles(replica(), export_bundles(empty)) == 0
+    assert not (tmp_path / "bundles").exists()
+    empty.close()
