@@ -12,6 +12,7 @@ from helpers import computing, examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from services.pages import query
+from services.result_stores import Clock, stage
 
 from onetool.core.errors import BadArguments, ToolFailure
 from onetool.services.results import HandleNotFoundError, NotStoredError, ResultExpiredError, ResultStore
@@ -21,23 +22,29 @@ DAY = 86_400
 LINES = "\n".join(f"line {number}" for number in range(1, 251)) + "\n"
 
 
-class Clock:
-    def __init__(self, now=1_700_000_000.0):
-        self.now = now
-
-    def __call__(self):
-        self.now += 0.001
-        return self.now
+__all__ = ["stage"]
 
 
 @pytest.fixture
-def clock():
+def clock(stage):
+    return stage.clock
+
+
+@pytest.fixture
+def results(stage):
+    """Of a folder, then of a database."""
+    return stage.open(ttl_s=3600, max_total_mb=1)
+
+
+@pytest.fixture
+def file_clock():
     return Clock()
 
 
 @pytest.fixture
-def results(tmp_path, clock):
-    return ResultStore(tmp_path / "results", ttl_s=3600, max_total_mb=1, now=clock)
+def file_results(tmp_path, file_clock):
+    """For what is about files alone."""
+    return ResultStore(tmp_path / "results", ttl_s=3600, max_total_mb=1, now=file_clock)
 
 
 def files(folder):
@@ -69,7 +76,7 @@ def test_handles_are_all_different(results):
     assert len({results.put("x").handle for _ in range(50)}) == 50
 
 
-def test_another_process_reads_it(results, tmp_path):
+def test_another_process_reads_it(file_results, tmp_path):
     handle = ResultStore(tmp_path / "results", 3600, 1).put("from here").handle
     code = f"""
 from pathlib import Path
@@ -81,21 +88,21 @@ print(Results(Path({str(tmp_path / "results")!r}), 3600, 1).read({handle!r}))
 
 
 @pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
-def test_only_its_owner_may_look_at_the_folder(results, tmp_path):
-    results.put("secret")
+def test_only_its_owner_may_look_at_the_folder(file_results, tmp_path):
+    file_results.put("secret")
     assert stat.S_IMODE((tmp_path / "results").stat().st_mode) == 0o700
     assert {stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "results").iterdir()} == {0o600}
 
 
-def test_the_folder_tells_no_handle(results, tmp_path):
-    handle = results.put("x").handle
+def test_the_folder_tells_no_handle(file_results, tmp_path):
+    handle = file_results.put("x").handle
     assert not any(handle in path.name for path in (tmp_path / "results").iterdir())
 
 
-def test_nothing_is_written_before_there_is_something_to_keep(results, tmp_path):
+def test_nothing_is_written_before_there_is_something_to_keep(file_results, tmp_path):
     with pytest.raises(HandleNotFoundError):
-        results.read("0" * 32)
-    results.sweep()
+        file_results.read("0" * 32)
+    file_results.sweep()
     assert not (tmp_path / "results").exists()
 
 
@@ -110,6 +117,7 @@ def test_the_handle_of_another_owner_is_not_found(results, clock):
             results.read(handle, owner=other)
     clock.now += 3600
     results.put("something else")
+    results.sweep()
     with pytest.raises(ResultExpiredError):
         results.read(handle, owner="alice")
     with pytest.raises(HandleNotFoundError):
@@ -126,51 +134,52 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("handle", HOSTILE, ids=lambda handle: ascii(handle)[:20])
-def test_a_hostile_handle_is_not_found_and_touches_no_file(results, monkeypatch, handle):
-    results.put("x")
+def test_a_hostile_handle_is_not_found_and_touches_no_file(file_results, monkeypatch, handle):
+    file_results.put("x")
     monkeypatch.setattr("builtins.open", lambda *_, **__: pytest.fail("touched a file"))
     with pytest.raises(HandleNotFoundError) as caught:
-        results.read(handle)
+        file_results.read(handle)
     assert str(caught.value).startswith("Handle not found: ")
     assert len(str(caught.value)) < 500
     assert str(caught.value).isprintable()
 
 
-def test_files_outside_are_out_of_reach(results, tmp_path):
+def test_files_outside_are_out_of_reach(file_results, tmp_path):
     (tmp_path / "outside.txt").write_text("secret")
-    results.put("x")
+    file_results.put("x")
     for handle in ("../outside.txt", "../outside", str(tmp_path / "outside")):
         with pytest.raises(HandleNotFoundError):
-            results.read(handle)
+            file_results.read(handle)
 
 
 # How long it is kept
 
 
-def test_what_has_expired_is_told_from_what_was_never_there(results, clock, tmp_path):
+def test_what_has_expired_is_told_from_what_was_never_there(results, clock, stage):
     handle = results.put("x").handle
     clock.now += 3599
     assert results.read(handle) == "x"
     clock.now += 1
-    with pytest.raises(ResultExpiredError, match="expired") as caught:  # still a file
+    with pytest.raises(ResultExpiredError, match="expired") as caught:  # still there
         results.read(handle)
     assert caught.value.reason == "expired"
     assert "time is up" in str(caught.value)
+    clock.now += 61
     results.put("another")
-    assert len(files(tmp_path / "results")) == 1
-    with pytest.raises(ResultExpiredError, match="expired"):  # a line in a list
+    assert stage.count() == 1
+    with pytest.raises(ResultExpiredError, match="expired"):  # remembered
         results.read(handle)
     with pytest.raises(HandleNotFoundError, match="not found"):
         results.read("0" * 32)
 
 
 @pytest.mark.parametrize("swept", [0, 1, DAY // 2, DAY - 2])
-def test_a_handle_is_remembered_for_a_day_whenever_its_file_went(results, clock, tmp_path, swept):
+def test_a_handle_is_remembered_for_a_day_whenever_its_text_went(results, clock, stage, swept):
     handle = results.put("x").handle
     expired = clock.now + 3600
     clock.now = expired + swept
     results.sweep()
-    assert not files(tmp_path / "results")
+    assert stage.count() == 0
     clock.now = expired + DAY - 1
     with pytest.raises(ResultExpiredError):
         results.read(handle)
@@ -179,50 +188,50 @@ def test_a_handle_is_remembered_for_a_day_whenever_its_file_went(results, clock,
         results.read(handle)
 
 
-def test_a_file_that_nobody_took_away_is_forgotten_in_time(results, clock, tmp_path):
+def test_one_that_nobody_took_away_is_forgotten_in_time(results, clock, stage):
     handle = results.put("x").handle
     clock.now += 3600 + DAY
     with pytest.raises(HandleNotFoundError):
         results.read(handle)
     results.sweep()
-    assert list((tmp_path / "results").iterdir()) == []
+    assert stage.is_empty()
 
 
-def test_lists_of_what_has_ended_are_removed(results, clock, tmp_path):
+def test_lists_of_what_has_ended_are_removed(file_results, file_clock, tmp_path):
     for _ in range(10):
-        results.put("x")
-        clock.now += DAY / 2
+        file_results.put("x")
+        file_clock.now += DAY / 2
     assert len(list((tmp_path / "results").glob("ended-*"))) <= 3
 
 
-def test_what_a_process_left_half_written_is_removed(results, clock, tmp_path):
-    results.put("x")
+def test_what_a_process_left_half_written_is_removed(file_results, file_clock, tmp_path):
+    file_results.put("x")
     draft = tmp_path / "results" / f".{'0' * 32}.txt"
     draft.write_text("half")
-    os.utime(draft, (clock.now, clock.now))
-    results.sweep()
+    os.utime(draft, (file_clock.now, file_clock.now))
+    file_results.sweep()
     assert draft.exists()
-    clock.now += 3601
-    results.sweep()
+    file_clock.now += 3601
+    file_results.sweep()
     assert not draft.exists()
 
 
-def test_files_of_others_are_left_alone(results, clock, tmp_path):
-    results.put("x")
+def test_files_of_others_are_left_alone(file_results, file_clock, tmp_path):
+    file_results.put("x")
     for name in ("README", "notes.txt", ".hidden", "ended-soon"):
         (tmp_path / "results" / name).write_text("mine")
         os.utime(tmp_path / "results" / name, (0, 0))
-    clock.now += 3 * DAY
-    results.sweep()
+    file_clock.now += 3 * DAY
+    file_results.sweep()
     assert {path.name for path in (tmp_path / "results").iterdir()} == {"README", "notes.txt", ".hidden", "ended-soon"}
 
 
 # How much is kept
 
 
-def test_the_oldest_go_first_when_there_is_no_room(results, tmp_path):
+def test_the_oldest_go_first_when_there_is_no_room(results, stage):
     handles = [results.put("x" * 300_000).handle for _ in range(5)]
-    assert total(tmp_path / "results") <= 1024 * 1024
+    assert stage.total() <= 1024 * 1024
     for handle in handles[:2]:
         with pytest.raises(ResultExpiredError, match="make room"):
             results.read(handle)
@@ -231,11 +240,11 @@ def test_the_oldest_go_first_when_there_is_no_room(results, tmp_path):
 
 
 @pytest.mark.parametrize("size", [100, 10_000, 70_000, 600_000, 1024 * 1024])
-def test_the_bound_holds_after_every_put_and_the_newest_is_there(results, tmp_path, size):
+def test_the_bound_holds_after_every_put_and_the_newest_is_there(results, stage, size):
     for number in range(max(4, min(150, 3 * 1024 * 1024 // size))):
         text = str(number % 10) * size
         assert results.read(results.put(text).handle) == text
-        assert total(tmp_path / "results") <= 1024 * 1024
+        assert stage.total() <= 1024 * 1024
 
 
 def test_what_is_larger_than_all_may_be_is_refused_and_nothing_goes_for_it(results):
@@ -245,8 +254,8 @@ def test_what_is_larger_than_all_may_be_is_refused_and_nothing_goes_for_it(resul
     assert results.read(handle) == "small"
 
 
-def test_the_folder_is_not_looked_through_at_every_put(tmp_path, clock, monkeypatch):
-    results = ResultStore(tmp_path, 3600, 100, now=clock)
+def test_the_folder_is_not_looked_through_at_every_put(tmp_path, file_clock, monkeypatch):
+    results, clock = ResultStore(tmp_path, 3600, 100, now=file_clock), file_clock
     looked = []
     monkeypatch.setattr(results, "sweep", lambda real=results.sweep: (looked.append(1), real()))
     for _ in range(200):
@@ -292,35 +301,35 @@ def test_a_folder_that_can_not_be_written_is_told(tmp_path):
     assert str(tmp_path) in str(caught.value)
 
 
-def test_a_full_disk_is_told_and_leaves_nothing_behind(results, tmp_path, monkeypatch):
+def test_a_full_disk_is_told_and_leaves_nothing_behind(file_results, tmp_path, monkeypatch):
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    results.put("x")
+    file_results.put("x")
     monkeypatch.setattr(os, "utime", full)
     with pytest.raises(NotStoredError, match="No space left on device"):
-        results.put("y")
+        file_results.put("y")
     assert len(list((tmp_path / "results").iterdir())) == 1
 
 
-def test_a_folder_that_vanished_is_made_again(results, tmp_path):
-    old = results.put("old").handle
+def test_a_folder_that_vanished_is_made_again(file_results, tmp_path):
+    old = file_results.put("old").handle
     for path in (tmp_path / "results").iterdir():
         path.unlink()
     (tmp_path / "results").rmdir()
-    assert results.read(results.put("new").handle) == "new"
+    assert file_results.read(file_results.put("new").handle) == "new"
     with pytest.raises(HandleNotFoundError):
-        results.read(old)
+        file_results.read(old)
 
 
 @pytest.mark.parametrize("line", ["", " 17", " soon expired", " 1 2 3"])
-def test_a_list_that_is_broken_is_no_reason_to_fail(results, clock, tmp_path, line):
-    handle = results.put("x").handle
+def test_a_list_that_is_broken_is_no_reason_to_fail(file_results, file_clock, tmp_path, line):
+    handle = file_results.put("x").handle
     name = files(tmp_path / "results")[0]
     name.unlink()
-    (tmp_path / "results" / f"ended-{int(clock.now // DAY)}").write_text(f"{name.name}{line}\n")
+    (tmp_path / "results" / f"ended-{int(file_clock.now // DAY)}").write_text(f"{name.name}{line}\n")
     with pytest.raises(HandleNotFoundError):
-        results.read(handle)
+        file_results.read(handle)
 
 
 # Pages

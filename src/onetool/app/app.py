@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from onetool.app.ask import AskService, PendingAnswer
     from onetool.app.ask_models import ModelOverview
     from onetool.app.code_names import CodeNames
-    from onetool.ask.sessions import SessionStore
+    from onetool.ask.sessions import AskSessions
     from onetool.config.trust import Untrusted
     from onetool.core.call import ToolCall, ToolResult
     from onetool.core.context import CallEvent, CallWatch, Gate, Progress, Recorder
@@ -219,7 +219,7 @@ class App:
         return await model_overview(self._ask_service, within)
 
     @property
-    def sessions(self) -> "SessionStore":
+    def sessions(self) -> "AskSessions":
         """What was asked and answered."""
         return self._ask_service.sessions
 

@@ -31,7 +31,7 @@ from onetool.ask.loop import AskLoop
 from onetool.ask.messages import NO_TOOLS, File, Toolset, User
 from onetool.ask.model_choice import ModelChoice, choose_model
 from onetool.ask.prompts import MUCH_TEXT, AskTask
-from onetool.ask.sessions import ChatSession, SessionStore
+from onetool.ask.sessions import AskSessions, ChatSession, SessionStore
 from onetool.ask.tool_calls import run_user_call
 from onetool.core.allow_list import allowed_by_both
 from onetool.core.call import ToolCall, ToolResult, new_id
@@ -103,8 +103,12 @@ class AskService:
         return self._caller.runtime
 
     @property
-    def sessions(self) -> SessionStore:
+    def sessions(self) -> AskSessions:
         """Those of whoever asks now."""
+        if (database := self.runtime.database) is not None:
+            from onetool.ask.sessions.database import DatabaseSessions
+
+            return DatabaseSessions(database, owner=lasting_owner())
         return SessionStore(self.runtime.config.home / "sessions", owner=lasting_owner())
 
     async def user_call(

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from onetool.script.engine import Engine, SharedWorkers
     from onetool.script.reply import ReadOn, RunReply
     from onetool.script.run_result import RunResult
-    from onetool.services.results import ResultStore, StoredResult
+    from onetool.services.results import Results, StoredResult
     from onetool.services.stats import UsageStats
     from onetool.services.topics import Topics
     from onetool.sources.bundles.own_examples import OwnExamples
@@ -103,7 +103,7 @@ class Runtime:
         return self._part("bare_engine", self._new_bare_engine)
 
     @property
-    def results(self) -> "ResultStore":
+    def results(self) -> "Results":
         return self._part("results", self._new_results)
 
     @property
@@ -136,7 +136,8 @@ class Runtime:
             mine, theirs = self.config, to.config
             if _place_of_stats(mine) == _place_of_stats(theirs):
                 to._made |= {"stats": self._made["stats"]} if "stats" in self._made else {}
-            if (mine.home, mine.results) == (theirs.home, theirs.results) and "results" in self._made:
+            same_results = (mine.home, mine.results, mine.database) == (theirs.home, theirs.results, theirs.database)
+            if same_results and "results" in self._made:
                 to._made["results"] = self._made["results"]
             to._made |= {"client": self._made["client"]} if "client" in self._made else {}
             if mine.run == theirs.run and "room" in self._made:
@@ -369,10 +370,14 @@ class Runtime:
         found = tokens.find(token_digest(value))
         return None if found is None else f"the token {found.principal.name}"
 
-    def _new_results(self) -> "ResultStore":
+    def _new_results(self) -> "Results":
         from onetool.services.results import ResultStore
 
         kept = self.config.results
+        if (database := self.database) is not None:
+            from onetool.services.results.database import DatabaseResults
+
+            return DatabaseResults(database, kept.ttl_s, kept.max_total_mb)
         return ResultStore(self.config.home / "results", kept.ttl_s, kept.max_total_mb)
 
     def _new_stats(self) -> "UsageStats | None":

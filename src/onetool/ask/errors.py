@@ -31,6 +31,8 @@ Reason = Literal[
     "busy",  # somebody else has the session now
     "not_found",  # there is no such session
     "exists",  # there is one already
+    "database_away",  # nobody reaches it now, and nothing has changed
+    "change_unknown",  # it was lost in the middle of a change
     "interrupted",  # by whoever asked
 ]
 

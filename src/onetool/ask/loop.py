@@ -180,6 +180,7 @@ class AskLoop:
 
     async def _run_calls(self, reply: ModelReply) -> AsyncGenerator[Event, None]:
         self._calls += [public_call(call, self._backend) for call in reply.calls]
+        await self._session.settle()  # no tool runs whose call might be forgotten
         async with aclosing(run_calls(reply.calls, self._backend, self._session)) as running:
             async for event in running:
                 if isinstance(event, CallEnded):

@@ -10,7 +10,7 @@ from helpers import until_async
 
 from onetool.ask.errors import SessionError
 from onetool.ask.messages import Usage, User
-from onetool.ask.sessions import SessionStore, files, store
+from onetool.ask.sessions import SessionStore, base, files, store
 from onetool.ask.sessions.files import run_in_thread
 from onetool.core import flock
 
@@ -79,7 +79,7 @@ async def cancelled_once_begun(sessions, function, times=1, id="x"):
 
 
 @pytest.mark.parametrize(
-    "what", [(store, "read_session"), (store, "find_sessions"), (files, "make_safe")], ids=lambda what: what[1]
+    "what", [(base, "read_session"), (store, "find_sessions"), (files, "make_safe")], ids=lambda what: what[1]
 )
 def test_nobody_else_is_held_up(sessions, held, what):
     function = held(*what)
@@ -93,7 +93,7 @@ def test_nobody_else_is_held_up(sessions, held, what):
     asyncio.run(others())
 
 
-@pytest.mark.parametrize("what", [(store, "read_session"), (files, "make_safe")], ids=lambda what: what[1])
+@pytest.mark.parametrize("what", [(base, "read_session"), (files, "make_safe")], ids=lambda what: what[1])
 def test_who_is_cancelled_leaves_no_lock_and_no_file_behind(sessions, held, what):
     before = open_files()
     asyncio.run(cancelled_once_begun(sessions, held(*what), times=2))
@@ -103,7 +103,7 @@ def test_who_is_cancelled_leaves_no_lock_and_no_file_behind(sessions, held, what
 
 
 def test_a_new_one_is_not_left_empty(sessions, held):
-    asyncio.run(cancelled_once_begun(sessions, held(store, "read_session"), id=None))
+    asyncio.run(cancelled_once_begun(sessions, held(base, "read_session"), id=None))
     assert [one.name for one in sessions.folder.glob("*.jsonl")] == ["x.jsonl"]
 
 

@@ -6,6 +6,7 @@ import stat
 import time
 
 import pytest
+from ask.sessions.stages import stage
 from helpers import computing
 from msgspec import UNSET
 
@@ -18,8 +19,18 @@ from onetool.core import flock
 USAGE = Usage(input=10, output=2, cached=1)
 
 
+__all__ = ["stage"]
+
+
 @pytest.fixture
-def sessions(tmp_path):
+def sessions(stage):
+    """In a folder, then in a database."""
+    return stage.open()
+
+
+@pytest.fixture
+def file_sessions(tmp_path):
+    """For what is about files alone."""
     return SessionStore(tmp_path / "home" / "sessions", now=lambda: 1_794_000_000.25)
 
 
@@ -73,11 +84,11 @@ def test_a_session_goes_on_where_it_was(sessions):
     assert abs(read.modified - time.time()) < 60
 
 
-def test_only_its_owner_reads_it(sessions):
-    sessions.folder.mkdir(parents=True, mode=0o755)
-    id = said(sessions, None, "a")
-    assert stat.S_IMODE(sessions.folder.stat().st_mode) == 0o700
-    assert stat.S_IMODE(file_of(sessions, id).stat().st_mode) == 0o600
+def test_only_its_owner_reads_it(file_sessions):
+    file_sessions.folder.mkdir(parents=True, mode=0o755)
+    id = said(file_sessions, None, "a")
+    assert stat.S_IMODE(file_sessions.folder.stat().st_mode) == 0o700
+    assert stat.S_IMODE(file_of(file_sessions, id).stat().st_mode) == 0o600
 
 
 def test_names_may_be_chosen(sessions):
@@ -105,11 +116,11 @@ def test_what_can_be_a_name():
     assert new_id(0).startswith("19700101-000000-")
 
 
-def test_the_last_one(sessions):
+def test_the_last_one(sessions, stage):
     assert "no session yet" in str(refused(entered(sessions, "last"), "not_found"))
     for number, id in enumerate(("b", "a", "c")):
         said(sessions, id, id)
-        os.utime(file_of(sessions, id), (100, 100 + [2, 3, 1][number]))
+        stage.set_modified(id, 100 + [2, 3, 1][number])
     assert sessions.read("last").id == "a"
     assert asyncio.run(entered(sessions, "last"))[1][0].text == "a"
     assert "stands for" in str(refused(entered(sessions, "last", new=True), "session"))
@@ -117,13 +128,13 @@ def test_the_last_one(sessions):
     assert sessions.read("last").id == "b"
 
 
-def test_a_name_of_ours_has_to_be_there(sessions):
+def test_a_name_of_ours_has_to_be_there(sessions, stage):
     """It is a mistyped one, then; and nothing is left of the attempt."""
     id = said(sessions, None, "a")
     other = f"{id[:-1]}{'b' if id[-1] != 'b' else 'c'}"
     error = refused(entered(sessions, other), "not_found")
     assert f"did you mean {id}?" in str(error)
-    assert not file_of(sessions, other).exists()
+    assert not stage.is_left(other)
     assert asyncio.run(entered(sessions, id))[0] is False
     assert asyncio.run(entered(sessions, other, new=True))[0] is True
     assert asyncio.run(entered(sessions, f"{other}-mine"))[0] is True
@@ -146,6 +157,7 @@ def test_questions_without_an_answer(sessions):
             session.append(User(text="c"))
             session.append(Assistant(calls=(Call(id="1", name="t"),)))
             session.append(Result(call="1", name="t", content="3"))
+            await session.settle()
             assert lacking() == [2, 5]
             session.append(Assistant(text="3"))
             session.end("openai", "gpt-x", USAGE, 2)
@@ -155,26 +167,67 @@ def test_questions_without_an_answer(sessions):
     assert lacking() == [2]
 
 
-def test_where_nothing_is_said_nothing_is_kept(sessions):
+def test_where_nothing_is_said_nothing_is_kept(file_sessions):
     async def failing():
-        async with sessions.turn("x"):
-            assert file_of(sessions, "x").exists()
-            assert sessions.list() == []
+        async with file_sessions.turn("x"):
+            assert file_of(file_sessions, "x").exists()
+            assert file_sessions.list() == []
             raise RuntimeError
 
     with pytest.raises(RuntimeError):
         asyncio.run(failing())
-    assert os.listdir(sessions.folder) == [".gitignore"]
+    assert os.listdir(file_sessions.folder) == [".gitignore"]
 
 
-def test_a_file_that_a_crash_left_empty_is_no_session(sessions):
-    asyncio.run(entered(sessions, "x"))
-    file_of(sessions, "x").touch()
-    assert sessions.list() == []
+def test_a_file_that_a_crash_left_empty_is_no_session(file_sessions):
+    asyncio.run(entered(file_sessions, "x"))
+    file_of(file_sessions, "x").touch()
+    assert file_sessions.list() == []
+    with pytest.raises(SessionError, match="there is no session 'x'"):
+        file_sessions.read("x")
+    said(file_sessions, "x", "a", new=True)
+    assert file_sessions.list()[0].id == "x"
+
+
+def test_of_a_turn_in_which_nothing_is_said_nothing_is_left(sessions, stage):
+    async def failing():
+        async with sessions.turn("x"):
+            assert sessions.list() == []
+            assert not sessions.has("x")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        asyncio.run(failing())
+    assert not stage.is_left("x")
     with pytest.raises(SessionError, match="there is no session 'x'"):
         sessions.read("x")
-    said(sessions, "x", "a", new=True)
-    assert sessions.list()[0].id == "x"
+
+
+def test_titles_that_are_given(sessions, stage):
+    said(sessions, "x", "a", "b")
+    said(sessions, "y", "c")
+    stage.set_modified("x", 100.0)
+    sessions.rename("x", " Tea \n time ")
+    assert [(one.id, one.title, one.turns) for one in sessions.list()] == [("y", "c", 1), ("x", "Tea time", 2)]
+    assert (sessions.info("x").modified, sessions.read("x").title) == (100.0, "Tea time")
+    said(sessions, "x", "d")
+    assert (sessions.info("x").title, sessions.info("last").id, sessions.info("x").turns) == ("Tea time", "x", 3)
+    with pytest.raises(SessionError) as caught:
+        sessions.rename("nothing", "x")
+    assert caught.value.reason == "not_found"
+
+
+def test_pages_of_the_list(sessions, stage):
+    for number, id in enumerate("abcde"):
+        said(sessions, id, id)
+        stage.set_modified(id, 100.0 + number // 2)
+    found, before = [], None
+    while True:
+        page, before = sessions.page(before, 2)
+        found += [one.id for one in page]
+        if before is None:
+            break
+    assert found == ["e", "d", "c", "b", "a"] == [one.id for one in sessions.list()]
 
 
 def test_after_its_turn_a_session_writes_nothing_more(sessions):
@@ -187,7 +240,7 @@ def test_after_its_turn_a_session_writes_nothing_more(sessions):
     assert sessions.read("x").turns == 1
 
 
-def test_a_turn_that_broke_off_is_mended(sessions):
+def test_a_turn_that_broke_off_is_mended(sessions, stage):
     calls = Assistant(calls=(Call(id="1", name="t.a"), Call(id="2", name="t.b")))
 
     async def broken():
@@ -197,7 +250,7 @@ def test_a_turn_that_broke_off_is_mended(sessions):
             session.append(Result(call="1", name="t.a", content="ok"))
 
     asyncio.run(broken())
-    before = file_of(sessions, "x").read_bytes()
+    before = stage.data("x")
     expected = [
         *(User(text="a"), calls, Result(call="1", name="t.a", content="ok")),
         Result(call="2", name="t.b", content=INTERRUPTED, ok=False),
@@ -205,7 +258,7 @@ def test_a_turn_that_broke_off_is_mended(sessions):
     assert asyncio.run(entered(sessions, "x"))[1] == expected == list(sessions.read("x").messages)
     said(sessions, "x", "b")
     assert list(sessions.read("x").messages) == [*expected, User(text="b"), Assistant(text="re b")]
-    assert file_of(sessions, "x").read_bytes().startswith(before)
+    assert stage.data("x").startswith(before)
     assert sessions.list()[0].turns == 2
 
 
@@ -265,19 +318,19 @@ def test_who_waits_for_a_session_that_is_taken_away_begins_it_anew(sessions):
     asyncio.run(both())
 
 
-def test_a_file_that_is_deleted_before_it_is_locked_is_not_used(sessions, monkeypatch):
+def test_a_file_that_is_deleted_before_it_is_locked_is_not_used(file_sessions, monkeypatch):
     """Or two would have the session: one the old file, one the new."""
-    said(sessions, "x", "a")
+    said(file_sessions, "x", "a")
     take, deleted = flock.take, []
 
     def slowly(file):
         if not deleted:
-            deleted.append(sessions.delete)
-            sessions.delete("x")
+            deleted.append(file_sessions.delete)
+            file_sessions.delete("x")
         return take(file)
 
     monkeypatch.setattr(flock, "take", slowly)
-    assert asyncio.run(entered(sessions, "x")) == (True, [])
+    assert asyncio.run(entered(file_sessions, "x")) == (True, [])
     assert deleted
 
 
@@ -295,22 +348,22 @@ def test_waiting_ends(sessions):
 # What is in the folder
 
 
-def test_what_is_no_file_of_ours(sessions):
-    said(sessions, "real", "a")
-    folder = sessions.folder
+def test_what_is_no_file_of_ours(file_sessions):
+    said(file_sessions, "real", "a")
+    folder = file_sessions.folder
     os.mkfifo(folder / "pipe.jsonl")
     (folder / "link.jsonl").symlink_to(folder / "real.jsonl")
     (folder / "away.jsonl").symlink_to("/nowhere")
     (folder / "folder.jsonl").mkdir()
     (folder / "notes.txt").write_text("x")
     (folder / "-x.jsonl").write_text("x")
-    assert [one.id for one in sessions.list()] == ["real"]
+    assert [one.id for one in file_sessions.list()] == ["real"]
     for id, why in {"pipe": "no regular file", "link": "is a link", "away": "is a link", "folder": "irectory"}.items():
-        assert why in str(refused(entered(sessions, id), "session"))
+        assert why in str(refused(entered(file_sessions, id), "session"))
         with pytest.raises(SessionError, match=r"a link|regular file"):
-            sessions.read(id)
+            file_sessions.read(id)
         with pytest.raises(SessionError):
-            sessions.delete(id)
+            file_sessions.delete(id)
     assert not os.path.lexists("/nowhere")
     assert len(os.listdir(folder)) == 8  # and a .gitignore
 
@@ -336,33 +389,32 @@ def test_a_folder_that_is_a_link_is_refused_and_what_it_leads_to_left_alone(tmp_
     assert not (tmp_path / "nowhere").exists()
 
 
-def test_git_leaves_it_out(sessions, tmp_path):
-    said(sessions, "x", "a")
-    ignore = sessions.folder / ".gitignore"
+def test_git_leaves_it_out(file_sessions, tmp_path):
+    said(file_sessions, "x", "a")
+    ignore = file_sessions.folder / ".gitignore"
     assert ignore.read_text() == "*\n"
     ignore.write_text("mine\n")
-    said(sessions, "x", "b")
+    said(file_sessions, "x", "b")
     assert ignore.read_text() == "mine\n"
     ignore.unlink()
     ignore.symlink_to(tmp_path / "elsewhere")
-    said(sessions, "x", "c")
+    said(file_sessions, "x", "c")
     assert not (tmp_path / "elsewhere").exists()
-    assert [one.id for one in sessions.list()] == ["x"]
+    assert [one.id for one in file_sessions.list()] == ["x"]
 
 
-def test_whether_its_file_is_there(sessions):
-    assert not sessions.has("x")
+def test_whether_its_file_is_there(file_sessions):
+    assert not file_sessions.has("x")
+    said(file_sessions, "x", "a")
+    assert file_sessions.has("x")
+    file_of(file_sessions, "x").unlink()
+    assert not file_sessions.has("x")
+    assert not file_sessions.has("a\0b")
+
+
+def test_a_later_form_is_refused(sessions, stage):
     said(sessions, "x", "a")
-    assert sessions.has("x")
-    file_of(sessions, "x").unlink()
-    assert not sessions.has("x")
-    assert not sessions.has("a\0b")
-
-
-def test_a_later_form_is_refused(sessions):
-    said(sessions, "x", "a")
-    with file_of(sessions, "x").open("a") as file:
-        file.write('{"type":"session","version":2}\n')
+    stage.add("x", b'{"type":"session","version":2}\n')
     with pytest.raises(SessionError, match="later OneTool"):
         sessions.read("x")
     refused(entered(sessions, "x"), "session")
@@ -385,10 +437,9 @@ def test_a_file_of_too_many_lines_is_refused(sessions, monkeypatch):
     assert refused(entered(sessions, "x"), "session").hints
 
 
-def test_kinds_of_lines_that_are_not_known_are_passed_over(sessions):
+def test_kinds_of_lines_that_are_not_known_are_passed_over(sessions, stage):
     said(sessions, "x", "a")
-    with file_of(sessions, "x").open("a") as file:
-        file.write('{"type":"summary","of":3}\n\n\n')
+    stage.add("x", b'{"type":"summary","of":3}\n\n\n')
     said(sessions, "x", "b")
     read = sessions.read("x")
     assert (read.turns, read.damaged) == (2, 0)
@@ -413,13 +464,13 @@ def test_a_folder_that_cannot_be_made_is_an_error_in_words(tmp_path):
         SessionStore(tmp_path / "file").list()
 
 
-def test_a_folder_that_is_taken_away_is_an_error_in_words(sessions):
+def test_a_folder_that_is_taken_away_is_an_error_in_words(file_sessions):
     async def turns():
-        async with sessions.turn("x") as session:
+        async with file_sessions.turn("x") as session:
             session.append(User(text="a"))
-            sessions.folder.rename(sessions.folder.with_name("away"))
+            file_sessions.folder.rename(file_sessions.folder.with_name("away"))
             with pytest.raises(SessionError) as caught:
-                sessions._try_open("x", False)
+                file_sessions._try_open("x", False)
             return caught.value
 
     assert "No such file or directory" in str(asyncio.run(turns()))
@@ -428,15 +479,15 @@ def test_a_folder_that_is_taken_away_is_an_error_in_words(sessions):
 # The list
 
 
-def test_the_list(sessions):
+def test_the_list(sessions, stage):
     assert sessions.list() == []
     said(sessions, "a", "What is\nthis?", "And that?")
     said(sessions, "b", "x" * 100, end=False)
-    os.utime(file_of(sessions, "a"), (100, 100.5))
+    stage.set_modified("a", 100.5)
     b, a = sessions.list()
     assert (a.id, a.created, a.modified, a.turns, a.title) == ("a", 1_794_000_000.25, 100.5, 2, "What is this?")
     assert (a.provider, a.model, a.usage) == ("openai", "gpt-x", Usage(input=20, output=4, cached=2))
-    assert a.size == file_of(sessions, "a").stat().st_size
+    assert a.size == len(stage.data("a"))
     assert (b.id, b.turns, b.title, b.usage, b.model) == ("b", 1, "x" * 79 + "…", Usage(), "")
 
 
@@ -447,23 +498,23 @@ def test_turns_after_the_last_end_are_counted(sessions):
     assert (a.turns, a.usage, a.model) == (4, Usage(input=20, output=4, cached=2), "gpt-x")
 
 
-def test_a_list_of_damaged_files(sessions):
-    said(sessions, "a", "one")
-    file_of(sessions, "nuls").write_bytes(b"\0" * 9000)
-    file_of(sessions, "cut").write_bytes(file_of(sessions, "a").read_bytes()[20:-20])
-    by_id = {one.id: one for one in sessions.list()}
+def test_a_list_of_damaged_files(file_sessions):
+    said(file_sessions, "a", "one")
+    file_of(file_sessions, "nuls").write_bytes(b"\0" * 9000)
+    file_of(file_sessions, "cut").write_bytes(file_of(file_sessions, "a").read_bytes()[20:-20])
+    by_id = {one.id: one for one in file_sessions.list()}
     assert by_id["nuls"].turns == 0
     assert (by_id["cut"].turns, by_id["cut"].title) == (1, "")
     assert by_id["cut"].created == by_id["cut"].modified
 
 
-def test_a_thousand_are_listed_soon(sessions):
-    said(sessions, "a", "one " * 500, "two " * 500)
-    data = file_of(sessions, "a").read_bytes()
+def test_a_thousand_are_listed_soon(file_sessions):
+    said(file_sessions, "a", "one " * 500, "two " * 500)
+    data = file_of(file_sessions, "a").read_bytes()
     for number in range(1000):
-        file_of(sessions, f"s{number}").write_bytes(data)
+        file_of(file_sessions, f"s{number}").write_bytes(data)
     with computing(1.0):
-        assert len(sessions.list()) == 1001
+        assert len(file_sessions.list()) == 1001
 
 
 # Results that are used again
@@ -525,21 +576,21 @@ def of(tmp_path, owner):
     return SessionStore(tmp_path / "home" / "sessions", now=lambda: 1_794_000_000.25, owner=owner)
 
 
-def test_two_owners_have_the_same_id_and_never_meet(tmp_path):
+def test_two_owners_have_the_same_id_and_never_meet(stage):
     for owner in (ADA, BOB, ""):
-        assert said(of(tmp_path, owner), "trip", f"of {owner}") == "trip"
+        assert said(stage.open(owner), "trip", f"of {owner}") == "trip"
     for owner in (ADA, BOB, ""):
-        store = of(tmp_path, owner)
+        store = stage.open(owner)
         assert [one.id for one in store.list()] == ["trip"]
         assert store.read("last").messages[0].text == f"of {owner}"
-    of(tmp_path, ADA).delete("trip")
-    assert (of(tmp_path, ADA).list(), len(of(tmp_path, BOB).list()), len(of(tmp_path, "").list())) == ([], 1, 1)
+    stage.open(ADA).delete("trip")
+    assert (stage.open(ADA).list(), len(stage.open(BOB).list()), len(stage.open("").list())) == ([], 1, 1)
 
 
-def test_what_another_owner_has_is_told_by_nothing(tmp_path):
-    id = said(of(tmp_path, ADA), None, "secret plan")
-    said(of(tmp_path, ADA), "secret-plan", "x")
-    store = of(tmp_path, BOB)
+def test_what_another_owner_has_is_told_by_nothing(stage):
+    id = said(stage.open(ADA), None, "secret plan")
+    said(stage.open(ADA), "secret-plan", "x")
+    store = stage.open(BOB)
     assert (store.list(), store.page(None, 10), store.has(id), store.similar_ids("secret-plans")) == (
         [],
         ([], None),

@@ -12,6 +12,8 @@ from helpers import trusted
 
 from onetool.ask.messages import Assistant, Call, File, Result, Usage, User
 from onetool.ask.sessions import SessionStore
+from onetool.ask.sessions.database import DatabaseSessions
+from onetool.core.errors import OneToolError
 from onetool.interfaces.cli import cli as root
 from onetool.interfaces.cli import sessions as command
 
@@ -36,6 +38,8 @@ def says(kept, id, question="What is tea?", days=0):
             session.end("openai", "m-1", Usage(input=5, output=6), 2)
 
     asyncio.run(turn())
+    if isinstance(kept, DatabaseSessions):
+        return
     at = time.time() - days * DAY
     os.utime(kept.folder / f"{id}.jsonl", (at, at))
 
@@ -233,3 +237,31 @@ def test_no_config_is_read_for_it(tmp_path, monkeypatch):
     assert [one["id"] for one in json.loads(run("list").output)] == ["here"]
     monkeypatch.setenv("ONETOOL_HOME", str(tmp_path / "elsewhere"))
     assert json.loads(run("list").output) == []
+
+
+def with_database(tmp_path, monkeypatch, url):
+    (tmp_path / "onetool.yaml").write_text("database: ${DATABASE_URL}\n")
+    monkeypatch.setenv("DATABASE_URL", url)
+    monkeypatch.setenv("ONETOOL_CONFIG", str(tmp_path / "onetool.yaml"))
+
+
+def test_sessions_of_a_database(tmp_path, monkeypatch, database_url, database, at_a_terminal):
+    with_database(tmp_path, monkeypatch, database_url)
+    kept = DatabaseSessions(database)
+    for id in ("old", "new"):
+        says(kept, id)
+    assert [one["id"] for one in json.loads(run("list", "--json").output)] == ["new", "old"]
+    assert "What is tea?" in run("show", "last").output
+    assert "Tea is 3." in run("export", "old").output
+    assert "Deleted 1 session." in run("delete", "old", "--yes").output
+    assert [one.id for one in kept.list()] == ["new"]
+
+
+def test_a_database_that_is_away_is_one_line(tmp_path, monkeypatch):
+    with_database(tmp_path, monkeypatch, "postgresql://nobody@127.0.0.1:1/nothing")
+    for args in (("list",), ("show", "x"), ("delete", "x", "--yes")):
+        result = CliRunner().invoke(root, ["sessions", *args])
+        assert result.exit_code == 1
+        told = result.output or str(result.exception)  # what is raised, `main` prints as one line
+        assert isinstance(result.exception, OneToolError | SystemExit)
+        assert "sessions can't be used: the database can't be reached" in told

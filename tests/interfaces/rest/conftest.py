@@ -2,6 +2,9 @@
 
 import pytest
 from interfaces.rest.served import Api
+from postgres import database, database_url, postgres
+
+__all__ = ["database", "database_url", "postgres"]
 
 
 @pytest.fixture(scope="module")

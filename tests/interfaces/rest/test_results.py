@@ -123,3 +123,34 @@ def test_one_that_may_change_nothing_deletes_its_own(tmp_path, start):
     api = start(real=tmp_path, args=args)
     handle = stored(api)
     assert api.ask("DELETE", f"/results/{handle}").status_code == 204
+
+
+# With a database
+
+
+def served_with(start, home, database):
+    home.mkdir()
+    (home / "onetool.yaml").write_text(json.dumps({"results": {"inline_bytes": 1000}, "database": database}))
+    return start(real=home, args=["--config", str(home / "onetool.yaml")])
+
+
+def test_what_one_replica_has_stored_another_one_lists_reads_and_deletes(start, tmp_path, database_url):
+    one, other = (served_with(start, tmp_path / name, database_url) for name in ("one", "other"))
+    handle = stored(one)
+    assert [found["handle"] for found in other.get("/results").json()["results"]] == [handle]
+    assert other.get(f"/results/{handle}?from=3&limit=1").json()["lines"] == ["- line 2"]
+    assert run(other, f"ot.result(handle='{handle}', limit=1)")["value"]["total_lines"] == 1000
+    assert other.ask("DELETE", f"/results/{handle}").status_code == 204
+    problem(one.get(f"/results/{handle}"), 404, "not_found")
+    assert not (tmp_path / "one" / ".onetool" / "results").exists()
+
+
+def test_a_database_that_is_away_is_told(start, tmp_path):
+    api = served_with(start, tmp_path / "one", "postgresql://nobody@127.0.0.1:1/nothing")
+    for refused in (api.get("/results"), api.get(f"/results/{'0' * 32}"), api.ask("DELETE", f"/results/{'0' * 32}")):
+        told = problem(refused, 503, "database_away")
+        assert "the database can't be reached" in told["detail"]
+        assert refused.headers["retry-after"] == "1"
+    ran = run(api, "[f'line {n}' for n in range(1000)]")
+    assert "could not be kept" in ran["error"]["message"], ran
+    assert "the database can't be reached" in ran["error"]["message"]

@@ -171,6 +171,38 @@ def _keep_from_git(folder: OpenFolder) -> None:
             os.close(file)
 
 
+class SessionFile:
+    """A file that is open and locked for a turn."""
+
+    def __init__(self, path: Path, file: int) -> None:
+        self._path = path
+        self._file = file
+
+    def read(self) -> bytes:
+        return read_content(self._path, self._file)
+
+    def append(self, lines: bytes) -> None:
+        append_lines(self._path, self._file, lines)
+
+    def flush(self) -> None:
+        """It is written already."""
+
+    async def settle(self) -> None:
+        """So it is."""
+
+    def make_safe(self, *, is_new: bool) -> None:
+        make_safe(self._path, self._file, is_new=is_new)
+
+    def give_back(self) -> None:
+        """Closing does it, at once."""
+
+    def close(self) -> None:
+        """Others may have it. Nothing more is written, not even into a file that gets this one's number."""
+        file, self._file = self._file, -1
+        if file != -1:
+            release_file(self._path, file)
+
+
 def _unusable_error(path: Path, why: OSError | str, how: str = "used") -> SessionError:
     if isinstance(why, OSError):
         why = _os_error_text(why)

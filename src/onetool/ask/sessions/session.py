@@ -2,13 +2,11 @@
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from msgspec import UNSET, UnsetType
 
 from onetool.ask.messages import Assistant, Call, Result, SessionMessage, Usage, User
-from onetool.ask.sessions import files
 from onetool.ask.sessions.records import (
     Allowed,
     SessionContent,
@@ -24,14 +22,45 @@ from onetool.core.text import replace_all_surrogates
 LONGEST_OWNER = 300  # characters in the first line, which has to stay short
 
 
+class SessionWriter(Protocol):
+    """Where a turn writes: nobody else does until it is closed. All methods raise SessionError, but `close`."""
+
+    def read(self) -> bytes:
+        """All lines so far."""
+        ...
+
+    def append(self, lines: bytes) -> None:
+        """Add whole lines. It does not block: what takes long is written meanwhile, and told by the next call."""
+        ...
+
+    def flush(self) -> None:
+        """Wait until everything is written that was added."""
+        ...
+
+    async def settle(self) -> None:
+        """`flush` for an event loop."""
+        ...
+
+    def make_safe(self, *, is_new: bool) -> None:
+        """What was added survives the machine's end. May take long."""
+        ...
+
+    def give_back(self) -> None:
+        """Let others have it as soon as this returns, where that takes long. Never raises."""
+        ...
+
+    def close(self) -> None:
+        """Others may have it, soon at the latest. It does not block, and never raises."""
+        ...
+
+
 class ChatSession:
-    """A session during one turn, made by `SessionStore.turn`. Its file is locked meanwhile."""
+    """A session during one turn, made by `AskSessions.turn`. Nobody else has it meanwhile."""
 
     def __init__(
         self,
         id: str,
-        path: Path,
-        file: int,
+        writer: SessionWriter,
         content: SessionContent,
         *,
         is_new: bool,
@@ -46,8 +75,7 @@ class ChatSession:
         self.damaged = content.damaged
         self.allowed = content.allowed  # the tools that it was last given; None: nobody has said any
         self._title = UNSET if content.title is None else content.title
-        self._path = path
-        self._file = file
+        self._writer = writer
         self._now = now
         self._has_first_line = content.begun is not None
         self._is_safe = True
@@ -58,12 +86,12 @@ class ChatSession:
             self._take(message)
 
     def append(self, message: SessionMessage) -> None:
-        """To the file, and to the messages. Raises SessionError."""
+        """To what is kept, and to the messages. Raises SessionError."""
         at = round(self._now(), 3)
         written, message = message_line(message, at)
         if not self._has_first_line:
             written = self._first_line(at, message) + written
-        files.append_lines(self._path, self._file, written + self._unwritten)
+        self._writer.append(written + self._unwritten)
         self._has_first_line, self._unwritten = True, b""
         self._take(message)
 
@@ -95,7 +123,7 @@ class ChatSession:
             how=how,
             why=why,
         )
-        files.append_lines(self._path, self._file, record_line(ended))
+        self._writer.append(record_line(ended))
         self.usage = total
         self._is_safe = False
 
@@ -109,15 +137,25 @@ class ChatSession:
 
     def make_safe(self) -> None:
         """What has ended survives the machine's end, too. May take long on a slow disk. Raises SessionError."""
+        self._writer.flush()
         if not self._is_safe:
-            files.make_safe(self._path, self._file, is_new=self.is_new)
+            self._writer.make_safe(is_new=self.is_new)
             self._is_safe = True
 
+    def finish(self) -> None:
+        """The turn has ended: make it safe, and give it back. May take long. Raises SessionError."""
+        try:
+            self.make_safe()
+        finally:
+            self._writer.give_back()
+
+    async def settle(self) -> None:
+        """What was said so far is written when this returns. Raises SessionError."""
+        await self._writer.settle()
+
     def close(self) -> None:
-        """Others may have it. Nothing more is written, not even into a file that gets this one's number."""
-        file, self._file = self._file, -1
-        if file != -1:
-            files.release_file(self._path, file)
+        """Others may have it. Nothing more is written."""
+        self._writer.close()
 
     def _take(self, message: SessionMessage) -> None:
         self.messages.append(message)

@@ -1,6 +1,7 @@
-"""`onetool sessions …`: what was asked and answered, kept in files: list, show, export, delete.
+"""`onetool sessions …`: what was asked and answered: list, show, export, delete.
 
-No tools are loaded for it, and no config is read: where state lives is all that has to be known.
+No tools are loaded for it, and no config is read, unless it may name a database: where state lives is all that has to
+be known.
 """
 
 import os
@@ -26,7 +27,7 @@ from onetool.interfaces.cli.output import (
 if TYPE_CHECKING:
     from onetool.ask.errors import AskError
     from onetool.ask.messages import SessionMessage
-    from onetool.ask.sessions import SessionInfo, SessionStore, Transcript
+    from onetool.ask.sessions import AskSessions, SessionInfo, Transcript
 
 DAY = 24 * 3600
 MOST_RESULT = 300  # characters of a tool's result that are shown
@@ -112,7 +113,7 @@ def list_sessions(ctx: click.Context, limit: int | None, as_json: bool) -> None:
 @click.pass_context
 def show(ctx: click.Context, id: str, as_json: bool) -> None:
     """Show the messages and tool calls of a session."""
-    from onetool.ask.sessions.store import NO_ANSWER
+    from onetool.ask.sessions.infos import NO_ANSWER
 
     transcript = _read(ctx, id)
     if wants_json(as_json):
@@ -176,7 +177,7 @@ def delete(ctx: click.Context, ids: tuple[str, ...], days: int | None, everythin
     ctx.exit(0 if _deleted(sessions, chosen) else 1)
 
 
-def _deleted(sessions: "SessionStore", ids: list[str]) -> bool:
+def _deleted(sessions: "AskSessions", ids: list[str]) -> bool:
     """Delete the sessions; report each failure. Returns whether all are deleted."""
     from onetool.ask.errors import SessionError
 
@@ -198,10 +199,15 @@ def _is_older(one: "SessionInfo", days: int) -> bool:
 # Finding sessions
 
 
-def _sessions(config: str | None) -> "SessionStore":
+def _sessions(config: str | None) -> "AskSessions":
     from onetool.ask.sessions import SessionStore
     from onetool.config.find import find_config, state_home
+    from onetool.interfaces.cli.state import state_database
 
+    if (database := state_database(config)) is not None:
+        from onetool.ask.sessions.database import DatabaseSessions
+
+        return DatabaseSessions(database)
     return SessionStore(state_home(find_config(config), os.environ) / "sessions")
 
 
@@ -235,7 +241,7 @@ def _rows(found: Sequence["SessionInfo"]) -> list[tuple[Any, ...]]:
     """Titles are cut so that each has one line, beside what the others take."""
     from shutil import get_terminal_size
 
-    from onetool.ask.sessions.store import NO_ANSWER
+    from onetool.ask.sessions.infos import NO_ANSWER
     from onetool.core.errors import cut
 
     facts = [(one.id, _moment(one.modified), one.turns, one.model if one.answered else NO_ANSWER) for one in found]

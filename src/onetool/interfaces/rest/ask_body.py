@@ -18,7 +18,7 @@ from onetool.ask.sessions.records import LAST, check_id
 from onetool.core.allow_list import is_pattern
 from onetool.interfaces.asgi import HttpError
 from onetool.interfaces.json_data import encode
-from onetool.interfaces.rest.problem import Problem, RestError, error_from_store, problem_body
+from onetool.interfaces.rest.problem import RETRY_S, Problem, RestError, error_from_store, problem_body
 from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.validation import converted
 
@@ -155,6 +155,8 @@ STATUS_OF_REASON: dict[str, int] = {
     "busy": 409,
     "exists": 409,
     "not_found": 404,
+    "database_away": 503,
+    "change_unknown": 503,
     "session": 503,  # it can't be written, or was by a later OneTool. Ids are looked at before
     "no_key": 503,  # the operator has to set something up
     "no_provider": 503,
@@ -165,6 +167,7 @@ STATUS_OF_REASON: dict[str, int] = {
     "too_long": 413,
     "refused": 422,
 }
+OF_DATABASE = ("database_away", "change_unknown")
 PROVIDER_STATUS = 502  # everything else: it did not do what it should, or could not be reached
 ABOUT_SESSIONS = ("busy", "exists", "not_found")
 
@@ -179,7 +182,7 @@ class AskFailedError(RestError):
     """The question could not be answered."""
 
     def __init__(self, error: AskError, answer: Answer, question: AskQuestion) -> None:
-        wait: float | None = getattr(error, "wait", None)
+        wait: float | None = RETRY_S if error.reason in OF_DATABASE else getattr(error, "wait", None)
         status, pointer = _status_and_pointer(error.reason, question)
         super().__init__(
             status,

@@ -16,11 +16,11 @@ from onetool.ask.sessions.records import LAST, check_id, short_title
 from onetool.core.call import ToolResult
 from onetool.interfaces.disconnect import DisconnectWatch
 from onetool.interfaces.json_data import encode
-from onetool.interfaces.rest.ask_body import STATUS_OF_REASON, in_client_words
+from onetool.interfaces.rest.ask_body import OF_DATABASE, STATUS_OF_REASON, in_client_words
 from onetool.interfaces.rest.ask_documents import SessionPage, UserCallResult, session_document, session_summary
 from onetool.interfaces.rest.handlers import read_token, sign_token
 from onetool.interfaces.rest.invoke import ARGS_AT, refuse_unrun
-from onetool.interfaces.rest.problem import RestError, error_from_store, rate_limit_headers
+from onetool.interfaces.rest.problem import RETRY_S, RestError, error_from_store, rate_limit_headers
 from onetool.interfaces.rest.query import PAGE_SIZE, PAGE_TOKEN, QueryParameter
 from onetool.interfaces.rest.request import (
     NO_CONTENT,
@@ -141,7 +141,9 @@ async def _in_thread(work: Callable[[], RestResponse]) -> RestResponse:
 
 def session_error(error: SessionError) -> RestError:
     hints = tuple(map(in_client_words, error.hints))
-    return RestError(STATUS_OF_REASON[error.reason], error.reason, in_client_words(str(error)), hints=hints)
+    headers = [(b"retry-after", b"%d" % RETRY_S)] if error.reason in OF_DATABASE else ()
+    status, message = STATUS_OF_REASON[error.reason], in_client_words(str(error))
+    return RestError(status, error.reason, message, hints=hints, headers=headers)
 
 
 def _converted(body: Any, kind: type[T]) -> T:

@@ -12,11 +12,12 @@ from msgspec import UNSET, UnsetType
 from onetool.core.errors import ToolFailure
 from onetool.core.principal import owner
 from onetool.interfaces.json_data import encode
+from onetool.interfaces.rest.database_problem import database_problem
 from onetool.interfaces.rest.problem import RestError
 from onetool.interfaces.rest.request import NO_CONTENT, RestRequest, RestResponse
 
 if TYPE_CHECKING:
-    from onetool.services.results import ResultStore
+    from onetool.services.results import Results
     from onetool.services.results.kept import KeptResult
 
 PER_PAGE = 100
@@ -58,7 +59,7 @@ class ResultLines(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
 
 
 async def list_results(request: RestRequest) -> RestResponse:
-    return await asyncio.to_thread(_list, request)
+    return await asyncio.to_thread(_told, lambda: _list(request))
 
 
 async def get_result(request: RestRequest) -> RestResponse:
@@ -85,7 +86,7 @@ async def delete_result(request: RestRequest) -> RestResponse:
     return await asyncio.to_thread(_told, remove)
 
 
-def _store(request: RestRequest) -> "tuple[ResultStore, str]":
+def _store(request: RestRequest) -> "tuple[Results, str]":
     """The store, and who asks: the owner of what calls of this client have stored."""
     return request.context.app.runtime.results, owner()
 
@@ -117,7 +118,7 @@ def _fits(kept: "KeptResult", wanted: str) -> bool:
     return not wanted or any(wanted in text.casefold() for text in (kept.name or "", kept.head, kept.handle))
 
 
-def _entry(store: "ResultStore", kept: "KeptResult") -> ResultEntry:
+def _entry(store: "Results", kept: "KeptResult") -> ResultEntry:
     return ResultEntry(
         handle=kept.handle,
         name=kept.name or UNSET,
@@ -147,4 +148,6 @@ def _told(work: Callable[[], T]) -> T:
     except BadQueryError as error:
         raise RestError(400, "bad_parameter", f"{error}.", part="query", pointer="/q") from None
     except ToolFailure as error:
+        if (refused := database_problem(error)) is not None:
+            raise refused from None
         raise RestError(503, "unavailable", f"{error}.", hints=error.hints) from None

@@ -1,10 +1,12 @@
-"""ResultStore: keeps results that are too large to send, and reads them page by page by their handle.
+"""Results that are too large to send are kept, and read page by page by their handle.
 
-Results are plain files, so that other processes can read them, too. A file's name is a hash of handle and owner: a
-handle is never a path, another owner's result is simply not found, and listing the folder tells no handle. A result
-that has ended leaves a line in the list of its day (`ended-19000`), so that "expired" can be told from "unknown". A
-large text is followed by an index of its lines and a seal that its name is made of: a text that ends like an index has
-no seal. At the end of each file stands what is known of the text, for its owner (see `kept`).
+`Results` is what can be done with them. `ResultStore` keeps them in a folder; `database.DatabaseResults` in PostgreSQL.
+
+In a folder, results are plain files, so that other processes can read them, too. A file's name is a hash of handle and
+owner: a handle is never a path, another owner's result is simply not found, and listing the folder tells no handle. A
+result that has ended leaves a line in the list of its day (`ended-19000`), so that "expired" can be told from
+"unknown". A large text is followed by an index of its lines and a seal that its name is made of: a text that ends like
+an index has no seal. At the end of each file stands what is known of the text, for its owner (see `kept`).
 """
 
 import logging
@@ -15,20 +17,35 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import time
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
 
 import msgspec
 
-from onetool.core.errors import ToolFailure
 from onetool.core.private_file import private
 from onetool.services.results.errors import (
     HandleNotFoundError,
     NotStoredError,
-    ResultExpiredError,
     ResultTooLargeError,
     is_handle,
+    unreadable_error,
 )
-from onetool.services.results.kept import SEAL, KeptResult, ResultNote, note_of, read_note, written_note
+from onetool.services.results.errors import ResultExpiredError as ResultExpiredError
+from onetool.services.results.kept import (
+    DAY,
+    SEAL,
+    EndedResult,
+    KeptResult,
+    ResultNote,
+    StoredResult,
+    bytes_of,
+    check_room,
+    encoded,
+    key_of,
+    missing_error,
+    note_of,
+    read_note,
+    written_note,
+)
 from onetool.services.results.paging import (
     MOST_BYTES,
     Page,
@@ -46,16 +63,11 @@ SMALL = 1024 * 1024  # bytes that are read as a whole in no time
 _ENDING = 3 * 8 + SEAL
 
 
-def bytes_of(text: str) -> int:
-    """Its size in UTF-8, without a second copy of it."""
-    return len(text) if text.isascii() else sum(len(_encoded(piece)) for piece in pieces(text))
-
-
 def write(stream: BinaryIO, text: str, seal: bytes) -> tuple[int, int, int]:
     """Write it piece by piece. Returns how much was written, the text's size and its lines."""
     firsts, columns, starts, size, position = array("Q"), array("Q"), array("Q"), 0, Position()
     for piece in pieces(text):
-        data = _encoded(piece)
+        data = encoded(piece)
         stream.write(data)
         firsts.append(position.line)
         columns.append(position.column)
@@ -109,16 +121,11 @@ class StoredText:
         return data
 
 
-def _encoded(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")
-
-
 # The store
 
 
 log = logging.getLogger("onetool.results")
 
-DAY = 86_400
 _MINUTE = 60
 MOST_LISTED = 10_000  # files that are looked at for a list: the newest
 _ABANDONED = 5 * _MINUTE  # who lives writes on
@@ -128,24 +135,51 @@ _LIST = re.compile(r"ended-([0-9]+)")
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 
 
-class StoredResult(msgspec.Struct, frozen=True):
-    """A result that is kept: the handle to read it by, its size in bytes of UTF-8, and its lines."""
+class Results(Protocol):
+    """What stores of results offer, wherever they keep them."""
 
-    handle: str
-    size: int
-    lines: int
+    def put(self, text: str, owner: str = "", name: str | None = None) -> StoredResult:
+        """Keep a text. NotStoredError says why it could not be. `name` is the tool that it came from."""
+        ...
 
+    def kept(self, owner: str = "") -> Iterator[KeptResult]:
+        """What is stored for an owner, by whichever process, the newest first. Others' are not told.
 
-class EndedResult(msgspec.Struct, frozen=True):
-    """A file whose result is over."""
+        OSError or ToolFailure, where that can't be read.
+        """
+        ...
 
-    name: str
-    at: float
-    removed: bool  # before its time, to make room
+    def expires_at(self, kept: KeptResult) -> float: ...
+
+    def remove(self, handle: str, owner: str = "") -> None:
+        """Forget a result. HandleNotFoundError or ResultExpiredError, where there is none."""
+        ...
+
+    def page(
+        self,
+        handle: str,
+        owner: str = "",
+        offset: int = 1,
+        limit: int = 100,
+        search: str | None = None,
+        fuzzy: bool = False,
+        most_bytes: int = MOST_BYTES,
+        column: int = 1,
+    ) -> Page:
+        """Some lines of it (see `page_of`): what comes before and after them is not read, unless it is searched."""
+        ...
+
+    def read(self, handle: str, owner: str = "", most_bytes: int | None = None) -> str:
+        """The whole text. ResultTooLargeError, where it has more bytes than that."""
+        ...
+
+    def sweep(self) -> None:
+        """Take away what has expired, then the oldest until the rest fits. Putting does this when it may be needed."""
+        ...
 
 
 class ResultStore:
-    """Keeps texts for `ttl_s` seconds, and no more than `max_total_mb` in all: the oldest go first.
+    """In a folder. Keeps texts for `ttl_s` seconds, and no more than `max_total_mb` in all: the oldest go first.
 
     Any number of processes may share a folder. There is no lock: a file appears and vanishes as a whole, all agree
     on which one is the oldest, and each takes away what is too much after it has added something.
@@ -161,7 +195,7 @@ class ResultStore:
 
     def put(self, text: str, owner: str = "", name: str | None = None) -> StoredResult:
         """Keep a text. NotStoredError says why it could not be. `name` is the tool that it came from."""
-        self._allowed(bytes_of(text))
+        check_room(bytes_of(text), self._most)
         handle = os.urandom(16).hex()
         file = self._file(handle, owner)
         try:
@@ -189,7 +223,7 @@ class ResultStore:
 
     def _owned(self, file: Path, owner: str, at: float) -> KeptResult | None:
         with suppress(OSError, msgspec.DecodeError, ValueError), open(file, "rb", 0) as stream:  # gone, or not of ours
-            if data := read_note(stream, _seal(file))[1]:
+            if data := read_note(stream, seal_of(file))[1]:
                 kept = msgspec.json.decode(data, type=ResultNote).kept(file.stem, owner, at)
                 return kept if self._file(kept.handle, owner) == file else None
         return None
@@ -204,7 +238,7 @@ class ResultStore:
         try:
             self._file(handle, owner).unlink(missing_ok=True)
         except OSError as error:
-            raise _unreadable(error) from error
+            raise unreadable_error(error) from error
 
     def page(
         self,
@@ -241,26 +275,17 @@ class ResultStore:
         try:
             stream = open(file, "rb")  # noqa: SIM115 - closed below
         except FileNotFoundError:
-            raise self._missing(handle, self._listed(file.name)) from None
+            raise missing_error(handle, self._listed(file.name), self._now()) from None
         except OSError as error:
-            raise _unreadable(error) from error
+            raise unreadable_error(error) from error
         with stream:
             ended = EndedResult(file.name, os.fstat(stream.fileno()).st_mtime + self._ttl, removed=False)
-            if self._now() >= ended.at:
-                raise self._missing(handle, ended)
+            if (now := self._now()) >= ended.at:
+                raise missing_error(handle, ended, now)
             try:
-                yield StoredText(stream, _seal(file))
+                yield StoredText(stream, seal_of(file))
             except (OSError, UnicodeDecodeError) as error:
-                raise _unreadable(error) from error
-
-    def _missing(self, handle: str, ended: EndedResult | None) -> ToolFailure:
-        if ended is None or self._is_forgotten(ended):
-            return HandleNotFoundError(handle)
-        return ResultExpiredError(handle, ended.removed)
-
-    def _allowed(self, size: int) -> None:
-        if size > self._most:
-            raise NotStoredError(f"{size:,} bytes are more than all kept results may have: {self._most:,}")
+                raise unreadable_error(error) from error
 
     def sweep(self) -> None:
         """Take away what has expired, then the oldest until the rest fits. Putting does this when it may be needed."""
@@ -302,9 +327,9 @@ class ResultStore:
 
     def _remove(self, over: Iterable[EndedResult]) -> None:
         """Listed first: at no moment is a handle unknown. But what can't be listed has to go nevertheless."""
-        days: dict[int, list[str]] = {}
+        days, now = dict[int, list[str]](), self._now()
         for ended in over:
-            if not self._is_forgotten(ended):
+            if not ended.is_forgotten(now):
                 line = f"{ended.name} {ended.at:.3f} {'removed' if ended.removed else 'expired'}\n"
                 days.setdefault(int(ended.at // DAY), []).append(line)
         for day, lines in days.items():
@@ -324,27 +349,21 @@ class ResultStore:
                     return EndedResult(name, float(at), why == b"removed")
         return None
 
-    def _is_forgotten(self, ended: EndedResult) -> bool:
-        return ended.at + DAY <= self._now()
-
     def _list(self, day: int) -> Path:
         return self._folder / f"ended-{day}"
 
     def _file(self, handle: str, owner: str) -> Path:
-        from hashlib import blake2b  # listing tools does not need it
-
-        whose = blake2b(f"{handle} {owner}".encode("utf-8", "surrogatepass"), digest_size=16)
-        return self._folder / f"{whose.hexdigest()}.txt"
+        return self._folder / f"{key_of(handle, owner)}.txt"
 
     def _write(self, file: Path, text: str, note: Callable[[int, int], ResultNote]) -> tuple[int, ResultNote]:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         draft = file.with_name(f".{file.name}")
         try:
             with os.fdopen(os.open(draft, _NEW, 0o600), "wb") as stream:
-                written, size, lines = write(stream, text, _seal(file))
-                self._allowed(written)
+                written, size, lines = write(stream, text, seal_of(file))
+                check_room(written, self._most)
                 about = note(size, lines)
-                ending = written_note(about, _seal(file))
+                ending = written_note(about, seal_of(file))
                 if written + len(ending) <= self._most:  # else it can be read, but is not listed
                     written += stream.write(ending)
             now = self._now()
@@ -357,9 +376,5 @@ class ResultStore:
         return written, about
 
 
-def _seal(file: Path) -> bytes:
+def seal_of(file: Path) -> bytes:
     return bytes.fromhex(file.stem)
-
-
-def _unreadable(error: Exception) -> ToolFailure:
-    return ToolFailure(f"the result can't be read: {error}", reason="source_unavailable")

@@ -61,3 +61,7 @@ def handle_shown(handle: object) -> str:
     text = handle if isinstance(handle, str) else f"a {type(handle).__name__}"
     text = text if len(text) <= LONGEST_SHOWN_HANDLE else f"{text[:LONGEST_SHOWN_HANDLE]}…"
     return text if text.isprintable() else ascii(text)
+
+
+def unreadable_error(error: Exception) -> ToolFailure:
+    return ToolFailure(f"the result can't be read: {error}", reason="source_unavailable")

@@ -10,11 +10,35 @@ from typing import BinaryIO
 
 import msgspec
 
+from onetool.core.errors import ToolFailure
+from onetool.services.results.errors import HandleNotFoundError, NotStoredError, ResultExpiredError
+from onetool.services.results.paging import pieces
+
+DAY = 86_400
 LONGEST_HEAD = 200  # characters
 LONGEST_NAME = 200
 LONGEST_NOTE = 4096  # bytes; what we write is shorter, also if each character takes six
 _NUMBER = 8
 SEAL = 16
+
+
+class StoredResult(msgspec.Struct, frozen=True):
+    """A result that is kept: the handle to read it by, its size in bytes of UTF-8, and its lines."""
+
+    handle: str
+    size: int
+    lines: int
+
+
+class EndedResult(msgspec.Struct, frozen=True):
+    """A result that is over. `name` is its file, or its key."""
+
+    name: str
+    at: float
+    removed: bool  # before its time, to make room
+
+    def is_forgotten(self, now: float) -> bool:
+        return self.at + DAY <= now
 
 
 class KeptResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,6 +67,41 @@ class ResultNote(msgspec.Struct, frozen=True, kw_only=True):
         return KeptResult(handle=handle, name=self.name, at=at, size=self.size, lines=self.lines, head=self.head)
 
 
+def key_of(handle: str, owner: str) -> str:
+    """What a result is stored by: nobody gets the handle from it, and another owner's handle gives another key."""
+    from hashlib import blake2b  # listing tools does not need it
+
+    return blake2b(f"{handle} {owner}".encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+def owner_key(owner: str) -> str:
+    """An owner in a table, where their results are found by it. The name itself is not told."""
+    from hashlib import blake2b  # listing tools does not need it
+
+    return blake2b(owner.encode("utf-8", "surrogatepass"), digest_size=16, person=b"owner").hexdigest()
+
+
+def bytes_of(text: str) -> int:
+    """Its size in UTF-8, without a second copy of it."""
+    return len(text) if text.isascii() else sum(len(encoded(piece)) for piece in pieces(text))
+
+
+def encoded(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def check_room(size: int, most: int) -> None:
+    if size > most:
+        raise NotStoredError(f"{size:,} bytes are more than all kept results may have: {most:,}")
+
+
+def missing_error(handle: str, ended: EndedResult | None, now: float) -> ToolFailure:
+    """Why there is no result: "expired" is told from "unknown" for a day."""
+    if ended is None or ended.is_forgotten(now):
+        return HandleNotFoundError(handle)
+    return ResultExpiredError(handle, ended.removed)
+
+
 def masked(handle: str, file: str, owner: str) -> str:
     """The handle, masked; of one that is masked, the handle. `file` is the name of the file without its suffix."""
     from hashlib import blake2b  # listing tools does not need it
@@ -63,7 +122,10 @@ def note_of(text: str, name: str | None, handle: str, file: str, owner: str) -> 
 
 def written_note(note: ResultNote, seal: bytes) -> bytes:
     """The end of a file. The seal is unknown to whoever wrote the text, so that no text ends like this."""
-    data = msgspec.json.encode(note)
+    return sealed_note(msgspec.json.encode(note), seal)
+
+
+def sealed_note(data: bytes, seal: bytes) -> bytes:
     return data + len(data).to_bytes(_NUMBER, "little") + seal[::-1]  # an index ends with it the right way round
 
 

@@ -16,7 +16,7 @@ from helpers import start, until
 from interfaces.cli.ask.shop import ALLOW
 from interfaces.cli.ask.shop import shop as shop  # a fixture
 
-from onetool.ask.sessions import store
+from onetool.ask.sessions import AskSessions
 from onetool.interfaces.cli import cli as root
 from onetool.interfaces.cli.ask import ask, runner
 
@@ -172,8 +172,8 @@ def test_a_session_whose_file_is_taken_away_meanwhile_is_told(shop):
 
 
 def test_a_session_in_use_is_waited_for(shop, monkeypatch):
-    held, found_in_use, busy_error = Event(), Event(), store._busy_error
-    monkeypatch.setattr(store, "_busy_error", lambda *args: found_in_use.set() or busy_error(*args))
+    held, found_in_use, busy_error = Event(), Event(), AskSessions._busy_error
+    monkeypatch.setattr(AskSessions, "_busy_error", lambda *args: found_in_use.set() or busy_error(*args))
 
     async def hold():
         async with shop.stage.app.sessions.turn("tea"):

@@ -312,3 +312,41 @@ def test_a_call_that_can_not_be_made_begins_no_session(stage):
 
 def test_every_user_of_a_web_app_can_call_in_a_new_session(stage):
     assert send(stage, "POST", "/ask/calls", {"name": "time.now"}, door=users).json["ok"]
+
+
+# With a database
+
+
+def test_a_conversation_goes_on_at_another_replica(tmp_path, database_url):
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+    with (
+        Stage(tmp_path / "one", packs={"shop": PACK}, database=database_url) as one,
+        Stage(tmp_path / "other", packs={"shop": PACK}, database=database_url) as other,
+    ):
+        id = ask(one, [Says(calls=[Wants("shop__price", {"item": "tea"})]), "It costs 3."])
+        assert ask(other, ["Yes, really."], "Really?", session=id) == id
+        assert [said["text"] for said in got(one, f"/ask/sessions/{id}")["messages"] if said.get("text")] == [
+            *("What is it?", "It costs 3.", "Really?", "Yes, really."),
+        ]
+        called = send(other, "POST", f"/ask/sessions/{id}/calls", {"name": "shop.price", "args": {"item": "tea"}})
+        assert called.status == 200, called.body
+        assert send(one, "PATCH", f"/ask/sessions/{id}", {"title": "Tea"}).status == 200
+        assert [listed["title"] for listed in got(other, "/ask/sessions")["sessions"]] == ["Tea"]
+        assert send(other, "DELETE", f"/ask/sessions/{id}").status == 204
+        assert send(one, "GET", f"/ask/sessions/{id}").status == 404
+        assert not (tmp_path / "one" / "sessions").exists()
+
+
+def test_a_database_that_is_away_is_told(tmp_path):
+    with Stage(tmp_path, database="postgresql://nobody@127.0.0.1:1/nothing") as stage:
+        for method, path, body in (
+            ("GET", "/ask/sessions", None),
+            ("GET", "/ask/sessions/x", None),
+            ("DELETE", "/ask/sessions/x", None),
+            ("POST", "/ask", {"prompt": "What is it?"}),
+        ):
+            refused = send(stage, method, path, body)
+            assert (refused.status, refused.json["code"]) == (503, "database_away"), refused.body
+            assert "the database can't be reached" in refused.json["detail"]
+            assert refused.headers["retry-after"] == "1"

@@ -1,0 +1,199 @@
+"""AskSessions: what can be done with the sessions of one owner, and the rules that hold wherever they are kept."""
+
+import builtins
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+
+from onetool.ask.errors import SessionError
+from onetool.ask.sessions.files import run_in_thread
+from onetool.ask.sessions.infos import SessionInfo, Transcript
+from onetool.ask.sessions.records import LAST, check_id, is_generated, new_id, read_session
+from onetool.ask.sessions.session import ChatSession, SessionWriter
+from onetool.core import flock
+
+PAUSE = 0.02  # seconds between two looks at a session that somebody has
+NEW_SESSION_HINT = "begin another with --new-session"
+GENERATED_HINT = "a name of this form is one that we make up, so that it is taken for a mistyped one"
+LIST_HINT = "`onetool sessions list` shows which there are"
+
+ListPlace = tuple[float, str]  # where a session stands in the list: when it was used last, and its id
+
+
+class AskSessions(ABC):
+    """The sessions of one owner. The ids of two owners never meet: another's is not found, and its id is free."""
+
+    pause = PAUSE
+
+    def __init__(self, now: Callable[[], float], owner: str) -> None:
+        self._now = now
+        self._owner = owner
+
+    @asynccontextmanager
+    async def turn(self, id: str | None, *, new: bool = False, wait: float = 0.0) -> AsyncIterator[ChatSession]:
+        """The session, for as long as this lasts: made if it is not there, waited for at most so many seconds.
+
+        Without an id it is a new one; `new` refuses one that is there already. An id that looks like one of ours has
+        to be there, without `new`. Where nothing is said, nothing is kept.
+        """
+        session = await self._open_turn(id, new, wait)
+        try:
+            yield session
+        except BaseException:
+            with suppress(SessionError):  # the first error says more
+                await run_in_thread(session.finish)
+            raise
+        else:
+            await run_in_thread(session.finish)
+        finally:
+            session.close()
+
+    @abstractmethod
+    def read(self, id: str) -> Transcript:
+        """What was said, also while a turn is under way. Raises SessionError."""
+
+    @abstractmethod
+    def delete(self, id: str) -> None:
+        """Raises SessionError: not_found, or busy while a turn is under way."""
+
+    @abstractmethod
+    def rename(self, id: str, title: str) -> None:
+        """Give it a title. That is no use of it: it stays where it was in the list. Raises SessionError like delete."""
+
+    @abstractmethod
+    def has(self, id: str) -> bool:
+        """Whether there is such a session, with something in it."""
+
+    @abstractmethod
+    def info(self, id: str) -> SessionInfo:
+        """What a list says of one. Raises SessionError."""
+
+    @abstractmethod
+    def list(self) -> builtins.list[SessionInfo]:
+        """The newest first. What can't be opened is not in it."""
+
+    @abstractmethod
+    def page(self, before: ListPlace | None, most: int) -> tuple[builtins.list[SessionInfo], ListPlace | None]:
+        """So many of the list that follow a place in it, and the place that the next ones follow: None at its end."""
+
+    def similar_ids(self, id: str) -> builtins.list[str]:
+        """Those of similar names, the most similar first."""
+        from onetool.core.text import nearest
+
+        return nearest(id, (one for one in self._ids() if one != id))
+
+    # What depends on where they are kept
+
+    @abstractmethod
+    def _ids(self) -> builtins.list[str]:
+        """All of them, the newest first."""
+
+    @abstractmethod
+    def _check_place(self) -> None:
+        """Refuse a place where nothing must be read."""
+
+    @abstractmethod
+    def _make_place(self) -> None:
+        """Make it if it is not there."""
+
+    @abstractmethod
+    def _lock_for_turn(self, id: str) -> SessionWriter | None:
+        """Have the session alone, made if it is not there; None while somebody else has it."""
+
+    @abstractmethod
+    def _holder(self, id: str) -> str:
+        """Who has it, in words."""
+
+    # Opening one. All of it but the waiting is done in a thread: a session may be large, and a disk slow.
+
+    async def _open_turn(self, id: str | None, new: bool, wait: float) -> ChatSession:
+        from asyncio import sleep
+
+        if id is None:
+            return await run_in_thread(self._open_generated, undo=ChatSession.close)
+        named = await run_in_thread(lambda: self._resolve_for_turn(id, new))
+        pauses = flock.pauses(wait, self.pause, self.pause)
+        while (session := await run_in_thread(lambda: self._try_open(named, new), undo=_close)) is None:
+            if (pause := next(pauses, None)) is None:
+                raise await run_in_thread(lambda: self._busy_error(named, f"or {NEW_SESSION_HINT}"))
+            await sleep(pause)
+        return session
+
+    def _resolve_for_turn(self, id: str, new: bool) -> str:
+        """The id of the session, resolved once: `last` may become another one while we wait."""
+        self._make_place()
+        return check_id(id) if new else self._resolve(id)
+
+    def _resolve(self, id: str) -> str:
+        self._check_place()
+        if id != LAST:
+            return check_id(id)
+        there = self._ids()
+        if not there:
+            raise SessionError("there is no session yet", "not_found", ["ask something first"])
+        return there[0]
+
+    def _try_open(self, id: str, new: bool) -> ChatSession | None:
+        """Open and lock the session; None while somebody else has it."""
+        writer = self._lock_for_turn(id)
+        if writer is not None:
+            return self._open_locked(id, writer, new)
+        if new:
+            raise _exists_error(id)
+        return None
+
+    def _open_generated(self) -> ChatSession:
+        self._make_place()
+        while True:
+            id = new_id(self._now())
+            writer = self._lock_for_turn(id)
+            if writer is None:  # the same id at the same time: another one, then
+                continue
+            try:
+                return self._open_locked(id, writer, new=True)
+            except SessionError as error:
+                if error.reason != "exists":
+                    raise
+
+    def _open_locked(self, id: str, writer: SessionWriter, new: bool) -> ChatSession:
+        """Gives it back where there is no session to give."""
+        try:
+            data = writer.read()
+            if new and data:
+                raise _exists_error(id)
+            if not new and not data and is_generated(id):
+                raise self._not_found(id, f"or --new-session begins it: {GENERATED_HINT}")
+            return ChatSession(id, writer, read_session(id, data), is_new=not data, now=self._now, owner=self._owner)
+        except BaseException:
+            writer.give_back()
+            writer.close()
+            raise
+
+    def _not_found(self, id: str, *hints: str) -> SessionError:
+        from onetool.core.text import or_rather
+
+        rather = or_rather(id, self._ids())
+        return SessionError(f"there is no session {id!r}{rather}", "not_found", [LIST_HINT, *hints])
+
+    def _busy_error(self, id: str, otherwise: str) -> SessionError:
+        who = self._holder(id)
+        hints = ["wait until that turn has ended", otherwise]
+        return SessionError(f"the session {id} is in use by {who}", "busy", hints)
+
+
+def owner_folder(owner: str) -> str:
+    """A hash: an owner's name is no path, and may be longer than one."""
+    from hashlib import blake2b
+
+    return blake2b(owner.encode("utf-8", "surrogatepass"), digest_size=16, person=b"ask sessions").hexdigest()
+
+
+def _close(session: ChatSession | None) -> None:
+    if session is not None:
+        session.close()
+
+
+def _exists_error(id: str) -> SessionError:
+    return SessionError(
+        f"there is a session {id!r} already", "exists", ["choose another name", "or leave --new-session out"]
+    )
