@@ -79,6 +79,7 @@ class App:
             store_result=lambda text: self.runtime.store_result(text),
             redact=lambda value: self.runtime.redact(value),
             mask_also=lambda secret: self.config.secrets.mask_also(secret),
+            documents=lambda kind: self.runtime.documents(kind),
         )
         view = AppView(self.catalog, lambda: self.runtime, self._fresh_health, self.reload)
         self._own = Catalogue(tools=tuple(ot_tools(view)))

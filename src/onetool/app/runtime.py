@@ -21,10 +21,14 @@ from onetool.core.registry import Snapshot
 from onetool.sources.packs import Registry
 
 if TYPE_CHECKING:
+    from onetool.app.access import KnownTokens
     from onetool.app.audit import AppAudit
+    from onetool.app.documents import DocumentKind
     from onetool.core.context import Recorder, RunRecorder
     from onetool.core.executor import Executor
     from onetool.database import Database
+    from onetool.database.database_documents import Following
+    from onetool.database.documents import Documents
     from onetool.http.client import HttpClient
     from onetool.http.tool import HttpContext
     from onetool.script.engine import Engine, SharedWorkers
@@ -50,6 +54,15 @@ OWN_FOLDERS = (
     "audit",
     "bundles/.state",
 )
+
+
+FOLDERS: "Mapping[DocumentKind, str]" = {  # of what else is in a database
+    "servers": "servers",
+    "logins": "servers",
+    "own_examples": "own_examples",
+    "tokens": "access_tokens",
+    "page_sessions": "page_sessions",
+}
 
 
 class RunCode(Protocol):
@@ -112,6 +125,19 @@ class Runtime:
     def database(self) -> "Database | None":
         """The database that replicas share; None: files and SQLite. Raises ConfigError if it can't be used."""
         return self._database()
+
+    def documents(self, kind: "DocumentKind", follow: "Following | None" = None) -> "Path | Documents":
+        """Where small things of that kind are kept: a folder of the state, or the database."""
+        if self.database is None:
+            return self.config.home / FOLDERS[kind]
+        from onetool.app.documents import documents_in
+
+        return documents_in(self.database, kind, self.config, follow)
+
+    @property
+    def tokens(self) -> "KnownTokens":
+        """The named tokens of `onetool serve`."""
+        return self._part("tokens", self._new_tokens)
 
     @property
     def topics(self) -> "Topics":
@@ -240,7 +266,7 @@ class Runtime:
         """The examples of tools that callers keep for themselves."""
         from onetool.sources.bundles.own_examples import OwnExamples  # brings bundles
 
-        return OwnExamples(self.config.home / "own_examples")
+        return OwnExamples(self.documents("own_examples"))
 
     def audit_health(self) -> dict[str, Any] | None:
         """What is wrong with the audit log, if anything is."""
@@ -336,7 +362,7 @@ class Runtime:
             mask_also=self.config.secrets.mask_also,
             secret=self._stored_secret,
             bound=self.config.secrets.hosts,
-            logins=self.config.home / "servers",  # where the logins to MCP servers are, too
+            logins=self.documents("logins"),  # where the logins to MCP servers are, too
         )
 
     def _stored_secret(self, name: str) -> str | None:
@@ -353,14 +379,17 @@ class Runtime:
 
     def _own_token(self, value: str) -> str | None:
         """What this is in words, if it is a token of this server."""
-        from onetool.app.access import KnownTokens, token_store
         from onetool.services.access_tokens import token_digest
 
         if value == self.config.http.token:
             return "http.token"
-        tokens = self._part("tokens", lambda: KnownTokens(self.config.http.tokens, token_store(self.config)))
-        found = tokens.find(token_digest(value))
+        found = self.tokens.find(token_digest(value))
         return None if found is None else f"the token {found.principal.name}"
+
+    def _new_tokens(self) -> "KnownTokens":
+        from onetool.app.access import KnownTokens, token_store
+
+        return KnownTokens(self.config.http.tokens, token_store(self.config, self.documents("tokens")))
 
     def _new_results(self) -> "ResultStore":
         from onetool.services.results import ResultStore

@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("onetool.serve")
 
 ASK_BODY_FACTOR = 2  # a question may have 5 MiB of files, which base64 makes larger by a third
-SESSIONS_FOLDER = "page_sessions"  # of the state: their key
 HEALTH_BODY = msgspec.json.encode({"status": "ok", "version": __version__})
 
 
@@ -58,7 +57,7 @@ def build_app(
     """The ASGI app with all routes. `mcp` is an ASGI app that may have `stop()` and `reload()`; `url` gives the
     address by which clients reach the server.
     """
-    http, sessions = app.config.http, LoginSessions(app.config.home / SESSIONS_FOLDER)
+    http, sessions = app.config.http, LoginSessions(app.runtime.documents("page_sessions", "at once"))
     lists = allow_lists(app, allowed)
     routes = [
         Route("/mcp", mcp, write_error=as_json_rpc),
@@ -104,7 +103,7 @@ def _jwt_verifier(app: "App", before: "JwtVerifier | None") -> "JwtVerifier | No
 
 
 def known_tokens(app: "App") -> KnownTokens:
-    return KnownTokens(app.config.http.tokens, token_store(app.config))
+    return KnownTokens(app.config.http.tokens, token_store(app.config, app.runtime.documents("tokens", "at once")))
 
 
 def _api_routes(
@@ -161,7 +160,7 @@ def _header(app: "App") -> str | None:
     token = app.config.http.token
     if token is not None:
         return bearer_header(token.shown)
-    return bearer_header() if needs_credential(app.config.http, token_store(app.config)) else None
+    return bearer_header() if needs_credential(app.config.http, app.runtime.tokens.store) else None
 
 
 def follow_config(
