@@ -70,7 +70,12 @@ class App:
         self.audit = AppAudit(config)
         self._database = AppDatabase(config)
         self.runtime = Runtime(
-            config, registry, recorders=self._recorders, audit=self.audit, database=self._database.get
+            config,
+            registry,
+            recorders=self._recorders,
+            audit=self.audit,
+            database=self._database.get,
+            rates=self._database.rates,
         )
         self.catalog = ToolCatalog(
             config,
@@ -401,7 +406,13 @@ class App:
             config.secrets.join(before.config.secrets)  # runs under way mask what the new ones know, and these theirs
             self._database.set_config(config)
             self.runtime = Runtime(
-                config, self.catalog.registry, before, self._recorders, self.audit, self._database.get
+                config,
+                self.catalog.registry,
+                before,
+                self._recorders,
+                self.audit,
+                self._database.get,
+                self._database.rates,
             )
             self.audit.set_config(config)
             self._bundles.set_config(config)

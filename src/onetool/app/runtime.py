@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from onetool.database import Database
     from onetool.database.database_documents import Following
     from onetool.database.documents import Documents
+    from onetool.database.shared_rates import SharedWindows
     from onetool.http.client import HttpClient
     from onetool.http.tool import HttpContext
     from onetool.script.engine import Engine, SharedWorkers
@@ -84,12 +85,14 @@ class Runtime:
         recorders: "Iterable[Recorder]" = (),
         audit: "AppAudit | None" = None,
         database: "Callable[[], Database | None]" = lambda: None,
+        rates: "Callable[[], SharedWindows | None]" = lambda: None,
     ) -> None:
         """`recorders` are called for every call, in addition to those that are made here."""
         self.config = config
         self._recorders = tuple(recorders)
         self._audit = audit
         self._database = database
+        self._rates = rates
         self._registry = registry
         self._settings = {pack: freeze(own) for pack, own in config.settings.items()}  # packs can't change them
         self._made: dict[str, Any] = {}
@@ -125,6 +128,11 @@ class Runtime:
     def database(self) -> "Database | None":
         """The database that replicas share; None: files and SQLite. Raises ConfigError if it can't be used."""
         return self._database()
+
+    @property
+    def rates(self) -> "SharedWindows | None":
+        """What rates are counted in, together with other replicas; None: each process counts for itself."""
+        return self._rates()
 
     def documents(self, kind: "DocumentKind", follow: "Following | None" = None) -> "Path | Documents":
         """Where small things of that kind are kept: a folder of the state, or the database."""

@@ -36,7 +36,7 @@ from onetool.interfaces.http.rules import (
     relevant_headers,
 )
 from onetool.interfaces.json_data import check_content_type
-from onetool.services.request_rates import RequestRates
+from onetool.services.request_rates import PrincipalRates, RequestRates
 
 LINGER_S = 2.0  # for a client that reads nothing before it has sent everything …
 LINGER_TIMES = 8  # … and how many times the limit it may send meanwhile
@@ -182,13 +182,15 @@ class HttpApp:
         max_body: int,
         redact: Callable[[str], str] = str,
         audit: RequestAudit | None = None,
+        rates: PrincipalRates | None = None,
     ) -> None:
+        """`rates` counts requests, if not this process alone does."""
         self.rules = rules
         self.max_body = max_body
         self.routes = {route.path: route for route in routes}
         self._redact = redact
         self._audit = audit
-        self._rates = RequestRates()
+        self._rates = rates or RequestRates()
         self._admissions = Admissions()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -249,7 +251,10 @@ class HttpApp:
         check_length(head.get(b"content-length"), self._most(route))
         if route is None or route.protected:
             authorization = head.get(b"authorization")
-            self._begin(scope, authorization, await rules.authenticate(authorization, scope))
+            principal = scope["principal"] = await rules.authenticate(authorization, scope)
+            if principal.rate is not None and (wait := await self._rates.check_async(principal)) is not None:
+                raise _too_many(principal, wait)
+            self._begin(scope, authorization, principal)
         route = self._can_take(scope, route, head)
         if has_unknown_length(scope["method"], head):
             counted = BodyLimit(receive, answer.send, self._most(route), route.write_error, route.error_type)
@@ -258,10 +263,7 @@ class HttpApp:
             await route.app(scope, receive, answer.send)
 
     def _begin(self, scope: Scope, authorization: bytes | None, principal: Principal) -> None:
-        """Set who it is for all that the request does. Raises HttpError if there are too many of its requests."""
-        scope["principal"] = principal
-        if (wait := self._rates.check(principal)) is not None:
-            raise _too_many(principal, wait)
+        """Set who it is for all that the request does."""
         current_principal.set(principal)
         current_address.set(_address(scope))
 

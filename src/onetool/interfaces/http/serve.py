@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from onetool.app import App
     from onetool.config.model import HttpConfig
     from onetool.interfaces.http.jwt_verifier import JwtVerifier
+    from onetool.services.request_rates import PrincipalRates
 
 
 log = logging.getLogger("onetool.serve")
@@ -66,7 +67,7 @@ def build_app(
         Route("/docs", _lazy_route(lambda: _docs(app)), methods=READ, is_page=True),
         Route("/healthz", _health, protected=False, methods=READ),
         *_metadata_routes(lambda: site.rules.http),
-        *_page_routes(url, lambda: site.rules, sessions),
+        *_page_routes(url, lambda: site.rules, sessions, shared_rates(app, "sign-ins")),
     ]
     rules = AccessRules(http, address, credentials_for(app, sessions, lists.is_limited))
 
@@ -74,7 +75,9 @@ def build_app(
         return routing.mask_questions(mask_tokens(mask_sessions(app.runtime.redact(text))))
 
     app.audit.open()
-    site = HttpApp(routes, rules, http.max_body_mb * 1024**2, mask, RequestAudit(app.audit, LOGIN_PATH))
+    site = HttpApp(
+        routes, rules, http.max_body_mb * 1024**2, mask, RequestAudit(app.audit, LOGIN_PATH), shared_rates(app)
+    )
     return site
 
 
@@ -129,7 +132,21 @@ def _metadata_routes(http: "Callable[[], HttpConfig]") -> list[Route]:
     return [Route(path, metadata, protected=False, methods=methods, is_public=True) for path in METADATA_PATHS]
 
 
-def _page_routes(url: Callable[[Scope], str], rules: Callable[[], AccessRules], sessions: LoginSessions) -> list[Route]:
+def shared_rates(app: "App", what: str = "requests") -> "PrincipalRates | None":
+    """Counts for all replicas; None: this process counts for itself."""
+    if (windows := app.runtime.rates) is None:
+        return None
+    from onetool.services.request_rates import SharedRates
+
+    return SharedRates(windows, what)
+
+
+def _page_routes(
+    url: Callable[[Scope], str],
+    rules: Callable[[], AccessRules],
+    sessions: LoginSessions,
+    rates: "PrincipalRates | None",
+) -> list[Route]:
     """The page for people, and where they sign in. All of it is open: it holds no data."""
 
     def text(scope: Scope) -> str:
@@ -137,7 +154,7 @@ def _page_routes(url: Callable[[Scope], str], rules: Callable[[], AccessRules], 
 
     page = _lazy_route(lambda: _page(text))
     return [
-        Route(LOGIN_PATH, LoginApp(rules, sessions), protected=False, methods=LOGIN_METHODS),
+        Route(LOGIN_PATH, LoginApp(rules, sessions, rates), protected=False, methods=LOGIN_METHODS),
         Route("/assets", page, protected=False, methods=READ, below=True),
         Route("/", page, protected=False, methods=READ, is_page=True),
     ]
