@@ -17,8 +17,9 @@ from mcp.shared.auth import OAuthClientInformationFull
 from sources.mcp_servers.authority import Authority, browser, visit
 
 from onetool import App, ToolCall
+from onetool.database.file_documents import FileDocuments
 from onetool.http.errors import AuthError
-from onetool.http.login_store import LoginStore, StoredLogin
+from onetool.http.login_store import StoredLogin
 from onetool.http.oauth_login import log_in
 from onetool.interfaces.cli.bundles.login import _logins
 from onetool.interfaces.cli.bundles.references import ToolReference
@@ -204,8 +205,10 @@ def test_a_refresh_is_kept_also_when_its_call_has_ended(stage, ends, monkeypatch
     stage.authority.expire_everything()
     stage.authority.slow = 1.0
     fsyncs = []
-    write = LoginStore.write
-    monkeypatch.setattr(LoginStore, "write", lambda *args: (fsyncs.append(threading.current_thread()), write(*args))[1])
+    write = FileDocuments.write
+    monkeypatch.setattr(
+        FileDocuments, "write", lambda *args: (fsyncs.append(threading.current_thread()), write(*args))[1]
+    )
 
     async def given_up():
         limit = 0.5 if ends == "timeout" else None

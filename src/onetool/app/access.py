@@ -1,9 +1,11 @@
-"""Whether a server needs a credential, and `KnownTokens`: the named tokens of the config and of the state folder
+"""Whether a server needs a credential, and `KnownTokens`: the named tokens of the config and those that were stored
 together, and why one of them is refused.
 """
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from onetool.config.access import TokenConfig, read_rate
@@ -14,8 +16,9 @@ from onetool.services.access_tokens import FOLDER, KEY_FILE, StoredToken, TokenS
 if TYPE_CHECKING:
     from onetool.config import Config
     from onetool.config.model import HttpConfig
+    from onetool.database.documents import Documents
 
-UNKNOWN = "It is not known which tokens were revoked, because their file can't be used: the server's log says why."
+UNKNOWN = "It is not known which tokens were revoked, because they can't be read: the server's log says why."
 TWO = (
     "Two tokens are called {0}, one in the config and one that was stored: rename the one in http.tokens; "
     "or revoke both, with `onetool tokens revoke {0}`, and add one anew."
@@ -96,12 +99,35 @@ class KnownTokens:
         return TokenTable(view, found, digests, self._clock)
 
 
-def token_store(config: "Config") -> TokenStore:
-    """The tokens of the state folder. Those in a project's own folder are sealed: see `services.access_tokens`."""
+def token_store(config: "Config", place: "Path | Documents | None" = None) -> TokenStore:
+    """The tokens of the state folder, or where else they are. Those in a project's own folder are sealed: see
+    `services.access_tokens`.
+    """
     from onetool.config.find import own_folder
+
+    if place is not None and not isinstance(place, Path):
+        return TokenStore(place)
 
     in_project = config.whose == "project" and config.path is not None and config.home == config.path.parent
     return TokenStore(config.home / FOLDER, key_file=own_folder() / KEY_FILE if in_project else None)
+
+
+@contextmanager
+def open_token_store(config: "Config") -> Iterator[TokenStore]:
+    """The same for a command, which opens the database itself. Raises ConfigError if that can't be used."""
+    from onetool.app.database import AppDatabase
+
+    opened = AppDatabase(config)
+    try:
+        database = opened.get()
+        if database is None:
+            yield token_store(config)
+            return
+        from onetool.app.documents import documents_in
+
+        yield token_store(config, documents_in(database, "tokens", config, "never"))
+    finally:
+        opened.close()
 
 
 def as_stored(token: TokenConfig) -> StoredToken:

@@ -71,7 +71,12 @@ class App:
         self.audit = AppAudit(config)
         self._database = AppDatabase(config)
         self.runtime = Runtime(
-            config, registry, recorders=self._recorders, audit=self.audit, database=self._database.get
+            config,
+            registry,
+            recorders=self._recorders,
+            audit=self.audit,
+            database=self._database.get,
+            rates=self._database.rates,
         )
         self.catalog = ToolCatalog(
             config,
@@ -80,6 +85,7 @@ class App:
             store_result=lambda text: self.runtime.store_result(text),
             redact=lambda value: self.runtime.redact(value),
             mask_also=lambda secret: self.config.secrets.mask_also(secret),
+            documents=lambda kind: self.runtime.documents(kind),
         )
         view = AppView(self.catalog, lambda: self.runtime, self._fresh_health, self.reload)
         self._own = Catalogue(tools=tuple(ot_tools(view)))
@@ -405,7 +411,13 @@ class App:
             config.secrets.join(before.config.secrets)  # runs under way mask what the new ones know, and these theirs
             self._database.set_config(config)
             self.runtime = Runtime(
-                config, self.catalog.registry, before, self._recorders, self.audit, self._database.get
+                config,
+                self.catalog.registry,
+                before,
+                self._recorders,
+                self.audit,
+                self._database.get,
+                self._database.rates,
             )
             self.audit.set_config(config)
             self._bundles.set_config(config)

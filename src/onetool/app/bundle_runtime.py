@@ -65,7 +65,7 @@ def open_bundle_service(
     names = [spec.name for spec in built_in]
     derived = DerivedBundles(offered, names)
     store = _open_store(folder, built_in_bundles(built_in), derived, runtime())
-    factory = ToolFactory(bundle_runtime, RateLimiter(lambda: _rates_folder(folder)))
+    factory = ToolFactory(bundle_runtime, RateLimiter(lambda: _rates_folder(folder), shared=lambda: runtime().rates))
     invoke = _version_invoker(bundles, catalog.refresh, runtime)
     return BundleService(
         store, factory, invoke, bundle_runtime.function, names, derived, catalog.refresh, bundle_runtime

@@ -27,10 +27,12 @@ from onetool.sources.catalogues import Offered, add_first, united
 from onetool.sources.packs import Registry
 
 if TYPE_CHECKING:
+    from onetool.app.documents import DocumentKind
     from onetool.config import Config
     from onetool.config.trust import Untrusted
     from onetool.core.call import ToolError, ToolResult
     from onetool.core.context import CallEvent
+    from onetool.database.documents import Documents
     from onetool.script.run_result import RunResult
     from onetool.services.search import SearchIndex
     from onetool.sources.mcp_servers.servers import BriefHealth, Servers
@@ -58,7 +60,9 @@ class ToolCatalog:
         store_result: StoreBlob,
         redact: Callable[[Any], Any],
         mask_also: Callable[[str], None],
+        documents: "Callable[[DocumentKind], Path | Documents]",
     ) -> None:
+        """`documents` says where small things of a kind are kept."""
         self.registry = registry
         self.mistakes: tuple[Mistake, ...] = ()
         self.prompts: Mapping[str, Prompt] = freeze({})
@@ -68,6 +72,7 @@ class ToolCatalog:
         self._config = config
         self._bundles = bundles
         self._store_result, self._redact, self._mask_also = store_result, redact, mask_also
+        self._documents = documents
         self._own = Catalogue()
         self._owners: ServerOwners | None = None  # where several processes share servers
         self._local = Offered()
@@ -243,6 +248,8 @@ class ToolCatalog:
             self.servers = Servers(folder, self._store_result, self._redact, self._list, self._mask_also)
             if self._owners is not None:
                 self.servers.share(self._owners)
+        if self.servers is not None:
+            self.servers.keep_in(self._documents("servers"), self._documents("logins"))
         return (lambda: None) if self.servers is None else self.servers.configure(self._config.servers)
 
     def _list(self) -> None:
@@ -254,7 +261,7 @@ class ToolCatalog:
             self.registry.replace(tools, self._bundles.versions(), _lazy(offers))
             self.prompts = add_first({}, ((one.name, one) for offer in offers for one in offer.prompts), mistakes)
             self.resources = add_first({}, ((one.uri, one) for offer in offers for one in offer.resources), mistakes)
-            self.mistakes = (*mistakes, *lint_config(self._config, self.registry, waiting))
+            self.mistakes = (*mistakes, *lint_config(self._config, self.registry, waiting, self._documents("tokens")))
             self._log_new(mistakes)  # the rest is for `onetool check`
         for tell in list(self._listeners):
             try:

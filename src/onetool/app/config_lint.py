@@ -12,11 +12,14 @@ from onetool.core.errors import Mistake
 
 if TYPE_CHECKING:
     from onetool.config import Config
+    from onetool.database.documents import Documents
     from onetool.sources.packs import Registry
 
 
-def lint_config(config: "Config", registry: "Registry", waiting: Collection[str]) -> list[Mistake]:
-    """`waiting` are packs of servers, whose tools may not be known yet."""
+def lint_config(
+    config: "Config", registry: "Registry", waiting: Collection[str], tokens: "Path | Documents"
+) -> list[Mistake]:
+    """`waiting` are packs of servers, whose tools may not be known yet; `tokens`: where tokens are stored."""
     return [
         *_settings(config, registry),
         *_roots(config),
@@ -25,7 +28,7 @@ def lint_config(config: "Config", registry: "Registry", waiting: Collection[str]
         *_aliases(config, registry, waiting),
         *_hosts(config),
         *_asked_with(config, registry, waiting),
-        *_access(config, registry, waiting),
+        *_access(config, registry, waiting, tokens),
     ]
 
 
@@ -146,16 +149,18 @@ def _may_come(pack: str, waiting: Collection[str]) -> bool:
 
 
 SOON_S = 14 * 24 * 3600
-KEPT_TOKENS = "access_tokens/tokens.json"  # in the state: what reads it is loaded only if it is there
+KEPT_TOKENS = "tokens.json"  # in the state: what reads it is loaded only if it is there
 
 
-def _access(config: "Config", registry: "Registry", waiting: Collection[str]) -> Iterator[Mistake]:
+def _access(
+    config: "Config", registry: "Registry", waiting: Collection[str], place: "Path | Documents"
+) -> Iterator[Mistake]:
     """Tokens and grants that are of no use, or soon will be."""
     http = config.http
     for number, token in enumerate(http.tokens):
         yield from _unmatched(config, f"http.tokens[{number}].tools", token.tools, registry, waiting)
-    if http.tokens or (config.home / KEPT_TOKENS).is_file():
-        yield from _tokens(config)
+    if http.tokens or (isinstance(place, Path) and (place / KEPT_TOKENS).is_file()):
+        yield from _tokens(config, place)
     if http.jwt is None:
         return
     for scope, grant in http.jwt.scopes.items():
@@ -169,7 +174,7 @@ def _access(config: "Config", registry: "Registry", waiting: Collection[str]) ->
         yield Mistake(message=message, file=str(config.path), key="http.jwt", hint=hint, severity="warning")
 
 
-def _tokens(config: "Config") -> Iterator[Mistake]:
+def _tokens(config: "Config", place: "Path | Documents") -> Iterator[Mistake]:
     """Tokens that end, and names that a stored token has, too."""
     from onetool.app.access import as_stored, shown_time, token_store
     from onetool.services.access_tokens import TokenFileError
@@ -177,10 +182,11 @@ def _tokens(config: "Config") -> Iterator[Mistake]:
     stored: set[str] = set()
     revoked: Collection[str] = ()
     try:
-        store = token_store(config)
+        store = token_store(config, place)
         stored, revoked = {token.name for token in store.list()}, store.revoked()
     except TokenFileError as error:
-        yield Mistake(message=str(error), key="http.tokens")
+        if isinstance(place, Path):  # that a database is away is told elsewhere
+            yield Mistake(message=str(error), key="http.tokens")
     for number, token in enumerate(map(as_stored, config.http.tokens)):
         key, file = f"http.tokens[{number}]", str(config.path)
         if token.name in stored:

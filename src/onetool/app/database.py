@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING
 from onetool.core.errors import ConfigError, Mistake
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from onetool.config import Config
     from onetool.database import Database
+    from onetool.database.shared_rates import SharedWindows
 
 FOLDER = "database"
 SCHEMES = ("postgresql://", "postgres://")
@@ -21,6 +24,9 @@ class AppDatabase:
         self._config = config
         self._lock = Lock()
         self._opened: Database | None = None
+        self._rates: tuple[Database, SharedWindows] | None = None
+        self._replicas: Callable[[], int] = lambda: 1
+        self._workers: Database | None = None
 
     def get(self) -> "Database | None":
         """Raises ConfigError if what the config says can't be used. A database that is away is no error here."""
@@ -30,6 +36,23 @@ class AppDatabase:
             if self._opened is None:
                 self._opened = open_database(self._config)
             return self._opened
+
+    def rates(self) -> "SharedWindows | None":
+        """What rates are counted in, together with others; None: nobody else is there."""
+        database = self._workers or self.get()
+        if database is None:
+            return None
+        if self._rates is None or self._rates[0] is not database:
+            from onetool.database.shared_rates import SharedWindows
+
+            self._rates = database, SharedWindows(database, lambda: self._replicas())
+        return self._rates[1]
+
+    def share_rates(self, replicas: "Callable[[], int]", workers: "Database | None" = None) -> None:
+        """`replicas`: among how many a rate is divided while the database is away. `workers`: a database for rates
+        alone, which the workers of one machine share.
+        """
+        self._replicas, self._workers = replicas, workers
 
     def set_config(self, config: "Config") -> None:
         before, self._config = self._config, config

@@ -22,10 +22,15 @@ from onetool.core.worker_share import worker_share
 from onetool.sources.packs import Registry
 
 if TYPE_CHECKING:
+    from onetool.app.access import KnownTokens
     from onetool.app.audit import AppAudit
+    from onetool.app.documents import DocumentKind
     from onetool.core.context import Recorder, RunRecorder
     from onetool.core.executor import Executor
     from onetool.database import Database
+    from onetool.database.database_documents import Following
+    from onetool.database.documents import Documents
+    from onetool.database.shared_rates import SharedWindows
     from onetool.http.client import HttpClient
     from onetool.http.tool import HttpContext
     from onetool.script.engine import Engine, SharedWorkers
@@ -54,6 +59,15 @@ OWN_FOLDERS = (
 )
 
 
+FOLDERS: "Mapping[DocumentKind, str]" = {  # of what else is in a database
+    "servers": "servers",
+    "logins": "servers",
+    "own_examples": "own_examples",
+    "tokens": "access_tokens",
+    "page_sessions": "page_sessions",
+}
+
+
 class RunCode(Protocol):
     """`App.run`, for those who need nothing else of the app."""
 
@@ -73,12 +87,14 @@ class Runtime:
         recorders: "Iterable[Recorder]" = (),
         audit: "AppAudit | None" = None,
         database: "Callable[[], Database | None]" = lambda: None,
+        rates: "Callable[[], SharedWindows | None]" = lambda: None,
     ) -> None:
         """`recorders` are called for every call, in addition to those that are made here."""
         self.config = config
         self._recorders = tuple(recorders)
         self._audit = audit
         self._database = database
+        self._rates = rates
         self._registry = registry
         self._settings = {pack: freeze(own) for pack, own in config.settings.items()}  # packs can't change them
         self._made: dict[str, Any] = {}
@@ -114,6 +130,24 @@ class Runtime:
     def database(self) -> "Database | None":
         """The database that replicas share; None: files and SQLite. Raises ConfigError if it can't be used."""
         return self._database()
+
+    @property
+    def rates(self) -> "SharedWindows | None":
+        """What rates are counted in, together with other replicas; None: each process counts for itself."""
+        return self._rates()
+
+    def documents(self, kind: "DocumentKind", follow: "Following | None" = None) -> "Path | Documents":
+        """Where small things of that kind are kept: a folder of the state, or the database."""
+        if self.database is None:
+            return self.config.home / FOLDERS[kind]
+        from onetool.app.documents import documents_in
+
+        return documents_in(self.database, kind, self.config, follow)
+
+    @property
+    def tokens(self) -> "KnownTokens":
+        """The named tokens of `onetool serve`."""
+        return self._part("tokens", self._new_tokens)
 
     @property
     def topics(self) -> "Topics":
@@ -243,7 +277,7 @@ class Runtime:
         """The examples of tools that callers keep for themselves."""
         from onetool.sources.bundles.own_examples import OwnExamples  # brings bundles
 
-        return OwnExamples(self.config.home / "own_examples")
+        return OwnExamples(self.documents("own_examples"))
 
     def audit_health(self) -> dict[str, Any] | None:
         """What is wrong with the audit log, if anything is."""
@@ -344,7 +378,7 @@ class Runtime:
             mask_also=self.config.secrets.mask_also,
             secret=self._stored_secret,
             bound=self.config.secrets.hosts,
-            logins=self.config.home / "servers",  # where the logins to MCP servers are, too
+            logins=self.documents("logins"),  # where the logins to MCP servers are, too
         )
 
     def _stored_secret(self, name: str) -> str | None:
@@ -361,14 +395,17 @@ class Runtime:
 
     def _own_token(self, value: str) -> str | None:
         """What this is in words, if it is a token of this server."""
-        from onetool.app.access import KnownTokens, token_store
         from onetool.services.access_tokens import token_digest
 
         if value == self.config.http.token:
             return "http.token"
-        tokens = self._part("tokens", lambda: KnownTokens(self.config.http.tokens, token_store(self.config)))
-        found = tokens.find(token_digest(value))
+        found = self.tokens.find(token_digest(value))
         return None if found is None else f"the token {found.principal.name}"
+
+    def _new_tokens(self) -> "KnownTokens":
+        from onetool.app.access import KnownTokens, token_store
+
+        return KnownTokens(self.config.http.tokens, token_store(self.config, self.documents("tokens")))
 
     def _new_results(self) -> "Results":
         from onetool.services.results import ResultStore

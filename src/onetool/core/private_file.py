@@ -16,6 +16,37 @@ def private(path: str | Path, flags: int) -> int:
     return open_no_link(path, flags, MODE)
 
 
+class UnsafeFileError(OSError):
+    """A file that others could have written, or can read: why it is not used, and what to do."""
+
+    def __init__(self, why: str, hint: str | None = None) -> None:
+        super().__init__(why)
+        self.why, self.hint = why, hint
+
+
+def read_private(file: Path, most: int) -> bytes | None:
+    """So many bytes at the most of a file that is ours alone; None if there is none. Raises UnsafeFileError."""
+    try:
+        handle = open_no_link(file, os.O_RDONLY)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise UnsafeFileError("it is a link" if file.is_symlink() else f"it can't be read ({error.strerror})") from None
+    try:
+        with os.fdopen(handle, "rb") as stream:
+            status = os.fstat(handle)
+            if HAS_OWNERS and status.st_uid != os.geteuid():
+                raise UnsafeFileError("it belongs to somebody else")
+            if HAS_OWNERS and status.st_mode & 0o077:
+                hint = f"look at what it says, then: chmod 600 {file}"
+                raise UnsafeFileError("others can read or write it", hint)
+            return stream.read(most)
+    except UnsafeFileError:
+        raise
+    except OSError as error:
+        raise UnsafeFileError(f"it can't be read ({error.strerror})") from None
+
+
 def write_new(file: Path, text: str) -> None:
     """Write a new file. An existing file or link stays as it is."""
     with suppress(FileExistsError), open(file, "x", encoding="utf-8") as stream:

@@ -20,14 +20,21 @@ def locked_folder(path: Path, patience: float) -> Generator[OpenFolder]:
 
     Raises OSError; TimeoutError if others hold it for longer.
     """
+    with lockable_folder(path) as (folder, lock):
+        if not flock.wait(lock, patience):
+            raise TimeoutError(errno.ETIMEDOUT, "another process holds its lock", str(path))
+        yield folder
+
+
+@contextmanager
+def lockable_folder(path: Path) -> Generator[tuple[OpenFolder, int]]:
+    """Open the folder, which is made where there is none, and the file of its lock. Leaving gives the lock back."""
     with _opened(path) as folder:
         if HAS_OWNERS and folder.status().st_mode & 0o077:
             os.fchmod(folder.fileno(), 0o700)
         lock = _open_lock(folder)
         try:
-            if not flock.wait(lock, patience):
-                raise TimeoutError(errno.ETIMEDOUT, "another process holds its lock", str(path))
-            yield folder
+            yield folder, lock
         finally:
             flock.give_back(lock)
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 class WorkerShare(NamedTuple):
     number: int = 1
-    count: int = 1
+    workers: int = 1
     run: str = ""  # the same for all workers of one start of the server
 
     @property
@@ -17,7 +17,7 @@ class WorkerShare(NamedTuple):
 
     def of(self, total: int) -> int:
         """This worker's part of a total, at least 1."""
-        return max(1, total // self.count + (self.number <= total % self.count))
+        return max(1, total // self.workers + (self.number <= total % self.workers))
 
 
 _own = WorkerShare()

@@ -32,6 +32,22 @@ class Transaction(Protocol):
         ...
 
 
+class DatabaseLock(Protocol):
+    """A lock by its name, among all who use the database. It is held by a connection of its own."""
+
+    def take(self) -> bool:
+        """Whether it is held now. It does not wait for who holds it. Raises DatabaseAwayError."""
+        ...
+
+    def check(self) -> None:
+        """Raises DatabaseAwayError if it was lost, because its connection was."""
+        ...
+
+    def release(self) -> None:
+        """Never raises."""
+        ...
+
+
 class Database(Protocol):
     clock: str
     """SQL for the seconds since 1970, as a float."""
@@ -50,6 +66,10 @@ class Database(Protocol):
         """Call it, in a thread, with the detail of each `notify` of that topic by anybody; and with "" every second,
         and after the connection was lost: notifications can get lost, so whoever listens looks for itself then.
         """
+        ...
+
+    def lock(self, name: str) -> DatabaseLock:
+        """A lock that nobody holds yet. It ends with its process, or when its process does not answer for long."""
         ...
 
     @property

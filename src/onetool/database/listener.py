@@ -4,8 +4,11 @@ Behind a pooler notifications may get lost. So each is called every second, too,
 """
 
 import logging
+import os
 import threading
 from collections.abc import Callable
+from contextlib import suppress
+from socket import SHUT_RDWR, socket
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -34,6 +37,10 @@ class Listener:
 
     def close(self) -> None:
         self._closed.set()
+        if (connection := self._connection) is not None:
+            # It waits for what comes: the end of what it reads from wakes it up.
+            with suppress(Exception), socket(fileno=os.dup(connection.fileno())) as reading:
+                reading.shutdown(SHUT_RDWR)
         self._thread.join(2 * EVERY_S)
 
     def _remove(self, key: object) -> None:
@@ -43,6 +50,7 @@ class Listener:
         while not self._closed.is_set():
             try:
                 with self._connect(autocommit=True) as connection:
+                    self._connection = connection
                     connection.execute(f"LISTEN {CHANNEL}")
                     self._tell(None, "")
                     self._wait(connection)

@@ -27,6 +27,7 @@ MOST_CONNECTIONS = 16
 CONNECT_S = 3  # seconds
 STATEMENT_MS = 10_000
 PROBE_S = 0.5  # between two tries to reach a database that is away
+HOLDER_S = 60  # that a process may hold a lock without saying anything
 IDLE_KEPT = 8  # connections that stay open while nobody uses them
 
 _OPTIONS: dict[str, Any] = {
@@ -76,6 +77,54 @@ class PostgresTransaction:
         self._cursor.execute("SELECT pg_notify(%s, %s)", (CHANNEL, f"{topic} {detail}"))
 
 
+class PostgresLock:
+    """An advisory lock in a transaction of its own, so that it works behind a pooler, too.
+
+    A process that does not answer for `HOLDER_S` loses it, and `check` tells.
+    """
+
+    def __init__(self, database: "Postgres", name: str) -> None:
+        self._database, self._name = database, name
+        self._connection: psycopg.Connection[Row] | None = None
+        self._is_held = self._is_over = False
+
+    def take(self) -> bool:
+        if not self._is_held:
+            # Of two schemas of one database each has locks of its own.
+            sql = "SELECT pg_try_advisory_xact_lock(hashtextextended(current_schema() || %s, 0))"
+            self._is_held = bool(self._ask(sql, (self._name,))[0][0])
+        return self._is_held
+
+    def check(self) -> None:
+        self._ask("SELECT 1")
+
+    def release(self) -> None:
+        self._is_over = True  # a thread may be about to take it
+        self._disconnect()
+
+    def _ask(self, sql: str, params: Params = ()) -> list[Row]:
+        try:
+            if self._connection is None:
+                if self._is_held or self._database.is_away:
+                    raise DatabaseAwayError
+                self._connection = self._database.connect()
+                limits = ("idle_in_transaction_session_timeout", "statement_timeout")
+                for limit, seconds in zip(limits, (HOLDER_S, CONNECT_S), strict=True):
+                    self._connection.execute("SELECT set_config(%s, %s, true)", (limit, f"{seconds}s"))
+            return self._connection.execute(sql.encode(), params or None).fetchall()
+        except psycopg.Error as error:
+            self._disconnect()
+            raise DatabaseAwayError(_short(error)) from error
+        finally:
+            if self._is_over:
+                self._disconnect()
+
+    def _disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+
 class Postgres:
     """`url` is a connection string. Nothing is connected before the first use.
 
@@ -111,6 +160,9 @@ class Postgres:
             if self._listener is None:
                 self._listener = Listener(self.connect)
             return self._listener.add(topic, call)
+
+    def lock(self, name: str) -> PostgresLock:
+        return PostgresLock(self, name)
 
     @property
     def is_away(self) -> bool:

@@ -3,12 +3,16 @@
 Nobody is notified here: workers tell each other over their sockets, and `on_change` calls every second.
 """
 
+import os
 import sqlite3
 import threading
 from collections.abc import Callable, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import TypeVar
 
+from onetool.core import flock
+from onetool.core.private_file import private
 from onetool.database.connection import Forget, Params, Row, Transaction
 from onetool.database.errors import DatabaseAwayError, DatabaseError
 
@@ -34,6 +38,30 @@ class SqliteTransaction:
 
     def notify(self, topic: str, detail: str = "") -> None:
         pass
+
+
+class FileLock:
+    """A lock on a file beside the database. The system takes it from nobody who lives."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._held: int | None = None
+
+    def take(self) -> bool:
+        if self._held is None:
+            try:
+                self._held = flock.take_path(self._file, lambda file: private(file, os.O_RDWR | os.O_CREAT), 0.0)
+            except OSError as error:
+                raise DatabaseAwayError(f"{self._file}: {error.strerror}") from error
+        return self._held is not None
+
+    def check(self) -> None:
+        pass
+
+    def release(self) -> None:
+        held, self._held = self._held, None
+        if held is not None:
+            flock.give_back(held)
 
 
 class SqliteDatabase:
@@ -64,6 +92,10 @@ class SqliteDatabase:
 
         threading.Thread(target=look, name="onetool-look", daemon=True).start()
         return ended.set
+
+    def lock(self, name: str) -> "FileLock":
+        digest = sha256(name.encode()).hexdigest()[:32]
+        return FileLock(self._file.with_name(f".{self._file.name}.{digest}.lock"))
 
     def close(self) -> None:
         self._closed.set()

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from onetool.core.json_data import StoreBlob
+    from onetool.database.documents import Documents
     from onetool.http.allowed_hosts import AllowedHosts
     from onetool.http.placeholders import Lookup
     from onetool.http.url import HttpRequest, Url
@@ -139,7 +140,7 @@ class HttpContext(NamedTuple):
     redact: Callable[[Any], Any] = lambda value: value  # the call's own
     secret: "Lookup | None" = None  # by name; those of the call's environment where it is None
     bound: Callable[[str], tuple[str, ...]] = lambda _: ()  # the hosts that a secret is for, if not for any
-    logins: "Path | None" = None  # the folder with the logins of people
+    logins: "Path | Documents | None" = None  # where the logins of people are: a folder of files, or documents
 
     def only_to(self, url: "Url", secret: "Lookup") -> "Lookup":
         """The same lookup, for a request to this URL: it refuses a secret that is for other hosts."""

@@ -1,28 +1,32 @@
-"""`LoginStore` keeps the tokens of a login: one file each, readable by its owner alone, replaced atomically.
+"""`LoginStore` keeps the tokens of a login: one document each, in a private file or encrypted in a database.
 
 Tokens belong to a url and to a client: with another one they are not used. A refresh token may be good for one use
 only, so whoever uses it holds the lock, and first looks whether another process has already used it.
 """
 
-import os
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
-from onetool.core import flock
-from onetool.core.os_files import sync_folder
-from onetool.core.private_file import private, replace_file
+from onetool.database import ChangeUnknownError, DatabaseAwayError, DatabaseError
+from onetool.database.documents import Document, Documents, HeldDocument, Version
+from onetool.database.file_documents import FileDocuments
 from onetool.http.errors import AuthError
 
+T = TypeVar("T")
+
 PATIENCE = 60.0  # seconds to wait for who renews the same tokens; longer than one such request may take
-PAUSE = 0.05
+KEEPING = 20.0  # seconds for which new tokens are offered to a database that is away: there are no others
+PAUSE = 0.5
 
 
 class StoredLogin(msgspec.Struct, frozen=True, kw_only=True):
-    """The content of the file. The mappings are the protocol's own: see RFC 6749, 7591, 8414 and 9728."""
+    """What is kept. The mappings are the protocol's own: see RFC 6749, 7591, 8414 and 9728."""
 
     url: str
     key: str  # whose tokens these are
@@ -38,84 +42,145 @@ class StoredLogin(msgspec.Struct, frozen=True, kw_only=True):
         return "StoredLogin(***)"
 
 
-class LoginStore:
-    """The file of one login, as seen by one url and one client."""
+def login_documents(place: Path | Documents) -> Documents:
+    """The logins in that folder of the state, or where else documents are."""
+    return FileDocuments(place, ".auth.json", guard="any", lock="file") if isinstance(place, Path) else place
 
-    def __init__(self, file: Path, url: str, key: str) -> None:
-        self.file = file
-        self._empty = StoredLogin(url=url, key=key)
+
+class LoginStore:
+    """One login, as seen by one url and one client."""
+
+    def __init__(self, logins: Documents, name: str, url: str, key: str) -> None:
+        self.name = name
+        self.empty = StoredLogin(url=url, key=key)
+        self._logins = logins
+
+    def version(self) -> Version:
+        """Differs after any change. It never waits."""
+        try:
+            return self._logins.version(self.name)
+        except OSError:
+            return None
+
+    def load(self) -> tuple[Version, StoredLogin]:
+        """What is kept. Whatever is wrong with a file, it counts as empty: a new login mends it.
+
+        Raises AuthError if a database is away that was never asked before, or it was encrypted with another key.
+        """
+        try:
+            return self.decoded(self._logins.load(self.name))
+        except OSError:
+            return self.version(), self.empty
+        except DatabaseError as error:
+            raise _not_read(error) from None
 
     def read(self) -> StoredLogin:
-        """What is kept. Whatever is wrong with the file, it counts as empty: a new login mends it."""
-        try:
-            login = msgspec.json.decode(self.file.read_bytes(), type=StoredLogin)
-        except (OSError, msgspec.MsgspecError, RecursionError):
-            return self._empty
-        return login if (login.url, login.key) == (self._empty.url, self._empty.key) else self._empty
+        return self.load()[1]
 
-    def version(self) -> tuple[int, int]:
-        """A version of the file: differs after any write."""
-        try:
-            found = self.file.stat()
-        except OSError:
-            return (0, 0)
-        return (found.st_ino, found.st_mtime_ns)
+    async def load_async(self) -> tuple[Version, StoredLogin]:
+        return await asyncio.to_thread(self.load)
 
-    def write(self, login: StoredLogin) -> None:
-        """Within `locked` only."""
-        try:
-            replace_file(self.file, msgspec.json.format(msgspec.json.encode(login), indent=1))
-            sync_folder(self.file.parent)
-        except OSError as error:
-            raise _not_kept(self.file, error) from None
+    def decoded(self, document: Document) -> tuple[Version, StoredLogin]:
+        login = self.empty
+        with suppress(msgspec.MsgspecError, RecursionError):
+            login = login if document.body is None else msgspec.json.decode(document.body, type=StoredLogin)
+        is_ours = (login.url, login.key) == (self.empty.url, self.empty.key)
+        return document.version, login if is_ours else self.empty
 
     @asynccontextmanager
-    async def locked(self) -> AsyncIterator[None]:
-        """One at a time, also among processes. Waiting keeps nobody else of this process waiting."""
-        with _lock_file(self.file) as lock:
-            if not await flock.wait_async(lock, PATIENCE, PAUSE):
-                raise _held_error(self.file)
-            yield
+    async def locked(self) -> "AsyncIterator[HeldLogin]":
+        """One at a time, also among processes and replicas. Waiting keeps nobody else of this process waiting."""
+        try:
+            held = self._logins.locked_async(self.name, PATIENCE)
+            document = await held.__aenter__()
+        except (OSError, DatabaseError) as error:
+            raise _not_locked(self._logins.describe(self.name), error) from None
+        try:
+            yield HeldLogin(self, document, self._logins.describe(self.name))
+        finally:
+            await held.__aexit__(None, None, None)
 
 
-def forget(file: Path) -> bool:
+class HeldLogin:
+    """A login whose lock is held."""
+
+    def __init__(self, store: LoginStore, held: HeldDocument, place: str) -> None:
+        self._store, self._held, self._place = store, held, place
+
+    async def load(self) -> tuple[Version, StoredLogin]:
+        """What is kept now: another process may have changed it before we had the lock."""
+        try:
+            return self._store.decoded(await to_the_end(self._held.load))
+        except OSError:
+            return None, self._store.empty
+        except DatabaseError as error:
+            raise _not_read(error) from None
+
+    async def save(self, login: StoredLogin) -> Version:
+        """Keep new tokens, also if the lock was lost meanwhile: those of before may be good no more."""
+        return await to_the_end(self._save, login)
+
+    async def clear(self, login: StoredLogin) -> Version:
+        """Keep that its tokens are over; not if the lock was lost: others may have got new ones."""
+        await self.check()
+        return await to_the_end(self._save, login)
+
+    async def check(self) -> None:
+        """Raises AuthError if the lock was lost."""
+        try:
+            await to_the_end(self._held.check)
+        except DatabaseError as error:
+            raise AuthError(f"the login can't be refreshed now: {error}") from None
+
+    def _save(self, login: StoredLogin) -> Version:
+        body, until = msgspec.json.format(msgspec.json.encode(login), indent=1), time.monotonic() + KEEPING
+        while True:
+            try:
+                return self._held.write(body)
+            except OSError as error:
+                raise _not_kept(self._place, error.strerror or str(error)) from None
+            except (DatabaseAwayError, ChangeUnknownError) as error:
+                if time.monotonic() >= until:
+                    raise _not_kept(self._place, str(error)) from None
+                time.sleep(PAUSE)
+            except DatabaseError as error:
+                raise _not_kept(self._place, str(error)) from None
+
+
+def forget(logins: Documents, name: str) -> bool:
     """Remove what is kept, for whichever url; whether there was anything."""
-    if not file.exists():
-        return False
-    with _lock_file(file) as lock:
-        if not flock.wait(lock, PATIENCE):
-            raise _held_error(file)
-        with suppress(FileNotFoundError):
-            file.unlink()
-            return True
-    return False
-
-
-def _held_error(file: Path) -> AuthError:
-    return AuthError(f"another process holds {file.name} for more than {PATIENCE:.0f} s; end it, and try again")
-
-
-@contextmanager
-def _lock_file(file: Path) -> Iterator[int]:
-    """Gives the open file of the lock. Leaving gives the lock back, as the end of the process does."""
     try:
-        _private_folder(file.parent)
-        # Never deleted: a new file would be another lock.
-        lock = private(file.with_name(f".{file.name}.lock"), os.O_RDWR | os.O_CREAT)
-    except OSError as error:
-        raise _not_kept(file, error) from None
+        if logins.version(name) is None:
+            return False
+        with logins.locked(name, PATIENCE) as held:
+            return held.delete()
+    except (OSError, DatabaseError) as error:
+        raise _not_locked(logins.describe(name), error) from None
+
+
+async def to_the_end(work: Callable[..., T], *args: Any) -> T:
+    """Run it in a thread. Who is cancelled meanwhile waits for its end: it must not let go of a lock before."""
+    task = asyncio.ensure_future(asyncio.to_thread(work, *args))
     try:
-        yield lock
-    finally:
-        flock.give_back(lock)
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        while not task.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait([task])
+        if not task.cancelled():
+            task.exception()  # marks it as retrieved
+        raise
 
 
-def _not_kept(file: Path, error: OSError) -> AuthError:
-    return AuthError(f"the login can't be kept in {file}: {error.strerror}")
+def _not_locked(place: str, error: OSError | DatabaseError) -> AuthError:
+    if isinstance(error, TimeoutError):
+        return AuthError(f"another process holds {place} for more than {PATIENCE:.0f} s; end it, and try again")
+    return _not_kept(place, (error.strerror or str(error)) if isinstance(error, OSError) else str(error))
 
 
-def _private_folder(folder: Path) -> None:
-    """There may be one already that is more open than it should be."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if os.name == "posix" and folder.stat().st_mode & 0o077:
-        folder.chmod(0o700)
+def _not_kept(place: str, why: str) -> AuthError:
+    return AuthError(f"the login can't be kept in {place}: {why}")
+
+
+def _not_read(error: DatabaseError) -> AuthError:
+    return AuthError(f"the login can't be read: {error}")

@@ -1,6 +1,6 @@
 """OAuth 2 by a person's login (grant `authorizationCode`): the login itself, and the tokens that come of it.
 
-    onetool bundles login BUNDLE -> the browser -> a code -> tokens, in a file beside those of MCP servers
+    onetool bundles login BUNDLE -> the browser -> a code -> tokens, beside those of MCP servers
 
 A login belongs to one bundle, and there to all tools with the same authorization server, client and scope. Its tokens
 are sent to the origins that those tools had when the person logged in, and to no other. Calls ask nobody: without a
@@ -9,11 +9,10 @@ login, or when it has ended, they fail with the command to type.
 
 import asyncio
 import hashlib
+import re
 import time
 from base64 import urlsafe_b64encode
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
-from glob import escape
-from pathlib import Path
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
 from secrets import token_urlsafe
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode, urlsplit
@@ -23,11 +22,12 @@ from msgspec.structs import replace
 
 from onetool.core.context import current_call
 from onetool.core.errors import ToolFailure
+from onetool.database.documents import Documents, Version
 from onetool.http.auth import AUTH_POINTER, Authenticator, AuthTexts, Signer, with_header
 from onetool.http.definition import OAuth2, below
 from onetool.http.errors import AuthError, RequestRefusedError, RequestTimeoutError, in_short
 from onetool.http.login_callback import CallbackQuery, listening, open_browser
-from onetool.http.login_store import LoginStore, StoredLogin
+from onetool.http.login_store import HeldLogin, LoginStore, StoredLogin, login_documents
 from onetool.http.oauth import GrantedToken, TokenEndpoint, TokenRefusedError
 from onetool.http.placeholders import Lookup, TemplateError, refused_at
 from onetool.http.url import HttpRequest, Url, parse_url
@@ -62,7 +62,7 @@ class LoginAuthenticator(Authenticator):
         if target is None:
             raise TemplateError("with a login the host has to be written out", "/request/urlTemplate")
         self.origin = origin_of(target)
-        self._seen: tuple[Any, StoredLogin] | None = None  # the version of the file, and what it held
+        self._seen: tuple[str, Version, StoredLogin] | None = None  # which login, its version, and what it was
 
     def begin(self, args: Mapping[str, Any], secret: Lookup, context: "HttpContext") -> Signer:
         return _LoginSigner(self.login(secret, context), self._read)
@@ -76,14 +76,14 @@ class LoginAuthenticator(Authenticator):
             only_there(name)
         filled = self._texts.fill({}, secret)
         endpoint = TokenEndpoint(self.auth, self._texts, filled, self._endpoint, secret, context)
-        return ToolLogin(self.auth, filled, self._bundle, context.logins, endpoint, context.mask_also)
+        return ToolLogin(self.auth, filled, self._bundle, login_documents(context.logins), endpoint, context.mask_also)
 
-    def _read(self, store: LoginStore) -> StoredLogin:
-        """What is kept. The file is read again when it has changed."""
-        version = (store.file, store.version())
-        if self._seen is None or self._seen[0] != version:
-            self._seen = version, store.read()
-        return self._seen[1]
+    async def _read(self, store: LoginStore) -> StoredLogin:
+        """What is kept. It is read again when it has changed."""
+        seen = self._seen
+        if seen is None or seen[0] != store.name or seen[1] != store.version():
+            seen = self._seen = (store.name, *await store.load_async())
+        return seen[2]
 
 
 class ToolLogin:
@@ -94,17 +94,20 @@ class ToolLogin:
         auth: OAuth2,
         filled: dict[str, str],
         bundle: str,
-        folder: Path,
+        logins: Documents,
         endpoint: TokenEndpoint,
         know: Callable[[str], None],
     ) -> None:
         self.auth, self.filled, self.endpoint, self.know = auth, filled, endpoint, know
         about = (bundle, auth.authorization_url, auth.token_url, auth.issuer, filled["client_id"], filled["scope"])
         self.key = hashlib.sha256(msgspec.json.encode(about)).hexdigest()
-        self.store = LoginStore(folder / _file_name(bundle, self.key[:KEY_LENGTH]), auth.token_url, self.key)
+        self.logins = logins
+        self.store = LoginStore(logins, f"{_of_bundle(bundle)}{self.key[:KEY_LENGTH]}", auth.token_url, self.key)
 
-    def save_granted(self, granted: GrantedToken, before: StoredLogin, **more: Any) -> StoredLogin:
-        """Keep new tokens, within the store's lock. A refresh token that is not replaced is good for more."""
+    async def save_granted(
+        self, granted: GrantedToken, before: StoredLogin, held: HeldLogin, **more: Any
+    ) -> StoredLogin:
+        """Keep new tokens. A refresh token that is not replaced is good for more."""
         refresh = granted.refresh or (before.tokens or {}).get("refresh_token")
         scope = granted.scope or (before.tokens or {}).get("scope")
         tokens = {"access_token": granted.access, "refresh_token": refresh, "scope": scope}
@@ -114,30 +117,31 @@ class ToolLogin:
             expires_at=None if granted.life is None else time.time() + granted.life,
             **more,
         )
-        self.store.write(login)
+        await held.save(login)
         return login
 
 
-def stored_logins(folder: Path, bundle: str) -> list[Path]:
-    """The files of all logins of a bundle, also of those that none of its tools needs any more."""
-    return sorted(folder.glob(_file_name(escape(bundle), "[0-9a-f]" * KEY_LENGTH)))
+def stored_logins(logins: Documents, bundle: str) -> list[str]:
+    """The names of all logins of a bundle, also of those that none of its tools needs any more."""
+    name = re.compile(f"{re.escape(_of_bundle(bundle))}[0-9a-f]{{{KEY_LENGTH}}}")
+    return list(filter(name.fullmatch, logins.keys()))
 
 
-def _file_name(bundle: str, key: str) -> str:
-    """The dot tells it from the file of a server, whose name has none."""
-    return f"bundle.{bundle}-{key}.auth.json"
+def _of_bundle(bundle: str) -> str:
+    """How the names of its logins begin. The dot tells them from those of servers, whose names have none."""
+    return f"bundle.{bundle}-"
 
 
 class _LoginSigner(Signer):
-    def __init__(self, login: ToolLogin, read: Callable[[LoginStore], StoredLogin]) -> None:
+    def __init__(self, login: ToolLogin, read: Callable[[LoginStore], Awaitable[StoredLogin]]) -> None:
         self._login, self._read = login, read
         self._stored: StoredLogin | None = None
         self._refused: str | None = None
 
     async def prepare(self, left: float) -> None:
         store = self._login.store
-        stored = self._read(store)
         try:
+            stored = await self._read(store)
             if stored.tokens and self._is_spent(stored):
                 async with asyncio.timeout(left):
                     stored = await _uninterrupted(self._refresh())
@@ -172,10 +176,10 @@ class _LoginSigner(Signer):
 
     async def _refresh(self) -> StoredLogin:
         store = self._login.store
-        async with store.locked():
-            return await self._refreshed(store.read())
+        async with store.locked() as held:
+            return await self._refreshed((await held.load())[1], held)
 
-    async def _refreshed(self, stored: StoredLogin) -> StoredLogin:
+    async def _refreshed(self, stored: StoredLogin, held: HeldLogin) -> StoredLogin:
         """Within the lock. Another process may have refreshed it meanwhile."""
         if not stored.tokens or not self._is_spent(stored):
             return stored
@@ -184,14 +188,15 @@ class _LoginSigner(Signer):
             raise _needs_login("its login has ended")
         self._login.know(refresh)
         form = {"grant_type": "refresh_token", "refresh_token": refresh}
+        await held.check()
         try:
             granted = await self._login.endpoint.ask(form, EXCHANGE_SECONDS)
         except TokenRefusedError as refused:
             if refused.status not in (400, 401, 403) or refused.fault != "invalid_grant":
                 raise
-            await asyncio.to_thread(self._login.store.write, replace(stored, tokens=None, expires_at=None))
+            await held.clear(replace(stored, tokens=None, expires_at=None))
             raise _needs_login("its login has ended") from None
-        return await asyncio.to_thread(self._login.save_granted, granted, stored)
+        return await self._login.save_granted(granted, stored, held)
 
     def _is_spent(self, stored: StoredLogin) -> bool:
         access = (stored.tokens or {}).get("access_token")
@@ -287,9 +292,9 @@ async def log_in(
                 "code_verifier": verifier,
             }
             granted = await login.endpoint.ask(form, EXCHANGE_SECONDS)
-            async with login.store.locked():
-                before = replace(login.store.read(), tokens=None)  # nothing of another login counts
-                return (login.save_granted(granted, before, origins=allowed).tokens or {}).get("scope")
+            async with login.store.locked() as held:  # nothing of another login counts
+                kept = await login.save_granted(granted, login.store.empty, held, origins=allowed)
+                return (kept.tokens or {}).get("scope")
     except TimeoutError:
         raise AuthError(f"nobody has finished the login for {name} within {patience:.0f} s") from None
     except ToolFailure as failure:

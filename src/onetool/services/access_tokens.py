@@ -1,11 +1,15 @@
-"""`TokenStore`: the tokens that `onetool tokens add` has made, and those that were revoked, in one file of the state.
+"""`TokenStore`: the tokens that `onetool tokens add` has made, and those that were revoked, in one document.
 
-The file holds hashes alone. A token is long and random, so that its hash tells nobody what it is, and needs no salt.
+It is a file of the state, or a row of the database that replicas share. It holds hashes alone. A token is long and
+random, so that its hash tells nobody what it is, and needs no salt.
 
 All processes of the state folder share the file. They see by its stamp that it has changed, and so a revocation counts
-at once. Who could write the file could let himself in: it is refused if it is a link, if others can read or write it,
-or if it is damaged. While it is refused, nobody is let in by it, nor by a token of the config, since nobody knows which
-of those were revoked.
+at once. A change of the row is told to all replicas, and each looks every second; while the database is away, what was
+known goes on to count.
+
+Who could write the file could let himself in: it is refused if it is a link, if others can read or write it, or if it
+is damaged. While it is refused, nobody is let in by it, nor by a token of the config, since nobody knows which of those
+were revoked. The same holds for a database that was never reached.
 
 The folder of a project comes from wherever the project comes from, and with it could come a file of tokens. There the
 file is sealed with a key that lies in the person's own folder, and a file with another seal is refused.
@@ -13,40 +17,38 @@ file is sealed with a key that lies in the person's own folder, and a file with 
 
 import hmac
 import logging
-import os
 import re
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from functools import partial
+from collections.abc import Callable
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
-from secrets import token_bytes, token_urlsafe
+from secrets import token_urlsafe
 from threading import Lock
 from typing import NamedTuple
 
 import msgspec
 
-from onetool.core import flock
 from onetool.core.errors import OneToolError
-from onetool.core.os_files import open_no_link
+from onetool.core.key_file import key_in
 from onetool.core.principal import Principal, Rate, Role
-from onetool.core.private_file import private, replace_file, write_new
+from onetool.core.private_file import UnsafeFileError
+from onetool.database import DatabaseError
+from onetool.database.documents import Documents, Version
+from onetool.database.file_documents import FileDocuments
 
 log = logging.getLogger("onetool.serve")
 
 FOLDER = "access_tokens"  # of the state
-FILE = "tokens.json"
+DOCUMENT = "tokens"  # its file is tokens.json
 KEY_FILE = "tokens.key"  # in the person's own folder
 PREFIX = "ot_"
 HASH = "sha256:"
 RANDOM_BYTES = 32
-KEY_BYTES = 32
 FILE_VERSION = 1
 LARGEST_FILE = 4 * 1024**2  # bytes: more than ten thousand tokens
 PATIENCE_S = 2.0  # to wait for another process that writes the file
 _SHOWN = re.compile(rf"\b{PREFIX}[A-Za-z0-9_-]{{40,}}")  # names of tools are shorter
-HAS_OWNERS = hasattr(os, "geteuid")  # and modes that say who can read
 
 
 class TokenFileError(OneToolError):
@@ -122,7 +124,7 @@ class _TokenState(msgspec.Struct, frozen=True, kw_only=True):
 class TokenView(NamedTuple):
     """What the file says at one moment, for fast questions."""
 
-    stamp: tuple[int, ...] | None
+    stamp: Version
     state: _TokenState
     problem: str | None  # why the file is refused
     tokens: dict[bytes, StoredToken]
@@ -130,12 +132,17 @@ class TokenView(NamedTuple):
 
 
 class TokenStore:
-    """The tokens of one state folder."""
+    """The tokens of one state folder, or of one database."""
 
-    def __init__(self, folder: Path, clock: Callable[[], float] = time.time, *, key_file: Path | None = None) -> None:
-        """`key_file` seals the file of tokens: for folders that may come from somebody else."""
-        self.file = folder / FILE
-        self._path = str(self.file)
+    def __init__(
+        self, place: Path | Documents, clock: Callable[[], float] = time.time, *, key_file: Path | None = None
+    ) -> None:
+        """`place`: a folder, or where else documents are. `key_file` seals a file of tokens: for folders that may come
+        from somebody else.
+        """
+        self._documents = FileDocuments(place) if isinstance(place, Path) else place
+        self.file = self._documents.file(DOCUMENT) if isinstance(self._documents, FileDocuments) else None
+        self.where = self._documents.describe(DOCUMENT)
         self._clock = clock
         self._key_file = key_file
         self._lock = Lock()
@@ -216,72 +223,58 @@ class TokenStore:
         return known
 
     def view(self) -> TokenView:
-        """What the file says now. It is read only if it, its owner or its mode has changed."""
+        """What is kept now. It is read only if it has changed."""
         try:
-            found = os.stat(self._path, follow_symlinks=False)
-        except (FileNotFoundError, NotADirectoryError):
-            if self._known.stamp is not None:
-                self._known = _known(None, _TokenState())
-            return self._known
+            stamp = self._documents.version(DOCUMENT)
         except OSError as error:
-            return _refused(None, f"{self._path} can't be read: {error.strerror}")
-        stamp = (found.st_ino, found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_mode, found.st_uid)
+            return _refused(None, f"{self.where} can't be read: {error.strerror}")
+        except DatabaseError as error:
+            return _refused(None, str(error))
         known = self._known
         if known.stamp != stamp:
             known = self._known = self._read_anew(stamp)  # all at once: other threads read it
         return known
 
-    def _read_anew(self, stamp: tuple[int, ...]) -> TokenView:
+    def _read_anew(self, stamp: Version) -> TokenView:
         try:
-            return _known(stamp, self._state())
-        except TokenFileError as error:
-            log.error("no token is accepted but http.token: %s", error)
-            return _refused(stamp, str(error))
+            stamp, body = self._documents.load(DOCUMENT)
+            return _known(stamp, self._state(body))
+        except (UnsafeFileError, TokenFileError, DatabaseError) as error:
+            problem = str(_unsafe(self.where, error) if isinstance(error, UnsafeFileError) else error)
+            if problem != self._known.problem:
+                log.error("no token is accepted but http.token: %s", problem)
+            return _refused(stamp, problem)
 
-    def _state(self) -> _TokenState:
-        """Raises TokenFileError for a file that does not count."""
-        data = _read_private(self.file)
+    def _state(self, data: bytes | None) -> _TokenState:
+        """Raises TokenFileError for what does not count."""
         if data is None:
             return _TokenState()
         if self._key_file is not None:
-            data = _unsealed(data, _key_in(self._key_file), self.file)
+            data = _unsealed(data, _key_in(self._key_file), self.where)
         try:
             state = msgspec.json.decode(data, type=_TokenState)
             all_digests = [token.digest for token in state.tokens] + [_digest_of(hash) for hash in state.revoked]
         except (ValueError, RecursionError):
-            raise _refusal(self.file, "it is damaged") from None
+            raise _refusal(self.where, "it is damaged") from None
         if state.version != FILE_VERSION or any(len(digest) != sha256().digest_size for digest in all_digests):
-            raise _refusal(self.file, "it is damaged, or a newer version has written it")
+            raise _refusal(self.where, "it is damaged, or a newer version has written it")
         return state
 
     def _change(self, change: Callable[[_TokenState], _TokenState]) -> None:
-        """Change the file under its lock. After an error it is as it was."""
+        """Change it under its lock. After an error it is as it was, but for ChangeUnknownError."""
         try:
-            with self._lock, self._held():
-                data = msgspec.json.encode(change(self._state()))
+            with self._lock, self._documents.locked(DOCUMENT, PATIENCE_S) as held:
+                data = msgspec.json.encode(change(self._state(held.load().body)))
                 if self._key_file is not None:
                     data = _sealed(data, _key_in(self._key_file, make=True))
                 if len(data) > LARGEST_FILE:
-                    raise TokenFileError(f"{self.file} is full: nothing was changed")
-                replace_file(self.file, data)
+                    raise TokenFileError(f"{self.where} is full: nothing was changed")
+                held.write(data)
+        except UnsafeFileError as error:
+            raise _unsafe(self.where, error) from None
         except OSError as error:
             why = error.strerror or error
-            raise TokenFileError(f"{self.file} can't be written ({why}): nothing was changed") from None
-
-    @contextmanager
-    def _held(self) -> Iterator[None]:
-        folder = self.file.parent
-        if folder.is_symlink():
-            raise OSError("its folder is a link, which state is not")
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_new(folder / ".gitignore", "*\n")
-        lock = flock.take_path(folder / ".lock", partial(private, flags=os.O_RDWR | os.O_CREAT), PATIENCE_S)
-        if lock is None:
-            raise OSError("another process holds its lock")
-        try:
-            yield
-        finally:
-            flock.give_back(lock)
+            raise TokenFileError(f"{self.where} can't be written ({why}): nothing was changed") from None
 
 
 # Tokens and their hashes
@@ -312,38 +305,21 @@ def _digest_of(hash: str) -> bytes:
 # What was read
 
 
-def _known(stamp: tuple[int, ...] | None, state: _TokenState) -> TokenView:
+def _known(stamp: Version, state: _TokenState) -> TokenView:
     tokens = {token.digest: token for token in state.tokens}
     return TokenView(stamp, state, None, tokens, {_digest_of(hash): one for hash, one in state.revoked.items()})
 
 
-def _refused(stamp: tuple[int, ...] | None, problem: str) -> TokenView:
+def _refused(stamp: Version, problem: str) -> TokenView:
     return TokenView(stamp, _TokenState(), problem, {}, {})
 
 
-def _read_private(file: Path) -> bytes | None:
-    """The content of a file that is ours alone; None if there is none. Raises TokenFileError for any other."""
-    try:
-        handle = open_no_link(file, os.O_RDONLY)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        why = "it is a link" if file.is_symlink() else f"it can't be read ({error.strerror})"
-        raise _refusal(file, why) from None
-    try:
-        with os.fdopen(handle, "rb") as stream:
-            status = os.fstat(handle)
-            if HAS_OWNERS and status.st_uid != os.geteuid():
-                raise _refusal(file, "it belongs to somebody else")
-            if HAS_OWNERS and status.st_mode & 0o077:
-                raise _refusal(file, "others can read or write it", f"look at what it says, then: chmod 600 {file}")
-            return stream.read(LARGEST_FILE + 1)
-    except OSError as error:
-        raise _refusal(file, f"it can't be read ({error.strerror})") from None
+def _refusal(place: str | Path, why: str, hint: str | None = None) -> TokenFileError:
+    return TokenFileError(f"{place} is not used, because {why}; {hint or 'remove it, and add the tokens again'}")
 
 
-def _refusal(file: Path, why: str, hint: str = "remove it, and add the tokens again") -> TokenFileError:
-    return TokenFileError(f"{file} is not used, because {why}; {hint}")
+def _unsafe(place: str | Path, error: UnsafeFileError) -> TokenFileError:
+    return _refusal(place, error.why, error.hint)
 
 
 # The seal: a line with the MAC before the rest
@@ -356,24 +332,17 @@ def _sealed(data: bytes, key: bytes) -> bytes:
     return hmac.digest(key, _BOUND + data, sha256).hex().encode() + b"\n" + data
 
 
-def _unsealed(data: bytes, key: bytes, file: Path) -> bytes:
+def _unsealed(data: bytes, key: bytes, place: str) -> bytes:
     seal, _, rest = data.partition(b"\n")
     with suppress(ValueError):
         if key and hmac.compare_digest(bytes.fromhex(seal.decode("ascii")), hmac.digest(key, _BOUND + rest, sha256)):
             return rest
-    raise _refusal(file, "it was not written by `onetool tokens` of this user on this machine")
+    raise _refusal(place, "it was not written by `onetool tokens` of this user on this machine")
 
 
 def _key_in(file: Path, make: bool = False) -> bytes:
-    """The key of the seal. With `make` there is one afterwards, else it may be empty. Raises OSError."""
-    key = _read_private(file)
-    if key is None and make:
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with flock.lock_beside(file):  # two projects may want it at once
-            key = _read_private(file)
-            if key is None:
-                key = token_bytes(KEY_BYTES)
-                replace_file(file, key)
-    if key is not None and len(key) != KEY_BYTES:
-        raise _refusal(file, "it is damaged")
-    return key or b""
+    """The key of the seal. With `make` there is one afterwards. Raises TokenFileError, OSError."""
+    try:
+        return key_in(file, make)
+    except UnsafeFileError as error:
+        raise _unsafe(file, error) from None

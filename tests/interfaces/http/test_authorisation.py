@@ -52,7 +52,9 @@ def unguarded(folder):
 
 def session(site, token=TOKEN, clock=time.time):
     """One that is signed with the key of the server."""
-    return LoginSessions(site.rules.credentials.sessions._file.parent, clock).start(sha256(token.encode()).digest())[0]
+    return LoginSessions(site.rules.credentials.sessions._documents.folder, clock).start(
+        sha256(token.encode()).digest()
+    )[0]
 
 
 def expired(site, _folder):

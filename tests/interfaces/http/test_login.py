@@ -17,7 +17,6 @@ from onetool.core import flock
 from onetool.interfaces.asgi import HttpError
 from onetool.interfaces.http.login import LoginRequest, WrongTokens, _peer
 from onetool.interfaces.http.login_sessions import LoginSessions
-from onetool.interfaces.http.serve import SESSIONS_FOLDER
 
 CONFIG = {"http": {"token": TOKEN}}
 OTHER = "another-token-0123456789"
@@ -162,7 +161,7 @@ def test_it_works_where_the_state_can_not_be_written(serve, tmp_path):
 def test_who_signs_out_is_told_if_others_do_not_learn_of_it(serve, tmp_path):
     server = serve(config=CONFIG, env={"ONETOOL_HOME": str(tmp_path / "state")})
     session = session_of(server)
-    lock = os.open(tmp_path / "state" / SESSIONS_FOLDER / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
+    lock = os.open(tmp_path / "state" / "page_sessions" / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
     assert flock.take(lock)
     try:
         reply = server.ask("/login", "DELETE", bearer(session))
@@ -216,7 +215,7 @@ def test_no_tool_reads_the_key(tmp_path, monkeypatch):
     (tmp_path / "onetool.yaml").write_text("fs: {roots: [.]}\n")
     (tmp_path / "mine.txt").write_text("mine")
     with App.open(tmp_path / "onetool.yaml") as app:
-        folder = app.config.home / SESSIONS_FOLDER
+        folder = app.config.home / "page_sessions"
         LoginSessions(folder).start(b"x")
         assert asyncio.run(app.run("fs.read_file(path='mine.txt')")).data == "mine"
         read = asyncio.run(app.run(f"fs.read_file(path={str(folder / 'sessions.json')!r})"))

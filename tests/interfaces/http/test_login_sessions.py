@@ -9,6 +9,8 @@ from hashlib import sha256
 
 import pytest
 
+from onetool.core.private_file import HAS_OWNERS
+from onetool.database import file_documents
 from onetool.interfaces.http import login_sessions
 from onetool.interfaces.http.login_sessions import (
     LIFETIME_S,
@@ -172,7 +174,7 @@ def test_where_nothing_can_be_written_they_live_in_memory(tmp_path, clock, caplo
 
 def test_one_that_can_be_read_but_not_written_is_ended_here_nevertheless(tmp_path, sessions, monkeypatch):
     text, session = sessions.start(TOKEN)
-    monkeypatch.setattr(login_sessions, "replace_file", refuse)
+    monkeypatch.setattr(file_documents, "draft_of", refuse)
     with pytest.raises(SessionNotEndedError):
         sessions.end(session)
     assert sessions.read(text, named(TOKEN)) is None
@@ -186,7 +188,7 @@ def test_one_that_can_be_read_but_not_written_is_ended_here_nevertheless(tmp_pat
 def test_what_was_in_memory_goes_when_the_file_can_be_written_again(tmp_path, sessions, clock, monkeypatch):
     text, session = sessions.start(TOKEN)
     with monkeypatch.context() as patched:
-        patched.setattr(login_sessions, "replace_file", refuse)
+        patched.setattr(file_documents, "draft_of", refuse)
         with pytest.raises(SessionNotEndedError):
             sessions.end(session)
         in_memory, _ = sessions.start(TOKEN)
@@ -196,7 +198,7 @@ def test_what_was_in_memory_goes_when_the_file_can_be_written_again(tmp_path, se
     assert LoginSessions(tmp_path / "login", clock).read(again, named(TOKEN)) == other
 
 
-@pytest.mark.skipif(not login_sessions.HAS_OWNERS, reason="no modes and owners")
+@pytest.mark.skipif(not HAS_OWNERS, reason="no modes and owners")
 def test_a_file_that_others_can_read_from_now_on_counts_no_more(tmp_path, sessions):
     text, session = sessions.start(TOKEN)
     assert sessions.read(text, named(TOKEN)) == session
@@ -220,7 +222,7 @@ def test_sessions_of_a_token_that_was_replaced_do_not_come_back_with_it(
     text, _ = sessions.start(TOKEN)
     theirs, their_session = sessions.start(OTHER)
     if not can_write:
-        monkeypatch.setattr(login_sessions, "replace_file", refuse)
+        monkeypatch.setattr(file_documents, "draft_of", refuse)
     sessions.replace_token(TOKEN)
     assert (sessions.read(text, named(TOKEN)), sessions.read(theirs, named(OTHER))) == (None, their_session)
     again, session = sessions.start(TOKEN)
@@ -268,4 +270,4 @@ def test_sessions_are_masked(sessions):
     assert mask_sessions(f"GET /x/{text}?a={text}") == "GET /x/ots_***?a=ots_***"
     for harmless in ("/call/robots_management.list", "/call/ots_x", f"/call/b{text}"):
         assert mask_sessions(harmless) == harmless
-    assert "***" in repr(sessions._from_file())
+    assert "***" in repr(sessions._shared())

@@ -71,12 +71,13 @@ def remembered(stage):
     config = stage.folder / "onetool.yaml"
     with App.open(config) as app:
         shelf = app.servers.proxy("one")._cache
-    shelf.file.parent.mkdir(parents=True, exist_ok=True)
+        file = app.config.home / "servers" / "one.json"
+    file.parent.mkdir(parents=True, exist_ok=True)
 
     def opened(memory):
         if isinstance(memory, dict):
             memory = {"server": shelf.nothing().server, **memory}
-        shelf.file.write_text(json.dumps(memory))
+        file.write_text(json.dumps(memory))
         return App.open(config)
 
     return opened
@@ -130,17 +131,17 @@ def by_another(shelf, memory):
 
 def test_what_another_writes_while_we_read_is_noticed(proxy, monkeypatch):
     shelf = proxy._cache
-    real = shelf.read
+    real = shelf.load
 
-    def read():
-        memory = real()
+    def load():
+        version, memory = real()
         by_another(shelf, memory)
-        return memory
+        return version, memory
 
     shelf.write(replace(proxy.cached, former={}, version="by one"))
-    monkeypatch.setattr(shelf, "read", read)
+    monkeypatch.setattr(shelf, "load", load)
     proxy.reread_approvals()
-    monkeypatch.setattr(shelf, "read", real)
+    monkeypatch.setattr(shelf, "load", real)
     proxy.reread_approvals()
     assert proxy.cached.version == "by another"
 

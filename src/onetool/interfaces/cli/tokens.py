@@ -49,13 +49,14 @@ def tokens() -> None:
 
 def complete_token(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     """Names of tokens, for the shell's completion."""
-    from onetool.app.access import token_store
+    from onetool.app.access import open_token_store
     from onetool.config import find, load_config
     from onetool.core.errors import OneToolError
 
     try:
         config = load_config(find(ctx.find_root().params.get("config")))
-        names = [one.name for one in (*token_store(config).list(), *config.http.tokens)]
+        with open_token_store(config) as store:
+            names = [one.name for one in (*store.list(), *config.http.tokens)]
     except OneToolError:
         return []
     return [name for name in names if name.startswith(incomplete)]
@@ -100,14 +101,14 @@ def add(
     onetool tokens add ci --tools 'time.*,web.get' --rate 600/min --expires 30d
     onetool tokens add anna --role edit
     """
-    from onetool.app.access import as_stored, needs_credential, token_store
+    from onetool.app.access import as_stored, needs_credential, open_token_store
     from onetool.app.audit import noted_command
     from onetool.services.access_tokens import new_token, token_hash
 
     text = new_token()
     wanted = _checked(name, token_hash(text), role, patterns, rate, _until(expires))
     config = _config(ctx)
-    store = token_store(config)
+    store = ctx.with_resource(open_token_store(config))
     replaced = _require_free_name(name, config, store, only_print)
     if not again:
         _require_unused_name(name, store)
@@ -225,10 +226,10 @@ def _url(config: "Config") -> str:
 @click.pass_context
 def list_tokens(ctx: click.Context, as_json: bool) -> None:
     """List the tokens that were stored, and those of the config."""
-    from onetool.app.access import as_stored, token_store
+    from onetool.app.access import as_stored, open_token_store
 
     config = _config(ctx)
-    store = token_store(config)
+    store = ctx.with_resource(open_token_store(config))
     stored, gone = store.list(), store.revoked()
     rows = [_row(token, "stored") for token in stored]
     rows += [_row(as_stored(one), place, one.hash in gone) for one, place in _configured(config)]
@@ -286,11 +287,11 @@ def _shown_rate(rate: Rate) -> str:
 @click.pass_context
 def revoke(ctx: click.Context, name: str) -> None:
     """Revoke a token, at once, also in a running server."""
-    from onetool.app.access import token_store
+    from onetool.app.access import open_token_store
     from onetool.app.audit import record_command
 
     config = _config(ctx)
-    store = token_store(config)
+    store = ctx.with_resource(open_token_store(config))
     of_config = [(one, place) for one, place in _configured(config) if one.name == name]
     stored = store.named(name)
     if stored is None and not of_config:
@@ -324,8 +325,8 @@ def _tell_if_closed(config: "Config", store: "TokenStore") -> None:
 
     if accepts_any(config.http, store):
         return
-    way = f"remove {store.file}, and this machine needs no token"
-    click.echo(f"No token is left, so that a server lets nobody in. Make one: onetool tokens add; or {way}.", err=True)
+    way = f"; or remove {store.file}, and this machine needs no token" if store.file else ""
+    click.echo(f"No token is left, so that a server lets nobody in. Make one: onetool tokens add{way}.", err=True)
 
 
 # What the config says

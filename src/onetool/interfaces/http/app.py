@@ -51,7 +51,7 @@ from onetool.interfaces.http.rules import (
     relevant_headers,
 )
 from onetool.interfaces.json_data import check_content_type
-from onetool.services.request_rates import RequestRates
+from onetool.services.request_rates import PrincipalRates, RequestRates
 
 if TYPE_CHECKING:
     from onetool.interfaces.http.cluster import Cluster
@@ -207,14 +207,17 @@ class HttpApp:
         redact: Callable[[str], str] = str,
         audit: RequestAudit | None = None,
         cluster: "Cluster | None" = None,
+        rates: PrincipalRates | None = None,
     ) -> None:
-        """With a `cluster`, requests of its other replicas are let in, as those whom these have checked."""
+        """With a `cluster`, requests of its other replicas are let in, as those whom these have checked. `rates` counts
+        requests, if not this process alone does.
+        """
         self.rules = rules
         self.max_body = max_body
         self.routes = {route.path: route for route in routes}
         self._redact = redact
         self._audit = audit
-        self._rates = RequestRates()
+        self._rates = rates or RequestRates()
         self._admissions = Admissions()
         self._cluster = cluster
         self.is_draining = False
@@ -303,7 +306,7 @@ class HttpApp:
         if route is None or route.protected:
             authorization = head.get(b"authorization")
             principal = scope["principal"] = await rules.authenticate(authorization, scope)
-            if (wait := self._rates.check(principal)) is not None:
+            if principal.rate is not None and (wait := await self._rates.check_async(principal)) is not None:
                 raise _too_many(principal, wait)
             self._begin(scope, principal, _address(scope), lambda: self.rules.identify(authorization, scope))
         return True

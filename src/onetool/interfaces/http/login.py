@@ -26,7 +26,7 @@ from onetool.interfaces.http.credentials import CHALLENGE, bearer
 from onetool.interfaces.http.login_sessions import LoginSession, LoginSessions, SessionNotEndedError
 from onetool.interfaces.http.request_audit import SIGNED_IN
 from onetool.interfaces.http.rules import AccessRules
-from onetool.services.request_rates import RequestRates
+from onetool.services.request_rates import PrincipalRates, RequestRates
 
 LOGIN_PATH = "/login"
 LOGIN_METHODS = ("GET", "HEAD", "POST", "DELETE")
@@ -76,11 +76,13 @@ class WrongTokens:
 class LoginApp:
     """The ASGI app. `rules` gives the access rules in force."""
 
-    def __init__(self, rules: Callable[[], AccessRules], sessions: LoginSessions) -> None:
+    def __init__(
+        self, rules: Callable[[], AccessRules], sessions: LoginSessions, rates: PrincipalRates | None = None
+    ) -> None:
         self._rules = rules
         self._sessions = sessions
         self._wrong = WrongTokens()
-        self._signed_in = RequestRates()
+        self._signed_in = rates or RequestRates()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         rules = self._rules()
@@ -120,7 +122,7 @@ class LoginApp:
                 "`onetool tokens add`."
             )
             raise HttpError(401, "unauthorized", message, [CHALLENGE, NO_STORE])
-        if (wait := self._signed_in.check(replace(principal, rate=SIGN_INS))) is not None:
+        if (wait := await self._signed_in.check_async(replace(principal, rate=SIGN_INS))) is not None:
             message = f"{principal.name} has signed in too often; try again in {math.ceil(wait)} s."
             raise HttpError(429, "too_many", message, [(b"retry-after", b"%d" % math.ceil(wait)), NO_STORE])
         scope[SIGNED_IN] = principal

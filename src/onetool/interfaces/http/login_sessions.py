@@ -7,11 +7,11 @@ a reload brings another token, the sessions of the one before end, and do not co
 The key is random. It lies in one file of the state folder, with the ids of sessions that were ended before they
 expired. All processes of this state folder share the file, and see by its time that it has changed. Who deletes it ends
 all sessions. Where the file can't be written, the ids and another key are in the memory of this process, until it can.
+With a database all replicas share one row of it instead, which is encrypted: who has a key could make sessions.
 """
 
 import hmac
 import logging
-import os
 import re
 import time
 from collections.abc import Callable
@@ -25,21 +25,20 @@ from threading import Lock, Thread
 import msgspec
 
 from onetool.config.access import OWN_TOKEN
-from onetool.core import flock
-from onetool.core.os_files import open_no_link
-from onetool.core.private_file import private, replace_file, write_new
+from onetool.core.private_file import UnsafeFileError
+from onetool.database import DatabaseError
+from onetool.database.documents import Documents, HeldDocument, Version
+from onetool.database.file_documents import FileDocuments
 from onetool.interfaces.signed import sign, verify
 
 log = logging.getLogger("onetool.serve")
 
-HAS_OWNERS = hasattr(os, "geteuid")  # and modes that say who can read
-
+DOCUMENT = "sessions"  # its file is sessions.json
 PREFIX = "ots_"
 LIFETIME_S = 12 * 3600
 SKEW_S = 60  # by which a clock may have been ahead
 MOST_ENDED = 10_000  # ids that are remembered
 KEY_BYTES = 32
-LARGEST_FILE = 4 * 1024**2  # bytes; ours are smaller
 LONGEST_SESSION = 1000  # characters; ours are shorter
 PATIENCE_S = 2.0  # to wait for another process that writes the file
 _BOUND = b"login session:"
@@ -56,11 +55,11 @@ class LoginSession(msgspec.Struct, frozen=True):
 
 
 class SessionNotEndedError(Exception):
-    """A session has ended in this process alone: the file, which others read, can't be written."""
+    """A session has ended in this process alone: what others read can't be written."""
 
 
 class _SessionState(msgspec.Struct, frozen=True):
-    """The content of the file."""
+    """What is kept."""
 
     key: bytes
     ended: dict[str, int] = {}  # when each of them would have expired
@@ -89,19 +88,20 @@ class _SessionState(msgspec.Struct, frozen=True):
 
 
 class LoginSessions:
-    """The sessions of one state folder. `token` is the digest of a token in all methods."""
+    """The sessions of one state folder, or of all replicas. `token` is the digest of a token in all methods."""
 
-    def __init__(self, folder: Path, clock: Callable[[], float] = time.time) -> None:
-        self._file = folder / "sessions.json"
+    def __init__(self, place: Path | Documents, clock: Callable[[], float] = time.time) -> None:
+        """`place`: a folder of the state, or where else documents are."""
+        self._documents = FileDocuments(place) if isinstance(place, Path) else place
         self._clock = clock
         self._lock = Lock()
-        self._known: tuple[tuple[int, ...], _SessionState | None] | None = None  # the file's stamp, and what it says
+        self._known: tuple[Version, _SessionState | None] = (None, None)  # the version, and what it says
         self._own: _SessionState | None = None  # what could not be written
         self._replaced: dict[bytes, int] = {}  # as in the state, by token: for when that can't be written
 
     def start(self, token: bytes, name: str = OWN_TOKEN, until: float | None = None) -> tuple[str, LoginSession]:
-        """A new session of the token of that name, which may expire, as text for the client. It may wait for a file."""
-        state = self._from_file() if self._own is None else None
+        """A new session of the token of that name, which may expire, as text for the client. It may wait for others."""
+        state = self._shared() if self._own is None else None
         state = state or self._change(lambda state: state)
         digest = _token_digest(state.key, token)
         ended = max(self._replaced.get(token, 0), state.replaced.get(digest, 0))
@@ -117,7 +117,7 @@ class LoginSessions:
         """
         if not text.startswith(PREFIX) or len(text) > LONGEST_SESSION:
             return None
-        states = [state for state in (self._from_file(), self._own) if state is not None]
+        states = [state for state in (self._shared(), self._own) if state is not None]
         session = next(filter(None, (_verified(state.key, text, digest_of) for state in states)), None)
         token = None if session is None else digest_of(session.name)
         if session is None or token is None or not 0 < session.expires - self._clock() <= LIFETIME_S + SKEW_S:
@@ -127,34 +127,39 @@ class LoginSessions:
         return None if any(state.has_ended(session) for state in states) else session
 
     def end(self, session: LoginSession) -> None:
-        """End it at once, in all processes of the state folder. It may wait for a file.
+        """End it at once, in all processes of the state folder. It may wait for others.
 
         Raises SessionNotEndedError if other processes still take it.
         """
         self._change(lambda state: state.ending({session.id: session.expires}, self._clock()))
-        if self._own is not None and self._from_file() is not None:
+        if self._own is not None and self._shared() is not None:
             raise SessionNotEndedError
 
     def replace_token(self, token: bytes) -> None:
         """End all sessions of this token, which is another one now: here at once, elsewhere in a moment."""
         now = self._clock()
         until = self._replaced[token] = int(now) + LIFETIME_S
-        if self._from_file() is not None:
+        if self._shared() is not None:
             change = partial(_SessionState.replacing, token=token, until=until, now=now)
             Thread(target=self._change, args=(change,), daemon=True).start()  # it may wait for a lock
 
-    def _from_file(self) -> _SessionState | None:
-        """What the file says now. It is read only if it, its owner or its mode has changed."""
+    def _shared(self) -> _SessionState | None:
+        """What is kept now. It is read only if it has changed."""
         try:
-            found = os.stat(self._file, follow_symlinks=False)
+            version = self._documents.version(DOCUMENT)
         except OSError:
-            self._known = None
             return None
-        stamp = (found.st_ino, found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_mode, found.st_uid)
         known = self._known
-        if known is None or known[0] != stamp:
-            known = self._known = (stamp, _read_state(self._file))  # both at once: other threads read them
+        if known[0] != version:
+            known = self._known = self._read_anew(version)  # both at once: other threads read them
         return known[1]
+
+    def _read_anew(self, version: Version) -> tuple[Version, _SessionState | None]:
+        """None if there is none that counts: who else could read or write the file could make sessions."""
+        with suppress(OSError, DatabaseError):
+            version, body = self._documents.load(DOCUMENT)
+            return version, _decoded(body)
+        return version, None
 
     def _change(self, change: "Callable[[_SessionState], _SessionState]") -> _SessionState:
         """Change what is kept, under the lock of the file; in memory where it can't be written."""
@@ -162,10 +167,10 @@ class LoginSessions:
             own = self._own
             try:
                 state = self._write(lambda state: change(self._with_own(state)))
-            except OSError as error:
+            except (OSError, DatabaseError) as error:
                 if own is None:
-                    why = error.strerror or error
-                    log.warning("sessions end with this process: %s can't be written (%s)", self._file, why)
+                    place, why = self._documents.describe(DOCUMENT), getattr(error, "strerror", None) or error
+                    log.warning("sessions end with this process: %s can't be written (%s)", place, why)
                 self._own = change(own or _new_state())  # never with the key of the file, which others may replace
                 return self._own
             self._own = None
@@ -181,19 +186,9 @@ class LoginSessions:
         return state
 
     def _write(self, change: "Callable[[_SessionState], _SessionState]") -> _SessionState:
-        folder = self._file.parent
-        if folder.is_symlink():
-            raise OSError("its folder is a link, which state is not")
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_new(folder / ".gitignore", "*\n")
-        lock = flock.take_path(folder / ".lock", _open_lock, PATIENCE_S)
-        if lock is None:
-            raise OSError("another process holds its lock")
-        try:
-            state = change(_read_state(self._file) or _new_state())
-            replace_file(self._file, msgspec.json.encode(state))
-        finally:
-            flock.give_back(lock)
+        with self._documents.locked(DOCUMENT, PATIENCE_S) as held:
+            state = change(_kept(held) or _new_state())
+            held.write(msgspec.json.encode(state))
         return state
 
 
@@ -204,10 +199,6 @@ def mask_sessions(text: str) -> str:
 
 def _new_state() -> _SessionState:
     return _SessionState(token_bytes(KEY_BYTES))
-
-
-def _open_lock(path: Path) -> int:
-    return private(path, os.O_RDWR | os.O_CREAT)
 
 
 def _token_digest(key: bytes, token: bytes) -> str:
@@ -226,14 +217,15 @@ def _verified(key: bytes, text: str, digest_of: "Callable[[str], bytes | None]")
     return session
 
 
-def _read_state(file: Path) -> _SessionState | None:
-    """None if there is none that counts: who else could read or write the file could make sessions."""
-    with suppress(OSError, msgspec.MsgspecError):
-        handle = open_no_link(file, os.O_RDONLY)
-        with os.fdopen(handle, "rb") as stream:
-            status = os.fstat(handle)
-            if HAS_OWNERS and (status.st_uid != os.geteuid() or status.st_mode & 0o077):
-                return None
-            state = msgspec.json.decode(stream.read(LARGEST_FILE), type=_SessionState)
-        return state if len(state.key) == KEY_BYTES else None
+def _kept(held: HeldDocument) -> _SessionState | None:
+    """A file that does not count is replaced. What was encrypted with another key is not: other replicas use it."""
+    with suppress(UnsafeFileError):
+        return _decoded(held.load().body)
+    return None
+
+
+def _decoded(body: bytes | None) -> _SessionState | None:
+    with suppress(msgspec.MsgspecError):
+        state = None if body is None else msgspec.json.decode(body, type=_SessionState)
+        return state if state is not None and len(state.key) == KEY_BYTES else None
     return None

@@ -42,12 +42,12 @@ if TYPE_CHECKING:
     from onetool.interfaces.http.cluster import Cluster
     from onetool.interfaces.http.jwt_verifier import JwtVerifier
     from onetool.services.cluster import ClusterSettings
+    from onetool.services.request_rates import PrincipalRates
 
 
 log = logging.getLogger("onetool.serve")
 
 ASK_BODY_FACTOR = 2  # a question may have 5 MiB of files, which base64 makes larger by a third
-SESSIONS_FOLDER = "page_sessions"  # of the state: their key
 READY_PATH = "/readyz"
 HEALTH_BODY = msgspec.json.encode({"status": "ok", "version": __version__})
 
@@ -63,7 +63,7 @@ def build_app(
     """The ASGI app with all routes. `mcp` is an ASGI app that may have `stop()` and `reload()`; `url` gives the
     address by which clients reach the server. With a `cluster` it is one of several replicas.
     """
-    http, sessions = app.config.http, LoginSessions(app.config.home / SESSIONS_FOLDER)
+    http, sessions = app.config.http, LoginSessions(app.runtime.documents("page_sessions", "at once"))
     lists = allow_lists(app, allowed)
     routes = [
         Route("/mcp", mcp, write_error=as_json_rpc),
@@ -74,7 +74,7 @@ def build_app(
         Route(READY_PATH, _readiness(app, lambda: site.is_draining), protected=False, methods=READ),
         *([Route(CLUSTER_PATH, cluster, below=True)] if cluster is not None else []),
         *_metadata_routes(lambda: site.rules.http),
-        *_page_routes(url, lambda: site.rules, sessions),
+        *_page_routes(url, lambda: site.rules, sessions, shared_rates(app, "sign-ins")),
     ]
     rules = AccessRules(http, address, credentials_for(app, sessions, lists.is_limited))
 
@@ -82,7 +82,8 @@ def build_app(
         return routing.mask_questions(mask_tokens(mask_sessions(app.runtime.redact(text))))
 
     app.audit.open()
-    site = HttpApp(routes, rules, http.max_body_mb * 1024**2, mask, RequestAudit(app.audit, LOGIN_PATH), cluster)
+    audit, most = RequestAudit(app.audit, LOGIN_PATH), http.max_body_mb * 1024**2
+    site = HttpApp(routes, rules, most, mask, audit, cluster, shared_rates(app))
     return site
 
 
@@ -111,7 +112,7 @@ def _jwt_verifier(app: "App", before: "JwtVerifier | None") -> "JwtVerifier | No
 
 
 def known_tokens(app: "App") -> KnownTokens:
-    return KnownTokens(app.config.http.tokens, token_store(app.config))
+    return KnownTokens(app.config.http.tokens, token_store(app.config, app.runtime.documents("tokens", "at once")))
 
 
 def _api_routes(
@@ -141,7 +142,21 @@ def _metadata_routes(http: "Callable[[], HttpConfig]") -> list[Route]:
     return [Route(path, metadata, protected=False, methods=methods, is_public=True) for path in METADATA_PATHS]
 
 
-def _page_routes(url: Callable[[Scope], str], rules: Callable[[], AccessRules], sessions: LoginSessions) -> list[Route]:
+def shared_rates(app: "App", what: str = "requests") -> "PrincipalRates | None":
+    """Counts for all replicas; None: this process counts for itself."""
+    if (windows := app.runtime.rates) is None:
+        return None
+    from onetool.services.request_rates import SharedRates
+
+    return SharedRates(windows, what)
+
+
+def _page_routes(
+    url: Callable[[Scope], str],
+    rules: Callable[[], AccessRules],
+    sessions: LoginSessions,
+    rates: "PrincipalRates | None",
+) -> list[Route]:
     """The page for people, and where they sign in. All of it is open: it holds no data."""
 
     def text(scope: Scope) -> str:
@@ -149,7 +164,7 @@ def _page_routes(url: Callable[[Scope], str], rules: Callable[[], AccessRules], 
 
     page = _lazy_route(lambda: _page(text))
     return [
-        Route(LOGIN_PATH, LoginApp(rules, sessions), protected=False, methods=LOGIN_METHODS),
+        Route(LOGIN_PATH, LoginApp(rules, sessions, rates), protected=False, methods=LOGIN_METHODS),
         Route("/assets", page, protected=False, methods=READ, below=True),
         Route("/", page, protected=False, methods=READ, is_page=True),
     ]
@@ -172,7 +187,7 @@ def _header(app: "App") -> str | None:
     token = app.config.http.token
     if token is not None:
         return bearer_header(token.shown)
-    return bearer_header() if needs_credential(app.config.http, token_store(app.config)) else None
+    return bearer_header() if needs_credential(app.config.http, app.runtime.tokens.store) else None
 
 
 def follow_config(

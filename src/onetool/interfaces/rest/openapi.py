@@ -6,7 +6,7 @@ from urllib.parse import quote
 import msgspec
 
 from onetool._version import __version__
-from onetool.app.access import needs_credential, token_store
+from onetool.app.access import needs_credential
 from onetool.interfaces.asgi import Asgi, Receive, Scope, Send, respond
 from onetool.interfaces.rest import (
     openapi_ask,
@@ -136,7 +136,7 @@ def openapi_document(app: "App", root: str = "") -> Part:
         "paths": paths,
         "components": {"schemas": _schemas()},
     }
-    if needs_credential(app.config.http, token_store(app.config)):
+    if needs_credential(app.config.http, app.runtime.tokens.store):
         document["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
         document["security"] = [{"token": []}]
     return document

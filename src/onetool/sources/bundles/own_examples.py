@@ -1,11 +1,9 @@
 """Examples of tools that belong to one owner: kept apart from those of the tool, which all see who see the tool.
 
-One file has the examples of one owner, by the id of the tool. Its name is a hash: an owner's name is no path.
+One document has the examples of one owner, by the id of the tool. Its key is a hash: an owner's name is no path.
 """
 
-import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -13,9 +11,8 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from onetool.core.os_files import open_no_link
-from onetool.core.private_file import replace_file
-from onetool.core.private_folder import locked_folder
+from onetool.database.documents import Documents
+from onetool.database.file_documents import FileDocuments
 from onetool.sources.bundles.errors import InvalidError, UnavailableError
 from onetool.sources.bundles.model import ToolExample
 from onetool.sources.bundles.store import ETag
@@ -36,14 +33,17 @@ class ShownExamples(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OwnExamples:
-    """Kept in `folder`, which is made when it is first needed. All methods block."""
+    """Kept in a folder, which is made when it is first needed, or where else documents are. All methods block."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, place: Path | Documents) -> None:
+        self._documents = FileDocuments(place, guard="no_link") if isinstance(place, Path) else place
 
     def of(self, owner: str, tool: str) -> tuple[ToolExample, ...]:
         """Those of one tool. What can't be read raises UnavailableError."""
-        return self._read(owner).get(tool, ())
+        try:
+            return _lists(self._documents.read(_key(owner))).get(tool, ())
+        except OSError as error:
+            raise UnavailableError(f"your examples can't be read: {error.strerror}") from None
 
     def put(
         self,
@@ -53,46 +53,42 @@ class OwnExamples:
         check: Callable[[tuple[ToolExample, ...]], object],
     ) -> None:
         """Replace those of one tool. `check` gets the ones of before, under the lock, and may refuse."""
+        key = _key(owner)
         try:
-            with self._held(owner):
-                lists = self._read(owner)
+            with self._documents.locked(key, PATIENCE_S) as held:
+                lists = _lists(held.load().body)
+                if not lists:
+                    self._require_room(key)
                 check(lists.get(tool, ()))
-                self._write(owner, {**lists, tool: examples})
+                held.write(_encoded({**lists, tool: examples}))
         except OSError as error:
             raise UnavailableError(f"your examples can't be kept: {error.strerror or error}") from None
 
-    def _write(self, owner: str, lists: OwnLists) -> None:
-        data = msgspec.json.encode({tool: one for tool, one in lists.items() if one})
-        if len(data) > LARGEST_OF_OWNER:
-            what = f"your examples of all tools would have more than {LARGEST_OF_OWNER:,} bytes"
-            raise InvalidError(f"/examples: {what}, which is the most: remove some, or make them shorter", "/examples")
-        replace_file(self._file(owner), data)
+    def _require_room(self, key: str) -> None:
+        """For the first example of an owner."""
+        if len({*self._documents.keys()} - {key}) >= MOST_OWNERS:
+            raise OSError(f"{MOST_OWNERS:,} callers have examples here, and no more can")
 
-    def _read(self, owner: str) -> OwnLists:
-        try:
-            file = open_no_link(self._file(owner), os.O_RDONLY)
-        except (FileNotFoundError, NotADirectoryError):
-            return {}
-        except OSError as error:
-            raise UnavailableError(f"your examples can't be read: {error.strerror}") from None
-        with os.fdopen(file, "rb") as stream:
-            data = stream.read(LARGEST_OF_OWNER + 1)
-        try:
-            return msgspec.json.decode(data, type=OwnLists)
-        except (ValueError, RecursionError):
-            raise UnavailableError("your examples can't be read: their file is damaged") from None
 
-    @contextmanager
-    def _held(self, owner: str) -> Iterator[None]:
-        with locked_folder(self._folder, PATIENCE_S) as folder:
-            name = self._file(owner).name
-            if sum(one.endswith(".json") and one != name for one in folder.names()) >= MOST_OWNERS:
-                raise OSError(f"{MOST_OWNERS:,} callers have examples here, and no more can")
-            yield
+def _encoded(lists: OwnLists) -> bytes:
+    data = msgspec.json.encode({tool: one for tool, one in lists.items() if one})
+    if len(data) > LARGEST_OF_OWNER:
+        what = f"your examples of all tools would have more than {LARGEST_OF_OWNER:,} bytes"
+        raise InvalidError(f"/examples: {what}, which is the most: remove some, or make them shorter", "/examples")
+    return data
 
-    def _file(self, owner: str) -> Path:
-        name = blake2b(owner.encode("utf-8", "surrogatepass"), digest_size=16, person=b"own examples").hexdigest()
-        return self._folder / f"{name}.json"
+
+def _lists(data: bytes | None) -> OwnLists:
+    if data is None:
+        return {}
+    try:
+        return msgspec.json.decode(data, type=OwnLists)
+    except (ValueError, RecursionError):
+        raise UnavailableError("your examples can't be read: their file is damaged") from None
+
+
+def _key(owner: str) -> str:
+    return blake2b(owner.encode("utf-8", "surrogatepass"), digest_size=16, person=b"own examples").hexdigest()
 
 
 def shown_examples(common: Sequence[Mapping[str, Any]], own: tuple[ToolExample, ...]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from hashlib import sha256
 from pathlib import Path
 from threading import Lock
 from time import monotonic
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -24,6 +24,9 @@ from onetool.core import flock
 from onetool.core.context import note_call
 from onetool.core.errors import ToolFailure
 from onetool.core.private_file import private
+
+if TYPE_CHECKING:
+    from onetool.database.shared_rates import SharedWindows, WindowCount
 
 WINDOW = 60.0  # seconds
 # Calls a minute up to which each of them is remembered; above that they are counted in slices of the window.
@@ -100,7 +103,14 @@ class _CallLog:
 class RateLimiter:
     """Limits calls per minute, per tool. `folder` gives the folder of the files, or OSError; None: there is none."""
 
-    def __init__(self, folder: Callable[[], Path] | None = None, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        folder: Callable[[], Path] | None = None,
+        clock: Callable[[], float] = time.time,
+        shared: "Callable[[], SharedWindows | None]" = lambda: None,
+    ) -> None:
+        """`shared` gives what all replicas count in; None: the processes of this machine alone."""
+        self._windows = shared
         self._folder = folder
         self._clock = clock
         self._lock = Lock()
@@ -114,10 +124,17 @@ class RateLimiter:
 
         It may wait for another process: on an event loop use `take_async`.
         """
+        if (windows := self._windows()) is not None:
+            _admit(*_outcome(windows.take(f"calls of {tool}", per_minute, WINDOW), per_minute), per_minute)
+            return
         _admit(*self._counted(tool, per_minute, takes=True), per_minute)
 
     async def take_async(self, tool: str, per_minute: int) -> None:
         """The same on an event loop: only if others hold the file, a thread waits for it."""
+        if (windows := self._windows()) is not None:
+            found = await windows.take_async(f"calls of {tool}", per_minute, WINDOW)
+            _admit(*_outcome(found, per_minute), per_minute)
+            return
         counted = self._counted_at_once(tool, per_minute)
         if counted is None:
             counted = await asyncio.to_thread(self._counted, tool, per_minute, takes=True)
@@ -125,6 +142,8 @@ class RateLimiter:
 
     def left(self, tool: str, per_minute: int) -> RateLeft:
         """What is left, without counting a call."""
+        if (windows := self._windows()) is not None:
+            return _outcome(windows.take(f"calls of {tool}", per_minute, WINDOW, counts=False), per_minute)[0]
         return self._counted(tool, per_minute, takes=False)[0]
 
     def _counted(self, tool: str, per_minute: int, takes: bool) -> _Outcome:
@@ -196,6 +215,11 @@ class RateLimiter:
         if len(names) >= self._look_at:
             kept = sum(not _removed(folder / name) for name in names)
             self._look_at = max(MANY_TOOLS, 2 * kept)
+
+
+def _outcome(found: "WindowCount", per_minute: int) -> _Outcome:
+    reset = found.reset_s if found.wait is None else found.wait
+    return RateLeft(per_minute, max(0, per_minute - found.used), reset), found.wait is None
 
 
 def _admit(left: RateLeft, is_taken: bool, per_minute: int) -> None:

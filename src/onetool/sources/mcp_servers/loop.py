@@ -13,6 +13,7 @@ from typing import Protocol, TypeVar
 
 from onetool.core.errors import ToolFailure
 from onetool.core.threads import LoopThread
+from onetool.database.documents import Documents
 from onetool.services.child_reaper import ChildReaper
 from onetool.sources.mcp_servers.proxy import ServerProxy
 from onetool.sources.mcp_servers.upstream import ServerListing, Upstream, Work
@@ -33,7 +34,7 @@ REMEMBER = 60  # of these, until what was learnt is written down
 class ServerSet(Protocol):
     """What the loop needs of the set of servers."""
 
-    folder: Path
+    logins: Path | Documents
     mask_also: Callable[[str], None]
 
     def proxy(self, name: str) -> ServerProxy | None: ...
@@ -71,7 +72,7 @@ class ServerLoop:
         for name in names:
             upstream, proxy = self.upstreams.get(name), self._servers.proxy(name)
             if upstream is not None and upstream.state != "connected" and proxy is not None:
-                proxy.failed()
+                await asyncio.to_thread(proxy.failed)  # it is written down
 
     async def reconnect(self, name: str) -> None:
         """End the connection, if there is one, and wait until it is connected again or has failed."""
@@ -162,7 +163,7 @@ class ServerLoop:
             proxy.settings,
             proxy.server_log,
             self._reaper,
-            self._servers.folder,
+            self._servers.logins,
             proxy.cached.way,
             lambda said: self._servers.listing_received(proxy, said),
             self._servers.mask_also,
@@ -176,9 +177,9 @@ class ServerLoop:
             await asyncio.sleep(LOOK_AGAIN)
             turns += 1
             try:
-                self._servers.reread_approvals()
+                await asyncio.to_thread(self._servers.reread_approvals)
                 if turns % REMEMBER == 0:
-                    self._servers.save_seen()
+                    await asyncio.to_thread(self._servers.save_seen)
             except Exception:  # else the loop would end
                 log.exception("approvals and listings of the servers could not be read or saved")
 

@@ -1,7 +1,7 @@
 """Authentication at MCP servers over HTTP: `http_auth` for connections, `login` for people.
 
 Connections in the background ask nobody: where a person is needed they end with `LoginRequiredError`. Tokens are kept
-in a file beside the server's other state, and nowhere else: no log and no message has them.
+beside the server's other state, and nowhere else: no log and no message has them.
 """
 
 from collections.abc import Callable, Generator
@@ -13,10 +13,11 @@ from mcp.client.auth import OAuthFlowError
 from mcp.client.auth.extensions.client_credentials import ClientCredentialsOAuthProvider
 from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull
 
+from onetool.database.documents import Documents
 from onetool.http.login_callback import CALLBACK_HOST, CALLBACK_PATH, listening, open_browser
-from onetool.http.login_store import LoginStore
+from onetool.http.login_store import LoginStore, StoredLogin, login_documents
 from onetool.sources.mcp_servers.oauth_flow import ClientMetadata, Known, StoredAuth, short
-from onetool.sources.mcp_servers.server_cache import auth_file
+from onetool.sources.mcp_servers.server_cache import file_name
 from onetool.sources.mcp_servers.settings import (
     AuthValue,
     BearerToken,
@@ -81,7 +82,10 @@ class PersonAuth(StoredAuth):
 
         The request is any that the server might want a login for. What is kept is replaced when it has succeeded.
         """
-        self._load()
+        try:
+            await self._load()
+        except AuthError:  # it was encrypted with a key that is gone: this login replaces it
+            self._use(self._store.empty)
         self.context.client_info, self.context.oauth_metadata = self._fixed, None
         self.context.clear_tokens()
         self._insists = True
@@ -114,7 +118,7 @@ class ProgramAuth(StoredAuth, ClientCredentialsOAuthProvider):
     _may_obtain = True
 
     def __init__(self, name: str, url: str, settings: ClientCredentials, store: LoginStore, mask_also: Known) -> None:
-        # Without an issuer the SDK warns. We go by the first one that has let us in, see `_load`.
+        # Without an issuer the SDK warns. We go by the first one that has let us in, see `_use`.
         ClientCredentialsOAuthProvider.__init__(
             self, url, self, settings.client_id, settings.client_secret, scope=settings.scopes, issuer=url
         )
@@ -124,8 +128,8 @@ class ProgramAuth(StoredAuth, ClientCredentialsOAuthProvider):
         self.context.client_metadata = metadata
         self._set_up(name, store, metadata, mask_also)
 
-    def _load(self) -> None:
-        super()._load()
+    def _use(self, kept: StoredLogin) -> None:
+        super()._use(kept)
         server = self.context.oauth_metadata
         self._issuer = self._configured_issuer or (str(server.issuer) if server else None)
 
@@ -154,7 +158,7 @@ def http_auth(
     name: str,
     url: str,
     auth: AuthValue,
-    store_folder: Path,
+    logins: Path | Documents,
     prompt: "LoginPrompt | None" = None,
     mask_also: Say = lambda value: None,
 ) -> "httpx2.Auth":
@@ -169,13 +173,11 @@ def http_auth(
         case BearerToken():
             return BearerAuth(name, settings.token)
         case ClientCredentials():
-            return ProgramAuth(
-                name, url, settings, LoginStore(auth_file(store_folder, name), url, settings.key), mask_also
-            )
+            return ProgramAuth(name, url, settings, login_store(logins, name, url, settings.key), mask_also)
         case PersonLogin():
-            return _person_auth(name, url, settings, store_folder, prompt, mask_also)
+            return _person_auth(name, url, settings, logins, prompt, mask_also)
         case None:
-            quiet = _person_auth(name, url, PersonLogin(), store_folder, prompt, mask_also)
+            quiet = _person_auth(name, url, PersonLogin(), logins, prompt, mask_also)
             quiet.set_no_prompt_message("wants a token (`auth` or `headers` in its config) or a login")
             return quiet
 
@@ -184,7 +186,7 @@ async def login(
     name: str,
     url: str,
     auth: AuthValue,
-    store_folder: Path,
+    logins: Path | Documents,
     say: Say,
     browse: Say | None = None,
     seconds: float = LOGIN_SECONDS,
@@ -210,7 +212,7 @@ async def login(
             listening(name, settings.redirect_port, show) as prompt,
             httpx2.AsyncClient(timeout=20.0, headers=HEADERS) as client,
         ):
-            person = _person_auth(name, url, settings, store_folder, prompt, lambda value: None)
+            person = _person_auth(name, url, settings, logins, prompt, lambda value: None)
             return await person.log_in(client, client.build_request("POST", url, json=PING))
     except TimeoutError:
         raise AuthError(f"nobody has finished the login to {name} within {seconds:.0f} s") from None
@@ -232,7 +234,16 @@ def _login_settings(name: str, auth: AuthValue) -> PersonLogin:
 
 
 def _person_auth(
-    name: str, url: str, settings: PersonLogin, folder: Path, prompt: "LoginPrompt | None", mask_also: Say
+    name: str,
+    url: str,
+    settings: PersonLogin,
+    logins: Path | Documents,
+    prompt: "LoginPrompt | None",
+    mask_also: Say,
 ) -> "PersonAuth":
+    return PersonAuth(name, url, settings, login_store(logins, name, url, settings.key), prompt, mask_also)
 
-    return PersonAuth(name, url, settings, LoginStore(auth_file(folder, name), url, settings.key), prompt, mask_also)
+
+def login_store(logins: Path | Documents, name: str, url: str, key: str) -> LoginStore:
+    """The login to the server of that name. `logins`: a folder of the state, or where else documents are."""
+    return LoginStore(login_documents(logins), file_name(name), url, key)

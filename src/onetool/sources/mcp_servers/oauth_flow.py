@@ -28,7 +28,8 @@ from msgspec.structs import replace
 from pydantic import BaseModel, PrivateAttr, ValidationError
 
 from onetool.core.redaction import MASK
-from onetool.http.login_store import LoginStore, StoredLogin
+from onetool.database.documents import Unknown, Version
+from onetool.http.login_store import HeldLogin, LoginStore, StoredLogin
 from onetool.sources.mcp_servers.upstream_calls import AuthError, LoginRequiredError, note_auth_error
 
 TRIES = 3  # as we are, with refreshed tokens, with new ones
@@ -71,7 +72,7 @@ class StoredAuth(OAuthClientProvider):
     _scopes: str | None  # of the config
     _login: StoredLogin
     _fixed: OAuthClientInformationFull | None  # a client that the config names, not one that we registered
-    _version: Any = None  # of the file that was read last
+    _version: Version = Unknown()  # of what was read last
     _may_obtain = False  # there is a way to new tokens
     _insists = False  # on new ones, whatever is kept and whether or not the server asks
     _unasked: str | None = None  # what to say where nobody mentioned a login
@@ -113,15 +114,16 @@ class StoredAuth(OAuthClientProvider):
         if self._insists:
             return
         if self._store.version() != self._version:
-            self._load()
+            await self._load()
         if response is not None and response.status_code != httpx2.codes.UNAUTHORIZED:
             return  # the token is good, but not for this
         if self._is_spent(refused) and self.context.can_refresh_token():
-            async with self._store.locked():
-                self._load()
+            async with self._store.locked() as held:
+                await self._load(held)
                 if self._is_spent(refused) and self.context.can_refresh_token():
                     self._settle_method()
-                    await self._take((yield await self._refresh_token()))
+                    await held.check()
+                    await self._take((yield await self._refresh_token()), held)
 
     async def _obtained(
         self, request: httpx2.Request, response: httpx2.Response | None, refused: str | None
@@ -144,17 +146,17 @@ class StoredAuth(OAuthClientProvider):
                         next_request = await flow.asend((yield next_request))
                 except (OAuthFlowError, ValidationError) as error:
                     raise AuthError(f"the server {self._name}: {self._safe_text(error)}") from None
-            async with self._store.locked():
-                self._save()
+            async with self._store.locked() as held:
+                await self._save(held)
             if self._insists:
                 self._insists = self._may_obtain = False  # once is enough
 
-    async def _take(self, response: httpx2.Response) -> None:
+    async def _take(self, response: httpx2.Response, held: HeldLogin) -> None:
         """Read the response to a refresh. The login is only forgotten if the server says that it is invalid."""
         if response.status_code == httpx2.codes.OK and await self._handle_refresh_response(response):
-            self._save()
+            await self._save(held)
             return
-        self._load()  # a response that could not be read has cleared what is still good
+        await self._load(held)  # a response that could not be read has cleared what is still good
         code = _error_code(await response.aread())
         if response.status_code not in (400, 401, 403) or code in TEMPORARY:
             said = f"{response.status_code} {code}".strip()
@@ -162,12 +164,13 @@ class StoredAuth(OAuthClientProvider):
             raise AuthError(f"the login to the server {self._name} could not be refreshed ({said}); {hint}")
         self.context.clear_tokens()
         self._login = replace(self._login, tokens=None, expires_at=None)
-        self._store.write(self._login)
-        self._version = self._store.version()
+        self._version = await held.clear(self._login)
 
-    def _load(self) -> None:
-        self._version = self._store.version()  # first: what is written in between is then noticed
-        kept = self._store.read()
+    async def _load(self, held: HeldLogin | None = None) -> None:
+        self._version, kept = await (self._store.load_async() if held is None else held.load())
+        self._use(kept)
+
+    def _use(self, kept: StoredLogin) -> None:
         context = self.context
         try:
             context.current_tokens = _model(OAuthToken, kept.tokens)
@@ -182,8 +185,7 @@ class StoredAuth(OAuthClientProvider):
         self._want(None)
         self._mask_secrets()
 
-    def _save(self) -> None:
-        """Within the store's lock."""
+    async def _save(self, held: HeldLogin) -> None:
         context = self.context
         if context.current_tokens is not None and (context.current_tokens.expires_in or 0) <= 0:
             context.token_expiry_time = None  # some say 0 and mean that they do not know
@@ -197,8 +199,7 @@ class StoredAuth(OAuthClientProvider):
             wanted=self._metadata.wanted,
         )
         self._mask_secrets()
-        self._store.write(self._login)
-        self._version = self._store.version()
+        self._version = await held.save(self._login)
 
     def _want(self, more: str | None) -> None:
         self._metadata.want(self._scopes, union_scopes(self._login.wanted, more))
@@ -214,10 +215,10 @@ class StoredAuth(OAuthClientProvider):
         note_auth_error(LoginRequiredError(self._name, f"wants a login with more rights ({reason})", scopes))
         if not set(scopes.split()) <= set((self._login.wanted or "").split()):
             with suppress(AuthError):  # then the next login will not ask for them; that is no reason to end a call
-                async with self._store.locked():
-                    self._load()
+                async with self._store.locked() as held:
+                    await self._load(held)
                     self._want(scopes)
-                    self._save()
+                    await self._save(held)
 
     def _why(self, response: httpx2.Response | None) -> str:
         if self._login.client or self._login.authorization_server:

@@ -39,6 +39,7 @@ from onetool._version import __version__
 from onetool.core.caller import Declined
 from onetool.core.errors import OneToolError, ToolFailure
 from onetool.core.json_data import MOST_PARTS, JsonTooCostlyError, check_json
+from onetool.database.documents import Documents
 from onetool.sdk.asking import ask_model, ask_person, log_message
 from onetool.sources.mcp_servers.connection import (
     HttpStatusError,
@@ -270,7 +271,7 @@ class ConnectTarget(Protocol):
     name: str
     settings: ServerSettings
     server_log: ServerLog
-    folder: Path
+    logins: Path | Documents
     pending_calls: UpstreamCalls
     way: str | None
     mask_also: Callable[[str], None]
@@ -352,7 +353,7 @@ def _transport(upstream: ConnectTarget, connection: UpstreamConnection) -> Any:
     from onetool.sources.mcp_servers.oauth import http_auth
 
     connection.failure_seen = TransportFailure()
-    auth = http_auth(upstream.name, str(settings.url), settings.auth, upstream.folder, mask_also=upstream.mask_also)
+    auth = http_auth(upstream.name, str(settings.url), settings.auth, upstream.logins, mask_also=upstream.mask_also)
     return reached(settings, connection.way, auth, connection.failure_seen)
 
 

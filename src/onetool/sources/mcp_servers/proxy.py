@@ -16,6 +16,7 @@ from onetool.core.source import Catalogue
 from onetool.core.spec import ToolSpec
 from onetool.core.structured_content import is_wrapper
 from onetool.core.text import lookalikes
+from onetool.database.documents import Documents
 from onetool.sources.mcp_servers.conversion import (
     answer_of,
     defaults_of,
@@ -81,12 +82,14 @@ class ServerProxy:
         redact: Redact,
         calls: ServerAccess,
         store_result: StoreBlob,
+        documents: Path | Documents | None = None,
     ) -> None:
+        """`documents`: where what is known of it is kept; else in the folder, where its log is."""
         self.name = name
         self.settings = settings
         self.pack = pack_name(name, settings)
         self.server_log = ServerLog(name, folder / f"{file_name(name)}.log", redact)
-        self._cache = ServerCache(folder, name, settings)
+        self._cache = ServerCache(documents or folder, name, settings)
         self._calls = calls
         self._store_result = store_result
         self._lock = Lock()
@@ -227,9 +230,9 @@ class ServerProxy:
         return told
 
     def reread_approvals(self) -> bool:
-        """Read the file again: another process may have approved. Whether that changes what it offers."""
+        """Read it again: another process may have approved. Whether that changes what it offers."""
         with self._lock:
-            if self._cache.changed_at() == self._read_at:
+            if self._cache.version() == self._read_at:
                 return False
             before = self.is_refused, self._held_back()
             self._read()
@@ -238,7 +241,7 @@ class ServerProxy:
     def follow(self) -> bool:
         """Read the file again: another process runs the server, and writes what it offers. Whether that has changed."""
         with self._lock:
-            if self._cache.changed_at() == self._read_at:
+            if self._cache.version() == self._read_at:
                 return False
             before = self.cached
             self._read()
@@ -260,12 +263,11 @@ class ServerProxy:
                     self._set(replace(newest, seen={**self.cached.seen, **kept}))
 
     def _newest(self) -> CachedServer:
-        """What stands in the file, which another process may have written: what was approved there must stay."""
-        return self.cached if self._cache.changed_at() == self._read_at else self._cache.read()
+        """What is stored, which another process may have written: what was approved there must stay."""
+        return self.cached if self._cache.version() == self._read_at else self._cache.read()
 
     def _read(self) -> None:
-        self._read_at = self._cache.changed_at()
-        cached = self._cache.read()
+        self._read_at, cached = self._cache.load()
         try:
             self._now = self._build(cached)
         except Exception as error:  # noqa: BLE001 - it is a file, and anybody may have written into it

@@ -1,7 +1,7 @@
 """What is stored of a server between two starts: its tools, which definitions were approved, which transport worked.
 
 So tools can be listed before their server is up, and a definition that has changed since it was approved is noticed. A
-server is identified by its command or its url: with another one everything is forgotten. One small file per server.
+server is identified by its command or its url: with another one everything is forgotten. One document per server.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,7 +12,9 @@ from urllib.parse import quote
 
 import msgspec
 
-from onetool.core.private_file import draft_of
+from onetool.database import DatabaseError
+from onetool.database.documents import Documents, Version
+from onetool.database.file_documents import FileDocuments
 from onetool.sources.mcp_servers.settings import ServerSettings
 
 Definition = Mapping[str, Any]
@@ -37,7 +39,7 @@ class Offers(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CachedServer(msgspec.Struct, frozen=True, kw_only=True):
-    """The content of the file."""
+    """The content of the document."""
 
     server: str = ""  # a digest of what it is
     way: str | None = None  # how it was reached last: the client's mode, or "sse"
@@ -51,11 +53,18 @@ class CachedServer(msgspec.Struct, frozen=True, kw_only=True):
     offers: Offers = Offers()
 
 
-class ServerCache:
-    """The file of one server. Whatever is wrong with it, it counts as empty; what can't be written is forgotten."""
+def server_documents(folder: Path) -> FileDocuments:
+    """What is stored of the servers in that folder of the state."""
+    return FileDocuments(folder, guard="any", lock="file", sync=False)
 
-    def __init__(self, folder: Path, name: str, settings: ServerSettings) -> None:
-        self.file = folder / f"{file_name(name)}.json"
+
+class ServerCache:
+    """What is stored of one server. What is wrong with it counts as empty, and what can't be written is forgotten."""
+
+    def __init__(self, place: Path | Documents, name: str, settings: ServerSettings) -> None:
+        """`place`: a folder of the state, or where else documents are."""
+        self._documents = server_documents(place) if isinstance(place, Path) else place
+        self._key = file_name(name)
         self._server = _digest([settings.target, str(settings.cwd)])  # as it is written, with ${…} for its secrets
 
     def nothing(self) -> CachedServer:
@@ -63,30 +72,31 @@ class ServerCache:
         return CachedServer(server=self._server)
 
     def read(self) -> CachedServer:
-        try:
-            cached = msgspec.json.decode(self.file.read_bytes(), type=CachedServer)
-        except (OSError, msgspec.MsgspecError, RecursionError):
-            return self.nothing()
-        return cached if cached.server == self._server else self.nothing()
+        return self.load()[1]
 
-    def write(self, cached: CachedServer) -> int:
-        """As a whole or not at all. Gives what `changed_at` says of it."""
+    def load(self) -> tuple[Version, CachedServer]:
+        version = self.version()
+        try:
+            version, body = self._documents.load(self._key)
+            cached = self.nothing() if body is None else msgspec.json.decode(body, type=CachedServer)
+        except (OSError, DatabaseError, msgspec.MsgspecError, RecursionError):
+            return version, self.nothing()
+        return version, cached if cached.server == self._server else self.nothing()
+
+    def write(self, cached: CachedServer) -> Version:
+        """As a whole or not at all. Gives what `version` says of it."""
         data = msgspec.json.format(msgspec.json.encode(cached), indent=1)
         try:
-            self.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with draft_of(self.file, data, sync=False) as draft:
-                written = draft.stat().st_mtime_ns
-                draft.replace(self.file)
-        except OSError:
-            return self.changed_at()
-        return written
+            return self._documents.write(self._key, data)
+        except (OSError, DatabaseError):
+            return self.version()
 
-    def changed_at(self) -> int:
-        """A version of the file: differs after any write."""
+    def version(self) -> Version:
+        """Differs after any write."""
         try:
-            return self.file.stat().st_mtime_ns
-        except OSError:
-            return 0
+            return self._documents.version(self._key)
+        except (OSError, DatabaseError):
+            return None
 
 
 def digests(definition: Definition) -> dict[str, str]:
@@ -182,11 +192,6 @@ def file_name(name: str) -> str:
     """A safe file name for a server's name."""
     quoted = quote(name, safe=" ").replace(".", "%2E")  # what comes behind a dot tells our files apart
     return quoted if len(quoted) <= LONGEST_NAME else f"{quoted[:LONGEST_NAME]}-{_digest(name)[:8]}"
-
-
-def auth_file(folder: Path, name: str) -> Path:
-    """Where the login to a server is kept: see http/login_store.py."""
-    return folder / f"{file_name(name)}.auth.json"
 
 
 def _digest(value: Any) -> str:

@@ -18,8 +18,9 @@ from onetool.core.errors import ToolFailure
 from onetool.core.json_data import StoreBlob
 from onetool.core.signature import as_identifier
 from onetool.core.source import Catalogue, Resource, Source
+from onetool.database.documents import Documents
 from onetool.sources.mcp_servers.proxy import ServerProxy
-from onetool.sources.mcp_servers.server_cache import Offers, auth_file
+from onetool.sources.mcp_servers.server_cache import Offers, file_name
 from onetool.sources.mcp_servers.server_log import Redact
 from onetool.sources.mcp_servers.settings import ServerSettings, Transport, secrets_in
 from onetool.sources.mcp_servers.shared import ServerOwners, ServerRequest, SharedState, is_shared
@@ -70,7 +71,10 @@ class Servers(Source):
         on_change: Callable[[], None],
         mask_also: Callable[[str], None] = lambda _: None,
     ) -> None:
+        """`folder` has the logs; and unless `keep_in` says otherwise, what is known of servers, and the logins."""
         self.folder = folder
+        self.logins: Path | Documents = folder
+        self._documents: Path | Documents = folder
         self.mask_also = mask_also  # told every secret before it is used, so that it can be masked
         self._store_result = store_result
         self._redact = redact
@@ -78,24 +82,31 @@ class Servers(Source):
         self._lock = Lock()
         self._proxies: dict[str, ServerProxy] = {}
         self._loop: ServerLoop | None = None
-        self._is_closed = False
+        self._is_closed = self._moved = False
         self._owners: ServerOwners | None = None  # set where several processes share the stdio servers
         _load_sysconfig()
 
+    def keep_in(self, documents: Path | Documents, logins: Path | Documents) -> None:
+        """Where to keep what is known of servers, and the logins. If it is elsewhere, `configure` begins anew."""
+        if (documents, logins) != (self._documents, self.logins):
+            self._documents, self.logins, self._moved = documents, logins, True
+
     def configure(self, blocks: Mapping[str, ServerSettings]) -> Callable[[], None]:
         """Replace the settings. Unchanged servers stay; the returned function closes the others."""
-        kept = {name: proxy for name, proxy in self._proxies.items() if blocks.get(name) == proxy.settings}
+        known = {} if self._moved else self._proxies
+        kept = {name: proxy for name, proxy in known.items() if blocks.get(name) == proxy.settings}
+        self._moved = False
         gone = [name for name in self._proxies if name not in kept]
-        self._proxies = {
-            name: kept.get(name) or ServerProxy(name, block, self.folder, self._redact, self, self._store_result)
-            for name, block in blocks.items()
-        }
+        self._proxies = {name: kept.get(name) or self._new_proxy(name, block) for name, block in blocks.items()}
         for name, proxy in self._proxies.items():
             if name in kept:
                 proxy.reread_approvals()
             for secret in secrets_in(proxy.settings):
                 self.mask_also(secret)
         return lambda: None if self._loop is None else self._loop.replace(gone, self._runs_here())
+
+    def _new_proxy(self, name: str, block: ServerSettings) -> ServerProxy:
+        return ServerProxy(name, block, self.folder, self._redact, self, self._store_result, self._documents)
 
     def load(self) -> Catalogue:
         offers = [proxy.catalogue() for proxy in self._proxies.values()]
@@ -231,7 +242,7 @@ class Servers(Source):
         settings = self._proxies[name].settings
         if settings.url is None:
             raise ToolFailure(f"the server {name} is started by a command: there is nothing to log in to")
-        return await login(name, str(settings.url), settings.auth, self.folder, say)
+        return await login(name, str(settings.url), settings.auth, self.logins, say)
 
     async def begin_login(self, name: str) -> str:
         """The page where a person logs in to it. What comes of that is kept, and the server connected again."""
@@ -242,14 +253,14 @@ class Servers(Source):
             raise ToolFailure(f"the server {name} is started by a command: there is nothing to log in to")
         url, auth = str(settings.url), settings.auth
         return await loop.background.run(
-            loop.begin_login(name, lambda show: login(name, url, auth, self.folder, lambda _: None, show))
+            loop.begin_login(name, lambda show: login(name, url, auth, self.logins, lambda _: None, show))
         )
 
     def logout(self, name: str) -> bool:
         """Forget the login; whether there was one. It is not withdrawn at the server."""
-        from onetool.http.login_store import forget
+        from onetool.http.login_store import forget, login_documents
 
-        return forget(auth_file(self.folder, name))
+        return forget(login_documents(self.logins), file_name(name))
 
     # What is done with them
 

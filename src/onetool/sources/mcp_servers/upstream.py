@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 import msgspec
 
 from onetool.core.errors import ToolFailure, cut
+from onetool.database.documents import Documents
 from onetool.services.child_reaper import ChildReaper
 from onetool.sources.mcp_servers.process import ServerProcess, spawned
 from onetool.sources.mcp_servers.server_cache import Definition, Offers
@@ -62,7 +63,7 @@ class Upstream:
         settings: ServerSettings,
         server_log: ServerLog,
         reaper: ChildReaper,
-        folder: Path,
+        logins: Path | Documents,
         way: str | None,
         on_listing: Callable[[ServerListing], None],
         mask_also: Callable[[str], None],
@@ -73,7 +74,7 @@ class Upstream:
         self.settings = settings
         self.server_log = server_log
         self.reaper = reaper
-        self.folder = folder
+        self.logins = logins
         self.pending_calls = UpstreamCalls()
         self.calls = 0  # under way, also those that wait for the connection
         self.state: State = "connecting"

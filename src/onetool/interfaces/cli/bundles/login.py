@@ -18,9 +18,8 @@ from onetool.interfaces.cli.options import config_option, open_app
 from onetool.interfaces.cli.output import printable
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from onetool.app import App
+    from onetool.database.documents import Documents
     from onetool.http.oauth_login import ToolLogin
     from onetool.sources.bundles.service import Shown
 
@@ -68,24 +67,26 @@ def logout(ctx: click.Context, place: ToolReference) -> None:
     """Forget all logins for a bundle, or the one for a tool and those that share it."""
     from onetool.http.login_store import forget
 
-    bundle, files = _login_files(open_app(ctx, imports=False), place)
-    if not [file for file in files if forget(file)]:
+    bundle, logins, names = _stored(open_app(ctx, imports=False), place)
+    if not [name for name in names if forget(logins, name)]:
         raise click.ClickException(f"there is no login for {place}.")
     click.echo(f"The login for {bundle['slug']} is forgotten.", err=True)
 
 
-def _login_files(app: "App", place: ToolReference) -> "tuple[Shown, list[Path]]":
-    """The bundle, and the files of all its logins, or of those that its tool has.
+def _stored(app: "App", place: ToolReference) -> "tuple[Shown, Documents, list[str]]":
+    """The bundle, where logins are kept, and the names of all of the bundle's, or of those that its tool has.
 
     A bundle's are found by their names: its tools may have changed since the login, or a secret of theirs is not set.
     """
+    from onetool.http.login_store import login_documents
     from onetool.http.oauth_login import stored_logins
 
+    logins = login_documents(app.runtime.documents("logins"))
     if place.tool is not None:
         bundle, found = _logins(app, place)
-        return bundle, [one.login.store.file for one in found]
-    bundle, folder = find_bundle(app.bundles, place.bundle), app.runtime.http_context.logins
-    return bundle, [] if folder is None else stored_logins(folder, bundle["id"])
+        return bundle, logins, [one.login.store.name for one in found]
+    bundle = find_bundle(app.bundles, place.bundle)
+    return bundle, logins, stored_logins(logins, bundle["id"])
 
 
 def _logins(app: "App", place: ToolReference) -> "tuple[Shown, list[BundleLogin]]":

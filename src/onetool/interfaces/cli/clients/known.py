@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from onetool.app.access import needs_credential, token_store
+from onetool.app.access import needs_credential, open_token_store
 from onetool.config import Config
 
 TOKEN = "ONETOOL_TOKEN"  # noqa: S105 - the name of the variable, not a token
@@ -74,7 +74,8 @@ def served_at(url: str | None, config: Config) -> OwnServer:
         raise ValueError(f"a password has no place in a client's file: keep a token in the environment, as {TOKEN}.")
     if parts.path in ("", "/"):
         parts = parts._replace(path="/mcp")
-    guarded = needs_credential(config.http, token_store(config)) or parts.hostname not in LOOPBACK
+    with open_token_store(config) as store:
+        guarded = needs_credential(config.http, store) or parts.hostname not in LOOPBACK
     return OwnServer(url=parts.geturl(), token=_variable_of(config) if guarded else None)
 
 

@@ -1,0 +1,68 @@
+"""Where small things are kept: in folders of the state, or as documents of the database that replicas share.
+
+    servers         what MCP servers offer, and what was approved of that
+    logins          the logins of people and programs; encrypted
+    own_examples    examples of tools that callers keep for themselves
+    tokens          the tokens of `onetool tokens add`, by their hashes, and those that were revoked
+    page_sessions   the key of the sessions of the page, and those that were ended; encrypted
+
+What is encrypted has a key that is derived from `cluster.key`. Without one, a random key counts that lies in the
+person's own folder, and is made when it is first needed: then the database is for one machine. That key goes on to
+open what it has encrypted, on its machine, after a `cluster.key` was added.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from onetool.core.private_file import UnsafeFileError
+from onetool.database import Database
+from onetool.database.database_documents import DatabaseDocuments, Following
+from onetool.database.sealing import Seal, SealError
+
+if TYPE_CHECKING:
+    from onetool.config import Config
+
+KEY_FILE = "database.key"  # in the person's own folder
+
+DocumentKind = Literal["servers", "logins", "own_examples", "tokens", "page_sessions"]
+
+
+class Keeping(NamedTuple):
+    """How documents of a kind are kept in a database."""
+
+    is_sealed: bool = False
+    follow: Following = "later"
+
+
+KINDS: dict[DocumentKind, Keeping] = {
+    "servers": Keeping(),
+    "logins": Keeping(is_sealed=True),
+    "own_examples": Keeping(follow="never"),  # there may be many, and few are read
+    "tokens": Keeping(),
+    "page_sessions": Keeping(is_sealed=True),
+}
+
+
+def documents_in(
+    database: Database, kind: DocumentKind, config: "Config", follow: Following | None = None
+) -> DatabaseDocuments:
+    """The documents of a kind. `follow`: another way than is usual for the kind."""
+    keeping = KINDS[kind]
+    seal = Seal(lambda: secrets_of(config)) if keeping.is_sealed else None
+    return DatabaseDocuments(database, kind, seal, follow or keeping.follow)
+
+
+def secrets_of(config: "Config") -> list[bytes]:
+    """The secrets that keys are derived from, the one that encrypts first. Raises SealError."""
+    from onetool.config.find import own_folder
+    from onetool.core.key_file import key_in
+
+    shared = None if config.cluster is None else str(config.cluster.key).encode()
+    file: Path = own_folder() / KEY_FILE
+    try:
+        own = key_in(file, make=shared is None)
+    except UnsafeFileError as error:
+        raise SealError(f"{file} is not used, because {error.why}; {error.hint or 'set cluster.key'}") from None
+    except OSError as error:
+        raise SealError(f"{file} can't be made ({error.strerror}); set cluster.key") from None
+    return [key for key in (shared, own) if key]

@@ -1,0 +1,68 @@
+"""`Seal` encrypts what must not be read by who has the database, or a backup of it, alone: AES-256-GCM.
+
+The key is derived (HKDF) from a secret of the replicas. Each sealed text names its key by a number, so that another key
+is told apart from damage. It is bound to its place: nobody can move the login of one server to another.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from os import urandom
+
+from onetool.database.errors import DatabaseError
+
+MARK = b"OT1"  # the form, and its version
+ID_BYTES = 8
+NONCE_BYTES = 12
+KEY_BYTES = 32
+
+
+class SealError(DatabaseError):
+    """What is kept can't be decrypted."""
+
+
+class Seal:
+    """`secrets` gives the secrets; it is asked once, when the first is needed. The first of them encrypts."""
+
+    def __init__(self, secrets: Callable[[], Sequence[bytes]]) -> None:
+        self._secrets = secrets
+
+    @cached_property
+    def _keys(self) -> dict[bytes, bytes]:
+        """By number."""
+        return {
+            _derived(secret, b"number", ID_BYTES): _derived(secret, b"key", KEY_BYTES) for secret in self._secrets()
+        }
+
+    def close(self, about: str, body: bytes) -> bytes:
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+        number, key = next(iter(self._keys.items()))
+        nonce = urandom(NONCE_BYTES)
+        return MARK + number + nonce + AESGCM(key).encrypt(nonce, body, about.encode())
+
+    def open(self, about: str, sealed: bytes) -> bytes:
+        """Raises SealError."""
+        from cryptography.exceptions import InvalidTag
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+        start = len(MARK) + ID_BYTES
+        if not sealed.startswith(MARK) or len(sealed) < start + NONCE_BYTES:
+            raise SealError(f"{about} in the database is damaged, or a newer version has written it")
+        key = self._keys.get(sealed[len(MARK) : start])
+        if key is None:
+            raise SealError(
+                f"{about} in the database was encrypted with another cluster.key than the one in the config: put that "
+                "one back, or log in again"
+            )
+        nonce, text = sealed[start : start + NONCE_BYTES], sealed[start + NONCE_BYTES :]
+        try:
+            return AESGCM(key).decrypt(nonce, text, about.encode())
+        except InvalidTag:
+            raise SealError(f"{about} in the database is damaged: it can't be decrypted") from None
+
+
+def _derived(secret: bytes, what: bytes, size: int) -> bytes:
+    from cryptography.hazmat.primitives.hashes import SHA256
+    from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+    return HKDF(SHA256(), size, salt=None, info=b"onetool documents " + what).derive(secret)

@@ -1,0 +1,237 @@
+"""Documents behave the same in files and in PostgreSQL: locks, what is encrypted, what is known while it is away."""
+
+import asyncio
+import os
+import stat
+import threading
+import time
+
+import pytest
+
+from onetool.database import DatabaseAwayError
+from onetool.database.database_documents import DatabaseDocuments
+from onetool.database.file_documents import FileDocuments
+from onetool.database.postgres import Postgres
+from onetool.database.sealing import Seal, SealError
+
+SECRET = b"a secret that all replicas know, and nobody else"
+
+
+def wait_until(condition, seconds=10):
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
+@pytest.fixture(params=["files", "postgres", "sealed"])
+def two(request, tmp_path):
+    """The documents as two processes see them."""
+    if request.param == "files":
+        yield FileDocuments(tmp_path / "kept", lock="file"), FileDocuments(tmp_path / "kept", lock="file")
+        return
+    database, other = request.getfixturevalue("database"), Postgres(request.getfixturevalue("database_url"))
+    seal = Seal(lambda: [SECRET]) if request.param == "sealed" else None
+    yield tuple(DatabaseDocuments(one, "things", seal, "at once") for one in (database, other))
+    other.close()
+
+
+def test_what_is_written_is_read_by_all(two):
+    one, other = two
+    assert (one.read("a"), one.version("a"), other.keys()) == (None, None, [])
+    version = one.write("a", b"1")
+    assert one.version("a") == version == one.load("a").version
+    assert (one.read("a"), other.read("a"), other.keys()) == (b"1", b"1", ["a"])
+    before = other.version("a")
+    other.write("b", b"2")
+    one.write("a", b"3")
+    wait_until(lambda: other.version("a") != before)
+    assert (other.read("a"), other.keys()) == (b"3", ["a", "b"])
+    assert [one.delete("a"), one.delete("a")] == [True, False]
+    wait_until(lambda: other.version("a") is None)
+    assert (one.read("a"), other.read("a"), one.keys()) == (None, None, ["b"])
+
+
+def test_nothing_is_lost_where_many_change_one_document(two):
+    def add(documents):
+        for _ in range(10):
+            with documents.locked("n", 30) as held:
+                held.write(b"%d" % (int(held.load().body or 0) + 1))
+
+    threads = [threading.Thread(target=add, args=(documents,)) for documents in (*two, *two)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    with two[0].locked("n", 1) as held:
+        assert held.load().body == b"40"
+
+
+def test_who_waits_for_a_lock_waits_so_long_and_no_longer(two):
+    one, other = two
+    with one.locked("a", 1):
+        with pytest.raises(TimeoutError), other.locked("a", 0.1):
+            pass
+        with other.locked("b", 1):  # another document
+            pass
+
+        async def in_vain():
+            async with other.locked_async("a", 0.1):
+                pass
+
+        with pytest.raises(TimeoutError):
+            asyncio.run(in_vain())
+    with other.locked("a", 1) as held:
+        held.check()
+
+
+def test_an_event_loop_goes_on_while_it_waits_and_gets_the_lock(two):
+    one, other = two
+    order = []
+
+    async def first(begun):
+        async with one.locked_async("a", 5) as held:
+            begun.set()
+            await asyncio.sleep(0.2)
+            await asyncio.to_thread(held.write, b"1")
+            order.append("first")
+
+    async def second(begun):
+        await begun.wait()
+        async with other.locked_async("a", 5) as held:
+            order.append((await asyncio.to_thread(held.load)).body)
+
+    async def both():
+        begun = asyncio.Event()
+        await asyncio.gather(first(begun), second(begun))
+
+    asyncio.run(both())
+    assert order == ["first", b"1"]
+
+
+def test_who_is_cancelled_while_it_waits_holds_nothing(two):
+    one, other = two
+
+    async def cancelled():
+        async def wait():
+            async with other.locked_async("a", 30):
+                pass
+
+        task = asyncio.create_task(wait())
+        await asyncio.sleep(0.1)
+        task.cancel()
+        await asyncio.wait([task])
+        assert task.cancelled()
+
+    with one.locked("a", 1):
+        asyncio.run(cancelled())
+    with one.locked("a", 1):
+        pass
+
+
+# Files alone
+
+
+def test_files_have_one_lock_for_their_folder_or_one_each(tmp_path):
+    one = FileDocuments(tmp_path / "kept")
+    with one.locked("a", 1) as held, pytest.raises(TimeoutError), FileDocuments(tmp_path / "kept").locked("b", 0.05):
+        held.write(b"1")
+    assert sorted(os.listdir(tmp_path / "kept")) == [".gitignore", ".lock"]
+    each = FileDocuments(tmp_path / "each", ".x.json", lock="file", guard="any")
+    with each.locked("a", 1) as held:
+        held.write(b"1")
+    assert sorted(os.listdir(tmp_path / "each")) == [".a.x.json.lock", "a.x.json"]
+    assert stat.S_IMODE((tmp_path / "each" / "a.x.json").stat().st_mode) == 0o600
+    assert stat.S_IMODE((tmp_path / "each").stat().st_mode) == 0o700
+
+
+# PostgreSQL alone
+
+
+def ended(database):
+    """All of its connections, but the one that does this."""
+    with database.connect(autocommit=True) as other:
+        other.execute("SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
+
+
+def test_a_lock_that_was_lost_with_its_connection_is_told(database, database_url):
+    other = Postgres(database_url)
+    with DatabaseDocuments(database, "things").locked("a", 1) as held:
+        held.check()
+        ended(other)
+        for _ in range(2):
+            with pytest.raises(DatabaseAwayError):
+                held.check()
+        with DatabaseDocuments(other, "things").locked("a", 1):  # somebody else may have it now
+            pass
+        with pytest.raises(DatabaseAwayError):
+            held.check()
+    other.close()
+
+
+def test_what_is_known_goes_on_while_the_database_is_away(postgres, database):
+    documents = DatabaseDocuments(database, "things", follow="at once")
+    documents.write("a", b"1")
+    assert (documents.read("a"), documents.read("none")) == (b"1", None)
+    version = documents.version("a")
+    postgres.stop()
+    try:
+        with pytest.raises(DatabaseAwayError):
+            documents.write("a", b"2")
+        assert (documents.version("a"), documents.read("a"), documents.read("none")) == (version, b"1", None)
+        with pytest.raises(DatabaseAwayError):
+            documents.read("never asked for")
+        with pytest.raises(DatabaseAwayError), documents.locked("a", 5):
+            pass
+    finally:
+        assert postgres.start_again()
+    wait_until(lambda: not database.is_away)
+    wait_until(lambda: documents.version("never asked for") is None)  # it was followed from then on
+    documents.write("a", b"2")
+    assert documents.read("a") == b"2"
+
+
+def test_a_question_that_is_asked_once_starts_no_listener(database, database_url):
+    documents, other = DatabaseDocuments(database, "things"), Postgres(database_url)
+    documents.write("a", b"1")
+    fresh = DatabaseDocuments(other, "things")
+    assert (fresh.read("a"), fresh.read("a"), other._listener) == (b"1", b"1", None)
+    documents.write("a", b"2")
+    time.sleep(1.1)
+    assert fresh.version("a") != fresh.version("a")  # not known any more
+    assert fresh.read("a") == b"2"
+    assert other._listener is not None
+    other.close()
+
+
+def rows(database):
+    return database.read(lambda work: work.execute("SELECT body FROM documents ORDER BY key"))
+
+
+def test_what_is_sealed_is_read_by_nobody_who_has_the_database_alone(database):
+    sealed = DatabaseDocuments(database, "things", Seal(lambda: [SECRET]), "never")
+    sealed.write("a", b"hunter2")
+    sealed.write("b", b"hunter2")
+    (one,), (other,) = rows(database)
+    assert b"hunter2" not in bytes(one)
+    assert bytes(one) != bytes(other)
+    assert sealed.read("a") == b"hunter2"
+    with pytest.raises(SealError, match=r"things/a .* another cluster\.key"):
+        DatabaseDocuments(database, "things", Seal(lambda: [b"another"]), "never").read("a")
+    both = DatabaseDocuments(database, "things", Seal(lambda: [b"another", SECRET]), "never")
+    assert both.read("a") == b"hunter2"
+    both.write("a", b"hunter3")  # with the first key
+    with pytest.raises(SealError):
+        sealed.read("a")
+
+
+@pytest.mark.parametrize("how", ["moved", "changed", "cut", "plain"])
+def test_what_was_tampered_with_is_not_taken(database, how):
+    sealed = DatabaseDocuments(database, "things", Seal(lambda: [SECRET]), "never")
+    sealed.write("a", b"hunter2")
+    sealed.write("b", b"hunter3")
+    body = bytes(rows(database)[0][0])
+    new = {"moved": bytes(rows(database)[1][0]), "changed": body[:-1] + b"x", "cut": body[:20], "plain": b"hunter2"}
+    database.write(lambda work: work.execute("UPDATE documents SET body = %s WHERE key = 'a'", (new[how],)))
+    with pytest.raises(SealError, match="damaged"):
+        sealed.read("a")

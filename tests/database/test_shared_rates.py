@@ -1,0 +1,66 @@
+"""Rates that several processes count together: one suite over memory, SQLite and PostgreSQL."""
+
+import asyncio
+import threading
+
+import pytest
+
+from onetool.core.principal import Principal, Rate
+from onetool.database.migrations import migrate_shared
+from onetool.database.shared_rates import SharedWindows
+from onetool.database.sqlite import SqliteDatabase
+from onetool.services.request_rates import RequestRates, SharedRates
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
+def replicas(request, tmp_path):
+    """What two replicas count with."""
+    if request.param == "memory":
+        rates = RequestRates()
+        yield rates, rates
+        return
+    if request.param == "sqlite":
+        database = SqliteDatabase(tmp_path / "shared.db")
+        migrate_shared(database)
+    else:
+        database = request.getfixturevalue("database")
+    yield tuple(SharedRates(SharedWindows(database)) for _ in range(2))
+    if request.param == "sqlite":
+        database.close()
+
+
+def caller(count, seconds=60, name="ci"):
+    return Principal(name=name, owner=name, rate=Rate(count, seconds))
+
+
+def test_all_together_make_no_more_than_the_rate(replicas):
+    taken = []
+    work = [
+        threading.Thread(target=lambda one=one: taken.extend(one.check(caller(25)) is None for _ in range(10)))
+        for one in (*replicas, *replicas)
+    ]
+    for thread in work:
+        thread.start()
+    for thread in work:
+        thread.join()
+    assert (sum(taken), len(taken)) == (25, 40)
+    assert 0 < replicas[1].check(caller(25)) <= 61
+    assert replicas[0].check(caller(1, name="other")) is None
+    assert replicas[0].check(Principal(name="none")) is None
+
+
+def test_the_same_on_an_event_loop(replicas):
+    async def ask():
+        return await asyncio.gather(*(one.check_async(caller(5)) for one in replicas * 5))
+
+    assert [wait is None for wait in asyncio.run(ask())].count(True) == 5
+
+
+def test_while_the_database_is_away_each_counts_its_share(postgres, database):
+    rates = SharedRates(SharedWindows(database, lambda: 2))
+    assert rates.check(caller(10)) is None
+    postgres.stop()
+    try:
+        assert [rates.check(caller(10)) is None for _ in range(10)].count(True) == 4  # of five, one was used before
+    finally:
+        assert postgres.start_again()
