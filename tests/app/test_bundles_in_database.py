@@ -38,7 +38,7 @@ def test_what_one_puts_the_other_has_at_once(apis, tmp_path):
         assert one.ask("PUT", tool, HELLO).status_code == 201
         assert two.get(tool).status_code == 200
         assert f"hello{number}" in slugs(two.get("/tools/tools/search?q=penguin"))
-        assert f"hello{number}" in slugs(two.get("/tools/tools?pageSize=100"))
+        assert f"hello{number}" in slugs(two.get("/tools/tools?recommendedPageSize=1000"))
         assert two.ask("POST", f"{tool}/invoke", {"args": {}}).json() == {"ok": True, "value": "hello"}
     assert two.get(place).json()["slug"] == "birds"
     assert not (tmp_path / "one" / "bundles").exists()
