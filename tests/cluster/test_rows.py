@@ -66,7 +66,9 @@ def test_a_session_is_read_changed_and_deleted(shared):
     assert rows.get("s") == ("ada", STATE, 1)
 
     def louder(state):
-        return SessionState(**{**{name: getattr(state, name) for name in state.__struct_fields__}, "log_level": "debug"})
+        return SessionState(
+            **{**{name: getattr(state, name) for name in state.__struct_fields__}, "log_level": "debug"}
+        )
 
     changed = rows.change("s", louder)
     assert (changed.version, changed.state.log_level, changed.state.watched) == (2, "debug", ("a://b",))
