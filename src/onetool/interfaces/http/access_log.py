@@ -76,7 +76,7 @@ def write_entry(
         "bytes": size,
         "client": client,
     }
-    if (share := worker_share()).count > 1:
+    if (share := worker_share()).workers > 1:
         fields["worker"] = share.number
     for key, value in more.items():
         fields.setdefault(key, clean(value) if isinstance(value, str) else value)

@@ -1,0 +1,64 @@
+"""A replica that accepts a request and never answers: whoever waits for it hears that it is gone, as its beats stop."""
+
+import asyncio
+import time
+
+import pytest
+
+from onetool.core.principal import LOCAL
+from onetool.interfaces.http.forward_header import ForwardSeal
+from onetool.interfaces.http.forwarding import Forwarder, ReplicaGoneError
+from onetool.services.cluster import Replica
+
+
+class Beats:
+    """Members whose beats the test makes."""
+
+    id = "00000000"
+
+    def __init__(self):
+        self.there = {"11111111"}
+
+    def on_beat(self, call):
+        self.beat = call
+
+    def is_alive(self, id):
+        return id in self.there
+
+    def now(self):
+        return time.time()
+
+
+def test_who_falls_silent_is_waited_for_no_more(tmp_path):
+    async def asked():
+        came, ended, beats = asyncio.Event(), asyncio.Event(), Beats()
+
+        async def silent(reader, writer):
+            await reader.readline()
+            came.set()
+            await reader.read()  # until the other side hangs up
+            writer.close()
+            ended.set()
+
+        server = await asyncio.start_unix_server(silent, f"{tmp_path}/s.sock")
+        forwarder = Forwarder(beats, ForwardSeal(b"k" * 32, beats))
+        replica = Replica("11111111", f"unix:{tmp_path}/s.sock", "0", 0.0, False)
+
+        async def post():
+            async for _ in forwarder.post(replica, "/cluster/x", b"{}", LOCAL):
+                pass
+
+        waiting = asyncio.create_task(post())
+        await came.wait()
+        beats.beat()
+        await asyncio.sleep(0.05)
+        assert not waiting.done()
+        beats.there.clear()
+        beats.beat()
+        with pytest.raises(ReplicaGoneError):
+            await asyncio.wait_for(waiting, 10)
+        await ended.wait()
+        server.close()
+        await server.wait_closed()
+
+    asyncio.run(asked())
