@@ -28,7 +28,9 @@ class Member(Server):
         self.port = free_port()
         self.address = address or f"127.0.0.1:{self.port}"
         more = {"MEMBER_DATABASE": str(database), "MEMBER_ADDRESS": self.address, "MEMBER_KEY": KEY}
-        self._start(("--menu", "direct", *args), config, MEMBER, environment(folder, **more, **env))
+        self._start(
+            ("--menu", "direct", *(args or ("--drain-s", "0"))), config, MEMBER, environment(folder, **more, **env)
+        )
 
     def _start(self, args, config, script, env):
         with self.log_file.open("wb") as log:
@@ -47,6 +49,9 @@ class Member(Server):
     def kill(self):
         self.process.kill()
         self.process.wait()
+
+    def stop(self):
+        return self.process.returncode if self.process.returncode is not None else super().stop()
 
 
 class Replica(Member):

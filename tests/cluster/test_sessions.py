@@ -1,6 +1,8 @@
 """A client whose every request comes to another replica: sessions, questions, cancellations, streams."""
 
+import json
 import re
+import sqlite3
 from http.client import HTTPConnection
 
 import pytest
@@ -62,18 +64,38 @@ def test_after_its_end_neither_knows_it(peer, pair):
         assert (gone.status, gone.message["error"]["data"]["reason"]) == (404, "no_such_session")
 
 
-def test_what_a_client_sets_holds_everywhere(peer, pair):
-    """`pair` is used directly, so that it is known who is asked."""
+@pytest.fixture
+def sides(peer, pair):
+    """One client with a session, as each of the two replicas sees it."""
     one = peer("old")
-    sides = [HttpPeer(server, "old", begun=False) for server in pair.servers]
-    for side in sides:
+    found = [HttpPeer(server, "old", begun=False) for server in pair.servers]
+    for side in found:
         side.session, side.revision = one.session, one.revision
         assert side.result("ping") == {}  # both have it in memory
-    sides[0].result("logging/setLevel", {"level": "error"})
-    for side in sides:
-        side.call("working__talk") if False else None
-    sides[1].result("resources/subscribe", {"uri": "shelf://note"})
-    sides[0].result("resources/unsubscribe", {"uri": "shelf://note"})
+    return found
+
+
+def test_what_a_client_sets_holds_everywhere(sides):
+    for side, level in ((sides[0], "error"), (sides[1], "debug")):
+        side.result("logging/setLevel", {"level": level})
+        for heard in sides:
+            heard.heard.clear()
+            heard.call("working__tell", {"levels": ["info", "error"]})
+            levels = [one["params"]["level"] for one in heard.heard if one["method"] == "notifications/message"]
+            assert levels == (["error"] if level == "error" else ["info", "error"])
+
+
+def test_subscriptions_hold_everywhere(sides, pair):
+    def watched():
+        with sqlite3.connect(pair.servers[0].folder.parent / "shared.db") as file:
+            ((body,),) = file.execute("SELECT body FROM mcp_sessions WHERE id = ?", (sides[0].session,)).fetchall()
+        return json.loads(body).get("watched", [])
+
+    sides[0].result("resources/subscribe", {"uri": "shelf://note"})
+    sides[1].result("resources/subscribe", {"uri": "ot://tools"})
+    assert watched() == ["ot://tools", "shelf://note"]
+    sides[1].result("resources/unsubscribe", {"uri": "shelf://note"})
+    assert watched() == ["ot://tools"]
 
 
 def test_the_rest_of_a_stream_comes_from_its_owner(peer, pair, tmp_path):

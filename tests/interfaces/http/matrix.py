@@ -22,7 +22,7 @@ PATIENCE = 20
 
 # Routes that answer everybody, also where there is a token.
 READ = ("GET", "HEAD")
-OPEN = {(path, method) for path in ("/", "/assets", "/assets/index.js", "/healthz") for method in READ}
+OPEN = {(path, method) for path in ("/", "/assets", "/assets/index.js", "/healthz", "/readyz") for method in READ}
 OPEN |= {("/login", method) for method in (*READ, "POST")}
 METADATA = ("/.well-known/oauth-protected-resource", "/.well-known/oauth-protected-resource/mcp")
 OPEN |= {(path, method) for path in METADATA for method in (*READ, "OPTIONS")}

@@ -1,0 +1,72 @@
+"""The replica that has something is killed: the other one says so at once, and goes on with what rows tell."""
+
+from threading import Event
+
+import pytest
+from cluster.test_tasks import KNOWS, begin, settled
+from helpers import until
+from interfaces.mcp.peers import HttpPeer
+
+GONE = "replica that has this is gone; begin again"
+PING = {"jsonrpc": "2.0", "id": 7, "method": "ping"}
+
+
+@pytest.fixture(params=[0, 1], ids=["tcp", "unix"])
+def owner(request, own_pair):
+    """Which one is killed."""
+    return own_pair.servers[request.param]
+
+
+@pytest.fixture
+def other(own_pair, owner):
+    return next(one for one in own_pair.servers if one is not owner)
+
+
+def test_everything_that_was_alive_in_it(owner, other, tmp_path):
+    calls = HttpPeer(owner, "new", capabilities=KNOWS)
+    asked = {"name": "asking__name", "arguments": {}}
+    state = calls.result("tools/call", asked)["requestState"]
+    under_way, done = begin(calls, "job", path=str(tmp_path / "never")), begin(calls, "job", path=str(tmp_path / "it"))
+    (tmp_path / "it").touch()
+    result = settled(calls, done, "completed")["result"]
+    until(lambda: settled(HttpPeer(other, "new", capabilities=KNOWS), done, "completed"))
+    old = HttpPeer(owner, "old")
+    news = old.listen()
+    waiting = {"name": "working__wait_for", "arguments": {"path": str(tmp_path / "nothing")}}
+    running = old.begin("tools/call", waiting, meta={"progressToken": 1})
+    old.hear("notifications/progress")
+    last = running.exchange.events[-1]["id"]
+    old.answers["elicitation/create"] = lambda params: Event().wait(60)
+    old.begin("tools/call", asked)
+    until(lambda: old.asked)
+
+    owner.kill()
+
+    calls.server = old.server = other
+    gone = calls.ask("tools/call", {**asked, "inputResponses": {}, "requestState": state})
+    assert GONE in gone["error"]["message"]
+    lost = calls.result("tasks/get", under_way)
+    assert (lost["status"], lost["error"]["message"]) == (
+        "failed",
+        "the replica that ran this task is gone; call the tool again",
+    )
+    assert "is gone" in calls.error("tasks/cancel", under_way)["message"]
+    assert calls.result("tasks/get", done)["result"] == result
+    strange = HttpPeer(other, "new", capabilities=KNOWS)
+    assert strange.result("tools/list")["tools"]
+
+    assert old.send(PING).message["result"] == {}  # the session lives on
+    replica = last.partition(".")[0]
+    answer = {"jsonrpc": "2.0", "id": f"{replica}-1", "result": {"action": "cancel"}}
+    refused = old.send(answer)
+    assert (refused.status, GONE in refused.message["error"]["message"]) == (502, True)
+    headers = [("Accept", "text/event-stream"), ("Mcp-Session-Id", old.session)]
+    refused = other.send(None, [*headers, ("Last-Event-ID", last)], method="GET")
+    assert (refused.status, GONE in refused.message["error"]["message"]) == (502, True)
+    until(lambda: news.is_answered)
+    old.heard.clear()
+    again = old.listen(f"{replica}.0-0")  # notifications go on elsewhere, and nothing is missed
+    assert again.exchange.status == 200
+    for kind in ("tools", "prompts", "resources"):
+        old.hear(f"notifications/{kind}/list_changed")
+    again.exchange.hang_up()

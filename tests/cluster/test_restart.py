@@ -1,0 +1,78 @@
+"""A rolling restart: no call fails, and sessions live on."""
+
+import signal
+from threading import Event, Thread
+
+from cluster.conftest import shared_file
+from cluster.members import Balancer, Member
+from helpers import until
+from interfaces.mcp.peers import HttpPeer
+
+
+class ReadyBalancer(Balancer):
+    """Asks who is ready before it sends anything, as balancers do."""
+
+    @property
+    def port(self):
+        return self._ready().port
+
+    def send(self, *args, **options):
+        return self._ready().send(*args, **options)
+
+    def _ready(self):
+        for _ in range(2 * len(self.servers)):
+            one = next(self._next)
+            try:
+                if one.send(None, path="/readyz", method="GET").status == 200:
+                    return one
+            except OSError:
+                pass
+        raise AssertionError("nobody is ready")
+
+
+def test_no_call_fails(tmp_path):
+    file = shared_file(tmp_path)
+    first, second = (Member(tmp_path / name, file, "--drain-s", "0.5") for name in "ab")
+    balancer, is_over, said, wrong = ReadyBalancer(first, second), Event(), [], []
+    peers = [HttpPeer(balancer, "old"), HttpPeer(balancer, "new")]
+
+    def work(peer):
+        while not is_over.is_set():
+            try:
+                said.append(peer.text("plus", {"a": len(said), "b": 0}))
+            except Exception as error:
+                wrong.append(error)
+
+    threads = [Thread(target=work, args=(peer,)) for peer in peers]
+    for thread in threads:
+        thread.start()
+    news = peers[0].listen()
+    slow = HttpPeer(first, "new").begin(
+        "tools/call", {"name": "working__wait_for", "arguments": {"path": str(tmp_path / "late")}}
+    )
+    until((tmp_path / "late.began").exists)
+    first.process.send_signal(signal.SIGTERM)
+    draining = until(lambda: _not_ready(first))
+    assert (draining.message["status"], draining.headers["connection"]) == ("draining", "close")
+    third = Member(tmp_path / "c", file, "--drain-s", "0")
+    balancer.servers[:] = [second, third]
+    balancer._next = iter(lambda: balancer.servers[len(said) % 2], None)
+    (tmp_path / "late").touch()
+    assert slow.answer()["result"]["content"][0]["text"] == "late came"
+    assert first.process.wait(20) == 0
+    count = len(said)
+    until(lambda: len(said) > count + 20)
+    is_over.set()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+    news.exchange.hang_up()
+    for server in (second, third):
+        assert server.stop() == 0
+    for server in (first, second, third):
+        assert "Traceback" not in server.log()
+
+
+def _not_ready(server):
+    found = server.send(None, path="/readyz", method="GET")
+    return found if found.status == 503 else None

@@ -1,0 +1,126 @@
+"""Members and the rows of MCP sessions and tasks, over both databases."""
+
+import time
+
+import pytest
+from cluster.conftest import shared_file
+from helpers import until
+
+from onetool.database.sqlite import SqliteDatabase
+from onetool.services.cluster import ClusterSettings, members
+from onetool.services.cluster.mcp_rows import McpSessionRows, McpTaskRows, SessionState
+from onetool.services.cluster.members import Members
+
+STATE = SessionState(revision="2025-11-25", capabilities={"roots": {}}, name="é\0", menu="direct", watched=("a://b",))
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def shared(request, tmp_path):
+    if request.param == "postgres":
+        yield request.getfixturevalue("database")
+        return
+    found = SqliteDatabase(shared_file(tmp_path))
+    yield found
+    found.close()
+
+
+def settings(shared, address="127.0.0.1:1"):
+    return ClusterSettings(address, b"k", shared)
+
+
+def test_who_is_there(shared, monkeypatch):
+    monkeypatch.setattr(members, "BEAT_S", 0.02)
+    one, two = Members(settings(shared, "a:1")), Members(settings(shared, "unix:/b"), "abcdef01")
+    beats = []
+    one.on_beat(lambda: beats.append(1) or 1 / 0)  # which harms nobody
+    one.start()
+    two.start()
+    assert [(found.id, found.address) for found in two.alive()] == [(one.id, "a:1"), ("abcdef01", "unix:/b")]
+    assert one.find("abcdef01").address == "unix:/b"
+    assert one.find("nobody") is None
+    assert abs(one.now() - time.time()) < 5
+    two.drain()
+    until(lambda: one.find("abcdef01").is_draining)
+    two.close()
+    until(lambda: len(one.alive()) == 1)
+    until(lambda: len(beats) > 2)
+    assert one.find("abcdef01") is None
+    one.close()
+
+
+def test_who_falls_silent_is_gone(shared, monkeypatch):
+    monkeypatch.setattr(members, "BEAT_S", 0.02)
+    monkeypatch.setattr(members, "GONE_S", 0.3)
+    one, two = Members(settings(shared)), Members(settings(shared))
+    two.start()
+    two._ended.set()  # as if it were killed: its row stays
+    one.start()
+    until(lambda: not one.is_alive(two.id))
+    one.close()
+
+
+def test_a_session_is_read_changed_and_deleted(shared):
+    rows = McpSessionRows(shared)
+    assert rows.get("s") is None
+    rows.add("s", "ada", STATE)
+    assert rows.get("s") == ("ada", STATE, 1)
+
+    def louder(state):
+        return SessionState(
+            **{**{name: getattr(state, name) for name in state.__struct_fields__}, "log_level": "debug"}
+        )
+
+    changed = rows.change("s", louder)
+    assert (changed.version, changed.state.log_level, changed.state.watched) == (2, "debug", ("a://b",))
+    assert rows.change("s", louder).version == 2
+    assert rows.change("none", louder) is None
+    assert rows.touch(["s", "none"]) == {"s": 2}
+    rows.delete("s")
+    assert rows.get("s") is None
+
+
+def test_two_changes_at_once_both_count(shared):
+    rows = McpSessionRows(shared)
+    rows.add("s", "ada", STATE)
+    is_first = True
+
+    def add(uri):
+        return lambda state: SessionState(revision=state.revision, watched=(*state.watched, uri))
+
+    def late(state):
+        nonlocal is_first
+        if is_first:
+            is_first = False
+            rows.change("s", add("b://"))
+        return add("c://")(state)
+
+    rows.change("s", late)
+    assert rows.get("s").state.watched == ("a://b", "b://", "c://")
+
+
+def test_sessions_are_swept(shared):
+    rows = McpSessionRows(shared)
+    for number in range(5):
+        rows.add(f"a{number}", "ada", STATE)
+        rows.add(f"b{number}", "bob" if number < 2 else "ada", STATE)
+    rows.sweep(3600, 7)
+    left = [id for number in range(5) for id in (f"a{number}", f"b{number}") if rows.get(id)]
+    assert len(left) == 7
+    assert {"b0", "b1"} <= set(left)  # nobody pushes out the sessions of others
+    time.sleep(0.02)
+    rows.touch(["b0"])
+    rows.sweep(0.01, 7)
+    assert [id for id in left if rows.get(id)] == ["b0"]
+
+
+def test_tasks(shared):
+    rows = McpTaskRows(shared)
+    rows.begin("t", "ada", "r", 100)
+    assert rows.get("t") == ("ada", "r", "working", None)
+    rows.end("t", "ada", "r", 100, {"status": "completed", "result": {"x": "é\0"}})
+    rows.begin("t", "ada", "r", 100)  # it comes late
+    assert rows.get("t").body == {"status": "completed", "result": {"x": "é\0"}}
+    rows.begin("old", "ada", "r", -1)
+    assert rows.get("old") is None
+    rows.sweep()
+    assert shared.read(lambda work: work.execute("SELECT id FROM mcp_tasks")) == [("t",)]
