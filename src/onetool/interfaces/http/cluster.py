@@ -5,6 +5,7 @@ A route below /cluster is for other replicas only: `HttpApp` lets nobody in ther
 
 import asyncio
 import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from onetool.interfaces.asgi import Asgi, HttpError, Receive, Scope, Send
@@ -16,7 +17,6 @@ from onetool.services.cluster.members import Members
 
 if TYPE_CHECKING:
     from onetool.app import App
-    from onetool.interfaces.http.shared_servers import SharedServers
 
 ID_DIGITS = 8
 _OWNED = re.compile(r"[0-9a-f]{40}")
@@ -33,7 +33,8 @@ class Cluster:
         self.seal = ForwardSeal(settings.key, self.members)
         self.forwarder = Forwarder(self.members, self.seal)
         self.routes: dict[str, Asgi] = {}
-        self.servers: SharedServers | None = None  # stdio servers that one replica runs for all
+        self.on_serving: list[Callable[[], None]] = []  # called on the event loop, when clients can connect …
+        self.on_close: list[Callable[[], None]] = []  # … and before this process stops being a member
 
     def start(self) -> dict[str, Any]:
         """Become a member; gives options of `serve`."""
@@ -44,8 +45,8 @@ class Cluster:
         return {"further": further, "drain_s": 0.0 if unix else DRAIN_S, "patience_s": PATIENCE_S}
 
     def close(self) -> None:
-        if self.servers is not None:
-            self.servers.close()
+        for call in self.on_close:
+            call()
         self.members.close()
 
     @property

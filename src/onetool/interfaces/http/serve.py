@@ -337,8 +337,8 @@ def serve_app(
         run_later(WARM_AFTER_S, lambda: app.runtime.warm())
         asyncio.get_running_loop().run_in_executor(None, app.catalog.warm_bundles)
         asyncio.get_running_loop().run_in_executor(None, app.catalog.warm_search)
-        if shared is not None and shared.servers is not None:
-            shared.servers.start()
+        for call in () if shared is None else shared.on_serving:
+            call()
         mcp.start()
         dogs.append(Watchdog())
 
@@ -363,7 +363,7 @@ def _cluster(app: "App", settings: "ClusterSettings | None") -> "Cluster | None"
     if cluster is not None:
         from onetool.interfaces.http.shared_servers import SharedServers
 
-        cluster.servers = SharedServers(cluster, app)
+        SharedServers(cluster, app)
     return cluster
 
 

@@ -73,6 +73,8 @@ class SharedServers:
         cluster.routes[SERVERS_PATH] = cluster.routes[ANSWERS_PATH] = calls
         app.catalog.share_servers(self)
         cluster.members.on_beat(self._beat)
+        cluster.on_serving.append(self.start)
+        cluster.on_close.append(self.close)
 
     def start(self) -> None:
         """On the event loop that serves."""
