@@ -44,8 +44,7 @@ TOOL = {
 
 
 def run() -> Iterator[Row]:
-    sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
-    from postgres import PostgresServer
+    from tests.postgres import PostgresServer
 
     with TemporaryDirectory() as folder, ExitStack() as stack:
         server = PostgresServer.start(Path(folder) / "postgres")
