@@ -52,7 +52,8 @@ class PostgresServer:
 
     @classmethod
     def start(cls, folder: Path) -> "PostgresServer | None":
-        """A new one, with its data in `folder`; None if there is none, which `why_none` explains."""
+        """A new one, with its data in `folder`; None if there is none to be had."""
+        folder.mkdir(parents=True, exist_ok=True)
         for programs in binaries():
             if (programs / "initdb").exists():
                 server = cls(_readable(programs, folder), folder / "data", _free_port())
@@ -102,7 +103,6 @@ class PostgresServer:
             os.kill(one, how)
 
     def _init(self) -> bool:
-        self._folder.parent.mkdir(parents=True, exist_ok=True)
         self._folder.mkdir(mode=0o700)
         if os.geteuid() == 0:
             shutil.chown(self._folder, "nobody")

@@ -336,3 +336,9 @@ def test_what_makes_no_sense_in_the_config_is_told(http, words, tmp_path):
     assert words in str(wrong.value)
     assert "two words" not in str(wrong.value)
     assert "schlüssel" not in str(wrong.value)
+
+
+def test_balancers_ask_whether_it_is_ready_without_a_name(server):
+    assert server.send(b"GET /readyz HTTP/1.0\r\n\r\n").status == 200
+    answer = server.send(b"GET /readyz HTTP/1.1\r\nHost: 10.0.0.7:8765\r\nConnection: close\r\n\r\n")
+    assert answer.status == 200

@@ -185,6 +185,7 @@ class Route(NamedTuple):
     check: Callable[[Scope], Collection[bytes]] | None = None  # raises where there is nothing, or not for this method;
     # else the media types that are taken beside JSON
     is_public: bool = False  # where JWTs are accepted, pages of all origins may read it: it says where one gets one
+    takes_any_host: bool = False  # balancers ask without a name, or by an address; it tells nothing but a status
     body_factor: int = 1  # how many times http.max_body_mb its bodies may have: some carry files
 
     @property
@@ -287,7 +288,8 @@ class HttpApp:
         """Check a request from outside. False: it is answered already. Raises HttpError."""
         rules, server = self.rules, scope.get("server")
         host = head.get(b"host")
-        rules.check_host(host, server[0] if server else None)
+        if route is None or not route.takes_any_host:
+            rules.check_host(host, server[0] if server else None)
         origin = head.get(b"origin")
         is_public = route is not None and route.is_public and rules.http.jwt is not None
         reader = None if is_public else rules.check_origin(origin, host)

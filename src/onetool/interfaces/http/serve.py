@@ -71,7 +71,9 @@ def build_app(
         Route("/openapi.json", _lazy_route(lambda: _openapi(app)), methods=READ),
         Route("/docs", _lazy_route(lambda: _docs(app)), methods=READ, is_page=True),
         Route("/healthz", _health, protected=False, methods=READ),
-        Route(READY_PATH, _readiness(app, lambda: site.is_draining), protected=False, methods=READ),
+        Route(
+            READY_PATH, _readiness(app, lambda: site.is_draining), protected=False, methods=READ, takes_any_host=True
+        ),
         *([Route(CLUSTER_PATH, cluster, below=True)] if cluster is not None else []),
         *_metadata_routes(lambda: site.rules.http),
         *_page_routes(url, lambda: site.rules, sessions, shared_rates(app, "sign-ins")),
@@ -275,7 +277,7 @@ def _readiness(app: "App", is_draining: Callable[[], bool]) -> Asgi:
     """
 
     async def answer(_scope: Scope, _receive: Receive, send: Send) -> None:
-        found = {"status": "ready", "version": __version__}
+        found = {"status": "ready"}
         if is_draining():
             found |= {"status": "draining", "message": "This server stops in a moment: send requests to others."}
         if app.config.database is not None and (database := app.database) is not None:
