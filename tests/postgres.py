@@ -23,6 +23,7 @@ import pytest
 
 DEBIAN = Path("/usr/lib/postgresql")
 READY_S = 60.0
+TRIES = 3
 SETTINGS = {
     "fsync": "off",
     "full_page_writes": "off",
@@ -54,11 +55,12 @@ class PostgresServer:
     def start(cls, folder: Path) -> "PostgresServer | None":
         """A new one, with its data in `folder`; None if there is none to be had."""
         folder.mkdir(parents=True, exist_ok=True)
-        for programs in binaries():
+        for programs in (one for one in binaries() for _ in range(TRIES)):  # another process may take the port first
             if (programs / "initdb").exists():
-                server = cls(_readable(programs, folder), folder / "data", _free_port())
+                server = cls(_readable(programs, folder), folder / f"data-{len(os.listdir(folder))}", _free_port())
                 if server._init() and server.start_again():
                     return server
+                print(f"PostgreSQL of {programs} does not start: {server.log()[-1000:]}")
         return None
 
     @property
@@ -73,6 +75,10 @@ class PostgresServer:
         with psycopg.connect(self.url, autocommit=True) as connection:
             connection.execute(f"CREATE SCHEMA {name}")
         return f"{self.url}?options={quote(f'-csearch_path={name}')}"
+
+    def log(self) -> str:
+        file = self._folder / "log"
+        return file.read_text(errors="replace") if file.exists() else ""
 
     def start_again(self) -> bool:
         command = [self._programs / "postgres", "-D", self._folder, "-p", str(self.port), "-k", ""]
