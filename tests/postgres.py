@@ -23,7 +23,7 @@ import pytest
 
 DEBIAN = Path("/usr/lib/postgresql")
 READY_S = 60.0
-TRIES = 3
+TRIES = 5
 SETTINGS = {
     "fsync": "off",
     "full_page_writes": "off",
@@ -81,6 +81,10 @@ class PostgresServer:
         return file.read_text(errors="replace") if file.exists() else ""
 
     def start_again(self) -> bool:
+        """A connection of before may hold the port for a moment."""
+        return any(self._start() or time.sleep(1) for _ in range(TRIES))
+
+    def _start(self) -> bool:
         command = [self._programs / "postgres", "-D", self._folder, "-p", str(self.port), "-k", ""]
         for name, value in SETTINGS.items():
             command += ["-c", f"{name}={value}"]

@@ -29,7 +29,7 @@ def test_no_call_fails_in_a_rolling_restart(balanced):
             one.start().wait_until_ready()
             load.more()
     assert load.failed == []
-    assert len(load.answers) >= 6  # three before and three after
+    assert len(load.answers) >= 4  # old ones and new ones
 
 
 def test_no_slow_call_fails_in_a_rolling_restart(replicas, balance):

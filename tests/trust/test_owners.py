@@ -14,7 +14,7 @@ from onetool.app import App
 from onetool.config.file_checks import is_writable_by_others, ownership_mistake
 from onetool.config.find import find
 from onetool.core.errors import ConfigError
-from onetool.http.login_store import _lock_file
+from onetool.http.login_store import login_documents
 from onetool.interfaces.cli.init import init
 from onetool.interfaces.cli.line_editor import LineEditor
 from onetool.services.results import EndedResult, ResultStore
@@ -343,7 +343,7 @@ def test_what_is_written_later_follows_no_link_either(tmp_path, monkeypatch):
     monkeypatch.setattr(editor, "is_live", True)
     editor.keep("evil")
     editor.save()
-    with pytest.raises(AuthError, match="symbolic links"), _lock_file(tmp_path / "e.auth.json"):
+    with pytest.raises(OSError, match="symbolic links"), login_documents(tmp_path).locked("e", 1.0):
         pass
     assert victim.read_text() == "mine\n"
 

@@ -64,7 +64,7 @@ tools:
 # `ask` run side by side, `pin` refuses tools that are not as they were approved. More: onetool servers --help
 #servers:
 #  clock: {type: stdio, command: mcp-server-time, args: [], env: {TZ: UTC}, cwd: ., timeout: 10, enabled: true}
-#  docs: {url: "http://127.0.0.1:9000/mcp", headers: {}, auth: "${DOCS_TOKEN}", connect_timeout: 30,
+#  docs: {url: "http://127.0.0.1:9000/mcp", headers: {}, auth: "${DOCS_TOKEN}", connect_timeout: 30, replicate: true,
 #         tools: [find], prefix: docs, parallel: true, pin: true, docs_url: "https://example.com/docs"}
 
 #watch: false  # servers (onetool serve, onetool mcp) read everything again when files change

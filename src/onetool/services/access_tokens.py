@@ -129,6 +129,7 @@ class TokenView(NamedTuple):
     problem: str | None  # why the file is refused
     tokens: dict[bytes, StoredToken]
     revoked: dict[bytes, RevokedToken]
+    is_away: bool = False  # nobody knows them yet, because the database can't be reached
 
 
 class TokenStore:
@@ -229,7 +230,7 @@ class TokenStore:
         except OSError as error:
             return _refused(None, f"{self.where} can't be read: {error.strerror}")
         except DatabaseError as error:
-            return _refused(None, str(error))
+            return _refused(None, str(error), is_away=True)
         known = self._known
         if known.stamp != stamp:
             known = self._known = self._read_anew(stamp)  # all at once: other threads read it
@@ -243,7 +244,7 @@ class TokenStore:
             problem = str(_unsafe(self.where, error) if isinstance(error, UnsafeFileError) else error)
             if problem != self._known.problem:
                 log.error("no token is accepted but http.token: %s", problem)
-            return _refused(stamp, problem)
+            return _refused(stamp, problem, isinstance(error, DatabaseError))
 
     def _state(self, data: bytes | None) -> _TokenState:
         """Raises TokenFileError for what does not count."""
@@ -310,8 +311,8 @@ def _known(stamp: Version, state: _TokenState) -> TokenView:
     return TokenView(stamp, state, None, tokens, {_digest_of(hash): one for hash, one in state.revoked.items()})
 
 
-def _refused(stamp: Version, problem: str) -> TokenView:
-    return TokenView(stamp, _TokenState(), problem, {}, {})
+def _refused(stamp: Version, problem: str, is_away: bool = False) -> TokenView:
+    return TokenView(stamp, _TokenState(), problem, {}, {}, is_away)
 
 
 def _refusal(place: str | Path, why: str, hint: str | None = None) -> TokenFileError:

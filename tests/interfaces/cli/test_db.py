@@ -100,17 +100,6 @@ def test_a_person_sees_tables_and_replicas(folder, database_url):
     assert [one["id"] for one in said(folder)["replicas"]] == ["alive"]
 
 
-def test_check_tells_of_missing_migrations(folder):
-    done = cli("--config", "onetool.yaml", "check", cwd=folder)
-    (found,) = [one for one in json.loads(done.stdout) if one["key"] == "database"]
-    assert (found["severity"], "stats" in found["message"], "onetool db migrate" in found["hint"]) == (
-        "warning",
-        True,
-        True,
-    )
-    assert said(folder)["tables"] == 0  # to look makes nothing
-
-
 # Moving
 
 

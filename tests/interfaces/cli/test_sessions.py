@@ -262,6 +262,6 @@ def test_a_database_that_is_away_is_one_line(tmp_path, monkeypatch):
     for args in (("list",), ("show", "x"), ("delete", "x", "--yes")):
         result = CliRunner().invoke(root, ["sessions", *args])
         assert result.exit_code == 1
-        told = result.output or str(result.exception)  # what is raised, `main` prints as one line
+        told = result.output + str(result.exception)  # what is raised, `main` prints as one line
         assert isinstance(result.exception, OneToolError | SystemExit)
         assert "sessions can't be used: the database can't be reached" in told

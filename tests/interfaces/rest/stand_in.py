@@ -14,6 +14,7 @@ sys.path[0] = str(Path(__file__).parents[2])  # of the tests, and not this folde
 def app_of(options):
     from interfaces.rest.memory_shelf import MemoryShelf, hush
 
+    from onetool.app.access import KnownTokens, token_store
     from onetool.app.audit import AppAudit
     from onetool.config.model import HttpConfig
     from onetool.core.registry import ToolRegistry
@@ -24,7 +25,8 @@ def app_of(options):
     home = Path(__file__).with_name("no-home")  # nothing is stored
     config = SimpleNamespace(http=http, home=home, path=None, whose="named")
     catalog = SimpleNamespace(registry=ToolRegistry())
-    runtime, audit = SimpleNamespace(redact=hush), AppAudit(config)
+    tokens = KnownTokens(http.tokens, token_store(config))
+    runtime, audit = SimpleNamespace(redact=hush, tokens=tokens), AppAudit(config)
     return SimpleNamespace(config=config, bundles=shelf, runtime=runtime, catalog=catalog, audit=audit)
 
 

@@ -66,8 +66,16 @@ class Credentials:
         if found is not None:
             return found
         if self.needed:
-            raise unauthorized_error(authorization, self._http)
+            raise self._away_error() or unauthorized_error(authorization, self._http)
         return self.capped(NOBODY)
+
+    def _away_error(self) -> HttpError | None:
+        """If nobody knows which tokens there are: a refusal that does not blame the caller's."""
+        known = None if self._tokens is None else self._tokens.store.view()
+        if known is None or not known.is_away:
+            return None
+        message = f"Nobody knows yet who may call: {known.problem}."
+        return HttpError(503, "database_away", message, [(b"retry-after", b"1")])
 
     async def verify(self, authorization: bytes | None) -> Principal | None:
         """Whose JWT this is, whether it was seen before or not; None if it is none. Raises JwtError, HttpError."""
