@@ -144,7 +144,7 @@ def test_a_large_result_is_read_through_any_replica(balanced):
 def test_a_stdio_server_runs_once_and_all_use_it(replicas, balance):
     import sys
 
-    more = f"servers:\n  counter: {{command: {sys.executable}, args: [COUNTER]}}"
+    more = f"servers:\n  counter: {{command: {sys.executable}, args: [COUNTER], cwd: /}}"
     three = replicas(3, more)
     balancer = balance("haproxy", three)
     with httpx.Client(base_url=balancer.url, timeout=60) as client:

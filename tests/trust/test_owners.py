@@ -21,7 +21,6 @@ from onetool.services.results import EndedResult, ResultStore
 from onetool.sources.bundles.model import BundleContent, ToolContent
 from onetool.sources.bundles.names import new_id
 from onetool.sources.mcp_servers.server_log import ServerLog
-from onetool.sources.mcp_servers.upstream_calls import AuthError
 
 STRANGER = 12345
 FLAG = "from pathlib import Path\nPath({!r}).write_text('imported')\ndef hello() -> str:\n    'Hi.'\n    return 'hi'\n"
