@@ -123,3 +123,17 @@ def test_no_message_has_the_password(postgres):
         count(away)
     assert "hunter2" not in str(refused.value)
     away.close()
+
+
+def test_a_server_that_says_nothing_is_away(postgres, database, monkeypatch):
+    monkeypatch.setattr("onetool.database.postgres.HANG_S", 0.5)
+    count(database)
+    postgres.pause()
+    try:
+        with pytest.raises(DatabaseAwayError):
+            count(database)
+        assert database.is_away
+    finally:
+        postgres.resume()
+    wait_until(lambda: not database.is_away)
+    assert count(database) == 0

@@ -9,6 +9,9 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from os import dup
+from socket import SHUT_RDWR, socket
+from time import monotonic
 from typing import Any, TypeVar
 
 import psycopg
@@ -26,6 +29,8 @@ T = TypeVar("T")
 MOST_CONNECTIONS = 16
 CONNECT_S = 3  # seconds
 STATEMENT_MS = 10_000
+HANG_S = STATEMENT_MS / 1000 + 2  # after which a server that says nothing has not only a long statement
+LOOK_S = 0.5  # between two looks for those
 PROBE_S = 0.5  # between two tries to reach a database that is away
 HOLDER_S = 60  # that a process may hold a lock without saying anything
 IDLE_KEPT = 8  # connections that stay open while nobody uses them
@@ -59,14 +64,18 @@ class _LostConnection(Exception):  # noqa: N818 - control flow: the caller decid
 
 
 class PostgresTransaction:
-    def __init__(self, connection: "psycopg.Connection[Row]") -> None:
+    def __init__(self, connection: "psycopg.Connection[Row]", waits: Callable[[], None]) -> None:
+        """`waits` is called before each statement."""
         self._cursor = connection.cursor()
+        self._waits = waits
 
     def execute(self, sql: str, params: Params = ()) -> list[Row]:
+        self._waits()
         self._cursor.execute(sql.encode(), params or None)
         return self._cursor.fetchall() if self._cursor.description is not None else []
 
     def execute_many(self, sql: str, rows: Sequence[Params]) -> None:
+        self._waits()
         self._cursor.executemany(sql.encode(), rows)
 
     @property
@@ -140,6 +149,8 @@ class Postgres:
         self._idle: list[psycopg.Connection[Row]] = []
         self._places = threading.BoundedSemaphore(MOST_CONNECTIONS)
         self._lock = threading.Lock()
+        self._running: dict[psycopg.Connection[Row], float] = {}  # until when an answer is waited for
+        self._is_watched = False
         self._is_away = False
         self._away_why = ""
         self._closed = threading.Event()
@@ -229,9 +240,21 @@ class Postgres:
             raise DatabaseAwayError(self._away_why) from lost.__cause__
 
     def _once(self, connection: "psycopg.Connection[Row]", job: Callable[[Transaction], T]) -> T:
+        def waits() -> None:
+            self._running[connection] = monotonic() + HANG_S
+
+        waits()
+        try:
+            return self._run_job(connection, PostgresTransaction(connection, waits), job)
+        finally:
+            self._running.pop(connection, None)
+
+    def _run_job(
+        self, connection: "psycopg.Connection[Row]", work: PostgresTransaction, job: Callable[[Transaction], T]
+    ) -> T:
         is_committing = False
         try:
-            result = job(PostgresTransaction(connection))
+            result = job(work)
             is_committing = connection.info.transaction_status != pq.TransactionStatus.IDLE
             connection.commit()
         except BaseException as error:
@@ -246,6 +269,10 @@ class Postgres:
         return result
 
     def _new(self) -> "psycopg.Connection[Row]":
+        with self._lock:
+            if not self._is_watched and not self._closed.is_set():
+                self._is_watched = True
+                threading.Thread(target=self._end_hanging, name="onetool-database", daemon=True).start()
         try:
             connection = self.connect()
             with connection.transaction():
@@ -272,6 +299,15 @@ class Postgres:
             idle, self._idle = self._idle, []
         for connection in idle:
             connection.close()
+
+    def _end_hanging(self) -> None:
+        """In a thread: break connections whose server is there and says nothing. Who waits for one finds it lost."""
+        while not self._closed.wait(LOOK_S):
+            now = monotonic()
+            for connection, until in tuple(self._running.items()):
+                if now > until:
+                    with suppress(OSError, psycopg.Error), socket(fileno=dup(connection.fileno())) as wire:
+                        wire.shutdown(SHUT_RDWR)
 
     # The breaker
 
