@@ -24,7 +24,7 @@ def app_of(options):
     home = Path(__file__).with_name("no-home")  # nothing is stored
     config = SimpleNamespace(http=http, home=home, path=None, whose="named")
     catalog = SimpleNamespace(registry=ToolRegistry())
-    runtime, audit = SimpleNamespace(redact=hush), AppAudit(config)
+    runtime, audit = SimpleNamespace(redact=hush, tokens=SimpleNamespace(store=None)), AppAudit(config)
     return SimpleNamespace(config=config, bundles=shelf, runtime=runtime, catalog=catalog, audit=audit)
 
 
