@@ -78,3 +78,6 @@ def test_a_database_that_is_away(tmp_path):
     assert "hidden-password" not in json.dumps(found)
     assert KEY not in json.dumps(found)
     assert found["replicas"] == []
+    command = ("--config", str(replica.folder / "onetool.yaml"), "check", "--json")
+    told = {one["key"]: one for one in json.loads(cli(*command, cwd=replica.folder).stdout)}
+    assert told["database"]["message"] == found["database"]["why"]

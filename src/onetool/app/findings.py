@@ -58,7 +58,14 @@ CREDENTIALS = ("value", "password", "secret", "clientSecret", "refreshToken")  #
 def bundle_mistakes(app: "App") -> list[Mistake]:
     if app.config.database is None and not (app.config.home / "bundles").is_dir():
         return []
-    bundles, tools = app.bundles.store.everything()
+    from onetool.sources.bundles.errors import UnavailableError
+
+    try:
+        bundles, tools = app.bundles.store.everything()
+    except UnavailableError:  # the database is away, which is told of it
+        if app.config.database is None:
+            raise
+        return []
     names = {bundle.id: bundle for bundle in bundles if bundle.soft_deleted_at is None}
     of: dict[str, list[Tool]] = {}
     for tool in tools:
