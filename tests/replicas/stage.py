@@ -66,7 +66,7 @@ def long_text(lines: int = 5000) -> str:
 CONFIG = """
 database: {database}
 cluster: {{address: "127.0.0.1:{port}", key: {key}}}
-http: {{port: {port}, access_log: false{http}}}
+http: {{port: {port}, access_log: false, hosts: [127.0.0.1]{http}}}
 packs: [{pack}]
 menu: direct
 {more}

@@ -80,8 +80,10 @@ async def check(request: RestRequest) -> RestResponse:
     """What is wrong. The config is read again if its last change could not be used."""
     context = request.context
     await context.app.catalog.refresh(at_once=True)
-    found = await asyncio.to_thread(_check, context.app, context.members)
-    return RestResponse(200, encode(context.clean(msgspec.to_builtins(found), None)))
+    found = context.clean(msgspec.to_builtins(await asyncio.to_thread(_check, context.app)), None)
+    if context.members is not None:  # an address may come from the environment, and is no secret for that
+        found["replicas"] = msgspec.to_builtins(_replicas(context.members))
+    return RestResponse(200, encode(found))
 
 
 async def get_trust(request: RestRequest) -> RestResponse:
@@ -90,7 +92,7 @@ async def get_trust(request: RestRequest) -> RestResponse:
     return RestResponse(200, encode(context.clean(msgspec.to_builtins(found), None)))
 
 
-def _check(app: "App", members: "Members | None") -> CheckReport:
+def _check(app: "App") -> CheckReport:
     from onetool.app.findings import findings
 
     wrong, _ = findings(app)
@@ -104,7 +106,6 @@ def _check(app: "App", members: "Members | None") -> CheckReport:
         ok=all(one.level != "error" for one in shown),
         findings=shown,
         database=_database(app, wrong),
-        replicas=UNSET if members is None else _replicas(members),
     )
 
 
