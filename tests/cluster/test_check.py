@@ -38,8 +38,9 @@ def replicas(database_url, tmp_path):
     server = json.dumps({"ok": Stage(tmp_path).nasty("ok")})
     with ExitStack() as ends:
         made = []
-        for name in "ab":
-            made.append(Replica(tmp_path / name, database_url, "--drain-s", "4", more=f"servers: {server}\n"))
+        for name, address in {"a": None, "b": "${REPLICA_ADDRESS}"}.items():
+            options = {"more": f"servers: {server}\n", "address": address}
+            made.append(Replica(tmp_path / name, database_url, "--drain-s", "4", **options))
             ends.callback(made[-1].kill)
         yield made
 
@@ -48,6 +49,7 @@ def test_replicas_over_postgres(replicas):
     first, second = replicas
     until(lambda: len(get(first, "/check")["replicas"]) == 2)
     found = get(first, "/check")
+    assert facts(get(second, "/check")) == [(first.address, False, False), (second.address, True, False)]
     assert found["database"] == {"reached": True, "missingMigrations": [], "why": None}
     checker(get(first, "/openapi.json"), "CheckReport").validate(found)
     _who_runs_it_is_told(first, found)
