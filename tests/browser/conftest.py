@@ -8,6 +8,9 @@ from ask.stand_in import StandIn
 from browser import person as people
 from browser.chromium import chromium, found
 from browser.stage import stage
+from postgres import database_url, postgres
+
+__all__ = ["database_url", "postgres"]
 
 HERE = Path(__file__).parent
 WHOLE = os.environ.get("ONETOOL_BROWSER") == "full"

@@ -116,15 +116,15 @@ SIGN_IN = _open("", "document.querySelector('input[type=password]') !== null")
 def look(person, language, scheme, width):
     """Choose language, theme and size, for all screens that are opened after this."""
     person.page.look(width, 800, scheme)
-    _remember(person, "language", language)
+    remember(person, "language", language)
 
 
 def sign_in(person, served):
     """Somebody who has signed in as an admin, on all screens that are opened after this."""
-    _remember(person, "session", served.session())
+    remember(person, "session", served.session())
 
 
-def _remember(person, key, value):
+def remember(person, key, value):
     """Have the page find this in its storage."""
     item = f"'onetool.{key}', {json.dumps(json.dumps(value))}"
     person.page.ask("Page.addScriptToEvaluateOnNewDocument", source=f"localStorage.setItem({item})")

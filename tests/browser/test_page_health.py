@@ -1,11 +1,18 @@
 """What is wrong, in a real browser: said with its place and what mends it. And the tour of who is new."""
 
 import json
+from contextlib import ExitStack
 
+import httpx
 import pytest
 from browser.person import Person
+from browser.screens import look, remember
 from browser.stage import stage
+from browser.test_page_matrix import untranslated, wrong
+from cluster.members import Replica
+from helpers import until
 from interfaces.http.conftest import Served
+from sources.mcp_servers.stage import Stage
 
 TOKEN = "sesame-token-0123456789"
 CLOCK = {"command": "echo", "args": ["<b>tick</b>"], "enabled": False}
@@ -113,3 +120,55 @@ def _trusted(person, config):
     person.see("The folder is trusted", "It reaches 1 thing").see_no("Not trusted", "Trust this folder")
     person.press("g s")
     person.see("clock")
+
+
+# Several replicas
+
+
+@pytest.fixture
+def replicas(tmp_path, database_url):
+    """Two over one database, which share a server. The token counts while the database is away, too."""
+    more = {"servers": {"ok": Stage(tmp_path).nasty("ok")}, "http": {"token": TOKEN}}
+    lines = "".join(f"{key}: {json.dumps(value)}\n" for key, value in more.items())
+    with ExitStack() as ends:
+        made = []
+        for name in "ab":
+            made.append(Replica(tmp_path / name, database_url, "--drain-s", "8", more=lines))
+            ends.callback(made[-1].kill)
+        yield made
+
+
+def test_who_serves_and_whether_the_database_is_reached(browser, postgres, replicas):
+    first, second = replicas
+    url = f"http://127.0.0.1:{first.port}/"
+    with browser.page(width=1280, height=800) as page:
+        person = Person(page, url)
+        person.forgive("status of 401")
+        person.open("#/health")
+        person.sign_in(TOKEN).see("Database", "Reached", "2 processes serve", "answers now", f"127.0.0.1:{second.port}")
+        assert wrong(person) == []
+        person.open("#/servers?server=ok").see("runs once for all, in ")
+        person.open("#/health").see("2 processes serve")
+        second.process.terminate()
+        person.see("stops soon").see("1 process serves").see_no("stops soon")
+        person.forgive("status of 503")
+        postgres.stop()
+        try:
+            person.see("Not reached", "Tools, lists and search go on.", "1 process serves")
+            assert wrong(person) == []
+        finally:
+            until(postgres.start_again, 60)  # somebody else may have its port for a moment
+        person.see_no("Not reached").see("Reached")
+        assert person.faults() == []
+
+
+def test_replicas_in_other_looks(browser, replicas):
+    url, session = f"http://127.0.0.1:{replicas[0].port}/", None
+    for language, scheme, seen in (("zh-CN", "dark", "2 个进程提供服务"), ("en", "light", "2 processes serve")):
+        with browser.page() as page:
+            person = Person(page, url)
+            session = session or httpx.post(f"{url}login", json={"token": TOKEN}).json()["session"]
+            look(person, language, scheme, 375)
+            remember(person, "session", session)
+            person.open("#/health").see(seen)
+            assert [*wrong(person), *untranslated(person, language), *person.faults()] == []

@@ -57,15 +57,18 @@ class Member(Server):
 class Replica(Member):
     """`onetool serve` with `database` and `cluster` in its config."""
 
-    def __init__(self, folder, url, *args):
+    def __init__(self, folder, url, *args, more="", address=None):
+        """`more` are lines of its config. `address` may be ${REPLICA_ADDRESS}, as in deploy/."""
         folder.mkdir(parents=True)
         self.folder = folder
         self.log_file = folder / "serve.log"
         self.port = free_port()
         config = folder / "onetool.yaml"
-        cluster = f"database: {url}\ncluster: {{address: '127.0.0.1:{self.port}', key: '{KEY}'}}\n"
-        config.write_text(CONFIG.read_text().replace("[packs]", f"[{CONFIG.parent / 'packs'}]") + cluster)
-        self._start(("--menu", "direct", *args), config, None, environment(folder))
+        self.address = f"127.0.0.1:{self.port}"
+        cluster = f"database: {url}\ncluster: {{address: '{address or self.address}', key: '{KEY}'}}\n"
+        config.write_text(CONFIG.read_text().replace("[packs]", f"[{CONFIG.parent / 'packs'}]") + cluster + more)
+        env = environment(folder, REPLICA_ADDRESS=self.address)
+        self._start(("--menu", "direct", *args), config, None, env)
 
 
 class Balancer:

@@ -37,6 +37,14 @@ async def slow(seconds: float = 1.0) -> int:
     return os.getpid()
 
 
+async def note(path: str) -> int:
+    """Write the process to the end of a file, and take long."""
+    with open(path, "a") as file:
+        file.write(f"{os.getpid()}\\n")
+    await asyncio.sleep(3)
+    return os.getpid()
+
+
 async def steps(count: int = 3, seconds: float = 0.2) -> int:
     """Tell of progress, then the process."""
     for number in range(count):

@@ -82,6 +82,21 @@ def alive_replicas(database: "Database") -> tuple[ReplicaRow, ...]:
     return tuple(ReplicaRow(id, to, version, utc_text(since), bool(ends)) for id, to, version, since, ends in rows)
 
 
+def server_holders(config: "Config") -> dict[str, ReplicaRow]:
+    """Which replica runs which of the MCP servers that they share. Raises ConfigError and DatabaseError."""
+    from onetool.app.database import open_database
+    from onetool.services.cluster.leases import SERVERS
+
+    database = open_database(config, migrates=False)
+    try:
+        sql = f"SELECT name, replica FROM leases WHERE name LIKE %s AND until > {database.clock}"  # noqa: S608 - ours
+        rows = database.read(lambda work: work.execute(sql, (f"{SERVERS}%",)))
+        alive = {one.id: one for one in alive_replicas(database)} if rows else {}
+    finally:
+        database.close()
+    return {name.removeprefix(SERVERS): alive[id] for name, id in rows if id in alive}
+
+
 def explain(error: DatabaseError) -> tuple[str, str | None]:
     """What is wrong, in PostgreSQL's words, and what to do about it. Neither has the address with its password."""
     said = [line.strip() for line in str(error.__cause__ or error).splitlines() if line.strip()]

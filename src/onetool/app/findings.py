@@ -62,7 +62,9 @@ def bundle_mistakes(app: "App") -> list[Mistake]:
 
     try:
         bundles, tools = app.bundles.store.everything()
-    except UnavailableError:  # a database that is away is told by itself
+    except UnavailableError:  # the database is away, which is told of it
+        if app.config.database is None:
+            raise
         return []
     names = {bundle.id: bundle for bundle in bundles if bundle.soft_deleted_at is None}
     of: dict[str, list[Tool]] = {}

@@ -2197,6 +2197,8 @@ export interface components {
             command?: string;
             /** @description Only for those who may change something here. Secrets are masked. */
             url?: string;
+            /** @description The replica that runs it for all, where several share it. */
+            runsIn?: string;
             /** @description Only of a single server. */
             changes?: components["schemas"]["ServerChange"][];
             /** @description What `approve` takes, so that nothing is approved that nobody has seen. */
@@ -2261,6 +2263,10 @@ export interface components {
         CheckReport: {
             ok: boolean;
             findings: components["schemas"]["CheckFinding"][];
+            /** @description Only where the config has one. */
+            database?: components["schemas"]["DatabaseReport"];
+            /** @description Only where several processes serve: replicas of a cluster, or workers of one machine. */
+            replicas?: components["schemas"]["ReplicaReport"][];
         };
         /** @description One thing that is wrong. `where` is a file with its line, or what it is about. */
         CheckFinding: {
@@ -2271,6 +2277,25 @@ export interface components {
             message: string;
             /** @description What to do: a command or a text to copy. */
             fix?: string;
+        };
+        /** @description Whether the database is reached; if not, `why`. */
+        DatabaseReport: {
+            reached: boolean;
+            /** @description Tables that are missing: `onetool db migrate`. */
+            missingMigrations: string[];
+            why: string | null;
+        };
+        /** @description One of the processes that serve: a replica, or a worker of one machine. */
+        ReplicaReport: {
+            id: string;
+            /** @description Where the other ones reach it. */
+            address: string;
+            version: string;
+            since: string;
+            /** @description It stops in a moment, and balancers send it nothing new. */
+            isDraining: boolean;
+            /** @description It is the one that answers. */
+            isThis: boolean;
         };
         /** @description The folder of the project that was found where the server runs; null where there is none. */
         TrustState: {

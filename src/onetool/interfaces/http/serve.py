@@ -127,7 +127,8 @@ def _api_routes(
     """The REST API. Its refusals are problem documents."""
     route = partial(Route, write_error=problem_body, error_type=PROBLEM_TYPE)
     call, ask = CallApp(app, allowed), _lazy_route(lambda: _ask(app, allowed, cluster))
-    status, rest = StatusApp(app, url, needs_token, allowed), RestApp(app, allowed)
+    status = StatusApp(app, url, needs_token, allowed)
+    rest = RestApp(app, allowed, None if cluster is None else cluster.members)
     return [
         *(route(root, rest, below=True, check=check_route) for root in routing.ROOTS),
         route(routing.CALL_PATH, call, methods=routing.CALL_METHODS, below=True, takes_bare_post=True),

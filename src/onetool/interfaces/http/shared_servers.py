@@ -38,7 +38,7 @@ from onetool.interfaces.http.shared_call import (
     question_of,
 )
 from onetool.interfaces.http.shared_calls import SharedCalls
-from onetool.services.cluster.leases import Leases
+from onetool.services.cluster.leases import SERVERS, Leases
 from onetool.sources.mcp_servers.shared import ServerRequest, SharedResult, SharedState
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class SharedServers:
     def __init__(self, cluster: "Cluster", app: "App") -> None:
         self._cluster = cluster
         self._app = app
-        self._leases = Leases(cluster.settings.database, cluster.members, "server:")
+        self._leases = Leases(cluster.settings.database, cluster.members, SERVERS)
         self._states: dict[str, SharedState] = {}
         self._peers = PeerNumbers()
         self._loop: asyncio.AbstractEventLoop | None = None

@@ -13,6 +13,7 @@ from onetool.sources.bundles.errors import BundleError
 
 if TYPE_CHECKING:
     from onetool.app import App
+    from onetool.services.cluster.members import Members
 
 _RELEVANT_HEADERS = frozenset((b"content-type", b"accept", b"accept-encoding", b"if-match", b"if-none-match"))
 _NO_SNIFFING = (b"x-content-type-options", b"nosniff")
@@ -23,9 +24,9 @@ class RestApp:
 
     routes: RouteTable = API_ROUTES
 
-    def __init__(self, app: "App", allowed: Offered = None) -> None:
-        """`allowed` are the tools that may be called; None allows all."""
-        self._context = RestContext(app, allowed)
+    def __init__(self, app: "App", allowed: Offered = None, members: "Members | None" = None) -> None:
+        """`allowed` are the tools that may be called; None allows all. `members`: see RestContext."""
+        self._context = RestContext(app, allowed, members)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         sent = ClientInput(scope, receive)

@@ -4,12 +4,14 @@ Both name files, tools and hosts of the server, so that they are for those who m
 """
 
 import asyncio
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from onetool.core.errors import ConfigError, Mistake
+from onetool.core.times import utc_text
 from onetool.interfaces.json_data import encode
 from onetool.interfaces.rest.admin import digest_of, reach_at
 from onetool.interfaces.rest.request import RestRequest, RestResponse
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from onetool.app import App
+    from onetool.services.cluster.members import Members
 
 LEVELS: dict[str, Literal["error", "warning", "hint"]] = {"error": "error", "warning": "warning"}
 CHANGED = "It has changed since it was read, and is not in force as it is now: read it again."
@@ -34,11 +37,32 @@ class CheckFinding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     fix: str | UnsetType = UNSET
 
 
-class CheckReport(msgspec.Struct, frozen=True, kw_only=True):
+class DatabaseReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Whether the database is reached; if not, `why`."""
+
+    reached: bool
+    missing_migrations: list[str]
+    why: str | None
+
+
+class ReplicaReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One of the processes that serve: a replica, or a worker of one machine."""
+
+    id: str
+    address: str
+    version: str
+    since: str
+    is_draining: bool
+    is_this: bool
+
+
+class CheckReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What is wrong with the config and the tools. `ok`: nothing is that has to be repaired."""
 
     ok: bool
     findings: list[CheckFinding]
+    database: DatabaseReport | UnsetType = UNSET
+    replicas: list[ReplicaReport] | UnsetType = UNSET
 
 
 class TrustState(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,8 +80,10 @@ async def check(request: RestRequest) -> RestResponse:
     """What is wrong. The config is read again if its last change could not be used."""
     context = request.context
     await context.app.catalog.refresh(at_once=True)
-    found = await asyncio.to_thread(_check, context.app)
-    return RestResponse(200, encode(context.clean(msgspec.to_builtins(found), None)))
+    found = context.clean(msgspec.to_builtins(await asyncio.to_thread(_check, context.app)), None)
+    if context.members is not None:  # an address may come from the environment, and is no secret for that
+        found["replicas"] = msgspec.to_builtins(_replicas(context.members))
+    return RestResponse(200, encode(found))
 
 
 async def get_trust(request: RestRequest) -> RestResponse:
@@ -76,7 +102,42 @@ def _check(app: "App") -> CheckReport:
         changed = (Mistake(message=CHANGED, file=str(file), severity="warning") for file in app.changed_files())
         wrong = (*wrong, *changed)
     shown = [*(_finding(one) for one in dict.fromkeys(wrong)), *_servers(app)]
-    return CheckReport(ok=all(one.level != "error" for one in shown), findings=shown)
+    return CheckReport(
+        ok=all(one.level != "error" for one in shown),
+        findings=shown,
+        database=_database(app, wrong),
+    )
+
+
+def _database(app: "App", wrong: Iterable[Mistake]) -> DatabaseReport | UnsetType:
+    """`wrong` has what a new connection has found."""
+    if app.config.database is None or (database := app.database) is None:
+        return UNSET
+    from onetool.database.errors import DatabaseError
+    from onetool.database.migrations import missing
+
+    why = next((one.message for one in wrong if one.key == "database" and one.severity == "error"), None)
+    lacks: list[str] = []
+    if why is None:
+        try:
+            lacks = missing(database)
+        except DatabaseError as error:  # since a moment
+            why = str(error)
+    return DatabaseReport(reached=why is None, missing_migrations=lacks, why=why)
+
+
+def _replicas(members: "Members") -> list[ReplicaReport]:
+    return [
+        ReplicaReport(
+            id=one.id,
+            address=one.address,
+            version=one.version,
+            since=utc_text(one.since),
+            is_draining=one.is_draining,
+            is_this=one.id == members.id,
+        )
+        for one in members.alive()
+    ]
 
 
 def _servers(app: "App") -> list[CheckFinding]:

@@ -34,6 +34,7 @@ from onetool.sources.bundles.store import EVERYTHING, Visibility
 if TYPE_CHECKING:
     from onetool.app import App
     from onetool.core.context import Progress
+    from onetool.services.cluster.members import Members
     from onetool.sources.bundles.service import BundleService
 
 
@@ -200,9 +201,10 @@ def share(most: int) -> int:
 class RestContext:
     """What handlers use of the app, on behalf of the caller of the current request."""
 
-    def __init__(self, app: "App", allowed: Offered) -> None:
-        """`allowed` are the tools that the server offers."""
+    def __init__(self, app: "App", allowed: Offered, members: "Members | None" = None) -> None:
+        """`allowed` are the tools that the server offers. `members`: all that serve, where it is one of several."""
         self._app = app
+        self.members = members
         self._allow_lists = allow_lists(app, allowed)
         self._under_way: Counter[tuple[str, str]] = Counter()
         self.pre_processor_turns = PreProcessorTurns()

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from onetool.database import Database, DatabaseError, Transaction
 
+SERVERS = "server:"  # what the names of the leases of MCP servers begin with
 LEASE_S = 5.0  # as long as a replica counts as there without a heartbeat
 
 

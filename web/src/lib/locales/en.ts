@@ -711,6 +711,20 @@ export const en = {
   "audit.who": "Who",
   "stats.caller": "Caller",
   "stats.callers": "By caller",
+  "cluster.address": "Address",
+  "cluster.answers": "answers now",
+  "cluster.away": "Not reached",
+  "cluster.away.text": "Tools, lists and search go on. What would change something is refused until it is back.",
+  "cluster.count": "{n} process serves|{n} processes serve",
+  "cluster.database": "Database",
+  "cluster.draining": "stops soon",
+  "cluster.missing": "Tables are missing: {names}. This makes them:",
+  "cluster.reached": "Reached",
+  "cluster.replica": "Replica",
+  "cluster.replicas": "Replicas",
+  "cluster.runs": "runs once for all, in {id}",
+  "cluster.since": "Since",
+  "cluster.version": "Version",
 } as const;
 
 export type Key = keyof typeof en;

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
+from msgspec.structs import replace
 
 from onetool.interfaces.cli.options import config_option, data_options, open_app
 from onetool.interfaces.cli.output import counted, echo, print_json, print_table, printable, wants_json
@@ -23,6 +24,7 @@ from onetool.interfaces.cli.servers.edit import (
 
 if TYPE_CHECKING:
     from onetool.app import App
+    from onetool.app.database_state import ReplicaRow
     from onetool.sources.mcp_servers.servers import Servers, ServerStatus
 
 
@@ -52,8 +54,9 @@ def list_servers(ctx: click.Context, no_connect: bool, as_json: bool) -> None:
         return
     if not no_connect:
         _run(app.servers.wait_connected())
-    statuses = app.servers.statuses()
+    statuses, holders = app.servers.statuses(), _holders(app)
     if wants_json(as_json):
+        statuses = [replace(one, runs_in=holders[one.name].id if one.name in holders else None) for one in statuses]
         print_json([msgspec.to_builtins(status) for status in statuses])
         return
     rows = [
@@ -63,6 +66,9 @@ def list_servers(ctx: click.Context, no_connect: bool, as_json: bool) -> None:
     print_table(
         counted(len(rows), "server"), ("server", "state", "transport", "tools", "version", "what is wrong"), rows
     )
+    for name, replica in holders.items():
+        if name in app.servers.names():
+            echo(printable(f"{name} runs once, for all replicas: in {replica.id}, at {replica.address}."))
 
 
 @servers.command()
@@ -179,6 +185,20 @@ def _connected_now(ctx: click.Context, name: str) -> "Servers":
             printable(f"{name} can't be reached, so there is nothing to look at: {status.error}")
         )
     return known
+
+
+def _holders(app: "App") -> "dict[str, ReplicaRow]":
+    """Which replica runs which server, where several share them. A database that is away knows nothing."""
+    if app.config.database is None or app.config.cluster is None:
+        return {}
+    from onetool.app.database_state import server_holders
+    from onetool.database.errors import DatabaseError
+
+    try:
+        return server_holders(app.config)
+    except DatabaseError as error:
+        click.echo(printable(f"Which replica runs which server is not known: {error}."), err=True)
+        return {}
 
 
 def _print_differences(differences: dict[str, list[str]]) -> None:

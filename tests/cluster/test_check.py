@@ -1,0 +1,85 @@
+"""GET /check among several: whether the database is reached, and who serves. And who runs a server that they share."""
+
+import json
+from contextlib import ExitStack
+
+import pytest
+from cluster.members import KEY, Replica
+from helpers import cli, until
+from interfaces.cli.test_db import on_a_terminal
+from interfaces.rest.test_openapi import checker
+from sources.mcp_servers.stage import Stage
+
+NOWHERE = "postgresql://onetool:hidden-password@127.0.0.1:1/onetool"
+
+
+def get(member, path, *headers):
+    return member.send(None, headers, path=path, method="GET").message
+
+
+def facts(found):
+    return [(one["address"], one["isThis"], one["isDraining"]) for one in found["replicas"]]
+
+
+def test_members_without_a_database_of_the_config(pair):
+    """As workers are."""
+    first, second = pair.servers
+    until(lambda: len(get(first, "/check")["replicas"]) == 2)
+    found = get(first, "/check")
+    assert "database" not in found
+    assert facts(found) == [(first.address, True, False), (second.address, False, False)]
+    assert facts(get(second, "/check")) == [(first.address, False, False), (second.address, True, False)]
+    assert all(one["since"].startswith("20") and one["version"] for one in found["replicas"])
+    checker(get(first, "/openapi.json"), "CheckReport").validate(found)
+
+
+@pytest.fixture
+def replicas(database_url, tmp_path):
+    server = json.dumps({"ok": Stage(tmp_path).nasty("ok")})
+    with ExitStack() as ends:
+        made = []
+        for name, address in {"a": None, "b": "${REPLICA_ADDRESS}"}.items():
+            options = {"more": f"servers: {server}\n", "address": address}
+            made.append(Replica(tmp_path / name, database_url, "--drain-s", "4", **options))
+            ends.callback(made[-1].kill)
+        yield made
+
+
+def test_replicas_over_postgres(replicas):
+    first, second = replicas
+    until(lambda: len(get(first, "/check")["replicas"]) == 2)
+    found = get(first, "/check")
+    assert facts(get(second, "/check")) == [(first.address, False, False), (second.address, True, False)]
+    assert found["database"] == {"reached": True, "missingMigrations": [], "why": None}
+    checker(get(first, "/openapi.json"), "CheckReport").validate(found)
+    _who_runs_it_is_told(first, found)
+    second.process.terminate()
+    until(lambda: [one["isDraining"] for one in get(first, "/check")["replicas"]] == [False, True])
+
+
+def _who_runs_it_is_told(first, found):
+    """By the command, in a process of its own, too."""
+    (server,) = until(lambda: [one for one in get(first, "/servers")["servers"] if one.get("runsIn")])
+    owner = next(one for one in found["replicas"] if one["id"] == server["runsIn"])
+    command = ("--config", str(first.folder / "onetool.yaml"), "servers", "list", "--no-connect")
+    assert [one["runs_in"] for one in json.loads(cli(*command, cwd=first.folder).stdout)] == [owner["id"]]
+    shown, _ = on_a_terminal(first.folder, "servers", "list", "--no-connect")
+    assert f"ok runs once, for all replicas: in {owner['id']}, at {owner['address']}." in shown
+
+
+def test_a_database_that_is_away(tmp_path):
+    """Named tokens can't be read then, so that nobody is let in but with `http.token`."""
+    replica = Replica(tmp_path / "a", NOWHERE, "--drain-s", "0", more=f"http: {{token: {KEY}}}\n")
+    try:
+        assert replica.send(None, path="/check", method="GET").status == 401
+        found = get(replica, "/check", ("Authorization", f"Bearer {KEY}"))
+    finally:
+        replica.kill()
+    assert (found["ok"], found["database"]["reached"], found["database"]["missingMigrations"]) == (False, False, [])
+    assert "can't be reached" in found["database"]["why"]
+    assert "hidden-password" not in json.dumps(found)
+    assert KEY not in json.dumps(found)
+    assert found["replicas"] == []
+    command = ("--config", str(replica.folder / "onetool.yaml"), "check", "--json")
+    told = {one["key"]: one for one in json.loads(cli(*command, cwd=replica.folder).stdout)}
+    assert told["database"]["message"] == found["database"]["why"]

@@ -1,0 +1,87 @@
+"""The files in deploy/ belong together, and to what the code takes. tests/replicas runs the balancers with them."""
+
+import configparser
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import yaml
+
+from onetool.config import load_config
+from onetool.core.errors import ConfigError
+from onetool.interfaces.cli.serve import serve
+from onetool.interfaces.http.cluster import DRAIN_S, PATIENCE_S
+
+ROOT = Path(__file__).parents[1]
+DEPLOY = ROOT / "deploy"
+CONFIG = DEPLOY / "onetool.yaml"
+VARIABLES = {
+    "DATABASE_URL": "postgresql://onetool:password@postgres/onetool",
+    "REPLICA_ADDRESS": "replica-1:8765",
+    "CLUSTER_KEY": "0123456789abcdef" * 4,
+    "ONETOOL_TOKEN": "fedcba9876543210" * 4,
+}
+
+
+@pytest.fixture(scope="module")
+def compose():
+    return yaml.safe_load((DEPLOY / "compose.yaml").read_text())
+
+
+def test_the_config_loads_with_its_variables_and_with_no_fewer():
+    config = load_config(CONFIG, env=VARIABLES)
+    assert (str(config.database), str(config.http.token)) == (VARIABLES["DATABASE_URL"], VARIABLES["ONETOOL_TOKEN"])
+    assert (config.cluster.address, config.http.host) == ("replica-1:8765", "0.0.0.0")
+    assert config.warnings == ()
+    for name in VARIABLES:
+        with pytest.raises(ConfigError, match=name):
+            load_config(CONFIG, env={key: value for key, value in VARIABLES.items() if key != name})
+
+
+def test_the_services_have_what_the_config_takes(compose):
+    """Each replica has an address of its own, by which the balancer and the others reach it."""
+    replicas = {name: one for name, one in compose["services"].items() if name.startswith("replica-")}
+    assert len(replicas) == 3
+    for name, one in replicas.items():
+        assert one["environment"].keys() == VARIABLES.keys()
+        assert one["environment"]["REPLICA_ADDRESS"] == f"{name}:8765"
+    for file in ("haproxy.cfg", "nginx.conf"):
+        named = set(re.findall(r"^\s+server (?:\S+ )?(replica-\d:\d+)", (DEPLOY / file).read_text(), re.MULTILINE))
+        assert named == {f"{name}:8765" for name in replicas}
+
+
+def test_the_services_name_files_that_are_there(compose):
+    services = compose["services"].values()
+    for one in services:
+        for volume in one.get("volumes", ()):
+            source = volume.partition(":")[0]
+            assert (DEPLOY / source).is_file() if source.startswith("./") else source in compose["volumes"]
+        if "build" in one:
+            assert (DEPLOY / one["build"]["context"]).resolve() == ROOT
+            assert (ROOT / one["build"]["dockerfile"]).is_file()
+        assert set(one.get("depends_on", ())) <= compose["services"].keys()
+
+
+def test_there_is_time_to_stop(compose):
+    """For requests that are still taken, and for those that are under way then."""
+    unit = configparser.ConfigParser(strict=False, interpolation=None)
+    unit.optionxform = str
+    unit.read(DEPLOY / "onetool.service")
+    needed = DRAIN_S + PATIENCE_S
+    assert int(unit["Service"]["TimeoutStopSec"]) > needed
+    for name, one in compose["services"].items():
+        assert not name.startswith("replica-") or int(one["stop_grace_period"].removesuffix("s")) > needed
+    assert re.search(r"inter 1s ", (DEPLOY / "haproxy.cfg").read_text())
+    assert DRAIN_S > 2
+
+
+def test_commands_are_ours(compose):
+    commands = [
+        shlex.split(line) for line in re.findall(r"^ExecStart=(.*)$", (DEPLOY / "onetool.service").read_text(), re.M)
+    ]
+    commands += [yaml.safe_load(line) for line in re.findall(r"^CMD (.*)$", (DEPLOY / "Dockerfile").read_text(), re.M)]
+    assert len(commands) == 2
+    for program, command, *options in commands:
+        assert (Path(program).name, command) == ("onetool", "serve")
+        serve.make_parser(serve.make_context("serve", [], resilient_parsing=True)).parse_args(options)
