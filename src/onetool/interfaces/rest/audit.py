@@ -9,7 +9,7 @@ from onetool.interfaces.rest.handlers import read_token, sign_token
 from onetool.interfaces.rest.problem import RestError
 from onetool.interfaces.rest.request import RestRequest, RestResponse
 from onetool.services.audit import AuditRecord
-from onetool.services.audit.reading import AuditFilter, AuditPosition, read_page
+from onetool.services.audit.reader import AuditFilter, AuditPosition
 
 
 class AuditList(msgspec.Struct, frozen=True, rename="camel"):
@@ -35,7 +35,7 @@ async def list_audit(request: RestRequest) -> RestResponse:
         log.flush()
         key, route, token = context.bundles.key(), request.scope["path"], query["pageToken"]
         before = None if token is None else AuditPosition(*read_token(token, key, route, query))
-        page = read_page(log.folder, wanted, query["pageSize"], before)
+        page = log.reader.page(wanted, query["pageSize"], before)
         following = None if page.before is None else sign_token([*page.before], key, route, query)
         return AuditList(
             enabled=True,
