@@ -60,8 +60,8 @@ class AuditFiles:
             return written, error
         return written, None
 
-    def key(self) -> bytes:
-        """The key of the hashes. It is made where there is none. Raises OSError."""
+    def key(self, new: bytes | None = None) -> bytes:
+        """The key of the hashes. Where there is none, one is made: this one, or any. Raises OSError."""
         with self._locked() as folder:
             with suppress(FileNotFoundError):
                 return read_key(folder, self.path / KEY)
@@ -69,7 +69,7 @@ class AuditFiles:
             file = folder.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
             try:
                 with os.fdopen(file, "w") as stream:
-                    stream.write(token_hex(KEY_BYTES))
+                    stream.write(token_hex(KEY_BYTES) if new is None else new.hex())
                     stream.flush()
                     os.fsync(stream.fileno())
                 folder.rename(draft, KEY)
