@@ -22,9 +22,7 @@ from onetool.services.audit.table import AuditTableWriter, take_lock, time_of
 
 FOLDER = "audit"  # of a home
 AT_ONCE = 2_000  # lines
-_OTHER_KEY = "{} has hashes with another key, which stays: `onetool audit --args` does not find the calls that were copied"
-    "{} has hashes of arguments with another key, which stays: `onetool audit --args` does not find these calls"
-)
+_OTHER_KEY = "{} has hashes with another key, which stays: `onetool audit --args` does not find the calls copied now"
 
 
 class _UsualSettings(msgspec.Struct, frozen=True):
