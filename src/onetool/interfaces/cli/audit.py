@@ -252,17 +252,30 @@ def _opened(found: "Found") -> "Generator[AuditReader]":
     if found.config is None or not has_database(found.config):
         yield reader_of(state_home(found.config, os.environ) / "audit")
         return
+    import logging
+
     from onetool.app.audit import audit_reader
 
-    with audit_reader(load_config(found)) as log:
-        yield log
+    database_log = logging.getLogger("onetool.database")
+    level = database_log.level
+    database_log.setLevel(logging.CRITICAL)  # it would say the same again
+    try:
+        with audit_reader(load_config(found)) as log:
+            yield log
+    finally:
+        database_log.setLevel(level)
 
 
 @contextmanager
 def _told() -> Generator[None]:
+    from onetool.core.errors import OneToolError
+
     try:
         yield
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise click.ClickException(printable(f"the audit log can't be read: {error.strerror or error}.")) from None
+        hint = ". `onetool db` tells how the database is" if isinstance(error.__cause__, OneToolError) else ""
+        raise click.ClickException(
+            printable(f"the audit log can't be read: {error.strerror or error}{hint}.")
+        ) from None
