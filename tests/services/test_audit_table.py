@@ -70,6 +70,7 @@ def test_who_follows_misses_no_line_of_any_replica(replicas) -> None:
 
 def test_portions_are_read_one_after_the_other(database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table, "READ_AT_ONCE", 7)
+    monkeypatch.setattr(table, "FEWEST_AT_ONCE", 7)
     monkeypatch.setattr(table, "AT_ONCE", 5)
     log = AuditLog(database, AuditConfig())
     for number in range(30):
@@ -97,7 +98,21 @@ def test_lines_that_came_late_hide_none_that_are_wanted(database) -> None:
         log = AuditLog(database, AuditConfig(), lambda: at)  # noqa: B023 - read while it is this one
         log.record("admin", f"{now - at:g}")
         log.close()
-    assert [record.what for record in AuditTable(database).page(AuditFilter(since=now - 60), 10).records] == ["0"]
+    reader = AuditTable(database)
+    assert [record.what for record in reader.page(AuditFilter(since=now - 60), 10).records] == ["0"]
+    assert [record.what for record in reader.page(AuditFilter(), 10).records] == ["0", "3600"]
+    assert [record.what for record, _ in reader.read_on(None) if record] == ["0", "3600"]
+
+
+def test_a_page_before_the_end_has_nothing_that_came_later(database) -> None:
+    log = AuditLog(database, AuditConfig())
+    for name in ("one", "two"):
+        log.write("admin", name)
+    end = log.reader.end()
+    log.write("admin", "three")
+    assert [record.what for record in log.reader.page(AuditFilter(), 10, end).records] == ["two", "one"]
+    assert [record.what for record, _ in log.reader.read_on(end) if record] == ["three"]
+    log.close()
 
 
 def test_lines_that_cant_be_read_are_counted(database) -> None:

@@ -48,7 +48,7 @@ class AuditFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AuditPosition(NamedTuple):
-    """A place in the log: a file, and how many bytes of it come before; in a database the number of the next line."""
+    """A place in the log: a file, and how many bytes of it come before. A table has others of the same form."""
 
     name: str
     offset: int

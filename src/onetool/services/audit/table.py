@@ -1,10 +1,12 @@
 """AuditTable: the audit log in PostgreSQL, where all replicas append to one table, and each of them reads it.
 
 Who appends holds a lock until the end of the transaction, as with files. So numbers become visible in their order, and
-whoever follows the log misses none. What goes wrong is an OSError, as it is with files.
+whoever follows the log misses none. Pages are in the order of times. A position between two pages is a time and a
+number; one of who follows is a number alone. What goes wrong is an OSError, as it is with files.
 """
 
 import errno
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import takewhile
@@ -23,7 +25,7 @@ LOCK = 7_307_199_513_280_505  # of pg_advisory_xact_lock: one appends at a time
 SWEEP_LOCK = 7_307_199_513_280_506
 PATIENCE_S = 2.0  # for another replica that appends; it may have been stopped
 AT_ONCE = 1_000  # lines of one transaction
-READ_AT_ONCE = 1_000
+READ_AT_ONCE, FEWEST_AT_ONCE = 1_000, 100
 SWEPT_AT_ONCE = 10_000
 LAST = 2**63 - 1  # number
 DAY = 86_400.0
@@ -45,7 +47,7 @@ class AuditTable:
         self, wanted: AuditFilter, most: int, before: AuditPosition | None = None, most_scanned: int = MOST_SCANNED
     ) -> AuditPage:
         found, skipped, scanned, fits = list[AuditRecord](), 0, 0, wanted.test()
-        for number, line in self._backwards(wanted, before):
+        for at, number, line in self._backwards(wanted, before, min(max(most, FEWEST_AT_ONCE), READ_AT_ONCE)):
             record = read_line(line)
             scanned += len(line) + 1
             if record is None:
@@ -53,7 +55,7 @@ class AuditTable:
             elif fits(record):
                 found.append(record)
             if len(found) >= most or scanned >= most_scanned:
-                return AuditPage(found, AuditPosition("", number), skipped)
+                return AuditPage(found, AuditPosition(repr(at), number), skipped)
         return AuditPage(found, None, skipped)
 
     def end(self) -> AuditPosition | None:
@@ -63,7 +65,9 @@ class AuditTable:
     def start(self, since: float | None) -> AuditPosition | None:
         if since is None:
             return None
-        [(first,)] = self._read("SELECT min(number) FROM audit WHERE at >= %s", (since - 1,))
+        # Without the offset PostgreSQL would look for the first number first, and go through all that is older.
+        sql = "SELECT min(number) FROM (SELECT number FROM audit WHERE at >= %s OFFSET 0) AS wanted"
+        [(first,)] = self._read(sql, (since - 1,))
         return self.end() if first is None else AuditPosition("", first)
 
     def read_on(self, after: AuditPosition | None) -> Iterator[tuple[AuditRecord | None, AuditPosition]]:
@@ -81,18 +85,25 @@ class AuditTable:
                 after = AuditPosition("", number + 1)
                 yield line, after
 
-    def _backwards(self, wanted: AuditFilter, before: AuditPosition | None) -> Iterator[tuple[int, str]]:
-        """The newest first, portion by portion. Times are those wanted and a second more: the filter is exact."""
-        since = float("-inf") if wanted.since is None else wanted.since - 1
-        until = float("inf") if wanted.until is None else wanted.until + 1
+    def _backwards(
+        self, wanted: AuditFilter, before: AuditPosition | None, at_once: int
+    ) -> Iterator[tuple[float, int, str]]:
+        """By what lines say of their time, the newest first: some replica may have written its lines late.
+
+        Times are those wanted and a second more: the filter is exact.
+        """
+        since = -math.inf if wanted.since is None else wanted.since - 1
+        until = math.inf if wanted.until is None else wanted.until + 1
+        end = LAST if before is None or before.name else before.offset  # where the log ended, for who goes on there
+        last = (until, LAST) if before is None or not before.name else (float(before.name), before.offset)
+        last = min(last, (until, LAST))
         sql = (
-            "SELECT number, line FROM audit WHERE number < %s AND at >= %s AND at < %s "  # noqa: S608 - ours
-            f"ORDER BY number DESC LIMIT {READ_AT_ONCE}"
+            "SELECT at, number, line FROM audit WHERE (at, number) < (%s, %s) AND at >= %s AND number < %s "  # noqa: S608
+            f"ORDER BY at DESC, number DESC LIMIT {at_once}"
         )
-        number = LAST if before is None else before.offset
-        while rows := self._read(sql, (number, since, until)):
-            for number, line in rows:
-                yield number, line
+        while rows := self._read(sql, (*last, since, end)):
+            yield from rows
+            last = rows[-1][:2]
 
     def _read(self, sql: str, params: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         with told():
@@ -170,8 +181,8 @@ class AuditTableWriter:
 
 def take_lock(work: Transaction) -> None:
     """Of those who append, until the end of the transaction."""
-    work.execute("SELECT set_config('lock_timeout', %s, true)", (f"{PATIENCE_S}s",))
-    work.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
+    sql = "SELECT set_config('lock_timeout', %s, true), pg_advisory_xact_lock(%s)"
+    work.execute(sql, (f"{PATIENCE_S}s", LOCK))
 
 
 def insert(work: Transaction, lines: Sequence[bytes], clock: str) -> int:
