@@ -8,6 +8,7 @@ import time
 
 import pytest
 from click.testing import CliRunner
+from helpers import cli
 
 from onetool.config.access import AuditConfig
 from onetool.core.call import ToolCall
@@ -220,6 +221,18 @@ def test_a_database_that_is_away_or_has_no_tables_is_told(folder, database_url):
     result = run()
     assert result.exit_code == 1
     assert 'relation "audit" does not exist' in result.stderr
+
+
+def test_an_import_into_a_new_database_is_noted_there(tmp_path, database_url):
+    config = {"database": database_url, "audit": "required"}
+    (tmp_path / "onetool.yaml").write_text(json.dumps(config))
+    done = cli("--config", "onetool.yaml", "db", "import", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    shown = cli("--config", "onetool.yaml", "audit", "--json", cwd=tmp_path)
+    assert [(one["what"], one["outcome"]) for one in map(json.loads, shown.stdout.splitlines())] == [
+        ("db import", "begun"),
+        ("db import", "ok"),
+    ]
 
 
 def test_a_config_that_is_wrong_hides_no_log_in_files(kept_files):
