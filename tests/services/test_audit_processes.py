@@ -12,7 +12,8 @@ from helpers import until
 
 from onetool.config.access import AuditConfig
 from onetool.services.audit import AuditLog, AuditUnavailableError, files
-from onetool.services.audit.reading import AuditFilter, read_page
+from onetool.services.audit.reader import AuditFilter
+from onetool.services.audit.reading import AuditFolder
 
 WRITER = """
 import sys
@@ -68,7 +69,7 @@ def test_a_killed_process_leaves_whole_lines_and_others_go_on(tmp_path: Path) ->
     assert other.wait(120) == 0
     records, before = [], None
     while True:
-        page = read_page(tmp_path, AuditFilter(), 1000, before)
+        page = AuditFolder(tmp_path).page(AuditFilter(), 1000, before)
         records += page.records
         assert page.skipped <= 1  # what was being written when it was killed
         if (before := page.before) is None:
@@ -94,4 +95,4 @@ def test_a_process_that_holds_the_lock_for_ever_stops_no_call_unless_it_is_requi
         holder.kill()
         holder.wait(10)
     usual.close()
-    assert [record.what for record in read_page(tmp_path, AuditFilter(), 10).records] == ["waits"]
+    assert [record.what for record in AuditFolder(tmp_path).page(AuditFilter(), 10).records] == ["waits"]

@@ -68,8 +68,8 @@ class App:
         self._bundles = AppBundles(config, self._open_bundles, lambda: self.catalog.refresh_sync())
         self._on_call: list[Recorder] = []
         self._recorders = (self._bundles.count, lambda event: self.catalog.count_call(event), self._tell_call)
-        self.audit = AppAudit(config)
         self._database = AppDatabase(config)
+        self.audit = AppAudit(config, self._database.get)
         self.runtime = Runtime(
             config,
             registry,

@@ -6,26 +6,34 @@ An app that nobody serves notes nothing: its calls are those of the person who r
 import os
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from onetool.core.errors import Mistake
+from onetool.core.errors import ConfigError, Mistake
 
 if TYPE_CHECKING:
     from onetool.config import Config
     from onetool.core.call import ToolCall
     from onetool.core.context import CallEvent, RunEvent
+    from onetool.database import Database
     from onetool.services.audit import AuditKind, AuditLog
+    from onetool.services.audit.places import AuditPlace
+    from onetool.services.audit.reader import AuditReader
 
 FOLDER = "audit"  # of the state
 TOLD_DAYS = 7  # for which `onetool check` tells of lines that were lost
 
 
 class AppAudit:
-    """Closed until `open`. With `audit: none` it stays closed, until a reload says otherwise."""
+    """Closed until `open`. With `audit: none` it stays closed, until a reload says otherwise.
 
-    def __init__(self, config: "Config") -> None:
+    `database` gives the one of the config in force; None: files.
+    """
+
+    def __init__(self, config: "Config", database: "Callable[[], Database | None]" = lambda: None) -> None:
         self._config = config
+        self._database = database
         self._log: AuditLog | None = None
         self._is_served = False
         self._lock = Lock()
@@ -94,15 +102,20 @@ class AppAudit:
     def _follow(self) -> None:
         with self._lock:
             config, log = self._config, self._log
-            folder = config.home / FOLDER if self._is_served and config.audit.mode != "none" else None
-            if log is not None and log.folder == folder:
+            place = self._place()
+            if log is not None and log.place == place:
                 log.set_config(config.audit)
                 return
             for flush in self._before_close if log is not None else ():
                 flush()
-            self._log = None if folder is None else _opened(config)
+            self._log = None if place is None else _log_in(place, config)
         if log is not None:
             log.close()
+
+    def _place(self) -> "AuditPlace | None":
+        if not self._is_served or self._config.audit.mode == "none":
+            return None
+        return self._database() or self._config.home / FOLDER
 
 
 @contextmanager
@@ -114,8 +127,8 @@ def noted_command(config: "Config", what: str) -> Generator[None]:
     if config.audit.mode == "none":
         yield
         return
-    log, outcome = _opened(config), "error"
-    try:
+    with _opened(config) as log:
+        outcome = "error"
         if log.is_required:
             log.write("admin", what, outcome="begun", via="cli")
         try:
@@ -123,8 +136,6 @@ def noted_command(config: "Config", what: str) -> Generator[None]:
             outcome = "ok"
         finally:
             log.record("admin", what, outcome=outcome, via="cli")
-    finally:
-        log.close()
 
 
 def record_command(config: "Config", what: str, even_if_required: bool = False) -> None:
@@ -135,39 +146,85 @@ def record_command(config: "Config", what: str, even_if_required: bool = False) 
     """
     if config.audit.mode == "none":
         return
-    log = _opened(config)
-    try:
+    with _opened(config) as log:
         if log.is_required and not even_if_required:
             log.write("admin", what, via="cli")
         else:
             log.record("admin", what, via="cli")
+
+
+@contextmanager
+def audit_reader(config: "Config") -> "Generator[AuditReader]":
+    """What reads the log of a config. Nothing is made for it: neither a folder nor a table."""
+    from onetool.services.audit.places import reader_of
+
+    if config.database is None:
+        yield reader_of(config.home / FOLDER)
+        return
+    from onetool.app.database import open_database
+
+    database = open_database(config, migrates=False)
+    try:
+        yield reader_of(database)
     finally:
-        log.close()
+        database.close()
 
 
 def audit_mistakes(config: "Config") -> Iterator[Mistake]:
     """What `onetool check` says of the log: that it can't be written, or that lines were lost in the last days."""
     folder = config.home / FOLDER
-    if config.audit.mode == "none" or not os.path.lexists(folder):
+    if config.audit.mode == "none" or (config.database is None and not os.path.lexists(folder)):
+        return
+    if config.database is None and (wrong := _folder_mistake(config, folder)) is not None:
+        yield wrong
         return
     from time import time
 
-    from onetool.services.audit.files import AuditFiles
-    from onetool.services.audit.reading import AuditFilter, read_page
+    from onetool.services.audit.reader import AuditFilter
 
-    required = config.audit.mode == "required"
-    _, error = AuditFiles(folder, config.audit, time).append([])
-    if error is not None:
-        then = "nothing is called by way of `onetool serve`" if required else "lines are lost"
-        message = f"the audit log can't be written: {error.strerror or error}; {then}"
-        yield Mistake(message=message, file=str(folder), key="audit", severity="error" if required else "warning")
-        return
-    lost = read_page(folder, AuditFilter(kind="gap", since=time() - TOLD_DAYS * 86_400), 100).records
+    try:
+        with audit_reader(config) as log:
+            lost = log.page(AuditFilter(kind="gap", since=time() - TOLD_DAYS * 86_400), 100).records
+            place = log.describe()
+    except (OSError, ConfigError):
+        if config.database is None:
+            raise
+        return  # what is wrong with the database is told as such
     for one in lost:
-        yield Mistake(message=f"{one.what}, until {one.time}", file=str(folder), key="audit", severity="warning")
+        yield Mistake(message=f"{one.what}, until {one.time}", file=place, key="audit", severity="warning")
 
 
-def _opened(config: "Config") -> "AuditLog":
+def _folder_mistake(config: "Config", folder: Path) -> Mistake | None:
+    from time import time
+
+    from onetool.services.audit.files import AuditFiles
+
+    _, error = AuditFiles(folder, config.audit, time).append([])
+    if error is None:
+        return None
+    required = config.audit.mode == "required"
+    then = "nothing is called by way of `onetool serve`" if required else "lines are lost"
+    message = f"the audit log can't be written: {error.strerror or error}; {then}"
+    return Mistake(message=message, file=str(folder), key="audit", severity="error" if required else "warning")
+
+
+@contextmanager
+def _opened(config: "Config") -> "Generator[AuditLog]":
+    """The log for a command, which opens the database itself. Raises ConfigError if that can't be used."""
+    from onetool.app.database import AppDatabase
+
+    database = AppDatabase(config)
+    try:
+        log = _log_in(database.get() or config.home / FOLDER, config)
+        try:
+            yield log
+        finally:
+            log.close()
+    finally:
+        database.close()
+
+
+def _log_in(place: "AuditPlace", config: "Config") -> "AuditLog":
     from onetool.services.audit import AuditLog
 
-    return AuditLog(config.home / FOLDER, config.audit)
+    return AuditLog(place, config.audit)

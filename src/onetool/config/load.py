@@ -97,6 +97,16 @@ def load_roots(path: Path, *, env: Mapping[str, str] = os.environ) -> tuple[str,
     return fs.roots if isinstance(fs, FsConfig) and not findings.errors else ()
 
 
+def has_database(path: Path) -> bool:
+    """Whether a config names a database. One that can't be read names none."""
+    from onetool.config.include import read_files
+
+    try:
+        return "database" in read_files(path.absolute(), Findings())[0].value
+    except ConfigError:
+        return False
+
+
 def token_places(path: Path) -> list[tuple[str, int]]:
     """The file and line of each entry of `http.tokens`, in their order."""
     from onetool.config.include import read_files

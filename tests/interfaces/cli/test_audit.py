@@ -8,12 +8,15 @@ import time
 
 import pytest
 from click.testing import CliRunner
+from helpers import cli
 
 from onetool.config.access import AuditConfig
 from onetool.core.call import ToolCall
 from onetool.core.context import CallEvent
 from onetool.core.principal import Principal
 from onetool.core.spec import ToolSpec
+from onetool.database.migrations import migrate
+from onetool.database.postgres import Postgres
 from onetool.interfaces.cli import audit as command
 from onetool.interfaces.cli import cli as root
 from onetool.services.audit import KINDS, AuditLog
@@ -32,15 +35,43 @@ def folder(own_home, tmp_path, monkeypatch):
     return own_home / ".onetool" / "audit"
 
 
+@pytest.fixture(scope="module")
+def filled_database(postgres):
+    """Its address, and it with lines."""
+    url = postgres.new_schema()
+    found = Postgres(url, prepare=migrate)
+    yield url, filled(found)
+    found.close()
+
+
+@pytest.fixture(params=["files", "postgres"])
+def kept(request, folder, monkeypatch):
+    """Where the lines are."""
+    if request.param == "files":
+        return filled(folder)
+    url, database = request.getfixturevalue("filled_database")
+    use_database(folder, url)
+    return database
+
+
 @pytest.fixture
-def kept(folder):
+def kept_files(folder):
+    return filled(folder)
+
+
+def use_database(folder, url):
+    folder.parent.mkdir(mode=0o700, exist_ok=True)
+    (folder.parent / "onetool.yaml").write_text(json.dumps({"database": url}))
+
+
+def filled(place):
     for hours in (50, 3, 1):
-        log = AuditLog(folder, AuditConfig(), lambda: time.time() - hours * HOUR)  # noqa: B023
+        log = AuditLog(place, AuditConfig(), lambda: time.time() - hours * HOUR)  # noqa: B023
         log.record("call", "web.get", principal=CI, via="mcp", id=f"{hours}a", ms=1.25)
         log.record("call", "time.now", principal=ANN, outcome="execution_error", reason="timeout", id=f"{hours}b")
         log.record("change", "PUT /tools/bundles/w", principal=ANN, outcome="conflict", status=409, id=f"{hours}c")
         log.close()
-    return folder
+    return place
 
 
 def run(*args):
@@ -67,7 +98,7 @@ def test_a_known_call_is_found_by_its_arguments(folder):
 
 
 @pytest.mark.parametrize("args", ["{", "3", "[1]"])
-def test_arguments_that_are_none_are_told(kept, args):
+def test_arguments_that_are_none_are_told(kept_files, args):
     result = run("--args", args)
     assert result.exit_code == 2
     assert "--args" in result.stderr
@@ -107,7 +138,7 @@ def test_filters(kept, args, found):
         (["--limit", "0"], "0 is not in the range"),
     ],
 )
-def test_what_is_wrong_is_told(kept, args, told):
+def test_what_is_wrong_is_told(kept_files, args, told):
     result = run(*args)
     assert result.exit_code == 2
     assert told in result.stderr
@@ -121,8 +152,8 @@ def test_a_person_reads_columns(kept):
     assert "\x1b" not in run().stdout
 
 
-def test_broken_lines_are_skipped_and_counted(kept):
-    newest = sorted(kept.glob("*.jsonl"))[-1]
+def test_broken_lines_are_skipped_and_counted(kept_files):
+    newest = sorted(kept_files.glob("*.jsonl"))[-1]
     newest.write_bytes(b'{"time":\n' + newest.read_bytes() + b"\x00\n")
     for args in ((), ("--limit", "100")):
         result = run("--json", *args)
@@ -137,10 +168,19 @@ def test_no_log_is_told(folder):
     assert ids() == []
 
 
-def test_it_follows(folder):
+@pytest.fixture(params=["files", "postgres"])
+def empty(request, folder):
+    """Where a log can be."""
+    if request.param == "files":
+        return folder
+    use_database(folder, request.getfixturevalue("database_url"))
+    return request.getfixturevalue("database")
+
+
+def test_it_follows(empty):
     code = "from onetool.__main__ import main; main()"
     env = {**os.environ, "PYTHONUNBUFFERED": "1"}
-    log = AuditLog(folder, AuditConfig())
+    log = AuditLog(empty, AuditConfig())
     log.write("admin", "before")
     following = subprocess.Popen(
         [sys.executable, "-c", code, "audit", "--follow", "--json", "--kind", "admin"],
@@ -159,6 +199,45 @@ def test_it_follows(folder):
         following.wait(10)
         following.stdout.close()
         log.close()
+
+
+def test_a_known_call_is_found_in_a_database(folder, database, database_url):
+    use_database(folder, database_url)
+    log = AuditLog(database, AuditConfig())
+    for id, args in (("one", {"pin": 1}), ("two", {"pin": 2})):
+        log.record_call(CallEvent(call=ToolCall(id, "web.get", args, "mcp"), spec=SPEC, duration_ms=1.0))
+    log.close()
+    assert ids("--args", '{"pin": 1}') == ["one"]
+    assert "There are no such lines in the table audit of the database." in run("--who", "nobody").stderr
+
+
+def test_a_database_that_is_away_or_has_no_tables_is_told(folder, database_url):
+    use_database(folder, "postgresql://postgres@127.0.0.1:1/postgres")
+    result = run()
+    assert (result.exit_code, result.stdout) == (1, "")
+    why = "the audit log can't be read: the database can't be reached. `onetool db` tells how the database is."
+    assert result.stderr == f"Error: {why}\n"
+    use_database(folder, database_url)
+    result = run()
+    assert result.exit_code == 1
+    assert 'relation "audit" does not exist' in result.stderr
+
+
+def test_an_import_into_a_new_database_is_noted_there(tmp_path, database_url):
+    config = {"database": database_url, "audit": "required"}
+    (tmp_path / "onetool.yaml").write_text(json.dumps(config))
+    done = cli("--config", "onetool.yaml", "db", "import", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    shown = cli("--config", "onetool.yaml", "audit", "--json", cwd=tmp_path)
+    assert [(one["what"], one["outcome"]) for one in map(json.loads, shown.stdout.splitlines())] == [
+        ("db import", "begun"),
+        ("db import", "ok"),
+    ]
+
+
+def test_a_config_that_is_wrong_hides_no_log_in_files(kept_files):
+    (kept_files.parent / "onetool.yaml").write_text("{packs: [")
+    assert len(ids()) == 9
 
 
 def test_names_and_kinds_complete_a_line(kept):

@@ -6,9 +6,13 @@ import time
 from hashlib import sha256
 
 import pytest
+from helpers import until
 from interfaces.http.matrix import ID, bearer, served, status_of, token_entry, token_of
+from postgres import database_url, postgres
 
 from onetool.interfaces.http import request_audit
+
+__all__ = ["database_url", "postgres"]  # fixtures
 
 ROLES = ("call", "edit", "admin")
 BUNDLE = {"slug": "weather", "displayName": "Weather"}
@@ -215,8 +219,14 @@ def listed(site, query=b"", who="admin"):
     return status, json.loads(body)
 
 
-def test_an_admin_reads_it_with_filters_and_page_by_page(place):
-    _, site = place()
+@pytest.fixture(params=["files", "postgres"])
+def kept_in(request):
+    """What the config says of where the log is."""
+    return {} if request.param == "files" else {"database": request.getfixturevalue("database_url")}
+
+
+def test_an_admin_reads_it_with_filters_and_page_by_page(place, kept_in):
+    _, site = place(**kept_in)
     for _ in range(5):
         send(site, "call", "POST", "/call/time.now")
     send(site, None, "GET", "/status")
@@ -234,6 +244,30 @@ def test_an_admin_reads_it_with_filters_and_page_by_page(place):
             break
         query = b"pageSize=2&pageToken=" + page["nextPageToken"].encode()
     assert seen == found["records"]
+
+
+def test_while_the_database_is_away_it_cant_be_read_and_nothing_is_called_where_it_is_required(
+    place, postgres, database_url
+):
+    app, site = place(audit="required", database=database_url)
+    assert send(site, "call", "POST", "/call/time.now")[0] == 200
+    assert len(listed(site)[1]["records"]) == 2
+    postgres.stop()
+    try:
+        status, found = listed(site)
+        assert (status, found["code"]) == (503, "database_away")
+        assert "the database can't be reached" in found["detail"]
+        assert b"audit_unavailable" in send(site, "call", "POST", "/call/time.now")[1]
+        assert app.audit.health()["problem"] == "the database can't be reached"
+    finally:
+        postgres.start_again()
+    until(lambda: send(site, "call", "POST", "/call/time.now")[0] == 200)
+    assert len(lines_over(site)) >= 4
+    assert not (app.config.home / "audit").exists()
+
+
+def lines_over(site):
+    return listed(site)[1]["records"]
 
 
 @pytest.mark.parametrize("query", [b"since=yesterday", b"kind=calls", b"pageToken=abc", b"pageSize=0", b"x=1"])

@@ -1,12 +1,13 @@
 """`onetool audit`: who called what over `onetool serve`, from where, and how it went. The newest line is the last.
 
-No tools are loaded for it, and no config is read: where state lives is all that has to be known.
+No tools are loaded for it. Where the log is in files, the config need not be right: where state lives is all that has
+to be known.
 """
 
 import os
 import time
-from collections.abc import Iterable, Iterator
-from pathlib import Path
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,8 +16,9 @@ from onetool.interfaces.cli.options import complete_tool, data_options, find_her
 from onetool.interfaces.cli.output import counted, echo, print_text, printable, stdout, styled
 
 if TYPE_CHECKING:
+    from onetool.config import Found
     from onetool.services.audit import AuditRecord
-    from onetool.services.audit.reading import AuditFilter, AuditPosition
+    from onetool.services.audit.reader import AuditFilter, AuditPosition, AuditReader
 
 USUAL = 50  # lines at a terminal
 USUAL_TO_FOLLOW = 10
@@ -37,7 +39,7 @@ class TimeOption(click.ParamType[float]):
     name = "time"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        from onetool.services.audit.reading import read_moment
+        from onetool.services.audit.reader import read_moment
 
         if isinstance(value, float):
             return value
@@ -49,11 +51,13 @@ class TimeOption(click.ParamType[float]):
 
 def complete_who(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     """Names that the last lines have."""
+    from onetool.config import find
     from onetool.core.errors import OneToolError
-    from onetool.services.audit.reading import AuditFilter, read_page
+    from onetool.services.audit.reader import AuditFilter
 
     try:
-        found = read_page(_folder(ctx.find_root().params.get("config")), AuditFilter(), LAST_NAMES).records
+        with _opened(find(ctx.find_root().params.get("config"))) as log:
+            found = log.page(AuditFilter(), LAST_NAMES).records
     except (OneToolError, OSError):
         return []
     return sorted({one.who for one in found if one.who and one.who.startswith(incomplete)})
@@ -85,34 +89,31 @@ def audit(ctx: click.Context, args: str | None, limit: int | None, follow: bool,
     It says who called or changed what, from where, and how it went. It holds no values: arguments are there as a keyed
     hash. With --args one sees whether a known call was made.
     """
-    from onetool.services.audit.reading import AuditFilter, end_of_log
+    from onetool.services.audit.reader import AuditFilter
 
-    find_here(ctx)
-    folder = _folder(ctx.find_root().obj)
-    only = AuditFilter(**wanted, args=None if args is None else _hash_of(args, folder))
-    if limit is None and (follow or (stdout().isatty() and not as_json)):
-        limit = USUAL_TO_FOLLOW if follow else USUAL
-    end = end_of_log(folder)
-    printer = Printer(as_json)
-    if limit is None:
-        _print_all(folder, only, printer)
-    else:
-        _print_newest(folder, only, limit, end, printer)
-    if not follow:
-        printer.end(folder)
-    else:
-        _follow(folder, only, end, printer)
+    with _opened(find_here(ctx)) as log, _told():
+        only = AuditFilter(**wanted, args=None if args is None else _hash_of(args, log))
+        if limit is None and (follow or (stdout().isatty() and not as_json)):
+            limit = USUAL_TO_FOLLOW if follow else USUAL
+        end = log.end()
+        printer = Printer(as_json)
+        if limit is None:
+            _print_all(log, only, printer)
+        else:
+            _print_newest(log, only, limit, end, printer)
+        if not follow:
+            printer.end(log)
+        else:
+            _follow(log, only, end, printer)
 
 
 def _print_newest(
-    folder: Path, only: "AuditFilter", limit: int, before: "AuditPosition | None", printer: "Printer"
+    log: "AuditReader", only: "AuditFilter", limit: int, before: "AuditPosition | None", printer: "Printer"
 ) -> None:
     """The newest ones before the end. They are read backwards, and only they are kept."""
-    from onetool.services.audit.reading import read_page
-
     found: list[AuditRecord] = []
     while True:
-        page = read_page(folder, only, limit - len(found), before)
+        page = log.page(only, limit - len(found), before)
         found += page.records
         printer.skipped += page.skipped
         if (before := page.before) is None or len(found) >= limit:
@@ -121,27 +122,32 @@ def _print_newest(
     printer.has_more = before is not None
 
 
-def _print_all(folder: Path, only: "AuditFilter", printer: "Printer") -> None:
+def _print_all(log: "AuditReader", only: "AuditFilter", printer: "Printer") -> None:
     """All of them, for a program. They are read forwards, and none is kept."""
-    from onetool.services.audit.reading import read_on, start_of
-
     fits = only.test()
-    for record, _ in read_on(folder, start_of(folder, only.since)):
+    for record, _ in log.read_on(log.start(only.since)):
         if record is None:
             printer.skipped += 1
         elif fits(record):
             printer.print([record])
 
 
-def _follow(folder: Path, only: "AuditFilter", after: "AuditPosition | None", printer: "Printer") -> None:
-    from onetool.services.audit.reading import read_on
-
-    fits = only.test()
+def _follow(log: "AuditReader", only: "AuditFilter", after: "AuditPosition | None", printer: "Printer") -> None:
+    """On and on. A log that can't be read for a while is told once, and read on when it can."""
+    fits, is_told = only.test(), False
     while True:
-        for record, behind in read_on(folder, after):
-            after = behind
-            if record is not None and fits(record):
-                printer.print([record])
+        try:
+            for record, behind in log.read_on(after):
+                after = behind
+                if record is not None and fits(record):
+                    printer.print([record])
+            is_told = False
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            if not is_told:
+                click.echo(printable(f"The audit log can't be read now: {error.strerror or error}."), err=True)
+            is_told = True
         stdout().flush()
         time.sleep(POLL_S)
 
@@ -171,14 +177,14 @@ class Printer:
                 echo(_coloured(record, row, widths))
             self._has_head = True
 
-    def end(self, folder: Path) -> None:
+    def end(self, log: "AuditReader") -> None:
         """What is to be said of it, beside the lines."""
         if self.skipped:
             click.echo(f"{counted(self.skipped, 'line')} can't be read and {_were(self.skipped)} skipped.", err=True)
         if self._as_json:
             return
         if not self._has_head:
-            click.echo(f"There are no such lines in {printable(folder)}.", err=True)
+            click.echo(f"There are no such lines in {printable(log.describe())}.", err=True)
         elif self.has_more and stdout().isatty():
             echo("… and older ones: --limit shows more of them, --since and --who the ones that are wanted.")
 
@@ -218,12 +224,11 @@ def _painted(record: "AuditRecord", row: tuple[str, ...], widths: list[int]) -> 
         yield padded
 
 
-def _hash_of(args: str, folder: Path) -> str:
+def _hash_of(args: str, log: "AuditReader") -> str:
     """The hash that lines have for these arguments. A log without a key has no such line."""
     import json
 
     from onetool.interfaces.cli.inputs import STDIN, read_text
-    from onetool.services.audit.reading import hash_of
 
     try:
         data = json.loads(read_text(STDIN) if args == STDIN else args)
@@ -232,12 +237,45 @@ def _hash_of(args: str, folder: Path) -> str:
     if not isinstance(data, dict):
         raise click.BadParameter('arguments are an object: {"name": "value"}.', param_hint="--args")
     try:
-        return hash_of(folder, data) or NO_HASH
+        return log.hash_of(data) or NO_HASH
     except OSError as error:
-        raise click.ClickException(printable(f"the key of {folder} can't be read: {error.strerror}.")) from None
+        raise click.ClickException(printable(f"the key of {log.describe()} can't be read: {error.strerror}.")) from None
 
 
-def _folder(config: str | None) -> Path:
-    from onetool.config.find import find_config, state_home
+@contextmanager
+def _opened(found: "Found") -> "Generator[AuditReader]":
+    """The log of a config: in the database that it names, else in the folder of the state."""
+    from onetool.config.find import state_home
+    from onetool.config.load import has_database, load_config
+    from onetool.services.audit.places import reader_of
 
-    return state_home(find_config(config), os.environ) / "audit"
+    if found.config is None or not has_database(found.config):
+        yield reader_of(state_home(found.config, os.environ) / "audit")
+        return
+    import logging
+
+    from onetool.app.audit import audit_reader
+
+    database_log = logging.getLogger("onetool.database")
+    level = database_log.level
+    database_log.setLevel(logging.CRITICAL)  # it would say the same again
+    try:
+        with audit_reader(load_config(found)) as log:
+            yield log
+    finally:
+        database_log.setLevel(level)
+
+
+@contextmanager
+def _told() -> Generator[None]:
+    from onetool.core.errors import OneToolError
+
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        hint = ". `onetool db` tells how the database is" if isinstance(error.__cause__, OneToolError) else ""
+        raise click.ClickException(
+            printable(f"the audit log can't be read: {error.strerror or error}{hint}.")
+        ) from None

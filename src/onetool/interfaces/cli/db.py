@@ -113,10 +113,11 @@ def import_command(ctx: click.Context, force: bool, as_json: bool) -> None:
     from onetool.database.moving import MoveOptions
 
     config = _config(ctx)
-    with _reached(config) as database, noted_command(config, "db import"):
-        migrate(database)
-        options = MoveOptions(force=force, config=config)
-        found = list(import_home(config.home, database, options, _tell))
+    with _reached(config) as database:
+        migrate(database)  # with the table of the audit log
+        with noted_command(config, "db import"):
+            options = MoveOptions(force=force, config=config)
+            found = list(import_home(config.home, database, options, _tell))
     _print_moved(found, as_json, f"Copied from {config.home} into the database")
     ctx.exit(1 if any(moved.left for _, moved in found) else 0)
 
@@ -135,9 +136,10 @@ def export_command(ctx: click.Context, folder: Path, as_json: bool) -> None:
     from onetool.database.moving import MoveOptions
 
     config = _config(ctx)
-    with _reached(config) as database, noted_command(config, "db export"):
+    with _reached(config) as database:
         _require_tables(database)
-        found = list(export_home(database, folder.absolute(), MoveOptions(config=config), _tell))
+        with noted_command(config, "db export"):
+            found = list(export_home(database, folder.absolute(), MoveOptions(config=config), _tell))
     _print_moved(found, as_json, f"Copied from the database into {folder.absolute()}")
     ctx.exit(1 if any(moved.left for _, moved in found) else 0)
 

@@ -5,11 +5,12 @@ import asyncio
 import msgspec
 
 from onetool.interfaces.json_data import encode
+from onetool.interfaces.rest.database_problem import database_problem
 from onetool.interfaces.rest.handlers import read_token, sign_token
 from onetool.interfaces.rest.problem import RestError
 from onetool.interfaces.rest.request import RestRequest, RestResponse
 from onetool.services.audit import AuditRecord
-from onetool.services.audit.reading import AuditFilter, AuditPosition, read_page
+from onetool.services.audit.reader import AuditFilter, AuditPosition
 
 
 class AuditList(msgspec.Struct, frozen=True, rename="camel"):
@@ -35,7 +36,7 @@ async def list_audit(request: RestRequest) -> RestResponse:
         log.flush()
         key, route, token = context.bundles.key(), request.scope["path"], query["pageToken"]
         before = None if token is None else AuditPosition(*read_token(token, key, route, query))
-        page = read_page(log.folder, wanted, query["pageSize"], before)
+        page = log.reader.page(wanted, query["pageSize"], before)
         following = None if page.before is None else sign_token([*page.before], key, route, query)
         return AuditList(
             enabled=True,
@@ -49,5 +50,7 @@ async def list_audit(request: RestRequest) -> RestResponse:
     try:
         found = await asyncio.to_thread(read)
     except OSError as error:
-        raise RestError(503, "unavailable", f"The audit log can't be read: {error.strerror or error}.") from None
+        why, refused = f"The audit log can't be read: {error.strerror or error}.", database_problem(error)
+        code, headers = ("unavailable", ()) if refused is None else (refused.code, refused.headers)
+        raise RestError(503, code, why, headers=headers) from None
     return RestResponse(200, encode(msgspec.to_builtins(found)))

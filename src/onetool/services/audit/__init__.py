@@ -1,19 +1,18 @@
-"""AuditLog: who called what, from where, and how it went. Lines are appended to files, and hold no values.
+"""AuditLog: who called what, from where, and how it went. Lines are appended, and hold no values.
 
-    log = AuditLog(folder, config.audit)
+    log = AuditLog(folder, config.audit)       # files of a folder, or a database that replicas share
     log.record("admin", "tokens add")          # noted, and written by a thread within 0.2 s
     log.write("admin", "tokens add")           # written when it returns; AuditUnavailableError if that fails
 
 Where the log can't be written, lines wait in memory, up to a limit. Those beyond it are lost: they are counted, and a
 line says how many there were as soon as lines can be written again. With `required`, nothing is called before the line
-that it begins is written. "Written" is what survives the end of the process; it is not synced to the disk per line.
+that it begins is written. "Written" is what survives the end of the process; a file is not synced to the disk per line.
 """
 
 import logging
 from collections import deque
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from pathlib import Path
 from threading import Event, Lock, Thread, get_ident
 from time import time
 from typing import Any
@@ -24,7 +23,7 @@ from onetool.core.caller import client_name
 from onetool.core.context import CallEvent, RunEvent, current_call
 from onetool.core.errors import ToolFailure
 from onetool.core.principal import LOCAL, Principal, current_address, current_principal
-from onetool.services.audit.files import AuditFiles, AuditSettings
+from onetool.services.audit.places import AuditPlace, reader_of, storage_in
 from onetool.services.audit.record import (
     BEGUN,
     KINDS,
@@ -35,13 +34,14 @@ from onetool.services.audit.record import (
     call_entry,
     run_entry,
 )
+from onetool.services.audit.storage import AuditSettings, AuditStorage
 
 log = logging.getLogger("onetool.audit")
 
 GATHER_S = 0.1  # that a line waits for others
 RETRY_S = 1.0  # after a failure
 LAST_WAIT_S = 3.0  # for the thread, when everything ends
-SWEEP_S = 3600.0  # between two looks for files that are too old
+SWEEP_S = 3600.0  # between two looks for what is too old
 MOST_WAITING = 10_000  # lines
 MOST_BEGUN = 1_000  # calls at once whose hash is kept until they end
 
@@ -49,29 +49,30 @@ MOST_BEGUN = 1_000  # calls at once whose hash is kept until they end
 class AuditUnavailableError(ToolFailure):
     """The audit log is required, and can't be written: nothing is done."""
 
-    def __init__(self, folder: Path, error: OSError) -> None:
+    def __init__(self, place: str, error: OSError) -> None:
         why = error.strerror or str(error)
         super().__init__(
             f"the audit log can't be written ({why}), and the config of this server says audit: required",
             reason="audit_unavailable",
-            hints=[f"its owner looks at {folder}"],
+            hints=[f"its owner looks at {place}"],
         )
 
 
 class AuditLog:
-    """The log of one state folder. All methods may be called in any thread; only `write` and `flush` wait for files."""
+    """The log in one place. All methods may be called in any thread; only `write` and `flush` wait for that."""
 
-    def __init__(self, folder: Path, settings: AuditSettings, clock: Callable[[], float] = time) -> None:
-        self.folder = folder
+    def __init__(self, place: AuditPlace, settings: AuditSettings, clock: Callable[[], float] = time) -> None:
+        self.place = place
+        self.reader = reader_of(place)
         self._clock = clock
-        self._writer = _Writer(AuditFiles(folder, settings, clock), clock)
+        self._writer = _Writer(storage_in(place, settings, clock), clock)
         self._finalizer = finalize(self, self._writer.close)
         # By the id of the call: its arguments and their hash, which is not made again if they are still the same.
         self._begun: dict[str, tuple[Any, str]] = {}
 
     @property
     def is_required(self) -> bool:
-        return self._writer.files.settings.mode == "required"
+        return self._writer.storage.settings.mode == "required"
 
     @property
     def problem(self) -> str | None:
@@ -84,7 +85,7 @@ class AuditLog:
         return self._writer.lost
 
     def set_config(self, settings: AuditSettings) -> None:
-        self._writer.files.settings = settings
+        self._writer.storage.settings = settings
 
     # What happened
 
@@ -109,7 +110,7 @@ class AuditLog:
 
     def write_entry(self, entry: AuditEntry) -> None:
         if (error := self._writer.write(entry)) is not None:
-            raise AuditUnavailableError(self.folder, error)
+            raise AuditUnavailableError(self._writer.storage.describe(), error)
 
     def call_begun(self, call: ToolCall) -> AuditEntry:
         """The line that is written before a call where the log is required."""
@@ -151,8 +152,8 @@ class AuditLog:
 class _Writer:
     """Writes entries in a thread. Adding one only appends to a list."""
 
-    def __init__(self, files: AuditFiles, clock: Callable[[], float]) -> None:
-        self.files = files
+    def __init__(self, storage: AuditStorage, clock: Callable[[], float]) -> None:
+        self.storage = storage
         self.hasher = AuditHasher(None)
         self.problem: str | None = None
         self.lost = 0
@@ -223,16 +224,16 @@ class _Writer:
         return None
 
     def _append(self, entries: list[AuditEntry]) -> tuple[int, OSError | None]:
-        written, error = self.files.append([entry.line() for entry in entries])
+        written, error = self.storage.append([entry.line() for entry in entries])
         self._set_problem(error)
         return written, error
 
     def _set_problem(self, error: OSError | None) -> None:
         before, self.problem = self.problem, None if error is None else error.strerror or str(error)
         if self.problem is not None and before is None:
-            required = self.files.settings.mode == "required"
+            required = self.storage.settings.mode == "required"
             then = "nothing is called until it can" if required else f"{MOST_WAITING:,} lines wait, more are lost"
-            log.error("the audit log can't be written: %s: %s; %s", self.files.path, self.problem, then)
+            log.error("the audit log can't be written: %s: %s; %s", self.storage.describe(), self.problem, then)
         elif self.problem is None and before is not None:
             log.warning("the audit log is written again; lines lost: %d", self.lost)
 
@@ -248,13 +249,13 @@ class _Writer:
             return
         self._next_sweep = self._clock() + SWEEP_S
         try:
-            self.files.sweep()
+            self.storage.sweep()
         except OSError as error:
-            log.warning("old files of the audit log can't be removed: %s: %s", self.files.path, error)
+            log.warning("old lines of the audit log can't be removed: %s: %s", self.storage.describe(), error)
 
     def _load_key(self) -> None:
         try:
-            self.hasher = AuditHasher(self.files.key())
+            self.hasher = AuditHasher(self.storage.key())
         except OSError as error:
             self._set_problem(error)
 

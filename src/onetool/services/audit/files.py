@@ -18,12 +18,12 @@ from contextlib import AbstractContextManager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from secrets import token_hex
-from typing import Protocol
 
 from onetool.core.folder import OpenFolder
 from onetool.core.os_files import NO_WAIT, read_at
 from onetool.core.private_file import HAS_OWNERS
 from onetool.core.private_folder import locked_folder
+from onetool.services.audit.storage import AuditSettings
 
 KEY = "key"
 KEY_BYTES = 32
@@ -33,27 +33,17 @@ _FORMAT = "%Y-%m-%dT%H%M%S.%f"
 _NAME = re.compile(r"\d{4}-\d\d-\d\dT\d{6}\.\d{3}Z\.jsonl", re.ASCII)
 
 
-class AuditSettings(Protocol):
-    """The config's section `audit`."""
-
-    @property
-    def mode(self) -> str: ...
-
-    @property
-    def retention_days(self) -> int: ...
-
-    @property
-    def max_mb(self) -> int: ...
-
-
 class AuditFiles:
-    """Appends lines. Called by one thread at a time."""
+    """An AuditStorage: appends lines to files. Called by one thread at a time."""
 
     def __init__(self, path: Path, settings: AuditSettings, clock: Callable[[], float]) -> None:
         self.path = path
         self.settings = settings
         self._clock = clock
         self._current: str | None = None  # the name of the file that was written to last
+
+    def describe(self) -> str:
+        return str(self.path)
 
     def append(self, lines: Sequence[bytes]) -> tuple[int, OSError | None]:
         """Append whole lines; gives how many were written, and why the others were not."""
@@ -70,8 +60,8 @@ class AuditFiles:
             return written, error
         return written, None
 
-    def key(self) -> bytes:
-        """The key of the hashes. It is made where there is none. Raises OSError."""
+    def key(self, new: bytes | None = None) -> bytes:
+        """The key of the hashes. Where there is none, one is made: this one, or any. Raises OSError."""
         with self._locked() as folder:
             with suppress(FileNotFoundError):
                 return read_key(folder, self.path / KEY)
@@ -79,7 +69,7 @@ class AuditFiles:
             file = folder.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
             try:
                 with os.fdopen(file, "w") as stream:
-                    stream.write(token_hex(KEY_BYTES))
+                    stream.write(token_hex(KEY_BYTES) if new is None else new.hex())
                     stream.flush()
                     os.fsync(stream.fileno())
                 folder.rename(draft, KEY)
