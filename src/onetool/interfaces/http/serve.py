@@ -361,6 +361,8 @@ def _cluster(app: "App", settings: "ClusterSettings | None") -> "Cluster | None"
 
     cluster = cluster_of(app, settings)
     if cluster is not None:
+        is_own = app.config.database is None  # of the workers of this machine, and of nobody else
+        app.share_rates(lambda: len(cluster.members.alive()), cluster.settings.database if is_own else None)
         from onetool.interfaces.http.shared_servers import SharedServers
 
         SharedServers(cluster, app)
