@@ -7,6 +7,8 @@ import pytest
 from helpers import until
 from sources.mcp_servers.stage import call, ran
 
+from onetool import App
+
 
 class Late:
     """Tools are listed anew only when the test lets them."""
@@ -69,8 +71,7 @@ class Elsewhere:
 
 
 def test_a_tool_that_is_new_where_the_server_runs_is_called_from_elsewhere(stage):
-    blocks = {"ok": stage.nasty("ok")}
-    with stage.app(blocks) as owner, stage.app(blocks) as app:
+    with stage.app({"ok": stage.nasty("ok")}) as owner, App.open(stage.folder / "onetool.yaml") as app:
         app.catalog.share_servers(Elsewhere(owner))
         assert call(app, "ok.echo", text="hello").data == "hello"
         assert call(owner, "ok.grow").error is None
