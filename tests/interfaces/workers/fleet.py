@@ -42,7 +42,7 @@ class Workers(Server):
 
     def __init__(self, folder, count):
         folder.mkdir(exist_ok=True)
-        self.folder, self.stage = folder, Stage(folder)
+        self.folder, self.stage, self._kept = folder, Stage(folder), []
         (folder / "pid.py").write_text(PACK)
         tokens = [named("limited", LIMITED, rate="20/min"), named("also", ALSO_LIMITED, rate="5/min")]
         http = {"token": TOKEN, "tokens": tokens}
@@ -93,18 +93,24 @@ class Workers(Server):
         return json.loads(said)
 
     def connected(self):
-        """A connection to each worker, by its process id."""
+        """A connection to each worker, by its process id: until `hang_up`."""
         found = {}
 
         def another():
             made = self.connection()
             pid = self.call("pid.get", made)
-            if found.setdefault(pid, made) is not made:
+            if found.setdefault(pid, made) is made:
+                self._kept.append(made)
+            else:
                 made.close()
             return found.keys() >= self.workers()
 
         until(another, PATIENCE)
         return found
+
+    def hang_up(self):
+        while self._kept:
+            self._kept.pop().close()
 
 
 class Load:

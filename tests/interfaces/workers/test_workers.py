@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 
 import pytest
 from helpers import start, until
@@ -18,7 +17,7 @@ from sources.mcp_servers.stage import is_gone
 
 
 @pytest.fixture(scope="module")
-def fleet(tmp_path_factory):
+def running(tmp_path_factory):
     server = Workers(tmp_path_factory.mktemp("fleet"), 3)
     yield server
     if server.process.poll() is None:
@@ -28,13 +27,15 @@ def fleet(tmp_path_factory):
 
 
 @pytest.fixture
+def fleet(running):
+    yield running
+    running.hang_up()
+
+
+@pytest.fixture
 def each(fleet):
     """A kept connection to each worker, by its process id."""
-    with ExitStack() as ends:
-        found = fleet.connected()
-        for one in found.values():
-            ends.callback(one.close)
-        yield found
+    return fleet.connected()
 
 
 def in_turn(each, count):
@@ -88,7 +89,7 @@ def test_all_workers_are_one_server_for_the_page(fleet):
 def test_a_rate_of_a_token_holds_over_all_workers(fleet, each):
     told = [fleet.ask("POST", "/call/pid.get", {}, on=one, token=LIMITED)[0] for one in in_turn(each, 45)]
     assert [one.status for one in told] == [200] * 20 + [429] * 25
-    assert all(0 < int(one.headers["Retry-After"]) <= 60 for one in told[20:])
+    assert all(int(one.headers["Retry-After"]) > 50 for one in told[20:])
 
 
 def test_a_rate_is_never_exceeded_by_many_at_once(fleet):
@@ -105,9 +106,14 @@ def test_wrong_tokens_are_counted_over_all_workers(fleet, each):
 
 def test_a_limit_of_a_tool_holds_over_all_workers(fleet, each):
     path = "/tools/bundles/019a8d3c-0000-7000-8000-000000000001"
-    mock = {"argSchema": {"type": "object"}, "pythonImpl": {"func": "pid.get"}, "limits": {"maxCallsPerMinute": 4}}
+    tool = {
+        "type": "python",
+        "argSchema": {"type": "object"},
+        "pythonImpl": {"func": "pid.get"},
+        "limits": {"maxCallsPerMinute": 4},
+    }
     assert fleet.ask("PUT", path, {"slug": "rare"})[0].status == 201
-    made, said = fleet.ask("PUT", f"{path}/tools/one/version/1", mock)
+    made, said = fleet.ask("PUT", f"{path}/tools/one/version/1", tool)
     assert made.status == 201, said
     told = [fleet.ask("POST", "/call/rare.one", {}, on=one)[0].status for one in in_turn(each, 9)]
     assert told == [200] * 4 + [429] * 5
