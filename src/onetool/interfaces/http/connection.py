@@ -191,6 +191,11 @@ class HttpConnection(HttpToolsProtocol):
                 return
         self._refuse(refused)
 
+    def part(self) -> None:
+        """The answer to the request under way is the last one, and says so; if it has begun, the next one will."""
+        if self._is_busy() and not self.cycle.response_started:
+            self.cycle.keep_alive = False
+
     def may_ask(self) -> bool:
         """Whether a client, and no other replica, may be about to send a request that no answer has closed yet."""
         if self.client is None or self._is_closing or self.transport.is_closing() or self._is_busy():

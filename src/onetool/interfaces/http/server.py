@@ -183,6 +183,8 @@ class _Server(uvicorn.Server):
         clock = asyncio.get_running_loop().time
         until = clock() + self._parting_s
         await asyncio.sleep(0)  # those who have just connected are known then
+        for one in self._clients():
+            one.part()
         while any(one.may_ask() for one in self._clients()) and clock() < until and not self.force_exit:  # noqa: ASYNC110
             await asyncio.sleep(LOOK_S)
 
