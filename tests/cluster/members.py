@@ -57,14 +57,15 @@ class Member(Server):
 class Replica(Member):
     """`onetool serve` with `database` and `cluster` in its config."""
 
-    def __init__(self, folder, url, *args):
+    def __init__(self, folder, url, *args, more=""):
+        """`more` are lines of the config."""
         folder.mkdir(parents=True)
         self.folder = folder
         self.log_file = folder / "serve.log"
         self.port = free_port()
         config = folder / "onetool.yaml"
         cluster = f"database: {url}\ncluster: {{address: '127.0.0.1:{self.port}', key: '{KEY}'}}\n"
-        config.write_text(CONFIG.read_text().replace("[packs]", f"[{CONFIG.parent / 'packs'}]") + cluster)
+        config.write_text(CONFIG.read_text().replace("[packs]", f"[{CONFIG.parent / 'packs'}]") + cluster + more)
         self._start(("--menu", "direct", *args), config, None, environment(folder))
 
 

@@ -116,8 +116,8 @@ def _version_invoker(
 
 
 def _shared_windows(runtime: "Runtime") -> "SharedWindows | None":
-    """What replicas count the calls of limited tools in. Workers of one machine use the files, as the command line does:
-    all processes of a machine count together.
+    """What replicas count the calls of limited tools in. Workers use the files: so all processes of a machine count
+    together, also those of the command line.
     """
     return None if runtime.config.database is None else runtime.rates
 
