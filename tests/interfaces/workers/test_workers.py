@@ -16,17 +16,26 @@ from interfaces.workers.fleet import ALSO_LIMITED, LIMITED, PATIENCE, Load, Work
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory):
-    server = Workers(tmp_path_factory.mktemp("fleet"), 3)
-    yield server
-    if server.process.poll() is None:
-        server.stop()
-    assert "Traceback" not in server.log()
-    assert server.stage.left() == []
+def start_fleet(tmp_path_factory):
+    """The server that runs, or a new one if a test has stopped it."""
+    made = []
+
+    def begin():
+        if not made or made[-1].process.poll() is not None:
+            made.append(Workers(tmp_path_factory.mktemp("fleet"), 3))
+        return made[-1]
+
+    yield begin
+    for server in made:
+        if server.process.poll() is None:
+            server.stop()
+        assert "Traceback" not in server.log()
+        assert server.stage.left() == []
 
 
 @pytest.fixture
-def fleet(running):
+def fleet(start_fleet):
+    running = start_fleet()
     yield running
     running.hang_up()
 
