@@ -13,6 +13,7 @@ from interfaces.http.matrix import token_entry, token_of
 from interfaces.mcp.peers import HttpPeer
 from interfaces.mcp.servers import CONFIG
 
+RATE = 30
 ELICIT = "elicitation/create"
 PING = {"jsonrpc": "2.0", "id": 7, "method": "ping"}
 
@@ -26,7 +27,7 @@ def model():
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory, model):
     folder = tmp_path_factory.mktemp("guarded")
-    tokens = [token_entry("ada"), token_entry("bob"), token_entry("eve", rate="30/min")]
+    tokens = [token_entry("ada"), token_entry("bob"), token_entry("eve", rate=f"{RATE}/min")]
     config = {
         "packs": [str(CONFIG.parent / "packs")],
         "http": {"tokens": tokens},
@@ -67,22 +68,19 @@ def test_a_call_that_waits_is_its_owners_everywhere(guarded):
 
 
 def test_what_was_sent_on_counts_once(guarded):
-    """Requests come to the second one, which counts them and sends them on. The first has counted its own alone."""
+    """Requests come to the second one, which counts them and sends them on. Both count together."""
     first, second = guarded.servers
-    bob = HttpPeer(first, "new", token=token_of("eve"))
-    state = bob.result("tools/call", {"name": "asking__name", "arguments": {}})["requestState"]
-    bob.server = second
+    eve = HttpPeer(first, "new", token=token_of("eve"))
+    state = eve.result("tools/call", {"name": "asking__name", "arguments": {}})["requestState"]
+    eve.server = second
     again = {"name": "asking__name", "arguments": {}, "requestState": state, "inputResponses": {}}
-    refused = 0
-    for _ in range(40):
-        reply = bob.ask("tools/call", again)
-        if reply is None:  # 429: its body has no id
-            refused += 1
-            break
+    answered = 1
+    while (reply := eve.ask("tools/call", again)) is not None:  # None: 429, whose body has no id
+        answered += 1
         again["requestState"] = reply["result"]["requestState"]
-    assert refused
-    bob.server = first
-    assert bob.result("tools/list")["tools"]
+    assert answered == RATE
+    eve.server = first
+    assert eve.ask("tools/list") is None
 
 
 @pytest.fixture

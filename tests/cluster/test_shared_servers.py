@@ -156,6 +156,16 @@ def test_when_its_owner_is_killed_the_call_says_so_and_the_next_one_works(tmp_pa
         assert is_gone(before)
 
 
+def test_when_its_owner_is_killed_and_nobody_tells_the_next_call_works(tmp_path):
+    with ExitStack() as ends:
+        pair = Pair(tmp_path, ends)
+        owner = until(lambda: pair.holder() is not None) and pair.holder()
+        peer = pair.peer(1 - owner)
+        before = int(peer.text("ok__pid"))
+        pair.members[owner].kill()
+        assert int(peer.text("ok__pid")) != before
+
+
 def test_an_owner_that_stops_hands_it_over(tmp_path):
     with ExitStack() as ends:
         pair = Pair(tmp_path, ends)

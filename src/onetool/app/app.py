@@ -150,7 +150,7 @@ class App:
         """Run one tool, past the `gate`. Of one that is not there because it was refused, the result says why."""
         await self.catalog.refresh()
         if call.name not in self.catalog.registry:
-            await self.catalog.wait_for_servers([call.name.partition(".")[0]])
+            await self.catalog.wait_for_tool(call.name)
             call = replace(call, name=self.catalog.real_name(call.name))
         result = await self.runtime.executor.execute(call, allowed, progress, gate=gate)
         return self.catalog.explain_call(result, call.name)
@@ -368,6 +368,10 @@ class App:
     def database(self) -> "Database | None":
         """The database that replicas share; None: files and SQLite."""
         return self._database.get()
+
+    def share_rates(self, replicas: Callable[[], int], workers: "Database | None" = None) -> None:
+        """Count rates together with others: see `AppDatabase.share_rates`."""
+        self._database.share_rates(replicas, workers)
 
     @cached_property
     def _ask_service(self) -> "AskService":

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from onetool.app.catalog import ToolCatalog
     from onetool.app.runtime import RunCode, Runtime
     from onetool.core.context import Progress
+    from onetool.database.shared_rates import SharedWindows
     from onetool.http.definition import HttpImpl, ToolLimits
     from onetool.http.preview import PreviewRequest
     from onetool.sources.bundles.model import Tool
@@ -65,7 +66,8 @@ def open_bundle_service(
     names = [spec.name for spec in built_in]
     derived = DerivedBundles(offered, names)
     store = _open_store(folder, built_in_bundles(built_in), derived, runtime())
-    factory = ToolFactory(bundle_runtime, RateLimiter(lambda: _rates_folder(folder), shared=lambda: runtime().rates))
+    limits = RateLimiter(lambda: _rates_folder(folder), shared=lambda: _shared_windows(runtime()))
+    factory = ToolFactory(bundle_runtime, limits)
     invoke = _version_invoker(bundles, catalog.refresh, runtime)
     return BundleService(
         store, factory, invoke, bundle_runtime.function, names, derived, catalog.refresh, bundle_runtime
@@ -111,6 +113,13 @@ def _version_invoker(
         return result
 
     return invoke
+
+
+def _shared_windows(runtime: "Runtime") -> "SharedWindows | None":
+    """What replicas count the calls of limited tools in. Workers use the files: so all processes of a machine count
+    together, also those of the command line.
+    """
+    return None if runtime.config.database is None else runtime.rates
 
 
 def _rates_folder(bundles: Path) -> Path:

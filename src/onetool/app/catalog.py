@@ -81,6 +81,7 @@ class ToolCatalog:
         self._evidence = CallEvidence()
         self._serves = False
         self._indexing = RLock()
+        self._listed: tuple[Any, ...] = ()  # what the servers had told when the tools were listed
         self._listing = RLock()  # servers tell of their tools in a thread of their own
         self._refreshing = RLock()  # one load for all who wait for it
         self._listeners: list[Callable[[], None]] = []
@@ -223,6 +224,31 @@ class ToolCatalog:
                 await self.servers.wait_connected(
                     names, retry=packs is not None, seconds=PATIENCE if packs is None else None
                 )
+        if self.servers is not None and packs is not None and self.servers.listings() != self._listed:
+            from asyncio import to_thread
+
+            await to_thread(self._catch_up)
+
+    async def wait_for_tool(self, name: str) -> None:
+        """Wait for the server of a tool that is not there: until it has listed its tools, here or in another process
+        that runs it, and they are in the registry.
+        """
+        packs = [name.partition(".")[0]]
+        await self.wait_for_servers(packs)
+        if self.servers is not None and self.servers.enabled_of(packs) and self.real_name(name) not in self.registry:
+            from asyncio import to_thread
+
+            await to_thread(self._catch_up, packs)
+
+    def _catch_up(self, packs: Iterable[str] = ()) -> None:
+        """List what servers have told meanwhile: who was told may be about to list it, or lists it now."""
+        if (servers := self.servers) is None:
+            return
+        servers.follow_others(packs)
+        with self._listing:
+            is_behind = servers.listings() != self._listed
+        if is_behind:
+            self._list()
 
     def wait_for_servers_sync(self, packs: Iterable[str] | None = None) -> None:
         """The same for callers that are not async."""
@@ -255,10 +281,12 @@ class ToolCatalog:
     def _list(self) -> None:
         """All tools that there are now, under their names. Again whenever a server has others than before."""
         with self._listing:
+            listed = () if self.servers is None else self.servers.listings()  # before it is read: it may change now
             waiting = self.server_packs()  # their tools may not be known yet
             offers = self._bundles.add_bundles(self._offered(), waiting)
             tools, mistakes = united(offers)
             self.registry.replace(tools, self._bundles.versions(), _lazy(offers))
+            self._listed = listed
             self.prompts = add_first({}, ((one.name, one) for offer in offers for one in offer.prompts), mistakes)
             self.resources = add_first({}, ((one.uri, one) for offer in offers for one in offer.resources), mistakes)
             self.mistakes = (*mistakes, *lint_config(self._config, self.registry, waiting, self._documents("tokens")))

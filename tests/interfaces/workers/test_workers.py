@@ -1,223 +1,200 @@
-"""`onetool serve --workers N`: several processes serve at one address. They are replaced, reloaded and stopped."""
+"""`onetool serve --workers N`: several processes serve at one address. They are replaced, reloaded and stopped.
+
+The server of these tests is one: each leaves it as it was, and the last one stops it.
+"""
 
 import json
 import os
 import signal
 import subprocess
-from contextlib import closing, suppress
-from http.client import HTTPConnection, HTTPException
-from threading import Event, Thread
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from helpers import start, until
-from interfaces.mcp.servers import Server, children_of, environment
-from sources.mcp_servers.stage import Stage, is_gone
-
-PACK = '''"""Tells of its process."""
-import os
-import time
-
-
-def get() -> int:
-    """The id of the process."""
-    return os.getpid()
-
-
-def slow(seconds: float) -> int:
-    """The id of the process, after a while."""
-    time.sleep(seconds)
-    return os.getpid()
-'''
-PATIENCE = 40
-
-
-class Workers(Server):
-    def __init__(self, folder, count, **config):
-        folder.mkdir(exist_ok=True)
-        self.folder, self.stage = folder, Stage(folder)
-        (folder / "pid.py").write_text(PACK)
-        self.config = self.stage.config({"ok": self.stage.nasty("ok")}, packs=["pid.py"], **config)
-        self.log_file, self.greeting_file = folder / "serve.log", folder / "out.txt"
-        with self.log_file.open("wb") as log, self.greeting_file.open("wb") as out:
-            self.process = start(
-                *("--config", str(self.config), "serve", "--port", "0", "--workers", str(count)),
-                cwd=folder,
-                env=environment(folder),
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=log,
-            )
-        self.port = int(until(self._address, PATIENCE)[1])
-
-    def _address(self):
-        import re
-
-        assert self.process.poll() is None, self.log()
-        return re.search(r"http://127\.0\.0\.1:(\d+)/mcp", self.greeting_file.read_text())
-
-    def workers(self):
-        """The ids of those that run."""
-        found = {}
-        for pid in children_of(self.process.pid):
-            with suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:
-                if b"workers.worker" in file.read():
-                    found[pid] = pid
-        return set(found)
-
-    def call(self, name, connection=None, **args):
-        made = connection or self.connection()
-        try:
-            made.request("POST", f"/call/{name}", json.dumps(args), {"Content-Type": "application/json"})
-            response = made.getresponse()
-            said = response.read()
-        finally:
-            if connection is None:
-                made.close()
-        assert response.status == 200, said
-        return json.loads(said)
-
-    def connection(self):
-        return HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
-
-    def answering(self, count):
-        """The processes that answer, when there are so many of them."""
-        found = set()
-        until(lambda: found.add(self.call("pid.get")) or len(found) >= count, PATIENCE)
-        return found
-
-
-class Load:
-    """Calls on new connections and on a kept one, until it is ended; `failures` are those that were not answered."""
-
-    def __init__(self, server, keeps):
-        self.server, self.keeps = server, keeps
-        self.calls, self.failures, self.pids = 0, [], set()
-        self._ended = Event()
-        self._thread = Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def _run(self):
-        with closing(self.server.connection()) as kept:  # it connects again where it was closed
-            self._call_on(kept)
-
-    def _call_on(self, kept):
-        while not self._ended.is_set():
-            try:
-                self.pids.add(self.server.call("pid.get", kept if self.keeps else None))
-                self.calls += 1
-            except ConnectionRefusedError:
-                return  # it has stopped
-            except (OSError, HTTPException, AssertionError) as error:
-                self.failures.append(repr(error))
-                kept.close()
-
-    def end(self):
-        self._ended.set()
-        self._thread.join(PATIENCE)
-        return self.failures
+from interfaces.mcp.servers import environment
+from interfaces.workers.fleet import ALSO_LIMITED, LIMITED, PATIENCE, Load, Workers
 
 
 @pytest.fixture(scope="module")
-def pair(tmp_path_factory):
-    server = Workers(tmp_path_factory.mktemp("pair"), 2)
-    yield server
-    assert server.stop() == 0, server.log()
-    assert "Traceback" not in server.log()
-    assert server.stage.left() == []
+def start_fleet(tmp_path_factory):
+    """The server that runs, or a new one if a test has stopped it."""
+    made = []
+
+    def begin():
+        if not made or made[-1].process.poll() is not None:
+            made.append(Workers(tmp_path_factory.mktemp("fleet"), 3))
+        return made[-1]
+
+    yield begin
+    for server in made:
+        if server.process.poll() is None:
+            server.stop()
+        assert "Traceback" not in server.log()
+        assert server.stage.left() == []
 
 
-def test_several_processes_answer_and_it_greets_once(pair):
-    assert pair.answering(2) == pair.workers()
-    assert pair.greeting_file.read_text().count("OneTool listens on") == 1
+@pytest.fixture
+def fleet(start_fleet):
+    running = start_fleet()
+    yield running
+    running.hang_up()
 
 
-def test_log_lines_say_which_worker_wrote_them(pair):
-    pair.answering(2)
-    lines = [json.loads(line) for line in pair.log().splitlines()]
-    assert {line["worker"] for line in lines if line["logger"] == "onetool.access"} == {1, 2}
+@pytest.fixture
+def each(fleet):
+    """A kept connection to each worker, by its process id."""
+    return fleet.connected()
 
 
-def test_nothing_secret_stands_in_the_command_line(pair):
-    for pid in pair.workers():
+def in_turn(each, count):
+    """So many connections, each the next worker's."""
+    connections = list(each.values())
+    return [connections[number % len(connections)] for number in range(count)]
+
+
+def test_a_stdio_server_has_one_process(fleet, each):
+    """The first test: whoever is asked first has to wait until the server has listed its tools."""
+    pids = {int(fleet.call("ok.pid", one)) for one in in_turn(each, 6)}
+    assert pids == set(fleet.stage.started())
+    assert len(pids) == 1
+
+
+def test_several_processes_answer_and_it_greets_once(fleet, each):
+    assert each.keys() == fleet.workers()
+    assert len(each) == 3
+    assert fleet.greeting_file.read_text().count("OneTool listens on") == 1
+
+
+def test_log_lines_say_which_worker_wrote_them(fleet, each):
+    lines = [json.loads(line) for line in fleet.log().splitlines()]
+    assert {line["worker"] for line in lines if line["logger"] == "onetool.access"} == {1, 2, 3}
+
+
+def test_nothing_secret_stands_in_the_command_line(fleet):
+    for pid in fleet.workers():
         with open(f"/proc/{pid}/cmdline", "rb") as file:
             *_, module, descriptor, _ = file.read().split(b"\0")
         assert module == b"onetool.interfaces.workers.worker"
         assert descriptor.isdigit()
 
 
-def test_a_stdio_server_has_one_process(pair):
-    pids = {pair.call("ok.pid") for _ in range(20)}
-    assert {int(pid) for pid in pids} == set(pair.stage.started())
-    assert len(pids) == 1
+def test_all_workers_are_one_server_for_the_page(fleet):
+    def hello(made):
+        from interfaces.workers.fleet import TOKEN
 
-
-def test_all_workers_are_one_server_for_the_page(pair):
-    def hello():
-        made = HTTPConnection("127.0.0.1", pair.port, timeout=PATIENCE)
-        made.request("GET", "/events", headers={"Accept": "text/event-stream"})
+        made.request("GET", "/events", headers={"Accept": "text/event-stream", "Authorization": f"Bearer {TOKEN}"})
         response = made.getresponse()
         line = next(line for line in iter(response.readline, b"") if line.startswith(b"data:"))
         made.close()
         return json.loads(line[5:])["instance"]
 
-    assert len({hello() for _ in range(12)}) == 1
+    assert len({hello(one) for one in fleet.connected().values()}) == 1
 
 
-def test_a_reload_reaches_all(pair):
-    block = json.loads(pair.config.read_text())
-    pair.config.write_text(json.dumps(block | {"aliases": {"mine": "pid.get"}}))
-    before = pair.log().count("Reloaded: ")
-    pair.process.send_signal(signal.SIGHUP)
-    until(lambda: pair.log().count("Reloaded: ") == before + 2)
-    pair.config.write_text("{")
-    pair.process.send_signal(signal.SIGHUP)
-    until(lambda: "not reloaded" in pair.log())
-    pair.config.write_text(json.dumps(block))
-    assert pair.answering(2) == pair.workers()
+# Rates
 
 
-def test_one_that_is_killed_is_replaced_and_calls_of_others_go_on(tmp_path):
-    server = Workers(tmp_path, 3)
-    try:
-        before = server.workers()
-        assert len(before) == 3
-        killed = server.call("pid.get")
-        loads = [Load(server, keeps=True) for _ in range(6)]
-        until(lambda: all(load.calls > 20 for load in loads))
-        os.kill(killed, signal.SIGKILL)
-        until(lambda: len(server.workers() - {killed}) == 3)
-        failed = [load for load in loads if load.end()]
-        assert all(killed in load.pids for load in failed)  # only those that were connected to it
-        assert server.call("ok.echo", text="still there") == "still there"
-        assert "was ended by SIGKILL; it is replaced now" in server.log()
-    finally:
-        server.stop()
-    assert server.stage.left() == []
+def test_a_rate_of_a_token_holds_over_all_workers(fleet, each):
+    told = [fleet.ask("POST", "/call/pid.get", {}, on=one, token=LIMITED)[0] for one in in_turn(each, 45)]
+    assert [one.status for one in told] == [200] * 20 + [429] * 25
+    assert all(int(one.headers["Retry-After"]) > 50 for one in told[20:])
 
 
-def test_no_call_fails_when_it_is_told_to_stop(tmp_path):
-    server = Workers(tmp_path, 2)
-    slow = [Load(server, keeps=keeps) for keeps in (True, True, False)]
-    until(lambda: all(load.calls > 20 for load in slow))
-    waiting = []
-    thread = Thread(target=lambda: waiting.append(server.call("pid.slow", seconds=1.0)))
-    thread.start()
-    until(lambda: thread.is_alive())
-    workers = server.workers()
-    assert server.stop() == 0
-    thread.join(PATIENCE)
-    assert waiting
-    assert waiting[0] in workers
-    assert [failure for load in slow for failure in load.end() if "reset" not in failure.lower()] == []
+def test_a_rate_is_never_exceeded_by_many_at_once(fleet):
+    with ThreadPoolExecutor(8) as threads:
+        asked = lambda _: fleet.ask("POST", "/call/pid.get", {}, token=ALSO_LIMITED)[0].status  # noqa: E731
+        told = list(threads.map(asked, range(24)))
+    assert (told.count(200), told.count(429)) == (5, 19)
 
 
-def test_when_the_supervisor_is_killed_the_workers_end(tmp_path):
-    server = Workers(tmp_path, 2)
-    workers = server.workers()
-    server.process.kill()
-    server.process.wait()
-    assert all(is_gone(pid) for pid in workers)
-    assert server.stage.left() == []
+def test_wrong_tokens_are_counted_over_all_workers(fleet, each):
+    told = [fleet.ask("POST", "/login", {"token": "x"}, on=one, token=None)[0].status for one in in_turn(each, 15)]
+    assert told == [401] * 10 + [429] * 5
+
+
+def test_a_limit_of_a_tool_holds_over_all_workers(fleet, each):
+    path = "/tools/bundles/019a8d3c-0000-7000-8000-000000000001"
+    tool = {
+        "type": "python",
+        "argSchema": {"type": "object"},
+        "pythonImpl": {"func": "pid.get"},
+        "limits": {"maxCallsPerMinute": 4},
+    }
+    assert fleet.ask("PUT", path, {"slug": "rare"})[0].status == 201
+    made, said = fleet.ask("PUT", f"{path}/tools/one/version/1", tool)
+    assert made.status == 201, said
+    told = [fleet.ask("POST", "/call/rare.one", {}, on=one)[0].status for one in in_turn(each, 9)]
+    assert told == [200] * 4 + [429] * 5
+
+
+# Reloads
+
+
+@pytest.fixture
+def alias(fleet):
+    """Write a config with this alias; the one before comes back."""
+    before = fleet.config.read_text()
+    yield lambda name: fleet.config.write_text(json.dumps(json.loads(before) | {"aliases": {name: "pid.get"}}))
+    fleet.config.write_text(before)
+
+
+def test_a_reload_reaches_all(fleet, each, alias):
+    alias("mine")
+    fleet.reload()
+    for pid, one in each.items():
+        until(lambda: fleet.ask("POST", "/call/mine", {}, on=one)[0].status == 200)  # noqa: B023
+        assert fleet.call("mine", one) == pid
+    fleet.config.write_text("{")
+    fleet.reload()
+    until(lambda: "not reloaded" in fleet.log())
+    assert {fleet.call("mine", one) for one in each.values()} == fleet.workers()
+
+
+def test_a_reload_that_one_worker_was_asked_for_reaches_all(fleet, each, alias):
+    alias("yours")
+    fleet.call("ot.reload", next(iter(each.values())))
+    for one in each.values():
+        until(lambda: fleet.ask("POST", "/call/yours", {}, on=one)[0].status == 200)  # noqa: B023
+
+
+# Ends
+
+
+def test_one_that_is_killed_is_replaced_and_calls_of_others_go_on(fleet):
+    loads = {pid: Load(fleet, kept) for pid, kept in fleet.connected().items()}
+    for load in loads.values():
+        load.goes_on()
+    killed, before = min(loads), fleet.workers()
+    os.kill(killed, signal.SIGKILL)
+    until(lambda: len(fleet.workers() - {killed}) == 3, PATIENCE)
+    for load in loads.values():
+        load.goes_on()
+    failures = {pid: load.end() for pid, load in loads.items()}
+    assert [pid for pid in failures if failures[pid]] in ([], [killed])  # nobody who was connected to another one
+    assert len(failures[killed]) <= 1  # the call that it was killed in
+    for pid, load in loads.items():
+        assert pid == killed or load.pids == {pid}
+    (new,) = fleet.workers() - before
+    assert until(lambda: new in fleet.connected())
+    assert fleet.call("ok.echo", text="still there") == "still there"
+    assert "was ended by SIGKILL; it is replaced now" in fleet.log()
+
+
+def test_no_call_fails_when_it_is_told_to_stop(fleet, tmp_path):
+    loads = [Load(fleet, kept) for kept in fleet.connected().values()] + [Load(fleet), Load(fleet)]
+    for load in loads:
+        load.goes_on()
+    rests = fleet.connected()  # they are kept, and used again in the middle of it
+    workers, begun = fleet.workers(), tmp_path / "begun"
+    with ThreadPoolExecutor(1 + len(rests)) as threads:
+        slow = threads.submit(fleet.call, "pid.slow", seconds=0.3, begun=str(begun))
+        until(begun.exists)
+        fleet.process.terminate()
+        late = [threads.submit(fleet.call, "pid.get", one) for one in rests.values()]
+        assert {one.result(PATIENCE) for one in late} == workers
+        assert slow.result(PATIENCE) in workers
+    assert fleet.process.wait(PATIENCE) == 0
+    assert [failure for load in loads for failure in load.end()] == []
 
 
 def test_a_config_that_cannot_be_used_is_told_once(tmp_path):

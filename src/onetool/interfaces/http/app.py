@@ -259,6 +259,8 @@ class HttpApp:
 
     def drain(self) -> None:
         """It will stop soon, and still answers: clients should come on other connections, and to others."""
+        if self.is_draining:
+            return
         self.is_draining = True
         if self._cluster is not None:
             asyncio.get_running_loop().run_in_executor(None, self._cluster.members.drain)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 ID_DIGITS = 8
 _OWNED = re.compile(r"[0-9a-f]{40}")
 DRAIN_S = 5.0  # after SIGTERM, until the balancer has noticed
+PARTING_S = 2.0  # for clients that may be about to ask on connections that they keep
 PATIENCE_S = 20  # for requests under way after that
 
 
@@ -42,7 +43,8 @@ class Cluster:
         further = listen_unix(self.settings.address.removeprefix(UNIX)) if unix else None
         self.members.start()
         # Workers of one machine share their sockets: no balancer has to notice anything.
-        return {"further": further, "drain_s": 0.0 if unix else DRAIN_S, "patience_s": PATIENCE_S}
+        drain_s = 0.0 if unix else DRAIN_S
+        return {"further": further, "drain_s": drain_s, "patience_s": PATIENCE_S, "parting_s": PARTING_S}
 
     def close(self) -> None:
         for call in self.on_close:

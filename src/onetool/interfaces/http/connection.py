@@ -9,6 +9,7 @@ and where there are too many connections, the one that has been silent longest m
 """
 
 import asyncio
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
@@ -34,6 +35,8 @@ class ConnectionLimits(NamedTuple):
 class IdleConnections(dict["HttpConnection", None]):
     """Connections without a request in progress, the one idle longest first."""
 
+
+RECENT_S = 2.0  # a client that was answered, or has connected, in that time may be about to ask
 
 NOTHING, HEAD, BODY, ALL = range(4)  # what has come of the request that is arriving
 
@@ -187,6 +190,37 @@ class HttpConnection(HttpToolsProtocol):
                 self.transport.close()
                 return
         self._refuse(refused)
+
+    def part(self) -> None:
+        """The answer to the request under way is the last one, and says so; if it has begun, the next one will."""
+        if self._is_busy() and not self.cycle.response_started:
+            self.cycle.keep_alive = False
+
+    def may_ask(self) -> bool:
+        """Whether a client, and no other replica, may be about to send a request that no answer has closed yet."""
+        if self.client is None or self._is_closing or self.transport.is_closing() or self._is_busy():
+            return False
+        if self._requests == HEAD or self.has_unread():
+            return True
+        now, kept = self.loop.time(), self.timeout_keep_alive_task
+        if kept is not None:
+            return now - (kept.when() - self._limits.idle_s) < RECENT_S
+        return self._timer is not None and now - (self._timer.when() - self._limits.head_s) < RECENT_S
+
+    def has_unread(self) -> bool:
+        """Whether something has come that the loop has not handed over yet. Closing would lose it."""
+        if not self._is_closing and (found := self.transport.get_extra_info("socket")) is not None:
+            with suppress(ImportError, OSError):
+                from fcntl import ioctl
+                from termios import FIONREAD
+
+                return any(ioctl(found.fileno(), FIONREAD, bytes(4)))
+        return False
+
+    def shutdown(self) -> None:
+        """The server ends. What has come is answered first, with `Connection: close`: see `HttpApp.drain`."""
+        if self._is_busy() or not self.has_unread():
+            super().shutdown()
 
     def _make_room(self) -> None:
         oldest = next(iter(self._idle))  # there is one: ourselves

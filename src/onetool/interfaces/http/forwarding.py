@@ -42,6 +42,11 @@ class ReplicaGoneError(HttpError):
         super().__init__(502, "replica_gone", f"{GONE[0].upper()}{GONE[1:]}.")
         self.was_answering = was_answering
 
+    @property
+    def was_not_reached(self) -> bool:
+        """Whether nobody listens at its address: then nothing was sent."""
+        return isinstance(self.__context__, ConnectionRefusedError | FileNotFoundError)
+
 
 class ReplicaRefusedError(HttpError):
     """Another replica has answered a request of our own with an error."""

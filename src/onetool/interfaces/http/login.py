@@ -14,7 +14,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from ipaddress import IPv6Address, ip_address
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec.structs import replace
@@ -26,7 +26,10 @@ from onetool.interfaces.http.credentials import CHALLENGE, bearer
 from onetool.interfaces.http.login_sessions import LoginSession, LoginSessions, SessionNotEndedError
 from onetool.interfaces.http.request_audit import SIGNED_IN
 from onetool.interfaces.http.rules import AccessRules
-from onetool.services.request_rates import PrincipalRates, RequestRates
+from onetool.services.request_rates import RequestRates, SharedRates
+
+if TYPE_CHECKING:
+    from onetool.database.shared_rates import SharedWindows
 
 LOGIN_PATH = "/login"
 LOGIN_METHODS = ("GET", "HEAD", "POST", "DELETE")
@@ -65,24 +68,57 @@ class WrongTokens:
         if len(self._all) >= MOST_WRONG_IN_ALL:
             over = max(self._all[0][0], over or 0.0)
         if over is not None:
-            wait = max(1, math.ceil(over - oldest))
-            message = f"There were too many wrong tokens; try again in {wait} s."
-            raise HttpError(429, "too_many", message, [(b"retry-after", b"%d" % wait), NO_STORE])
+            raise _too_many(over - oldest)
 
     def add(self, address: str) -> None:
         self._all.append((self._clock(), address))
+
+    async def check_async(self, address: str) -> None:
+        self.check(address)
+
+    async def add_async(self, address: str) -> None:
+        self.add(address)
+
+
+class SharedWrongTokens:
+    """The same together with other processes, in a database."""
+
+    def __init__(self, windows: "SharedWindows") -> None:
+        self._windows = windows
+
+    async def check_async(self, address: str) -> None:
+        """Raises HttpError if there were too many."""
+        for name, most in _counts(address):
+            found = await asyncio.to_thread(self._windows.take, name, most, WINDOW_S, counts=False)
+            if found.used >= most:
+                raise _too_many(found.reset_s)
+
+    async def add_async(self, address: str) -> None:
+        for name, most in _counts(address):
+            await self._windows.take_async(name, most, WINDOW_S)
+
+
+def _counts(address: str) -> tuple[tuple[str, int], ...]:
+    return ((f"wrong tokens of {address}", MOST_WRONG), ("wrong tokens", MOST_WRONG_IN_ALL))
+
+
+def _too_many(seconds: float) -> HttpError:
+    wait = max(1, math.ceil(seconds))
+    message = f"There were too many wrong tokens; try again in {wait} s."
+    return HttpError(429, "too_many", message, [(b"retry-after", b"%d" % wait), NO_STORE])
 
 
 class LoginApp:
     """The ASGI app. `rules` gives the access rules in force."""
 
     def __init__(
-        self, rules: Callable[[], AccessRules], sessions: LoginSessions, rates: PrincipalRates | None = None
+        self, rules: Callable[[], AccessRules], sessions: LoginSessions, windows: "SharedWindows | None" = None
     ) -> None:
+        """`windows`: what sign-ins are counted in, if not by this process alone."""
         self._rules = rules
         self._sessions = sessions
-        self._wrong = WrongTokens()
-        self._signed_in = rates or RequestRates()
+        self._wrong = WrongTokens() if windows is None else SharedWrongTokens(windows)
+        self._signed_in = RequestRates() if windows is None else SharedRates(windows, "sign-ins")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         rules = self._rules()
@@ -103,7 +139,7 @@ class LoginApp:
         if not rules.needs_login:
             return {"session": None, "needed": False}
         address = _peer(scope)
-        self._wrong.check(address)
+        await self._wrong.check_async(address)
         try:
             given = msgspec.json.decode(body, type=LoginRequest).token.strip()
         except (msgspec.MsgspecError, RecursionError):
@@ -113,10 +149,10 @@ class LoginApp:
         try:
             principal = rules.credentials.find_token(token)
         except HttpError:
-            self._wrong.add(address)
+            await self._wrong.add_async(address)
             raise
         if principal is None:
-            self._wrong.add(address)
+            await self._wrong.add_async(address)
             message = (
                 "This is no token of this server; one is http.token in its config, others are made by "
                 "`onetool tokens add`."

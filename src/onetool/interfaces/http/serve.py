@@ -39,6 +39,7 @@ from onetool.services.access_tokens import mask_tokens
 if TYPE_CHECKING:
     from onetool.app import App
     from onetool.config.model import HttpConfig
+    from onetool.database.shared_rates import SharedWindows
     from onetool.interfaces.http.cluster import Cluster
     from onetool.interfaces.http.jwt_verifier import JwtVerifier
     from onetool.services.cluster import ClusterSettings
@@ -76,7 +77,7 @@ def build_app(
         ),
         *([Route(CLUSTER_PATH, cluster, below=True)] if cluster is not None else []),
         *_metadata_routes(lambda: site.rules.http),
-        *_page_routes(url, lambda: site.rules, sessions, shared_rates(app, "sign-ins")),
+        *_page_routes(url, lambda: site.rules, sessions, app.runtime.rates),
     ]
     rules = AccessRules(http, address, credentials_for(app, sessions, lists.is_limited))
 
@@ -145,20 +146,20 @@ def _metadata_routes(http: "Callable[[], HttpConfig]") -> list[Route]:
     return [Route(path, metadata, protected=False, methods=methods, is_public=True) for path in METADATA_PATHS]
 
 
-def shared_rates(app: "App", what: str = "requests") -> "PrincipalRates | None":
+def shared_rates(app: "App") -> "PrincipalRates | None":
     """Counts for all replicas; None: this process counts for itself."""
     if (windows := app.runtime.rates) is None:
         return None
     from onetool.services.request_rates import SharedRates
 
-    return SharedRates(windows, what)
+    return SharedRates(windows)
 
 
 def _page_routes(
     url: Callable[[Scope], str],
     rules: Callable[[], AccessRules],
     sessions: LoginSessions,
-    rates: "PrincipalRates | None",
+    windows: "SharedWindows | None",
 ) -> list[Route]:
     """The page for people, and where they sign in. All of it is open: it holds no data."""
 
@@ -167,7 +168,7 @@ def _page_routes(
 
     page = _lazy_route(lambda: _page(text))
     return [
-        Route(LOGIN_PATH, LoginApp(rules, sessions, rates), protected=False, methods=LOGIN_METHODS),
+        Route(LOGIN_PATH, LoginApp(rules, sessions, windows), protected=False, methods=LOGIN_METHODS),
         Route("/assets", page, protected=False, methods=READ, below=True),
         Route("/", page, protected=False, methods=READ, is_page=True),
     ]
@@ -364,6 +365,8 @@ def _cluster(app: "App", settings: "ClusterSettings | None") -> "Cluster | None"
 
     cluster = cluster_of(app, settings)
     if cluster is not None:
+        is_own = app.config.database is None  # of the workers of this machine, and of nobody else
+        app.share_rates(lambda: len(cluster.members.alive()), cluster.settings.database if is_own else None)
         from onetool.interfaces.http.shared_servers import SharedServers
 
         SharedServers(cluster, app)

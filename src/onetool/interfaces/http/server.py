@@ -32,6 +32,7 @@ MOST_FILES = 65_536
 THREADS = 64  # for work that waits: for a disk, a lock, a name server. A few who wait long must not hold up the others
 # The interpreter's own 700 would look for cycles several times a second under load, and find none: a tenth of a call.
 SERVING_GC = (10_000, 10, 10)
+LOOK_S = 0.02
 WARM_S = 5.0  # until what is loaded in the background after the start is there
 
 Reload = Callable[[], Awaitable[None] | None]
@@ -47,17 +48,19 @@ def serve(
     further: socket.socket | None = None,
     drain_s: float = 0.0,
     patience_s: int = PATIENCE_S,
+    parting_s: float = 0.0,
 ) -> int:
     """Serve until a signal says to stop; gives that signal. `started` is called when clients can connect.
 
     `further` is a Unix socket to listen on, too. `drain_s`: so long after SIGTERM requests are still taken.
-    `patience_s` is for requests under way after that.
+    `patience_s` is for requests under way after that. `parting_s`: so long clients are waited for that keep their
+    connections, and may be about to ask; the answer tells them that it was the last one there.
     """
     limits = limits or ConnectionLimits(connections=min(ConnectionLimits().connections, _raise_file_limit() * 3 // 4))
     logging.getLogger("uvicorn").setLevel(logging.CRITICAL)  # the site tells what there is to tell
     handlers = logging.getLogger("onetool").handlers
     logging.getLogger("asyncio").handlers = list(handlers)  # else it would write lines that are no JSON
-    server = _Server(_config(http_app, limits, patience_s), http_app, started, reload, further, drain_s)
+    server = _Server(_config(http_app, limits, patience_s), http_app, started, reload, further, drain_s, parting_s)
     with asyncio.Runner(loop_factory=_uvloop_factory()) as runner:
         runner.run(server.serve(list(address.sockets)))
     for handler in handlers:
@@ -91,6 +94,7 @@ class _Server(uvicorn.Server):
         reload: Reload | None,
         further: socket.socket | None,
         drain_s: float,
+        parting_s: float,
     ) -> None:
         super().__init__(config)
         self.signal = 0
@@ -99,6 +103,7 @@ class _Server(uvicorn.Server):
         self._reload = reload
         self._further = further
         self._drain_s = drain_s
+        self._parting_s = parting_s
         self._reloading: asyncio.Task[None] | None = None
         self._asked_to_stop = asyncio.Event()
         self._had_terminal = os.isatty(0)
@@ -127,13 +132,13 @@ class _Server(uvicorn.Server):
         self._on_start()
 
     async def _listen_further(self, place: socket.socket) -> None:
-        loop, config = asyncio.get_running_loop(), self.config
+        self.servers.append(await asyncio.get_running_loop().create_unix_server(self._protocol, sock=place))
 
-        def protocol() -> asyncio.Protocol:
-            made: Any = config.http_protocol_class  # as uvicorn makes those of its own sockets
-            return made(config=config, server_state=self.server_state, app_state=self.lifespan.state, _loop=loop)
-
-        self.servers.append(await loop.create_unix_server(protocol, sock=place))
+    def _protocol(self) -> asyncio.Protocol:
+        """As uvicorn makes those of its own sockets."""
+        made: Any = self.config.http_protocol_class
+        loop = asyncio.get_running_loop()
+        return made(config=self.config, server_state=self.server_state, app_state=self.lifespan.state, _loop=loop)
 
     async def main_loop(self) -> None:
         """Sleep until the server is asked to stop; refresh the Date header once a second."""
@@ -143,8 +148,13 @@ class _Server(uvicorn.Server):
                 await asyncio.wait_for(self._asked_to_stop.wait(), 1)
 
     async def shutdown(self, sockets: Any = None) -> None:
+        listening = [one.dup() for one in sockets or ()] if self._parting_s and not self.force_exit else []
         for server in self.servers:
             server.close()  # nobody new, before those who are there are told
+        if listening:
+            self._http_app.drain()
+            await self._take_last(listening)
+            await self._part()
         try:
             async with asyncio.timeout(PATIENCE_S):
                 await self._http_app.stop()
@@ -155,6 +165,31 @@ class _Server(uvicorn.Server):
             patience = self.config.timeout_graceful_shutdown
             log.warning("Stopped with %d requests still under way after %d s", len(tasks), patience)
             await asyncio.wait(tasks, timeout=1)
+
+    async def _take_last(self, listening: list[socket.socket]) -> None:
+        """Take those who have connected and wait in the system's queue: if no other process listens, it drops them."""
+        taken: list[socket.socket] = []
+        for one in listening:
+            one.setblocking(False)
+            with one, suppress(OSError):  # BlockingIOError: nobody waits any more
+                while True:
+                    taken.append(one.accept()[0])
+        for client in taken:
+            client.setblocking(False)
+            await asyncio.get_running_loop().connect_accepted_socket(self._protocol, client)
+
+    async def _part(self) -> None:
+        """Wait for clients that may be about to ask: what they send to a connection that we close would be lost."""
+        clock = asyncio.get_running_loop().time
+        until = clock() + self._parting_s
+        await asyncio.sleep(0)  # those who have just connected are known then
+        for one in self._clients():
+            one.part()
+        while any(one.may_ask() for one in self._clients()) and clock() < until and not self.force_exit:  # noqa: ASYNC110
+            await asyncio.sleep(LOOK_S)
+
+    def _clients(self) -> list[HttpConnection]:
+        return [one for one in self.server_state.connections if isinstance(one, HttpConnection)]
 
     def _stop(self, number: int) -> None:
         name = signal.Signals(number).name

@@ -136,18 +136,20 @@ class SharedServers:
         self, server: str, request: ServerRequest, may_repeat: bool, here: Callable[[], Awaitable[Any]]
     ) -> Any:
         """Make the request where the server runs. What may be done twice is tried again if its owner is gone."""
-        until, may_again = monotonic() + FIND_S, may_repeat
+        until, may_again, refused = monotonic() + FIND_S, may_repeat, ""
         while True:
-            owner = await self._owner(server)
-            if owner is None:
-                return await here()
+            owner = None
             try:
+                owner = await self._owner(server, refused)
+                if owner is None:
+                    return await here()
                 return await self._do_there(owner, server, request, may_repeat)
             except NotRunThereError:
                 again = True
             except ReplicaGoneError as error:
-                again = _was_not_reached(error) or may_again
-                may_again = may_again and _was_not_reached(error)
+                refused = owner.id if owner is not None and error.was_not_reached else ""
+                again = error.was_not_reached or may_again
+                may_again = may_again and error.was_not_reached
             except ReplicaRefusedError as error:
                 raise ToolFailure(f"{server} runs in another process, which refuses: {error}") from None
             if not again or monotonic() > until:
@@ -155,14 +157,19 @@ class SharedServers:
             await asyncio.sleep(LOOK_S)
             await asyncio.to_thread(self._leases.renew)
 
-    async def _owner(self, server: str) -> "Replica | None":
-        """The other process that runs it; None: this one does."""
+    async def _owner(self, server: str, refused: str) -> "Replica | None":
+        """The other process that runs it; None: this one does. Raises NotRunThereError for one that is just gone.
+
+        `refused` is a replica that let nobody connect.
+        """
         members, holder = self._cluster.members, self._leases.holder(server)
-        if holder is None or not members.is_alive(holder):
-            holder = await asyncio.to_thread(self._leases.take, server)
+        if holder is None or holder == refused or not members.is_alive(holder):
+            holder = await asyncio.to_thread(self._leases.take, server, refused)
         if holder is None or holder == members.id:  # None: the database is away, and nobody is known to run it
             return None
-        return await asyncio.to_thread(members.find, holder)
+        if (owner := await asyncio.to_thread(members.find, holder)) is None:
+            raise NotRunThereError
+        return owner
 
     async def _do_there(self, owner: "Replica", server: str, request: ServerRequest, may_repeat: bool) -> Any:
         caller, context = current_caller.get(), current_call.get()
@@ -250,11 +257,6 @@ def _take(line: Line, caller: "Caller | None") -> None:
             raise NotRunThereError
         case _:
             pass
-
-
-def _was_not_reached(error: ReplicaGoneError) -> bool:
-    """Whether nobody listens at its address: then nothing was sent."""
-    return isinstance(error.__context__, ConnectionRefusedError | FileNotFoundError)
 
 
 def _gone(server: str) -> ToolFailure:

@@ -191,7 +191,7 @@ async def _called(request: RestRequest, wanted: UserCallRequest, session: str | 
         session = (await asyncio.to_thread(app.sessions.info, session)).id  # a call begins none under a mistyped name
     await app.catalog.refresh(at_once=True)  # what somebody has switched off is not called any more
     if app.catalog.real_name(wanted.name) not in app.catalog.registry:
-        await app.catalog.wait_for_servers([wanted.name.partition(".")[0]])
+        await app.catalog.wait_for_tool(wanted.name)
     name = app.catalog.real_name(wanted.name)
     if name not in app.catalog.registry or (context.allowed is not None and name not in context.allowed):
         _refuse_unrun(await context.call(wanted.name, wanted.args, None))  # runs nothing, and begins no session

@@ -13,6 +13,7 @@ import msgspec
 
 from onetool.interfaces.workers.channel import Reloaded, Serving, WorkerOrder, decode_report
 
+PROGRAM = ("-P", "-m", "onetool.interfaces.workers.worker")
 LONGEST_LINE = 1024**2
 LAST_S = 5.0  # between the end of its channel and the end of the process
 
@@ -29,7 +30,7 @@ class ServingProcess:
         with theirs:
             # Not through a shell, and no fork of our own: the interpreter starts anew, without our threads and locks.
             self._process = subprocess.Popen(  # noqa: S603 - our own program
-                [sys.executable, "-P", "-m", "onetool.interfaces.workers.worker", str(theirs.fileno())],
+                [sys.executable, *PROGRAM, str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(), *order.sockets),
                 process_group=0,  # what is typed at the terminal is for the supervisor alone

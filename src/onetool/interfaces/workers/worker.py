@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from onetool.app import App
 
 LAST_S = 30.0  # for a worker without a supervisor to stop by itself
-DRAIN_S = 0.5  # in which clients that keep their connections are told to close them, so that no request is lost
 
 
 class SupervisorChannel:
@@ -143,7 +142,7 @@ def _serve(order: WorkerOrder, channel: SupervisorChannel) -> None:
             cluster=cluster,
             address=address,
             on_reload=reports.asked,
-            drain_s=DRAIN_S if order.drain_s is None else order.drain_s,
+            drain_s=order.drain_s,
         )
         signal.signal(signal.SIGTERM, _exit)  # while it closes; the server had its own, and took it away
     database.close()

@@ -13,6 +13,7 @@ from onetool.database import Database, DatabaseError, Transaction
 
 SERVERS = "server:"  # what the names of the leases of MCP servers begin with
 LEASE_S = 5.0  # as long as a replica counts as there without a heartbeat
+REFUSED_S = 2.0  # the same for one that lets nobody connect any more
 
 
 class LeaseMembers(Protocol):
@@ -41,8 +42,12 @@ class Leases:
     def is_own(self, name: str) -> bool:
         return self._holders.get(name) == self._own
 
-    def take(self, name: str) -> str | None:
-        """Take it if it is free; gives who holds it now. It may block. None: the database is away, nobody knows."""
+    def take(self, name: str, refused: str = "") -> str | None:
+        """Take it if it is free; gives who holds it now. It may block. None: the database is away, nobody knows.
+
+        `refused` is a replica that refuses connections. That alone proves nothing: it may be stopping, and it runs
+        until then what it holds. If its heartbeat is missing, too, it is gone.
+        """
         clock, key = self._database.clock, self._prefix + name
 
         def job(work: Transaction) -> str:
@@ -50,8 +55,9 @@ class Leases:
                 f"INSERT INTO leases (name, replica, until) VALUES (%s, %s, {clock} + %s) "  # noqa: S608 - ours
                 "ON CONFLICT (name) DO UPDATE SET replica = excluded.replica, until = excluded.until "
                 f"WHERE leases.until <= {clock} OR leases.replica = excluded.replica "
-                f"OR leases.replica NOT IN (SELECT id FROM replicas WHERE seen_at > {clock} - %s)",
-                (key, self._own, LEASE_S, LEASE_S),
+                "OR leases.replica NOT IN (SELECT id FROM replicas WHERE seen_at > "
+                f"{clock} - CASE WHEN id = %s THEN {REFUSED_S} ELSE {LEASE_S} END)",
+                (key, self._own, LEASE_S, refused),
             )
             return work.execute("SELECT replica FROM leases WHERE name = %s", (key,))[0][0]
 

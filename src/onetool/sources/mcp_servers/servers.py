@@ -130,6 +130,11 @@ class Servers(Source):
         """Those that the config does not switch off."""
         return self._enabled()
 
+    def enabled_of(self, packs: Iterable[str]) -> list[str]:
+        """Those of them whose tools are in one of these packs, as code or the config names it."""
+        named = set(packs)
+        return [name for name in self._enabled() if named & {(pack := self._proxies[name].pack), as_identifier(pack)}]
+
     def statuses(self, allowed: Collection[str] | None = None) -> list[ServerStatus]:
         """With an allow-list only those that it names a tool of, with these tools alone, and without their errors:
         in those may be how a server is reached, and lines of its log.
@@ -204,6 +209,10 @@ class Servers(Source):
             and not (spoken is None and proxy.has_failed_lately)
             and (spoken is None or proxy.pack in spoken or as_identifier(proxy.pack) in spoken)
         ]
+
+    def listings(self) -> tuple[Any, ...]:
+        """What each has told of its tools, and whether it is refused: another value when the tools are others."""
+        return tuple((name, proxy.cached.tools, proxy.is_refused) for name, proxy in self._proxies.items())
 
     def missing(self, pack: str) -> ToolFailure | None:
         """Why a pack is not there that should be."""
@@ -371,6 +380,13 @@ class Servers(Source):
     def _is_shared(self, name: str) -> bool:
         proxy = self._proxies.get(name)
         return self._owners is not None and proxy is not None and is_shared(proxy.settings)
+
+    def follow_others(self, packs: Iterable[str]) -> None:
+        """Read what other processes that run servers of these packs have written down."""
+        owners = self._owners
+        if owners is not None:
+            named = self.enabled_of(packs)
+            self._follow([name for name in named if self._is_shared(name) and not owners.is_own(name)])
 
     def _follow(self, names: Iterable[str]) -> None:
         proxies = [proxy for name in names if (proxy := self._proxies.get(name)) is not None]

@@ -1,0 +1,66 @@
+"""Leases in both databases: who may take one that another replica holds."""
+
+import pytest
+from cluster.conftest import shared_file
+
+from onetool.database.sqlite import SqliteDatabase
+from onetool.services.cluster.leases import LEASE_S, REFUSED_S, Leases
+
+
+class Member:
+    def __init__(self, id):
+        self.id = id
+
+    def on_beat(self, call):
+        pass
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def shared(request, tmp_path):
+    if request.param == "postgres":
+        yield request.getfixturevalue("database")
+        return
+    made = SqliteDatabase(shared_file(tmp_path))
+    yield made
+    made.close()
+
+
+def seen(database, id, seconds_ago):
+    """The last heartbeat of a replica was that long ago."""
+    values = f"%s, '', '', 0, {database.clock} - %s, %s"
+    insert = (
+        "INSERT INTO replicas (id, address, version, since, seen_at, is_draining) "
+        f"VALUES ({values}) ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at"
+    )
+    database.write(lambda work: work.execute(insert, (id, seconds_ago, False)))
+
+
+@pytest.fixture
+def leases(shared):
+    """Those of two replicas; the first one holds `ok`."""
+    first, second = (Leases(shared, Member(id), "server:") for id in "ab")
+    seen(shared, "a", 0)
+    assert first.take("ok") == "a"
+    return first, second
+
+
+def test_one_that_is_held_is_not_taken(shared, leases):
+    seen(shared, "a", REFUSED_S * 1.5)  # it may be slow
+    assert leases[1].take("ok") == "a"
+
+
+def test_that_its_holder_refuses_connections_is_not_enough(leases):
+    assert leases[1].take("ok", "a") == "a"
+
+
+def test_one_whose_holder_refuses_connections_and_sends_no_heartbeat_is_taken(shared, leases):
+    seen(shared, "a", REFUSED_S * 1.5)
+    assert leases[1].take("ok", "c") == "a"  # another one refuses
+    assert leases[1].take("ok", "a") == "b"
+    leases[0].renew()
+    assert not leases[0].is_own("ok")
+
+
+def test_one_whose_holder_is_gone_is_taken(shared, leases):
+    seen(shared, "a", LEASE_S * 1.5)
+    assert leases[1].take("ok") == "b"
