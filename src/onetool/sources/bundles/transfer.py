@@ -135,23 +135,17 @@ def _restore_overlay(store: StoreRules, overlay: Overlay, force: bool) -> Moved:
 
     def job(work: StoreTransaction) -> None:
         before = work.overlay()
-        parts = [
-            _joined(one, more, force)
-            for one, more in (
-                (before.bundles, overlay.bundles),
-                (before.tools, overlay.tools),
-                (before.examples, overlay.examples),
-            )
-        ]
-        (bundles, _), (tools, _), (examples, _) = parts
+        bundles, of_bundles = _joined(before.bundles, overlay.bundles, force)
+        tools, of_tools = _joined(before.tools, overlay.tools, force)
+        examples, of_examples = _joined(before.examples, overlay.examples, force)
         both = Overlay(bundles=bundles, tools=tools, examples=examples)
         if both != before:
             work.replace_overlay(both, both.over(store.built_in), None)
-        work.result = [moved for _, moved in parts]
+        work.result = of_bundles, of_tools, of_examples
 
     if overlay == Overlay():
         return Moved()
-    parts: list[Moved] = store.change(job, makes=True)
+    parts: tuple[Moved, ...] = store.change(job, makes=True)
     left = tuple(one for part in parts for one in part.left)
     return Moved(sum(part.moved for part in parts), sum(part.same for part in parts), left)
 
