@@ -59,7 +59,7 @@ class DocumentMover:
     def import_folder(self, home: Path, database: Database, options: MoveOptions) -> Moved:
         files, target = self._files(home), documents_in(database, self._kind, options.config, "never")
         found = files.keys()
-        keys = [key for key in found if "." not in key]  # what has another suffix is of another kind
+        keys = [key for key in found if self._kind != "servers" or "." not in key]  # logins lie beside servers
         done = Moved()
         for number, key in enumerate(keys, 1):
             try:
