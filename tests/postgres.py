@@ -23,6 +23,7 @@ import pytest
 
 DEBIAN = Path("/usr/lib/postgresql")
 READY_S = 60.0
+TRIES = 5
 SETTINGS = {
     "fsync": "off",
     "full_page_writes": "off",
@@ -52,12 +53,14 @@ class PostgresServer:
 
     @classmethod
     def start(cls, folder: Path) -> "PostgresServer | None":
-        """A new one, with its data in `folder`; None if there is none, which `why_none` explains."""
-        for number, programs in enumerate([*binaries(), *binaries()]):  # once more: another may have got the port
+        """A new one, with its data in `folder`; None if there is none to be had."""
+        folder.mkdir(parents=True, exist_ok=True)
+        for programs in (one for one in binaries() for _ in range(TRIES)):  # another process may take the port first
             if (programs / "initdb").exists():
-                server = cls(_readable(programs, folder), folder / f"data{number}", _free_port())
+                server = cls(_readable(programs, folder), folder / f"data-{len(os.listdir(folder))}", _free_port())
                 if server._init() and server.start_again():
                     return server
+                print(f"PostgreSQL of {programs} does not start: {server.log()[-1000:]}")
         return None
 
     @property
@@ -73,7 +76,15 @@ class PostgresServer:
             connection.execute(f"CREATE SCHEMA {name}")
         return f"{self.url}?options={quote(f'-csearch_path={name}')}"
 
+    def log(self) -> str:
+        file = self._folder / "log"
+        return file.read_text(errors="replace") if file.exists() else ""
+
     def start_again(self) -> bool:
+        """A connection of before may hold the port for a moment."""
+        return any(self._start() or time.sleep(1) for _ in range(TRIES))
+
+    def _start(self) -> bool:
         command = [self._programs / "postgres", "-D", self._folder, "-p", str(self.port), "-k", ""]
         for name, value in SETTINGS.items():
             command += ["-c", f"{name}={value}"]
@@ -102,7 +113,6 @@ class PostgresServer:
             os.kill(one, how)
 
     def _init(self) -> bool:
-        self._folder.parent.mkdir(parents=True, exist_ok=True)
         self._folder.mkdir(mode=0o700)
         if os.geteuid() == 0:
             shutil.chown(self._folder, "nobody")
@@ -144,9 +154,7 @@ def _readable(programs: Path, folder: Path) -> Path:
         return programs
     except (OSError, subprocess.CalledProcessError):
         copy = folder / "postgres"
-        if copy.exists():
-            return copy / "bin"
-        shutil.copytree(programs.parent, copy, symlinks=True)
+        shutil.copytree(programs.parent, copy, symlinks=True, dirs_exist_ok=True)
         return copy / "bin"
 
 

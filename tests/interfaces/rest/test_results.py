@@ -130,11 +130,8 @@ def test_one_that_may_change_nothing_deletes_its_own(tmp_path, start):
 
 def served_with(start, home, database):
     home.mkdir()
-    config = {"results": {"inline_bytes": 1000}, "http": {"token": TOKEN}, "database": database}
-    (home / "onetool.yaml").write_text(json.dumps(config))
-    api = start(real=home, args=["--config", str(home / "onetool.yaml")])
-    api.client.headers["Authorization"] = f"Bearer {TOKEN}"  # no other token counts while the database is away
-    return api
+    (home / "onetool.yaml").write_text(json.dumps({"results": {"inline_bytes": 1000}, "database": database}))
+    return start(real=home, args=["--config", str(home / "onetool.yaml")])
 
 
 def test_what_one_replica_has_stored_another_one_lists_reads_and_deletes(start, tmp_path, database_url):
