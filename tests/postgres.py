@@ -10,11 +10,13 @@
 
 import importlib.util
 import os
+import random
 import shutil
 import signal
 import socket
 import subprocess
 import time
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from urllib.parse import quote
@@ -88,9 +90,10 @@ class PostgresServer:
         command = [self._programs / "postgres", "-D", self._folder, "-p", str(self.port), "-k", ""]
         for name, value in SETTINGS.items():
             command += ["-c", f"{name}={value}"]
+        before = len(self.log())
         with open(self._folder / "log", "ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, **_as_nobody())
-        return self._is_ready()
+        return self._is_ready(before)
 
     def stop(self, how: int = signal.SIGINT) -> None:
         """SIGINT ends all connections and stops; SIGKILL leaves everything as it is."""
@@ -122,10 +125,11 @@ class PostgresServer:
             print(f"initdb of {self._programs}: {done.stderr.decode()[-500:]}")
         return done.returncode == 0
 
-    def _is_ready(self) -> bool:
+    def _is_ready(self, before: int) -> bool:
+        """`before` is how long the log was: it has been ready before."""
         until = time.monotonic() + READY_S
         while time.monotonic() < until and self._process.poll() is None:
-            if b"ready to accept connections" in (self._folder / "log").read_bytes():
+            if "ready to accept connections" in self.log()[before:]:
                 try:
                     socket.create_connection(("127.0.0.1", self.port), 1).close()
                     return True
@@ -159,9 +163,12 @@ def _readable(programs: Path, folder: Path) -> Path:
 
 
 def _free_port() -> int:
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        return listening.getsockname()[1]
+    """None that the system gives to connections: one of them could hold it while the server is stopped."""
+    while True:
+        port = random.randrange(20_000, 32_000)
+        with suppress(OSError), socket.socket() as listening:
+            listening.bind(("127.0.0.1", port))
+            return port
 
 
 # Fixtures: `from postgres import postgres, database_url` in a conftest
