@@ -90,6 +90,7 @@ class PostgresServer:
         command = [self._programs / "postgres", "-D", self._folder, "-p", str(self.port), "-k", ""]
         for name, value in SETTINGS.items():
             command += ["-c", f"{name}={value}"]
+        _let_nobody_in(self._folder.parent)
         before = len(self.log())
         with open(self._folder / "log", "ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, **_as_nobody())
@@ -150,9 +151,7 @@ def _readable(programs: Path, folder: Path) -> Path:
     """The folder itself, or a copy of all that belongs to it where `nobody` can't run what is in it."""
     if os.geteuid() != 0:
         return programs
-    for parent in (folder, *folder.parents):  # pytest's folders are closed to others
-        if parent != Path("/") and parent.is_relative_to("/tmp") and parent != Path("/tmp"):
-            parent.chmod(parent.stat().st_mode | 0o011)
+    _let_nobody_in(folder)
     try:
         subprocess.run([programs / "postgres", "--version"], capture_output=True, check=True, **_as_nobody())
         return programs
@@ -162,10 +161,17 @@ def _readable(programs: Path, folder: Path) -> Path:
         return copy / "bin"
 
 
+def _let_nobody_in(folder: Path) -> None:
+    """pytest's folders are closed to others, and another pytest that starts closes them again."""
+    for parent in (folder, *folder.parents) if os.geteuid() == 0 else ():
+        if parent != Path("/") and parent.is_relative_to("/tmp") and parent != Path("/tmp"):
+            parent.chmod(parent.stat().st_mode | 0o011)
+
+
 def _free_port() -> int:
     """None that the system gives to connections: one of them could hold it while the server is stopped."""
     while True:
-        port = random.randrange(20_000, 32_000)
+        port = random.SystemRandom().randrange(20_000, 32_000)  # tests may have seeded the other one
         with suppress(OSError), socket.socket() as listening:
             listening.bind(("127.0.0.1", port))
             return port
