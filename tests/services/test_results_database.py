@@ -13,6 +13,7 @@ from services.result_stores import DatabaseStage
 
 from onetool.core.errors import ToolFailure
 from onetool.database import ChangeUnknownError, DatabaseAwayError
+from onetool.database.moving import Moved, MoveOptions
 from onetool.database.postgres import Postgres
 from onetool.services.results import (
     SMALL,
@@ -22,7 +23,7 @@ from onetool.services.results import (
     ResultStore,
 )
 from onetool.services.results.database import DatabaseResults
-from onetool.services.results.moving import export_results, import_results
+from onetool.services.results.moving import export_folder, import_folder
 from onetool.services.results.paging import PIECE
 
 MB = 1024 * 1024
@@ -186,15 +187,19 @@ def test_a_put_whose_end_is_unknown_is_not_taken_for_one_that_is_kept():
 
 
 def test_nothing_is_lost_on_the_way_there_and_back(database, tmp_path):
-    folder, back = tmp_path / "results", tmp_path / "back"
+    folder, back = tmp_path / "results", tmp_path / "back" / "results"
     files = ResultStore(folder, 3600, 4)
     files.put("x" * (2 * MB), "ada")  # it goes, to make room
     texts = {files.put(text, "ada", "a.b").handle: text for text in ("a\r\nb\ud800", "", "é\n" * SMALL)}
     before = {path.name: (path.read_bytes(), path.stat().st_mtime) for path in folder.iterdir()}
     assert any(name.startswith("ended-") for name in before)
 
-    count = import_results(folder, database)
-    assert import_results(folder, database) == 0
+    (folder / f"{'ab' * 16}.txt").write_bytes(b"\xff\xfe")
+    done = import_folder(tmp_path, database, MoveOptions())
+    assert [one.what for one in done.left] == [str(folder / f"{'ab' * 16}.txt")]
+    count = done.moved
+    again = import_folder(tmp_path, database, MoveOptions())
+    assert (again.moved, again.same) == (0, count)
     results = DatabaseResults(database, 3600, 3)
     for handle, text in texts.items():
         assert results.read(handle, "ada") == text
@@ -203,8 +208,8 @@ def test_nothing_is_lost_on_the_way_there_and_back(database, tmp_path):
     assert list(results.kept("ada")) == list(files.kept("ada"))
     assert list(results.kept("bob")) == []
 
-    assert export_results(database, back) == count
-    assert export_results(database, back) == 0
+    assert export_folder(database, back.parent, MoveOptions()) == Moved(count)
+    assert export_folder(database, back.parent, MoveOptions()) == Moved(0, count)
     after = {path.name: (path.read_bytes(), path.stat().st_mtime) for path in back.iterdir()}
     assert {name: facts for name, facts in after.items() if name.endswith(".txt")} == {
         name: facts for name, facts in before.items() if name.endswith(".txt")

@@ -103,13 +103,17 @@ def token_store(config: "Config", place: "Path | Documents | None" = None) -> To
     """The tokens of the state folder, or where else they are. Those in a project's own folder are sealed: see
     `services.access_tokens`.
     """
-    from onetool.config.find import own_folder
-
     if place is not None and not isinstance(place, Path):
         return TokenStore(place)
+    return TokenStore(config.home / FOLDER, key_file=token_key_file(config))
+
+
+def token_key_file(config: "Config") -> Path | None:
+    """The key that seals the file of tokens in a project's own folder; None where it is not sealed."""
+    from onetool.config.find import own_folder
 
     in_project = config.whose == "project" and config.path is not None and config.home == config.path.parent
-    return TokenStore(config.home / FOLDER, key_file=own_folder() / KEY_FILE if in_project else None)
+    return own_folder() / KEY_FILE if in_project else None
 
 
 @contextmanager

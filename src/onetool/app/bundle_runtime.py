@@ -77,11 +77,11 @@ def open_bundle_service(
 def _open_store(folder: Path, built_in: BuiltIn, derived: DerivedBundles, runtime: "Runtime") -> BundleStore:
     database, most = runtime.database, runtime.config.bundles.max_tools
     if database is None:
-        return CatalogueStore(folder, built_in, derived, max_tools=most, foreign=_foreign)
+        return CatalogueStore(folder, built_in, derived, max_tools=most, foreign=foreign_file)
     from onetool.sources.bundles.database.store import DatabaseCatalogueStore
 
     state = database_state(runtime.config)
-    return DatabaseCatalogueStore(database, state, built_in, derived, max_tools=most, foreign=_foreign)
+    return DatabaseCatalogueStore(database, state, built_in, derived, max_tools=most, foreign=foreign_file)
 
 
 def _version_invoker(
@@ -133,7 +133,8 @@ def _rates_folder(bundles: Path) -> Path:
     return folder
 
 
-def _foreign(path: Path) -> Mistake | None:
+def foreign_file(path: Path) -> Mistake | None:
+    """Why nothing of a file is used, because of its owner or mode; None if it is fine."""
     return ownership_mistake(path, user_home(os.environ), trust_store().owners)
 
 

@@ -30,13 +30,52 @@ class MovableStore(msgspec.Struct, frozen=True):
     mover: Callable[[], StoreMover]
 
 
+def _bundles() -> StoreMover:
+    from onetool.app import bundle_move
+
+    return bundle_move
+
+
+def _results() -> StoreMover:
+    from onetool.services.results import moving
+
+    return moving
+
+
+def _sessions() -> StoreMover:
+    from onetool.ask.sessions import moving
+
+    return moving
+
+
 def _stats() -> StoreMover:
     from onetool.services.stats import moving
 
     return moving
 
 
-STORES: tuple[MovableStore, ...] = (MovableStore("stats", ("stats.db",), _stats),)
+def _documents(name: str) -> Callable[[], StoreMover]:
+    def mover() -> StoreMover:
+        from onetool.app import document_move
+
+        return getattr(document_move, name)
+
+    return mover
+
+
+# `database` has the index of the bundles in the database, which each machine makes for itself.
+STORES: tuple[MovableStore, ...] = (
+    MovableStore("bundles", ("bundles", "database"), _bundles),
+    MovableStore("results", ("results",), _results),
+    MovableStore("sessions", ("sessions",), _sessions),
+    MovableStore("servers", ("servers",), _documents("servers")),
+    MovableStore("logins", ("servers",), _documents("logins")),
+    MovableStore("tokens", ("access_tokens",), _documents("tokens")),
+    MovableStore("own_examples", ("own_examples",), _documents("own_examples")),
+    MovableStore("page_sessions", ("page_sessions",), _documents("sessions_of_page")),
+    MovableStore("stats", ("stats.db",), _stats),
+    # The audit log has no line yet: `import` says of a folder that has one that it was left.
+)
 
 
 def count_stores(database: "Database") -> dict[str, int]:
@@ -64,7 +103,11 @@ def export_home(database: "Database", home: Path, options: MoveOptions, tell: Te
     if not is_empty:
         raise MoveError(f"{home} is not empty: name a folder that is, or that is not there yet")
     for store in STORES:
-        yield store.name, store.mover().export_folder(database, home, _telling(options, store.name, tell))
+        try:
+            moved = store.mover().export_folder(database, home, _telling(options, store.name, tell))
+        except OSError as error:
+            raise MoveError(f"{error.filename or home} can't be written: {error.strerror or error}") from None
+        yield store.name, moved
 
 
 def _telling(options: MoveOptions, name: str, tell: Tell) -> MoveOptions:

@@ -77,8 +77,10 @@ class DatabaseDocuments:
         return self.load(key).body
 
     def load_now(self, key: str) -> Document:
-        """What is kept, whatever is known."""
+        """What is kept, whatever is known. It is known from then on, also if nobody has told of it yet."""
         found = self._row(key)
+        if self._follow != "never" and found.version is not None:
+            self._follower.set((self._kind, key), found)
         return found._replace(body=self._opened(key, found.body))
 
     def write(self, key: str, body: bytes) -> Version:

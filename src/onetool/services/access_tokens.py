@@ -36,6 +36,7 @@ from onetool.core.private_file import UnsafeFileError
 from onetool.database import DatabaseError
 from onetool.database.documents import Documents, Version
 from onetool.database.file_documents import FileDocuments
+from onetool.database.moving import LeftBehind, Moved
 
 log = logging.getLogger("onetool.serve")
 
@@ -119,6 +120,24 @@ class _TokenState(msgspec.Struct, frozen=True, kw_only=True):
         if token is None:
             raise TokenNameError(f"no token that was stored is called {name}; see: onetool tokens list")
         return self.revoking(token.hash, name, at)
+
+    def joining(self, other: "_TokenState", force: bool) -> "tuple[_TokenState, Moved]":
+        """With those of another one. What was revoked in one of them stays revoked."""
+        revoked = {**other.revoked, **self.revoked}
+        tokens = {token.name: token for token in self.tokens if token.hash not in revoked}
+        moved, left = len(revoked) - len(self.revoked), list[LeftBehind]()
+        for token in other.tokens:
+            there = tokens.get(token.name)
+            if there == token or token.hash in revoked:
+                continue
+            if there is not None and not force:
+                left.append(LeftBehind(f"token {token.name}", "another token has this name", is_conflict=True))
+                continue
+            tokens[token.name] = token
+            moved += 1
+        same = len(other.tokens) + len(other.revoked) - moved - len(left)
+        joined = msgspec.structs.replace(self, tokens=tuple(tokens.values()), revoked=revoked)
+        return joined, Moved(moved, same, tuple(left))
 
 
 class TokenView(NamedTuple):
@@ -215,6 +234,19 @@ class TokenStore:
         """Revoke a token of the config."""
         self._change(lambda state: state.revoking(hash, name, self._clock()))
 
+    def take_in(self, other: "TokenStore", force: bool = False) -> Moved:
+        """Add what another store has: its tokens by their hashes, and what was revoked there."""
+        theirs, done = other._usable().state, Moved()
+
+        def change(state: _TokenState) -> _TokenState:
+            nonlocal done
+            joined, done = state.joining(theirs, force)
+            return joined
+
+        if theirs != _TokenState():
+            self._change(change)
+        return done
+
     # The file
 
     def _usable(self) -> TokenView:
@@ -265,7 +297,10 @@ class TokenStore:
         """Change it under its lock. After an error it is as it was, but for ChangeUnknownError."""
         try:
             with self._lock, self._documents.locked(DOCUMENT, PATIENCE_S) as held:
-                data = msgspec.json.encode(change(self._state(held.load().body)))
+                before = self._state(held.load().body)
+                if (after := change(before)) == before:
+                    return
+                data = msgspec.json.encode(after)
                 if self._key_file is not None:
                     data = _sealed(data, _key_in(self._key_file, make=True))
                 if len(data) > LARGEST_FILE:

@@ -39,6 +39,12 @@ def said(folder, *args):
     return json.loads(done.stdout)
 
 
+def moved(folder, *args):
+    """What was done with each store that has anything."""
+    rows = {row.pop("store"): row for row in said(folder, *args)["stores"]}
+    return {name: row for name, row in rows.items() if row != {"moved": 0, "same": 0, "left": []}}
+
+
 def on_a_terminal(folder, *args):
     leader, follower = pty.openpty()
     with start("--config", "onetool.yaml", *args, cwd=folder, stdin=follower, stdout=follower, stderr=follower) as one:
@@ -105,8 +111,8 @@ def test_a_person_sees_tables_and_replicas(folder, database_url):
 
 def test_a_home_goes_into_the_database_and_back(folder, tmp_path):
     count(folder / "stats.db", 3)
-    assert said(folder, "import")["stores"] == [{"store": "stats", "moved": 3, "same": 0, "left": []}]
-    assert said(folder, "import")["stores"] == [{"store": "stats", "moved": 0, "same": 3, "left": []}]
+    assert moved(folder, "import") == {"stats": {"moved": 3, "same": 0, "left": []}}
+    assert moved(folder, "import") == {"stats": {"moved": 0, "same": 3, "left": []}}
     assert said(folder)["stores"]["stats"] == 3
     assert (folder / "stats.db").exists()
     (folder / "stats.db").unlink()
@@ -114,7 +120,8 @@ def test_a_home_goes_into_the_database_and_back(folder, tmp_path):
     assert json.loads(cli(*command, cwd=folder).stdout)["total_calls"] == 3
     assert not (folder / "stats.db").exists()
     back = tmp_path / "back"
-    assert said(folder, "export", str(back))["stores"] == [{"store": "stats", "moved": 3, "same": 0, "left": []}]
+    assert moved(folder, "export", str(back)) == {"stats": {"moved": 3, "same": 0, "left": []}}
+    assert [one.name for one in back.iterdir()] == ["stats.db"]
     (back / "onetool.yaml").write_text("menu: run\n")
     assert json.loads(cli(*command, cwd=back).stdout)["total_calls"] == 3
 
@@ -123,7 +130,7 @@ def test_what_is_left_is_listed_with_its_reason_and_the_exit_code_says_so(folder
     (folder / "stats.db").write_bytes(b"no database" * 100)
     done = db(folder, "import")
     assert done.returncode == 1
-    (row,) = json.loads(done.stdout)["stores"]
+    (row,) = [row for row in json.loads(done.stdout)["stores"] if row["left"]]
     assert row["left"][0]["what"] == str(folder / "stats.db")
     shown, code = on_a_terminal(folder, "db", "import")
     assert (code, "left: " in shown, "it can't be read" in shown) == (1, True, True)
@@ -247,7 +254,7 @@ def test_a_role_that_may_not_make_tables(tmp_path, postgres, database_url):
             folder = tmp_path / "wrong"
             count(folder / "stats.db", 2)
             assert said(folder, "init")["done"] == []
-            assert said(folder, "import")["stores"][0]["moved"] == 2
+            assert moved(folder, "import")["stats"]["moved"] == 2
         finally:
             connection.execute("DROP OWNED BY limited")
             connection.execute("DROP ROLE limited")

@@ -6,8 +6,11 @@ import logging
 import os
 import stat
 from hashlib import sha256
+from threading import Thread
 
 import pytest
+from document_places import database, database_url, places, postgres
+from helpers import until
 
 from onetool.core.private_file import HAS_OWNERS
 from onetool.database import file_documents
@@ -20,6 +23,9 @@ from onetool.interfaces.http.login_sessions import (
     mask_sessions,
 )
 from onetool.interfaces.signed import sign
+from onetool.services import page_sessions
+
+__all__ = ["database", "database_url", "places", "postgres"]
 
 TOKEN, OTHER = sha256(b"sesame").digest(), sha256(b"other").digest()
 
@@ -58,7 +64,14 @@ def sessions(tmp_path, clock):
     return LoginSessions(tmp_path / "login", clock)
 
 
-def test_a_session_is_valid_for_its_token_until_it_expires(sessions, clock):
+@pytest.fixture
+def two(places, clock):
+    """The sessions of a folder, then of a database, as two processes have them."""
+    return tuple(LoginSessions(places("page_sessions", "at once"), clock) for _ in range(2))
+
+
+def test_a_session_is_valid_for_its_token_until_it_expires(two, clock):
+    sessions, _ = two
     text, session = sessions.start(TOKEN)
     assert text.startswith(PREFIX)
     assert sessions.read(text, named(TOKEN)) == session
@@ -70,7 +83,8 @@ def test_a_session_is_valid_for_its_token_until_it_expires(sessions, clock):
     assert sessions.read(text, named(TOKEN)) is None
 
 
-def test_two_sessions_differ_and_one_is_ended_alone(sessions):
+def test_two_sessions_differ_and_one_is_ended_alone(two):
+    sessions, _ = two
     (first, one), (second, other) = sessions.start(TOKEN), sessions.start(TOKEN)
     assert (first != second, one.id != other.id) == (True, True)
     sessions.end(one)
@@ -107,16 +121,54 @@ def test_the_token_can_not_be_guessed_from_a_session(sessions, tmp_path):
     assert digest.encode() not in base64.urlsafe_b64decode(elsewhere.removeprefix(PREFIX) + "==")
 
 
-def test_processes_of_one_folder_share_the_key_and_what_was_ended(tmp_path, sessions, clock):
-    other = LoginSessions(tmp_path / "login", clock)
+def test_processes_share_the_key_and_what_was_ended(two, places, clock):
+    sessions, other = two
+    assert other.read(PREFIX + "A" * 200, named(TOKEN)) is None  # it has looked before anybody signed in
     text, session = sessions.start(TOKEN)
-    assert other.read(text, named(TOKEN)) == session
+    assert until(lambda: other.read(text, named(TOKEN))) == session
     theirs, their_session = other.start(TOKEN)
     assert sessions.read(theirs, named(TOKEN)) == their_session
     other.end(session)
-    assert sessions.read(text, named(TOKEN)) is None
-    assert LoginSessions(tmp_path / "login", clock).read(text, named(TOKEN)) is None  # also after a start
-    assert sessions.read(theirs, named(TOKEN)) == their_session
+    assert other.read(text, named(TOKEN)) is None
+    until(lambda: sessions.read(text, named(TOKEN)) is None)
+    third = LoginSessions(places("page_sessions", "at once"), clock)
+    assert third.read(text, named(TOKEN)) is None  # also after a start
+    assert sessions.read(theirs, named(TOKEN)) == third.read(theirs, named(TOKEN)) == their_session
+
+
+def test_who_signs_in_at_once_at_two_for_the_first_time_gets_one_key(two):
+    found = []
+    work = [Thread(target=lambda one=one: found.append(one.start(TOKEN)[0])) for one in two]
+    for thread in work:
+        thread.start()
+    for thread in work:
+        thread.join(60)
+    until(lambda: all(one.read(text, named(TOKEN)) for one in two for text in found))
+
+
+@pytest.mark.parametrize("places", ["postgres"], indirect=True)
+def test_while_the_database_is_away_sessions_stay_and_no_end_is_told_as_done(two, postgres):
+    sessions, other = two
+    text, session = sessions.start(TOKEN)
+    assert other.read(text, named(TOKEN)) == session
+    postgres.stop()
+    try:
+        assert sessions.read(text, named(TOKEN)) == other.read(text, named(TOKEN)) == session
+        with pytest.raises(SessionNotEndedError):
+            sessions.end(session)
+        assert sessions.read(text, named(TOKEN)) is None
+    finally:
+        assert postgres.start_again()
+    until(lambda: not _ends(sessions, session))
+    until(lambda: other.read(text, named(TOKEN)) is None)
+
+
+def _ends(sessions, session):
+    try:
+        sessions.end(session)
+    except SessionNotEndedError:
+        return True
+    return False
 
 
 def test_the_file_is_private_and_ignored(tmp_path, sessions):
@@ -247,7 +299,7 @@ def test_a_lock_that_somebody_holds_keeps_nobody_out(tmp_path, sessions, monkeyp
 
 
 def test_what_is_remembered_is_bounded_and_none_comes_back(sessions, clock, monkeypatch, tmp_path):
-    monkeypatch.setattr(login_sessions, "MOST_ENDED", 5)
+    monkeypatch.setattr(page_sessions, "MOST_ENDED", 5)
     texts = []
     for _ in range(12):
         text, session = sessions.start(TOKEN)

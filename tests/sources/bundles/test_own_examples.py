@@ -1,19 +1,29 @@
 """Examples of one owner: kept apart, bounded, private."""
 
 import stat
+from threading import Thread
 
 import pytest
+from document_places import database, database_url, places, postgres
 
 from onetool.sources.bundles import own_examples
 from onetool.sources.bundles.errors import InvalidError, UnavailableError
 from onetool.sources.bundles.model import ToolExample
 from onetool.sources.bundles.own_examples import OwnExamples, examples_tag, read_own_examples, shown_examples
 
+__all__ = ["database", "database_url", "places", "postgres"]
+
 HI = ToolExample(name="hi", args={"message": "hi"})
 
 
 @pytest.fixture
-def kept(tmp_path):
+def kept(places):
+    """In a folder, then in a database."""
+    return OwnExamples(places("own_examples"))
+
+
+@pytest.fixture
+def in_files(tmp_path):
     return OwnExamples(tmp_path / "own_examples")
 
 
@@ -21,15 +31,31 @@ def put(kept, owner, *examples, tool="t1", check=lambda before: None):
     kept.put(owner, tool, examples, check)
 
 
-def test_they_are_of_one_owner_and_of_one_tool(kept, tmp_path):
+def test_they_are_of_one_owner_and_of_one_tool(kept, places):
+    other = OwnExamples(places("own_examples"))
     put(kept, "ada", HI)
-    assert kept.of("ada", "t1") == (HI,)
+    assert kept.of("ada", "t1") == other.of("ada", "t1") == (HI,)
     assert [kept.of(*one) for one in (("ada", "t2"), ("bob", "t1"), ("", "t1"))] == [(), (), ()]
+    put(other, "ada", HI, tool="t2")
+    put(kept, "ada")
+    assert (kept.of("ada", "t1"), kept.of("ada", "t2"), other.of("ada", "t1")) == ((), (HI,), ())
+
+
+def test_all_that_is_put_at_once_is_kept(kept, places):
+    both = (kept, OwnExamples(places("own_examples")))
+    work = [Thread(target=put, args=(one, "ada", HI), kwargs={"tool": f"t{n}"}) for n, one in enumerate(both * 4)]
+    for thread in work:
+        thread.start()
+    for thread in work:
+        thread.join(60)
+    assert [kept.of("ada", f"t{number}") for number in range(8)] == [(HI,)] * 8
+
+
+def test_a_file_is_private_and_does_not_tell_its_owner(in_files, tmp_path):
+    put(in_files, "ada", HI)
     (file,) = (tmp_path / "own_examples").glob("*.json")
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert "ada" not in file.name
-    put(kept, "ada")
-    assert kept.of("ada", "t1") == ()
 
 
 def test_the_list_of_before_is_looked_at_and_may_refuse(kept):
@@ -57,7 +83,8 @@ def test_they_are_bounded(kept, monkeypatch):
     put(kept, "ada")
 
 
-def test_a_link_or_a_damaged_file_is_said_and_not_followed(kept, tmp_path):
+def test_a_link_or_a_damaged_file_is_said_and_not_followed(in_files, tmp_path):
+    kept = in_files
     put(kept, "ada", HI)
     (file,) = (tmp_path / "own_examples").glob("*.json")
     file.write_text("{")

@@ -5,6 +5,8 @@ import stat
 
 import msgspec
 import pytest
+from document_places import database, database_url, places, postgres
+from helpers import until
 
 from onetool.sources.mcp_servers.server_cache import (
     CachedServer,
@@ -18,6 +20,8 @@ from onetool.sources.mcp_servers.server_cache import (
 )
 from onetool.sources.mcp_servers.settings import ServerSettings
 
+__all__ = ["database", "database_url", "places", "postgres"]
+
 TOOL = {"name": "a", "description": "Does a.", "inputSchema": {"type": "object"}}
 COMMAND = ServerSettings(command="x", args=("y",))
 
@@ -27,13 +31,25 @@ def shelf(tmp_path):
     return ServerCache(tmp_path / "servers", "one", COMMAND)
 
 
-def test_what_is_written_is_read(shelf, tmp_path):
-    assert shelf.read().tools is None
-    assert shelf.version() is None
+def test_what_is_written_is_read_by_all(places):
+    shelf, other = (ServerCache(places("servers"), "one", COMMAND) for _ in range(2))
+    assert shelf.read().tools is other.read().tools is None
     memory = msgspec.structs.replace(shelf.read(), tools=(TOOL,), version="x 1", approved={"a": digests(TOOL)})
-    shelf.write(memory)
+    version = shelf.write(memory)
     assert shelf.read() == memory
-    assert shelf.version() is not None
+    assert shelf.version() == version
+    assert until(lambda: other.read().approved and other.read()) == memory
+    before = other.version()
+    shelf.write(msgspec.structs.replace(memory, approved={}))
+    until(lambda: other.version() != before)  # that is how another replica notices what was approved
+    assert other.read().approved == {}
+    assert ServerCache(places("servers"), "one", ServerSettings(command="z")).read().tools is None
+    assert ServerCache(places("servers"), "two", COMMAND).read().tools is None
+
+
+def test_files_are_private(shelf, tmp_path):
+    assert shelf.version() is None
+    shelf.write(msgspec.structs.replace(shelf.read(), tools=(TOOL,)))
     assert [file.name for file in (tmp_path / "servers").iterdir()] == ["one.json"]
     if os.name == "posix":
         assert stat.S_IMODE((tmp_path / "servers" / "one.json").stat().st_mode) == 0o600

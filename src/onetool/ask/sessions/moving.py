@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
+from typing import Literal
 
 from onetool.ask.sessions.files import SUFFIX, make_private
 from onetool.ask.sessions.records import SESSION_ID
@@ -12,22 +13,50 @@ from onetool.ask.sessions.rows import SUMMARY, WHERE, SessionKey, SessionSummary
 from onetool.ask.sessions.store import OWNERS
 from onetool.core.private_file import draft_of
 from onetool.database import Database, Transaction
+from onetool.database.moving import LeftBehind, Moved, MoveOptions
 
 _OWNER = re.compile(r"[0-9a-f]{32}")
 
 
-def import_sessions(folder: Path, database: Database) -> int:
-    """Copy the sessions of a folder into the database; gives how many. Those that are there already stay."""
-    return sum(_import(key, path, database) for key, path in _files(folder))
+FOLDER = "sessions"  # of a home
+_DELETE = f"DELETE FROM ask_sessions WHERE {WHERE}"  # noqa: S608 - ours
+_INSERT = (
+    f"INSERT INTO ask_sessions (owner, id, modified, {SUMMARY}) "  # noqa: S608 - ours
+    "VALUES (%s, %s, %s, 0, 0, '', '', '', 0)"
+)
+_BODIES = f"SELECT body FROM ask_records WHERE {WHERE} ORDER BY number"  # noqa: S608 - ours
 
 
-def export_sessions(database: Database, folder: Path) -> int:
-    """Copy the sessions of the database into a folder; gives how many. Those that are there already stay."""
+def count(database: Database) -> int:
+    return database.read(lambda work: work.execute("SELECT count(*) FROM ask_sessions WHERE size > 0")[0][0])
+
+
+def import_folder(home: Path, database: Database, options: MoveOptions) -> Moved:
+    """A session that has gone on in the database since counts as moved."""
+    moved, same, left = 0, 0, list[LeftBehind]()
+    files = [(key, path) for key, path in _files(home / FOLDER) if path.stat().st_size]
+    for number, (key, path) in enumerate(files, 1):
+        try:
+            data, modified = path.read_bytes(), path.stat().st_mtime
+        except OSError as error:
+            left.append(LeftBehind(str(path), f"it can't be read: {error.strerror}"))
+            continue
+        result = database.write(lambda work: _put(work, key, modified, data, options.force))  # noqa: B023 - run at once
+        moved, same = moved + (result == "moved"), same + (result == "same")
+        if result == "conflict":
+            left.append(LeftBehind(str(path), "another session has this name in the database", is_conflict=True))
+        options.progress(number, len(files))
+    return Moved(moved, same, tuple(left))
+
+
+def export_folder(database: Database, home: Path, options: MoveOptions) -> Moved:
     sql = "SELECT owner, id, modified FROM ask_sessions WHERE size > 0 ORDER BY modified"
-    count = 0
-    for owner, id, modified in database.read(lambda work: work.execute(sql)):
-        count += _export(SessionKey(owner, id), modified, database, folder)
-    return count
+    rows = database.read(lambda work: work.execute(sql))
+    moved = 0
+    for number, (owner, id, modified) in enumerate(rows, 1):
+        moved += _export(SessionKey(owner, id), modified, database, home / FOLDER)
+        options.progress(number, len(rows))
+    return Moved(moved, len(rows) - moved)
 
 
 def _files(folder: Path) -> Iterator[tuple[SessionKey, Path]]:
@@ -39,24 +68,19 @@ def _files(folder: Path) -> Iterator[tuple[SessionKey, Path]]:
                 yield SessionKey(owner, path.stem), path
 
 
-def _import(key: SessionKey, path: Path, database: Database) -> bool:
-    data = path.read_bytes()
-    if not data:
-        return False
-    lines = list(BytesIO(data if data.endswith(b"\n") else data + b"\n"))
-    insert = (
-        f"INSERT INTO ask_sessions (owner, id, modified, {SUMMARY}) "  # noqa: S608 - ours
-        "VALUES (%s, %s, %s, 0, 0, '', '', '', 0) ON CONFLICT DO NOTHING"
-    )
-
-    def job(work: Transaction) -> bool:
-        work.execute(insert, (*key, path.stat().st_mtime))
-        is_new = work.row_count > 0
-        if is_new:
-            add_records(work, key, SessionSummary(), lines)
-        return is_new
-
-    return database.write(job)
+def _put(
+    work: Transaction, key: SessionKey, modified: float, data: bytes, force: bool
+) -> Literal["moved", "same", "conflict"]:
+    data = data if data.endswith(b"\n") else data + b"\n"
+    there = b"".join(bytes(body) for (body,) in work.execute(_BODIES, key))
+    if there.startswith(data):
+        return "same"
+    if there and not force:
+        return "conflict"
+    work.execute(_DELETE, key)  # a row without bytes is no session
+    work.execute(_INSERT, (*key, modified))
+    add_records(work, key, SessionSummary(), list(BytesIO(data)))
+    return "moved"
 
 
 def _export(key: SessionKey, modified: float, database: Database, folder: Path) -> bool:
@@ -66,8 +90,7 @@ def _export(key: SessionKey, modified: float, database: Database, folder: Path) 
         return False
     for one in (folder, place.parent, place) if key.owner else (folder,):
         make_private(one)
-    sql = f"SELECT body FROM ask_records WHERE {WHERE} ORDER BY number"  # noqa: S608 - ours
-    data = b"".join(bytes(body) for (body,) in database.read(lambda work: work.execute(sql, key)))
+    data = b"".join(bytes(body) for (body,) in database.read(lambda work: work.execute(_BODIES, key)))
     with draft_of(file, data) as draft:
         os.utime(draft, (modified, modified))
         draft.replace(file)

@@ -17,7 +17,6 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from hashlib import sha256
 from pathlib import Path
 from secrets import token_bytes, token_hex
 from threading import Lock, Thread
@@ -30,61 +29,28 @@ from onetool.database import DatabaseError
 from onetool.database.documents import Documents, HeldDocument, Version
 from onetool.database.file_documents import FileDocuments
 from onetool.interfaces.signed import sign, verify
+from onetool.services.page_sessions import (
+    DOCUMENT,
+    KEY_BYTES,
+    LoginSession,
+    SessionState,
+    read_session_state,
+    token_digest,
+)
 
 log = logging.getLogger("onetool.serve")
 
-DOCUMENT = "sessions"  # its file is sessions.json
 PREFIX = "ots_"
 LIFETIME_S = 12 * 3600
 SKEW_S = 60  # by which a clock may have been ahead
-MOST_ENDED = 10_000  # ids that are remembered
-KEY_BYTES = 32
 LONGEST_SESSION = 1000  # characters; ours are shorter
 PATIENCE_S = 2.0  # to wait for another process that writes the file
 _BOUND = b"login session:"
 _SHOWN = re.compile(rf"\b{PREFIX}[A-Za-z0-9_-]{{40,}}")  # names of tools are shorter
 
 
-class LoginSession(msgspec.Struct, frozen=True):
-    """What a session says."""
-
-    name: str
-    digest: str  # of the token, keyed
-    expires: int
-    id: str
-
-
 class SessionNotEndedError(Exception):
     """A session has ended in this process alone: what others read can't be written."""
-
-
-class _SessionState(msgspec.Struct, frozen=True):
-    """What is kept."""
-
-    key: bytes
-    ended: dict[str, int] = {}  # when each of them would have expired
-    ended_until: int = 0  # all that expire until then have ended, too: their ids were too many to remember
-    replaced: dict[str, int] = {}  # by digest of a token: all sessions of it that expire until then have ended
-
-    def has_ended(self, session: LoginSession) -> bool:
-        until = max(self.ended_until, self.replaced.get(session.digest, 0))
-        return session.id in self.ended or session.expires <= until
-
-    def ending(self, ended: dict[str, int], now: float, until: int = 0) -> "_SessionState":
-        """With these ids, and those that expire until then."""
-        left = {id: expires for id, expires in (self.ended | ended).items() if expires > now}
-        until = max(self.ended_until, until)
-        if len(left) > MOST_ENDED:
-            until = max(until, sorted(left.values())[-MOST_ENDED - 1])
-            left = {id: expires for id, expires in left.items() if expires > until}
-        return msgspec.structs.replace(self, ended=left, ended_until=until)
-
-    def replacing(self, token: bytes, until: int, now: float) -> "_SessionState":
-        left = {digest: expires for digest, expires in self.replaced.items() if expires > now}
-        return msgspec.structs.replace(self, replaced=left | {_token_digest(self.key, token): until})
-
-    def __repr__(self) -> str:
-        return "_SessionState(***)"
 
 
 class LoginSessions:
@@ -95,15 +61,15 @@ class LoginSessions:
         self._documents = FileDocuments(place) if isinstance(place, Path) else place
         self._clock = clock
         self._lock = Lock()
-        self._known: tuple[Version, _SessionState | None] = (None, None)  # the version, and what it says
-        self._own: _SessionState | None = None  # what could not be written
+        self._known: tuple[Version, SessionState | None] = (None, None)  # the version, and what it says
+        self._own: SessionState | None = None  # what could not be written
         self._replaced: dict[bytes, int] = {}  # as in the state, by token: for when that can't be written
 
     def start(self, token: bytes, name: str = OWN_TOKEN, until: float | None = None) -> tuple[str, LoginSession]:
         """A new session of the token of that name, which may expire, as text for the client. It may wait for others."""
         state = self._shared() if self._own is None else None
         state = state or self._change(lambda state: state)
-        digest = _token_digest(state.key, token)
+        digest = token_digest(state.key, token)
         ended = max(self._replaced.get(token, 0), state.replaced.get(digest, 0))
         expires = max(int(self._clock()) + LIFETIME_S, ended + 1)
         expires = expires if until is None else min(expires, int(until))
@@ -140,10 +106,10 @@ class LoginSessions:
         now = self._clock()
         until = self._replaced[token] = int(now) + LIFETIME_S
         if self._shared() is not None:
-            change = partial(_SessionState.replacing, token=token, until=until, now=now)
+            change = partial(SessionState.replacing, token=token, until=until, now=now)
             Thread(target=self._change, args=(change,), daemon=True).start()  # it may wait for a lock
 
-    def _shared(self) -> _SessionState | None:
+    def _shared(self) -> SessionState | None:
         """What is kept now. It is read only if it has changed."""
         try:
             version = self._documents.version(DOCUMENT)
@@ -154,14 +120,14 @@ class LoginSessions:
             known = self._known = self._read_anew(version)  # both at once: other threads read them
         return known[1]
 
-    def _read_anew(self, version: Version) -> tuple[Version, _SessionState | None]:
+    def _read_anew(self, version: Version) -> tuple[Version, SessionState | None]:
         """None if there is none that counts: who else could read or write the file could make sessions."""
         with suppress(OSError, DatabaseError):
             version, body = self._documents.load(DOCUMENT)
-            return version, _decoded(body)
+            return version, read_session_state(body)
         return version, None
 
-    def _change(self, change: "Callable[[_SessionState], _SessionState]") -> _SessionState:
+    def _change(self, change: "Callable[[SessionState], SessionState]") -> SessionState:
         """Change what is kept, under the lock of the file; in memory where it can't be written."""
         with self._lock:
             own = self._own
@@ -176,7 +142,7 @@ class LoginSessions:
             self._own = None
             return state
 
-    def _with_own(self, state: _SessionState) -> _SessionState:
+    def _with_own(self, state: SessionState) -> SessionState:
         """With what was ended while the file could not be written. Sessions of the key in memory end now."""
         own, now = self._own, self._clock()
         if own is not None:
@@ -185,7 +151,7 @@ class LoginSessions:
                 state = state.replacing(token, until, now)
         return state
 
-    def _write(self, change: "Callable[[_SessionState], _SessionState]") -> _SessionState:
+    def _write(self, change: "Callable[[SessionState], SessionState]") -> SessionState:
         with self._documents.locked(DOCUMENT, PATIENCE_S) as held:
             state = change(_kept(held) or _new_state())
             held.write(msgspec.json.encode(state))
@@ -197,13 +163,8 @@ def mask_sessions(text: str) -> str:
     return _SHOWN.sub(f"{PREFIX}***", text) if PREFIX in text else text
 
 
-def _new_state() -> _SessionState:
-    return _SessionState(token_bytes(KEY_BYTES))
-
-
-def _token_digest(key: bytes, token: bytes) -> str:
-    """Keyed: the client that holds a session learns nothing about the token from it."""
-    return hmac.digest(key, b"token:" + token, sha256).hex()
+def _new_state() -> SessionState:
+    return SessionState(token_bytes(KEY_BYTES))
 
 
 def _verified(key: bytes, text: str, digest_of: "Callable[[str], bytes | None]") -> LoginSession | None:
@@ -212,20 +173,13 @@ def _verified(key: bytes, text: str, digest_of: "Callable[[str], bytes | None]")
         return None
     session = msgspec.json.decode(data, type=LoginSession)
     token = digest_of(session.name)
-    if token is None or not hmac.compare_digest(session.digest, _token_digest(key, token)):
+    if token is None or not hmac.compare_digest(session.digest, token_digest(key, token)):
         return None
     return session
 
 
-def _kept(held: HeldDocument) -> _SessionState | None:
+def _kept(held: HeldDocument) -> SessionState | None:
     """A file that does not count is replaced. What was encrypted with another key is not: other replicas use it."""
     with suppress(UnsafeFileError):
-        return _decoded(held.load().body)
-    return None
-
-
-def _decoded(body: bytes | None) -> _SessionState | None:
-    with suppress(msgspec.MsgspecError):
-        state = None if body is None else msgspec.json.decode(body, type=_SessionState)
-        return state if state is not None and len(state.key) == KEY_BYTES else None
+        return read_session_state(held.load().body)
     return None

@@ -3,7 +3,9 @@
 from typing import TYPE_CHECKING
 
 from onetool.app.allow_lists import Offered
+from onetool.core.errors import OneToolError
 from onetool.interfaces.asgi import AUDIT, FORWARDED, HttpError, Receive, Scope, Send, read_headers, respond
+from onetool.interfaces.rest.database_problem import database_problem
 from onetool.interfaces.rest.problem import PROBLEM_TYPE, RestError, error_from_store, problem_body, role_error
 from onetool.interfaces.rest.query import read_query
 from onetool.interfaces.rest.request import ClientInput, RestContext, RestRequest, RestResponse, refuse_tools
@@ -35,6 +37,10 @@ class RestApp:
         except BundleError as error:
             await self._refuse(scope, error_from_store(error), send, sent)
         except HttpError as refused:
+            await self._refuse(scope, refused, send, sent)
+        except OneToolError as error:
+            if (refused := database_problem(error)) is None:
+                raise
             await self._refuse(scope, refused, send, sent)
         else:
             if answer is not None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from onetool.core.private_file import private
 from onetool.database import Database, Transaction
+from onetool.database.moving import LeftBehind, Moved, MoveOptions
 from onetool.services.results import StoredText, seal_of, write
 from onetool.services.results.database import ResultRow, lines_in
 from onetool.services.results.kept import DAY, bytes_of, read_note, sealed_note
@@ -19,32 +20,49 @@ _FILE = re.compile(r"[0-9a-f]{32}\.txt")
 _LIST = re.compile(r"ended-[0-9]+")
 
 
-def import_results(folder: Path, database: Database) -> int:
-    """Copy what is in the folder of a ResultStore into the database; gives how many. Those there already stay."""
-    count = 0
-    for row, text in _read_folder(folder):
-        count += database.write(lambda work: row.write(work, text, database.clock))  # noqa: B023 - run at once
-    return count
+FOLDER = "results"  # of a home
 
 
-def export_results(database: Database, folder: Path) -> int:
-    """Copy what is in the database into the folder of a ResultStore; gives how many. Those there already stay."""
+def count(database: Database) -> int:
+    """All, with those that have ended and are still known."""
+    return database.read(lambda work: work.execute("SELECT count(*) FROM results")[0][0])
+
+
+def import_folder(home: Path, database: Database, options: MoveOptions) -> Moved:
+    """Those that are there already stay: a key is random, so that it is the same result."""
+    moved, same, left = 0, 0, list[LeftBehind]()
+    paths = _paths(home / FOLDER)
+    for number, path in enumerate(paths, 1):
+        try:
+            for row, text in _read_list(path) if _LIST.fullmatch(path.name) else [_read_file(path)]:
+                is_new = database.write(lambda work: row.write(work, text, database.clock))  # noqa: B023 - run at once
+                moved, same = moved + is_new, same + (not is_new)
+        except (OSError, UnicodeDecodeError) as error:
+            left.append(LeftBehind(str(path), f"it can't be read: {error}"))
+        options.progress(number, len(paths))
+    return Moved(moved, same, tuple(left))
+
+
+def export_folder(database: Database, home: Path, options: MoveOptions) -> Moved:
     names = "key, owner, note, size, lines, at, ended_at, removed"
     rows = database.read(lambda work: work.execute(f"SELECT {names} FROM results ORDER BY at"))  # noqa: S608 - ours
+    if not rows:
+        return Moved()
+    folder, moved = home / FOLDER, 0
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    count = 0
-    for values in rows:
+    for number, values in enumerate(rows, 1):
         row = ResultRow(*values)
-        count += _list_ended(folder, row) if row.ended_at is not None else _write_file(folder, row, database)
-    return count
+        moved += _list_ended(folder, row) if row.ended_at is not None else _write_file(folder, row, database)
+        options.progress(number, len(rows))
+    return Moved(moved, len(rows) - moved)
 
 
-def _read_folder(folder: Path) -> Iterator[tuple[ResultRow, str]]:
-    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
-        if _FILE.fullmatch(path.name) and path.is_file() and not path.is_symlink():
-            yield _read_file(path)
-        elif _LIST.fullmatch(path.name):
-            yield from ((row, "") for row in _read_list(path))
+def _paths(folder: Path) -> list[Path]:
+    return [
+        path
+        for path in (sorted(folder.iterdir()) if folder.is_dir() else ())
+        if (_FILE.fullmatch(path.name) and path.is_file() and not path.is_symlink()) or _LIST.fullmatch(path.name)
+    ]
 
 
 def _read_file(path: Path) -> tuple[ResultRow, str]:
@@ -55,12 +73,12 @@ def _read_file(path: Path) -> tuple[ResultRow, str]:
     return ResultRow(path.stem, "", note, bytes_of(text), lines_in(text), at), text
 
 
-def _read_list(path: Path) -> Iterator[ResultRow]:
+def _read_list(path: Path) -> Iterator[tuple[ResultRow, str]]:
     for line in path.read_text("utf-8", "replace").splitlines():
         with suppress(ValueError):  # a full disk has cut it off
             name, at, why = line.split()
             if _FILE.fullmatch(name):
-                yield ResultRow(name[:32], "", b"", 0, 0, float(at), float(at), why == "removed")
+                yield ResultRow(name[:32], "", b"", 0, 0, float(at), float(at), why == "removed"), ""
 
 
 def _list_ended(folder: Path, row: ResultRow) -> bool:

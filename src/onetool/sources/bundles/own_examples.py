@@ -32,11 +32,15 @@ class ShownExamples(msgspec.Struct, frozen=True, kw_only=True):
     own: tuple[str, ...] | UnsetType = UNSET  # names of those that are one's own
 
 
+def own_documents(folder: Path) -> FileDocuments:
+    return FileDocuments(folder, guard="no_link")
+
+
 class OwnExamples:
     """Kept in a folder, which is made when it is first needed, or where else documents are. All methods block."""
 
     def __init__(self, place: Path | Documents) -> None:
-        self._documents = FileDocuments(place, guard="no_link") if isinstance(place, Path) else place
+        self._documents = own_documents(place) if isinstance(place, Path) else place
 
     def of(self, owner: str, tool: str) -> tuple[ToolExample, ...]:
         """Those of one tool. What can't be read raises UnavailableError."""

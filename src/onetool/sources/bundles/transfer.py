@@ -4,9 +4,10 @@ Not moved is what each place makes for itself: the index, and the key of page to
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from onetool.core.errors import Mistake
+from onetool.database.moving import LeftBehind, Moved, Progress
 from onetool.sources.bundles.errors import ConflictError, NotFoundError
 from onetool.sources.bundles.files.form import check_set, tool_text
 from onetool.sources.bundles.files.overlay import Overlay
@@ -14,6 +15,12 @@ from onetool.sources.bundles.model import Bundle, Tool
 from onetool.sources.bundles.rules import StoreRules
 from onetool.sources.bundles.transaction import StoreTransaction
 from onetool.sources.bundles.usage import Counts
+
+T = TypeVar("T")
+
+
+def _quiet(done: int, total: int) -> None:
+    """Tells nobody."""
 
 
 class BundlesExport(NamedTuple):
@@ -35,17 +42,30 @@ def export_bundles(store: StoreRules) -> BundlesExport:
     return BundlesExport(found, _overlay(store), store.counter.all(), store.mistakes())
 
 
-def import_bundles(store: StoreRules, export: BundlesExport) -> int:
-    """How many bundles were new, or had new tools. What is there already is left alone, so it can be repeated.
+def import_bundles(store: StoreRules, export: BundlesExport, force: bool = False, progress: Progress = _quiet) -> Moved:
+    """Counts bundles, and what is set of built-in ones. What is there already is left alone, so it can be repeated.
 
-    Each bundle is all or nothing. Raises ConflictError for one that differs from that of the store.
+    Each bundle is all or nothing. One that differs from that of the store is left; with `force` it takes its place.
+    That is for a database alone: it changes several tools in one transaction.
     """
-    count = sum(_restore(store, bundle, tools) for bundle, tools in export.bundles)
-    _restore_overlay(store, export.overlay)
-    known, never = store.counter.of(export.usage), (0, "")
-    more = {id: (calls - known.get(id, never)[0], last) for id, (calls, last) in export.usage.items()}
+    moved, same, left = 0, 0, [LeftBehind(one.file or "bundles", one.message) for one in export.broken]
+    known = _tools_by_bundle(store) if force else {}
+    for number, (bundle, tools) in enumerate(export.bundles, 1):
+        try:
+            is_new = _restore(store, bundle, tools, known.get(bundle.id, ()) if force else None)
+            moved, same = moved + is_new, same + (not is_new)
+        except ConflictError as error:
+            left.append(LeftBehind(f"bundles: {bundle.slug}", str(error), is_conflict=not force))
+        progress(number, len(export.bundles))
+    settings = _restore_overlay(store, export.overlay, force)
+    before, never = store.counter.of(export.usage), (0, "")
+    more = {id: (calls - before.get(id, never)[0], last) for id, (calls, last) in export.usage.items()}
     store.counter.add({id: one for id, one in more.items() if one[0] > 0})
-    return count
+    return Moved(moved + settings.moved, same + settings.same, (*left, *settings.left))
+
+
+def _tools_by_bundle(store: StoreRules) -> dict[str, list[Tool]]:
+    return {bundle.id: tools for bundle, tools in export_bundles(store).bundles}
 
 
 def _overlay(store: StoreRules) -> Overlay:
@@ -58,21 +78,28 @@ def _overlay(store: StoreRules) -> Overlay:
         return Overlay()
 
 
-def _restore(store: StoreRules, bundle: Bundle, tools: Sequence[Tool]) -> bool:
-    """Whether anything was missing."""
+def _restore(store: StoreRules, bundle: Bundle, tools: Sequence[Tool], replaced: Sequence[Tool] | None) -> bool:
+    """Whether anything was missing. `replaced` are the tools of the store that give way; None: nothing does."""
     check_set(tools)
     texts = {tool.id: tool_text(tool, is_kept=True) for tool in tools}
 
     def job(work: StoreTransaction) -> None:
         found, work.result = work.bundle(bundle.id), False
-        new = tools if found is None else [tool for tool in tools if not _is_there(work, found, tool)]
+        new = list(tools)
+        if found is not None and replaced is not None:
+            new = _replace(work, found, tools, replaced)
+        elif found is not None:
+            new = [tool for tool in tools if not _is_there(work, found, tool)]
         work.refuse_ids(new)
         store.refuse_more(work, len(new))
         if found is None:
             work.add_bundle(bundle, new, [texts[tool.id] for tool in new], True)
-        elif found[0] != bundle:
-            raise ConflictError(f"there is another bundle {bundle.slug} with the id {bundle.id} already", "exists")
-        elif new:
+            return
+        if found[0] != bundle:
+            if replaced is None:
+                raise ConflictError(f"there is another bundle {bundle.slug} with the id {bundle.id} already", "exists")
+            work.replace_bundle(bundle, found[1], True)
+        if new:
             work.add_tools(new, [texts[tool.id] for tool in new], found[1], True)
 
     return store.change(job, makes=True)
@@ -89,18 +116,43 @@ def _is_there(work: StoreTransaction, found: tuple[Bundle, str], tool: Tool) -> 
     return True
 
 
-def _restore_overlay(store: StoreRules, overlay: Overlay) -> None:
+def _replace(
+    work: StoreTransaction, found: tuple[Bundle, str], tools: Sequence[Tool], old: Sequence[Tool]
+) -> list[Tool]:
+    """Remove what stands in the way of these tools: those of their ids and of their names. Gives those to add."""
+    before = {tool.id: tool for tool in old}
+    new = [tool for tool in tools if before.get(tool.id) != tool]
+    ids, names = {tool.id for tool in new}, {(tool.slug, tool.version) for tool in new}
+    for one in old:
+        if one.id in ids or (one.slug, one.version) in names:
+            work.remove_tool(work.tool(*found, one.slug, one.version)[1])
+            work.result = True
+    return new
+
+
+def _restore_overlay(store: StoreRules, overlay: Overlay, force: bool) -> Moved:
     """What is set already of other things stays."""
 
     def job(work: StoreTransaction) -> None:
         before = work.overlay()
-        both = Overlay(
-            bundles=dict(sorted({**before.bundles, **overlay.bundles}.items())),
-            tools=dict(sorted({**before.tools, **overlay.tools}.items())),
-            examples=dict(sorted({**before.examples, **overlay.examples}.items())),
-        )
+        bundles, of_bundles = _joined(before.bundles, overlay.bundles, force)
+        tools, of_tools = _joined(before.tools, overlay.tools, force)
+        examples, of_examples = _joined(before.examples, overlay.examples, force)
+        both = Overlay(bundles=bundles, tools=tools, examples=examples)
         if both != before:
             work.replace_overlay(both, both.over(store.built_in), None)
+        work.result = of_bundles, of_tools, of_examples
 
-    if overlay != Overlay():
-        store.change(job, makes=True)
+    if overlay == Overlay():
+        return Moved()
+    parts: tuple[Moved, ...] = store.change(job, makes=True)
+    left = tuple(one for part in parts for one in part.left)
+    return Moved(sum(part.moved for part in parts), sum(part.same for part in parts), left)
+
+
+def _joined(before: dict[str, T], more: dict[str, T], force: bool) -> tuple[dict[str, T], Moved]:
+    same = [key for key, value in more.items() if before.get(key) == value]
+    other = [] if force else [key for key, value in more.items() if key in before and before[key] != value]
+    new = {key: value for key, value in more.items() if key not in same and key not in other}
+    left = tuple(LeftBehind(f"bundles: {key}", "the database has another setting", is_conflict=True) for key in other)
+    return dict(sorted({**before, **new}.items())), Moved(len(new), len(same), left)

@@ -1,0 +1,74 @@
+"""What is kept of the sessions of people who have signed in: the key that signs them, and those that were ended.
+
+The sessions themselves are held by their clients: see `interfaces/http/login_sessions.py`.
+"""
+
+import hmac
+from contextlib import suppress
+from hashlib import sha256
+
+import msgspec
+
+DOCUMENT = "sessions"  # its file is sessions.json
+MOST_ENDED = 10_000  # ids that are remembered
+KEY_BYTES = 32
+
+
+class LoginSession(msgspec.Struct, frozen=True):
+    """What a session says."""
+
+    name: str
+    digest: str  # of the token, keyed
+    expires: int
+    id: str
+
+
+class SessionState(msgspec.Struct, frozen=True):
+    """What is kept."""
+
+    key: bytes
+    ended: dict[str, int] = {}  # when each of them would have expired
+    ended_until: int = 0  # all that expire until then have ended, too: their ids were too many to remember
+    replaced: dict[str, int] = {}  # by digest of a token: all sessions of it that expire until then have ended
+
+    def has_ended(self, session: LoginSession) -> bool:
+        until = max(self.ended_until, self.replaced.get(session.digest, 0))
+        return session.id in self.ended or session.expires <= until
+
+    def ending(self, ended: dict[str, int], now: float, until: int = 0) -> "SessionState":
+        """With these ids, and those that expire until then."""
+        left = {id: expires for id, expires in (self.ended | ended).items() if expires > now}
+        until = max(self.ended_until, until)
+        if len(left) > MOST_ENDED:
+            until = max(until, sorted(left.values())[-MOST_ENDED - 1])
+            left = {id: expires for id, expires in left.items() if expires > until}
+        return msgspec.structs.replace(self, ended=left, ended_until=until)
+
+    def replacing(self, token: bytes, until: int, now: float) -> "SessionState":
+        left = {digest: expires for digest, expires in self.replaced.items() if expires > now}
+        return msgspec.structs.replace(self, replaced=left | {token_digest(self.key, token): until})
+
+    def joining(self, other: "SessionState", now: float) -> "SessionState":
+        """With all that was ended in another one of the same key."""
+        replaced = {
+            digest: max(self.replaced.get(digest, 0), other.replaced.get(digest, 0))
+            for digest in self.replaced | other.replaced
+        }
+        joined = self.ending(other.ended, now, other.ended_until)
+        return msgspec.structs.replace(joined, replaced=replaced)
+
+    def __repr__(self) -> str:
+        return "SessionState(***)"
+
+
+def token_digest(key: bytes, token: bytes) -> str:
+    """Keyed: the client that holds a session learns nothing about the token from it."""
+    return hmac.digest(key, b"token:" + token, sha256).hex()
+
+
+def read_session_state(body: bytes | None) -> SessionState | None:
+    """None if there is none that counts."""
+    with suppress(msgspec.MsgspecError):
+        state = None if body is None else msgspec.json.decode(body, type=SessionState)
+        return state if state is not None and len(state.key) == KEY_BYTES else None
+    return None
