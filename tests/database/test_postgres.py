@@ -126,7 +126,7 @@ def test_no_message_has_the_password(postgres):
 
 
 def test_a_server_that_says_nothing_is_away(postgres, database, monkeypatch):
-    monkeypatch.setattr("onetool.database.postgres.HANG_S", 0.5)
+    monkeypatch.setattr("onetool.database.postgres.HANG_S", -9.5)  # statements have ten seconds
     count(database)
     postgres.pause()
     try:
@@ -137,3 +137,65 @@ def test_a_server_that_says_nothing_is_away(postgres, database, monkeypatch):
         postgres.resume()
     wait_until(lambda: not database.is_away)
     assert count(database) == 0
+
+
+def test_all_notifications_of_a_change_are_told(database):
+    told = []
+    database.on_change("a", lambda detail: told.append(f"a{detail}"))
+    database.on_change("b", lambda detail: told.append(f"b{detail}"))
+    wait_until(lambda: "b" in told)
+    for number in range(20):  # in one packet
+
+        def job(work, number=number):
+            work.notify("a", str(number))
+            work.notify("b", str(number))
+
+        database.write(job)
+    wait_until(lambda: {f"{topic}{number}" for topic in "ab" for number in range(20)} <= set(told))
+
+
+def test_who_listens_is_called_while_nobody_can_connect_to_listen(database, monkeypatch):
+    told = []
+    database.on_change("things", told.append)
+    wait_until(lambda: told)
+    with database.connect(autocommit=True) as other:
+        monkeypatch.setattr(database._listener, "_connect", lambda **options: 1 / 0)
+        query = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'"
+        wait_until(lambda: other.execute(query).fetchall())
+    before = len(told)
+    wait_until(lambda: len(told) >= before + 3)
+
+
+def test_nobody_asks_before_the_tables_are_there(database_url):
+    begun, go_on = threading.Event(), threading.Event()
+
+    def prepare(database):
+        begun.set()
+        go_on.wait(10)
+        migrate(database)
+
+    one, found = Postgres(database_url, prepare=prepare), []
+    threads = [threading.Thread(target=lambda: found.append(count(one))) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    begun.wait(10)
+    go_on.set()
+    for thread in threads:
+        thread.join()
+    assert found == [0, 0, 0]
+    one.close()
+
+
+def test_a_connection_lost_after_a_read_is_no_unknown_change(database):
+    tries = []
+
+    def job(work):
+        pid = work.execute("SELECT pg_backend_pid()")[0][0]
+        tries.append(pid)
+        if len(tries) == 1:
+            with database.connect(autocommit=True) as other:
+                other.execute("SELECT pg_terminate_backend(%s, 1000)", (pid,))
+        return pid
+
+    assert database.read(job) == tries[-1]
+    assert len(tries) == 2

@@ -54,6 +54,12 @@ def _stats() -> StoreMover:
     return moving
 
 
+def _audit() -> StoreMover:
+    from onetool.services.audit import moving
+
+    return moving
+
+
 def _documents(name: str) -> Callable[[], StoreMover]:
     def mover() -> StoreMover:
         from onetool.app import document_move
@@ -74,7 +80,7 @@ STORES: tuple[MovableStore, ...] = (
     MovableStore("own_examples", ("own_examples",), _documents("own_examples")),
     MovableStore("page_sessions", ("page_sessions",), _documents("sessions_of_page")),
     MovableStore("stats", ("stats.db",), _stats),
-    # The audit log has no line yet: `import` says of a folder that has one that it was left.
+    MovableStore("audit", ("audit",), _audit),
 )
 
 

@@ -27,6 +27,10 @@ class Transaction(Protocol):
         """How many rows the last statement found or changed."""
         ...
 
+    def allow(self, seconds: int) -> None:
+        """Let each further statement of this transaction take so long. Without this they have ten seconds."""
+        ...
+
     def notify(self, topic: str, detail: str = "") -> None:
         """Tell all replicas when this is committed: `Database.on_change` of that topic. For changes, never per call."""
         ...

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from onetool.database.connection import Database, Transaction
 
 LOCK = 7_307_199_513_280_411  # of pg_advisory_xact_lock: any number that nobody else uses
+MOST_SECONDS = 600
 _TABLE = (
     "CREATE TABLE IF NOT EXISTS onetool_migrations "
     "(number integer PRIMARY KEY, name text NOT NULL, at double precision NOT NULL)"
@@ -48,6 +49,7 @@ def migrate(database: Database) -> list[str]:
         return []
 
     def job(work: Transaction) -> list[str]:
+        work.allow(MOST_SECONDS)  # others may be at it, and large tables take a while
         work.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
         return _run(work, list(migrations()), database.clock)
 

@@ -29,7 +29,7 @@ T = TypeVar("T")
 MOST_CONNECTIONS = 16
 CONNECT_S = 3  # seconds
 STATEMENT_MS = 10_000
-HANG_S = STATEMENT_MS / 1000 + 2  # after which a server that says nothing has not only a long statement
+HANG_S = 2.0  # after the time that a statement may take, a server that says nothing is taken for dead
 LOOK_S = 0.5  # between two looks for those
 PROBE_S = 0.5  # between two tries to reach a database that is away
 HOLDER_S = 60  # that a process may hold a lock without saying anything
@@ -64,18 +64,23 @@ class _LostConnection(Exception):  # noqa: N818 - control flow: the caller decid
 
 
 class PostgresTransaction:
-    def __init__(self, connection: "psycopg.Connection[Row]", waits: Callable[[], None]) -> None:
-        """`waits` is called before each statement."""
+    def __init__(self, connection: "psycopg.Connection[Row]", waits: Callable[[float], None]) -> None:
+        """`waits` is called before each statement, with the seconds that it may take."""
         self._cursor = connection.cursor()
         self._waits = waits
+        self._allowed = STATEMENT_MS / 1000
+
+    def allow(self, seconds: int) -> None:
+        self._allowed = float(seconds)
+        self.execute("SELECT set_config('statement_timeout', %s, true)", (f"{seconds}s",))
 
     def execute(self, sql: str, params: Params = ()) -> list[Row]:
-        self._waits()
+        self._waits(self._allowed)
         self._cursor.execute(sql.encode(), params or None)
         return self._cursor.fetchall() if self._cursor.description is not None else []
 
     def execute_many(self, sql: str, rows: Sequence[Params]) -> None:
-        self._waits()
+        self._waits(self._allowed)
         self._cursor.executemany(sql.encode(), rows)
 
     @property
@@ -146,6 +151,7 @@ class Postgres:
         self._url = url
         self._prepare = prepare
         self._preparing = threading.RLock()
+        self._is_preparing = False
         self._idle: list[psycopg.Connection[Row]] = []
         self._places = threading.BoundedSemaphore(MOST_CONNECTIONS)
         self._lock = threading.Lock()
@@ -161,7 +167,10 @@ class Postgres:
         return psycopg.connect(self._url, **{**_OPTIONS, **options})
 
     def read(self, job: Callable[[Transaction], T]) -> T:
-        return self._run(job)
+        try:
+            return self._run(job)
+        except ChangeUnknownError:  # nothing was changed
+            return self._run(job)
 
     def write(self, job: Callable[[Transaction], T]) -> T:
         return self._run(job)
@@ -208,13 +217,14 @@ class Postgres:
     def _prepare_once(self) -> None:
         """Others wait meanwhile. What it does itself comes by here, too, and goes on."""
         with self._preparing:
-            prepare, self._prepare = self._prepare, None
-            if prepare is not None:
-                try:
-                    prepare(self)
-                except BaseException:
-                    self._prepare = prepare
-                    raise
+            if self._prepare is None or self._is_preparing:
+                return
+            self._is_preparing = True
+            try:
+                self._prepare(self)
+                self._prepare = None
+            finally:
+                self._is_preparing = False
 
     def _try(self, job: Callable[[Transaction], T]) -> T:
         """An idle connection may have been lost since it was used last: then once more, with a new one."""
@@ -240,10 +250,10 @@ class Postgres:
             raise DatabaseAwayError(self._away_why) from lost.__cause__
 
     def _once(self, connection: "psycopg.Connection[Row]", job: Callable[[Transaction], T]) -> T:
-        def waits() -> None:
-            self._running[connection] = monotonic() + HANG_S
+        def waits(seconds: float) -> None:
+            self._running[connection] = monotonic() + seconds + HANG_S
 
-        waits()
+        waits(STATEMENT_MS / 1000)
         try:
             return self._run_job(connection, PostgresTransaction(connection, waits), job)
         finally:
@@ -273,12 +283,17 @@ class Postgres:
             if not self._is_watched and not self._closed.is_set():
                 self._is_watched = True
                 threading.Thread(target=self._end_hanging, name="onetool-database", daemon=True).start()
+        connection: psycopg.Connection[Row] | None = None
         try:
             connection = self.connect()
             with connection.transaction():
                 for limit in ("statement_timeout", "idle_in_transaction_session_timeout"):
                     connection.execute("SELECT set_config(%s, %s, false)", (limit, str(STATEMENT_MS)))
         except psycopg.OperationalError as error:
+            if connection is not None:
+                connection.close()
+            if _is_full(error):  # the connections that are there are good
+                raise DatabaseAwayError(_short(error)) from error
             self._open_breaker(error)
             raise DatabaseAwayError(self._away_why) from error
         return connection
@@ -337,6 +352,11 @@ def _is_lost(connection: "psycopg.Connection[Row]", error: psycopg.Error) -> boo
     """Whether it is the connection that failed, and not the statement."""
     # 57P01 to 57P03: the server is being stopped, has crashed, or starts.
     return connection.broken or connection.closed or (error.sqlstate or "").startswith("57P0")
+
+
+def _is_full(error: psycopg.Error) -> bool:
+    """Whether the server takes no more connections. It says so before there is a connection that has a code."""
+    return "too many clients" in str(error) or "too many connections" in str(error) or "connection slots" in str(error)
 
 
 def _short(error: Exception) -> str:

@@ -36,6 +36,9 @@ class SqliteTransaction:
     def row_count(self) -> int:
         return self._cursor.rowcount
 
+    def allow(self, seconds: int) -> None:
+        """A statement takes as long as it takes."""
+
     def notify(self, topic: str, detail: str = "") -> None:
         pass
 

@@ -8,7 +8,7 @@ import time
 
 import psycopg
 import pytest
-from helpers import cli, start
+from helpers import cli, start, until
 
 from onetool.core.call import ToolCall
 from onetool.core.context import CallEvent
@@ -201,6 +201,14 @@ def test_without_psycopg(tmp_path):
     assert "hunter2" not in done.stderr
 
 
+def lets_in(url):
+    try:
+        psycopg.connect(url).close()
+    except psycopg.OperationalError:
+        return False
+    return True
+
+
 def test_a_wrong_password(tmp_path, postgres):
     hba = postgres._folder / "pg_hba.conf"
     before = hba.read_text()
@@ -210,6 +218,7 @@ def test_a_wrong_password(tmp_path, postgres):
         connection.execute("SELECT pg_reload_conf()")
         try:
             address = f"127.0.0.1:{postgres.port}/postgres"
+            until(lambda: not lets_in(f"postgresql://sam:hunter2@{address}"))  # the file is read in its own time
             refused(
                 tmp_path, f"postgresql://sam:hunter2@{address}", "can't be reached", "Check the user and the password"
             )

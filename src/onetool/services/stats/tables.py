@@ -4,6 +4,7 @@ import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from threading import BoundedSemaphore
 from typing import Any, TypeVar
 from uuid import uuid4
 
@@ -28,6 +29,7 @@ log = logging.getLogger("onetool.stats")
 T = TypeVar("T")
 
 MOST_SECONDS = 50  # that a statement of a read may take, or of a sweep
+MOST_READS = 4  # at the same time: they can be slow, and the connections are for all
 WRITERS_KEPT = 7 * 86_400  # seconds
 SWEEP_LOCK = 7_307_199_513_280_412  # of pg_try_advisory_xact_lock
 
@@ -50,6 +52,7 @@ class StatsTables:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._id = uuid4().hex  # of this writer
+        self._reading = BoundedSemaphore(MOST_READS)
 
     def write(self, number: int, rows: Batch, timeout: float, sweep_before: float | None) -> None:
         """The database has time-outs of its own, so that `timeout` is not needed."""
@@ -77,7 +80,8 @@ class StatsTables:
             return ask(TablesReader(work))
 
         try:
-            return self._database.read(job)
+            with self._reading:
+                return self._database.read(job)
         except DatabaseAwayError as error:
             raise UnreadableError(str(error), reason="database_away") from None
         except DatabaseError as error:
@@ -141,4 +145,4 @@ def _forget(work: Transaction, before: float, clock: str) -> None:
 
 
 def _allow_time(work: Transaction) -> None:
-    work.execute(f"SET LOCAL statement_timeout = '{MOST_SECONDS}s'")
+    work.allow(MOST_SECONDS)
