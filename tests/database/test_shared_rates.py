@@ -64,3 +64,12 @@ def test_while_the_database_is_away_each_counts_its_share(postgres, database):
         assert [rates.check(caller(10)) is None for _ in range(10)].count(True) == 4  # of five, one was used before
     finally:
         assert postgres.start_again()
+
+
+@pytest.mark.parametrize("parts", ["garbage", "[[99999999999999999999,5]]", "[[-5,-1000000]]", "[]", "{}"])
+def test_a_row_that_nobody_can_have_counted_locks_nobody_out(database, parts):
+    windows = SharedWindows(database, lambda: 1)
+    assert windows.take("ada", 2, 60).wait is None
+    database.write(lambda work: work.execute("UPDATE rates SET parts = %s", (parts,)))
+    assert windows.take("ada", 2, 60).wait is None
+    assert windows.take("ada", 1, 60).wait <= 61

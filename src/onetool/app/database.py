@@ -71,10 +71,12 @@ def database_state(config: "Config") -> Path:
     from hashlib import sha256
     from urllib.parse import urlsplit
 
-    place = urlsplit(str(config.database))
-    host = place.netloc.rpartition("@")[2]  # a new password is no other database
-    name = sha256(f"{host}{place.path}?{place.query}".encode()).hexdigest()[:16]
-    return config.home / FOLDER / name
+    try:
+        place = urlsplit(str(config.database))
+        text = f"{place.netloc.rpartition('@')[2]}{place.path}?{place.query}"  # a new password is no other database
+    except ValueError:  # opening it says what is wrong
+        text = str(config.database)
+    return config.home / FOLDER / sha256(text.encode()).hexdigest()[:16]
 
 
 def open_database(config: "Config", *, migrates: bool = True) -> "Database":

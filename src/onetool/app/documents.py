@@ -1,14 +1,15 @@
 """Where small things are kept: in folders of the state, or as documents of the database that replicas share.
 
-    servers         what MCP servers offer, and what was approved of that
+    servers         what MCP servers offer, and what was approved of that; encrypted
     logins          the logins of people and programs; encrypted
     own_examples    examples of tools that callers keep for themselves
-    tokens          the tokens of `onetool tokens add`, by their hashes, and those that were revoked
+    tokens          the tokens of `onetool tokens add`, by their hashes, and those that were revoked; encrypted
     page_sessions   the key of the sessions of the page, and those that were ended; encrypted
 
-What is encrypted has a key that is derived from `cluster.key`. Without one, a random key counts that lies in the
-person's own folder, and is made when it is first needed: then the database is for one machine. That key goes on to
-open what it has encrypted, on its machine, after a `cluster.key` was added.
+What decides who may do what is encrypted, too: who can write the database alone can let nobody in. The key is derived
+from `cluster.key`. Without one, a random key counts that lies in the person's own folder, and is made when it is first
+needed: then the database is for one machine. That key goes on to open what it has encrypted, on its machine, after a
+`cluster.key` was added.
 """
 
 from pathlib import Path
@@ -35,10 +36,10 @@ class Keeping(NamedTuple):
 
 
 KINDS: dict[DocumentKind, Keeping] = {
-    "servers": Keeping(),
+    "servers": Keeping(is_sealed=True),
     "logins": Keeping(is_sealed=True),
     "own_examples": Keeping(follow="never"),  # there may be many, and few are read
-    "tokens": Keeping(),
+    "tokens": Keeping(is_sealed=True),
     "page_sessions": Keeping(is_sealed=True),
 }
 

@@ -8,10 +8,13 @@ class DatabaseError(OneToolError):
 
 
 class DatabaseAwayError(DatabaseError):
-    """Nobody reaches the database now. Nothing has changed."""
+    """Nobody reaches the database now. Nothing has changed. Callers read this: it does not say `why`, which is for the
+    log of the server and names its host and role.
+    """
 
     def __init__(self, why: str = "") -> None:
-        super().__init__(f"the database can't be reached{f' ({why})' if why else ''}; nothing has changed, try again")
+        super().__init__("the database can't be reached; nothing has changed, try again")
+        self.why = why
 
 
 class ChangeUnknownError(DatabaseError):

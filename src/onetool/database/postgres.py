@@ -51,10 +51,10 @@ _OPTIONS: dict[str, Any] = {
 def is_url(url: str) -> bool:
     """Whether it can be understood. What is wrong with it is not told: the message would quote it."""
     try:
-        conninfo_to_dict(url)
+        found = conninfo_to_dict(url)
     except psycopg.Error:
         return False
-    return True
+    return "@" not in str(found.get("host") or "")  # else a part of a password is taken for the host, and told
 
 
 class _LostConnection(Exception):  # noqa: N818 - control flow: the caller decides what it means

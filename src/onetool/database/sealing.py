@@ -52,7 +52,7 @@ class Seal:
         if key is None:
             raise SealError(
                 f"{about} in the database was encrypted with another cluster.key than the one in the config: put that "
-                "one back, or log in again"
+                "one back, or make it anew"
             )
         nonce, text = sealed[start : start + NONCE_BYTES], sealed[start + NONCE_BYTES :]
         try:

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from onetool.core.rate_window import RateWindow
+from onetool.core.rate_window import PARTS, RateWindow
 from onetool.database.connection import Database, Transaction
 from onetool.database.errors import DatabaseError
 
@@ -35,6 +35,16 @@ _LOCK = """INSERT INTO rates (name, parts, seen_at, until) VALUES (%s, '[]', {cl
 ON CONFLICT (name) DO UPDATE SET seen_at = excluded.seen_at
 RETURNING parts, {clock}"""  # the clock is read again: whoever had to wait for the row is later than when it began
 _PARTS = msgspec.json.Decoder(list[tuple[int, int]])
+
+
+def _read_parts(text: str, now: float, seconds: float) -> list[tuple[int, int]]:
+    """What has been counted. What nobody can have counted is left out: a broken row locks nobody out."""
+    try:
+        found = _PARTS.decode(text)
+    except msgspec.MsgspecError:
+        return []
+    last = int(now / (seconds / PARTS)) + 1
+    return [(part, count) for part, count in found if part <= last and count > 0]
 
 
 class WindowCount(NamedTuple):
@@ -86,7 +96,7 @@ class SharedWindows:
     def _counted(self, work: Transaction, key: str, most: int, seconds: float, counts: bool) -> WindowCount:
         clock = self._database.clock
         parts, now = work.execute(_LOCK.format(clock=clock), (key,))[0]
-        window = RateWindow(seconds, _PARTS.decode(parts))
+        window = RateWindow(seconds, _read_parts(parts, now, seconds))
         if not counts:
             window.forget_old(now)
             return WindowCount(None, window.count, window.next_free(now))
