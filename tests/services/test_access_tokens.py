@@ -438,3 +438,19 @@ def test_clocks_are_real_where_none_is_given(tmp_path):
     store.add("ci")
     assert before - 1 < store.named("ci").created < time.time() + 1
     assert RequestRates().check(caller(1, 60)) is None
+
+
+def test_tokens_of_before_keep_a_server_closed_and_let_nobody_in(tmp_path):
+    former = TokenStore(tmp_path / "former")
+    store = TokenStore(tmp_path / "now", former=former)
+    assert not store.guards
+    text = former.add("ci")
+    assert store.guards
+    assert store.find(token_digest(text)) is None
+
+
+def test_a_sealed_file_elsewhere_is_not_called_damaged(tmp_path):
+    sealed = TokenStore(tmp_path / "tokens", key_file=tmp_path / "key")
+    sealed.add("ci")
+    with pytest.raises(TokenFileError, match="sealed for the folder of a project"):
+        TokenStore(tmp_path / "tokens").list()

@@ -103,9 +103,10 @@ def token_store(config: "Config", place: "Path | Documents | None" = None) -> To
     """The tokens of the state folder, or where else they are. Those in a project's own folder are sealed: see
     `services.access_tokens`.
     """
+    in_folder = TokenStore(config.home / FOLDER, key_file=token_key_file(config))
     if place is not None and not isinstance(place, Path):
-        return TokenStore(place)
-    return TokenStore(config.home / FOLDER, key_file=token_key_file(config))
+        return TokenStore(place, former=in_folder)
+    return in_folder
 
 
 def token_key_file(config: "Config") -> Path | None:

@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from onetool.core.errors import Mistake
 if TYPE_CHECKING:
     from onetool.config import Config
     from onetool.database.documents import Documents
+    from onetool.services.access_tokens import RevokedToken, TokenStore
     from onetool.sources.packs import Registry
 
 
@@ -180,13 +181,15 @@ def _tokens(config: "Config", place: "Path | Documents") -> Iterator[Mistake]:
     from onetool.services.access_tokens import TokenFileError
 
     stored: set[str] = set()
-    revoked: Collection[str] = ()
+    revoked: Mapping[str, RevokedToken] = {}
     try:
         store = token_store(config, place)
         stored, revoked = {token.name for token in store.list()}, store.revoked()
     except TokenFileError as error:
         if isinstance(place, Path):  # that a database is away is told elsewhere
             yield Mistake(message=str(error), key="http.tokens")
+    else:
+        yield from _left_tokens(store, {*stored, *(token.name for token in revoked.values())})
     for number, token in enumerate(map(as_stored, config.http.tokens)):
         key, file = f"http.tokens[{number}]", str(config.path)
         if token.name in stored:
@@ -199,6 +202,19 @@ def _tokens(config: "Config", place: "Path | Documents") -> Iterator[Mistake]:
             message = f"{token.name} {'expired' if left <= 0 else 'expires'} on {shown_time(token.expires)}"
             hint = f"make another one: onetool tokens add {token.name} --print"
             yield Mistake(message=message, file=file, key=f"{key}.expires", hint=hint, severity="warning")
+
+
+def _left_tokens(store: "TokenStore", known: Collection[str]) -> Iterator[Mistake]:
+    """Tokens of the folder that are not in the database."""
+    from onetool.services.access_tokens import TokenFileError
+
+    try:
+        former = [] if store.former is None else [token.name for token in store.former.list()]
+    except TokenFileError:
+        return
+    if left := [name for name in former if name not in known]:
+        message = f"tokens of {store.former.where if store.former else ''} are not in the database: {', '.join(left)}"
+        yield Mistake(message=message, key="database", hint="onetool db import", severity="warning")
 
 
 def _aliases(config: "Config", registry: "Registry", waiting: Collection[str]) -> list[Mistake]:

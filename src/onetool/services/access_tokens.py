@@ -93,6 +93,11 @@ class RevokedToken(msgspec.Struct, frozen=True, kw_only=True):
     at: float
 
 
+_SEALED = re.compile(rb"[0-9a-f]{64}\n")
+SEALED_WHY = "it is sealed for the folder of a project"
+SEALED_HINT = "put it into a project's .onetool, or export again with --config and the config that is to use it"
+
+
 class _TokenState(msgspec.Struct, frozen=True, kw_only=True):
     """The content of the file."""
 
@@ -155,16 +160,23 @@ class TokenStore:
     """The tokens of one state folder, or of one database."""
 
     def __init__(
-        self, place: Path | Documents, clock: Callable[[], float] = time.time, *, key_file: Path | None = None
+        self,
+        place: Path | Documents,
+        clock: Callable[[], float] = time.time,
+        *,
+        key_file: Path | None = None,
+        former: "TokenStore | None" = None,
     ) -> None:
         """`place`: a folder, or where else documents are. `key_file` seals a file of tokens: for folders that may come
-        from somebody else.
+        from somebody else. `former` has the tokens of before there was a database: they let nobody in, and a server
+        that they have closed stays closed.
         """
         self._documents = FileDocuments(place) if isinstance(place, Path) else place
         self.file = self._documents.file(DOCUMENT) if isinstance(self._documents, FileDocuments) else None
         self.where = self._documents.describe(DOCUMENT)
         self._clock = clock
         self._key_file = key_file
+        self.former = former
         self._lock = Lock()
         self._known = _known(None, _TokenState())
 
@@ -190,7 +202,9 @@ class TokenStore:
     def guards(self) -> bool:
         """Whether a server needs a credential because of this file. Revoking the last token opens no door."""
         known = self.view()
-        return bool(known.problem or known.tokens or known.revoked)
+        if known.problem or known.tokens or known.revoked:
+            return True
+        return self.former is not None and self.former.guards
 
     # What a person asks. All raise TokenFileError.
 
@@ -284,6 +298,8 @@ class TokenStore:
             return _TokenState()
         if self._key_file is not None:
             data = _unsealed(data, _key_in(self._key_file), self.where)
+        elif _SEALED.match(data):
+            raise _refusal(self.where, SEALED_WHY, SEALED_HINT)
         try:
             state = msgspec.json.decode(data, type=_TokenState)
             all_digests = [token.digest for token in state.tokens] + [_digest_of(hash) for hash in state.revoked]

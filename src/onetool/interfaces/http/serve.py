@@ -275,16 +275,20 @@ async def _health(_scope: Scope, _receive: Receive, send: Send) -> None:
 
 def _readiness(app: "App", is_draining: Callable[[], bool]) -> Asgi:
     """GET /readyz: whether a balancer should send requests here. While the database is away tools go on, so that says
-    nothing against it.
+    nothing against it; but until it was reached once, nobody knows whose tokens count.
     """
 
     async def answer(_scope: Scope, _receive: Receive, send: Send) -> None:
-        found = {"status": "ready"}
+        found, is_ready = {"status": "ready"}, True
+        if app.config.database is not None and (await asyncio.to_thread(app.runtime.tokens.store.view)).is_away:
+            is_ready = False
+            found |= {"status": "starting", "message": "The database was never reached: nobody knows who may call."}
         if is_draining():
+            is_ready = False
             found |= {"status": "draining", "message": "This server stops in a moment: send requests to others."}
         if app.config.database is not None and (database := app.database) is not None:
             found["database"] = "away" if database.is_away else "ok"
-        await respond(send, 503 if is_draining() else 200, msgspec.json.encode(found))
+        await respond(send, 200 if is_ready else 503, msgspec.json.encode(found))
 
     return answer
 
