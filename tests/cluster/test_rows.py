@@ -59,6 +59,26 @@ def test_who_falls_silent_is_gone(shared, monkeypatch):
     one.close()
 
 
+def test_no_error_ends_the_heartbeat(shared, monkeypatch, caplog):
+    monkeypatch.setattr(members, "BEAT_S", 0.02)
+    beats, write = [], shared.write
+
+    def failing(job):
+        beats.append(1)
+        if len(beats) in (2, 3, 4):
+            raise RuntimeError("can't start new thread")
+        return write(job)
+
+    monkeypatch.setattr(shared, "write", failing)
+    one = Members(settings(shared))
+    one.start()
+    until(lambda: len(beats) > 6)
+    one.close()
+    assert [record.getMessage() for record in caplog.records] == [
+        "no heartbeat, the other replicas are those of the last one: RuntimeError: can't start new thread"
+    ]
+
+
 def test_a_session_is_read_changed_and_deleted(shared):
     rows = McpSessionRows(shared)
     assert rows.get("s") is None

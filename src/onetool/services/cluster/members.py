@@ -92,7 +92,7 @@ class Members:
         return time.time() + self._ahead
 
     def on_beat(self, call: Callable[[], None]) -> None:
-        """Call it after each beat, in the thread of the heartbeat."""
+        """Call it after each beat, in the thread of the heartbeat. It must be quick: the next beat waits for it."""
         self._calls.append(call)
 
     def _run(self) -> None:
@@ -111,9 +111,10 @@ class Members:
             began = time.time()
             try:
                 now, rows = self._database.write(self._renew)
-            except DatabaseError as error:
+            except Exception as error:  # noqa: BLE001 - whatever it is, the next beat may go well
                 if not self._is_away:
-                    log.warning("no heartbeat, the other replicas are those of the last one: %s", error)
+                    why = error if isinstance(error, DatabaseError) else f"{type(error).__name__}: {error}"
+                    log.warning("no heartbeat, the other replicas are those of the last one: %s", why)
                 self._is_away = True
                 return
             self._is_away = False
