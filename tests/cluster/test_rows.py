@@ -1,13 +1,14 @@
 """Members and the rows of MCP sessions and tasks, over both databases."""
 
 import time
+from types import SimpleNamespace
 
 import pytest
 from cluster.conftest import shared_file
 from helpers import until
 
 from onetool.database.sqlite import SqliteDatabase
-from onetool.services.cluster import ClusterSettings, members
+from onetool.services.cluster import ClusterSettings, mcp_rows, members
 from onetool.services.cluster.mcp_rows import McpSessionRows, McpTaskRows, SessionState
 from onetool.services.cluster.members import Members
 
@@ -97,6 +98,24 @@ def test_a_session_is_read_changed_and_deleted(shared):
     assert rows.touch(["s", "none"]) == {"s": 2}
     rows.delete("s")
     assert rows.get("s") is None
+
+
+def test_many_sessions_are_touched_with_a_few_statements(shared, monkeypatch):
+    monkeypatch.setattr(mcp_rows, "TOUCHED", 3)
+    rows, statements, write = McpSessionRows(shared), [], shared.write
+    for number in range(5):
+        rows.add(f"s{number}", "ada", STATE)
+
+    def counting(job):
+        def counted(work):
+            return job(SimpleNamespace(execute=lambda *args: statements.append(args) or work.execute(*args)))
+
+        return write(counted)
+
+    monkeypatch.setattr(shared, "write", counting)
+    assert rows.touch(["none", "s4", "s2", "s0", "s3", "s1", "s1"]) == {f"s{number}": 1 for number in range(5)}
+    assert [params for _, params in statements] == [("none", "s0", "s1"), ("s2", "s3", "s4")]
+    assert rows.touch([]) == {}
 
 
 def test_two_changes_at_once_both_count(shared):
