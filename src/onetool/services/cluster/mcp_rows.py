@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from onetool.core.caller import Level
 from onetool.database import ChangeUnknownError, Database, Transaction
 
 TRIES = 10  # to change a row that others change at the same time
@@ -20,7 +21,7 @@ class SessionState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
     revision: str
     capabilities: dict[str, Any] = {}
-    log_level: str | None = "info"
+    log_level: Level | None = "info"
     name: str = ""
     menu: str | None = None
     watched: tuple[str, ...] = ()  # uris of resources
