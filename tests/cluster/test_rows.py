@@ -8,6 +8,7 @@ from cluster.conftest import shared_file
 from helpers import until
 
 from onetool.database.sqlite import SqliteDatabase
+from onetool.interfaces.http.cluster import Cluster
 from onetool.services.cluster import ClusterSettings, mcp_rows, members
 from onetool.services.cluster.mcp_rows import McpSessionRows, McpTaskRows, SessionState
 from onetool.services.cluster.members import Members
@@ -47,6 +48,16 @@ def test_who_is_there(shared, monkeypatch):
     until(lambda: len(beats) > 2)
     assert one.find("abcdef01") is None
     one.close()
+
+
+def test_what_fails_at_the_end_leaves_no_row(shared):
+    cluster, called = Cluster(settings(shared)), []
+    cluster.on_close += [lambda: 1 / 0, lambda: called.append(cluster.members.find(cluster.id).id)]
+    cluster.start()
+    with pytest.raises(ZeroDivisionError):
+        cluster.close()
+    assert called == [cluster.id]
+    assert shared.read(lambda work: work.execute("SELECT id FROM replicas")) == []
 
 
 def test_who_falls_silent_is_gone(shared, monkeypatch):
