@@ -12,7 +12,7 @@ from threading import Event, Lock, Thread
 from typing import Any
 
 from onetool._version import __version__
-from onetool.database import DatabaseError, Transaction
+from onetool.database import Database, DatabaseError, Transaction
 from onetool.services.cluster import ClusterSettings, Replica
 
 log = logging.getLogger("onetool.cluster")
@@ -23,7 +23,7 @@ FORGOTTEN_S = 3600.0  # after which the row of a process that was killed is dele
 MOST_UNKNOWN = 1000  # ids that nobody has, until the next beat
 CLOSE_S = 2.0
 
-_COLUMNS = "id, address, version, since, is_draining"
+_COLUMNS, _ORDER = "id, address, version, since, is_draining", "ORDER BY since, id"
 
 
 class Members:
@@ -74,7 +74,7 @@ class Members:
         if (known := self._alive.get(id)) is not None or id in self._unknown:
             return known
         try:
-            rows = self._database.read(lambda work: work.execute(*self._select("AND id = %s", id)))
+            rows = self._database.read(lambda work: work.execute(*_select(self._database, "AND id = %s", id)))
         except DatabaseError:
             return None
         if rows:
@@ -132,11 +132,17 @@ class Members:
         )
         work.execute(f"DELETE FROM replicas WHERE seen_at < {clock} - %s", (FORGOTTEN_S,))  # noqa: S608
         now = work.execute(f"SELECT {clock}")[0][0]
-        return now, work.execute(*self._select("ORDER BY since, id"))
+        return now, work.execute(*_select(self._database, _ORDER))
 
-    def _select(self, more: str, *params: Any) -> tuple[str, tuple[Any, ...]]:
-        text = f"SELECT {_COLUMNS} FROM replicas WHERE seen_at > {self._database.clock} - %s {more}"  # noqa: S608
-        return text, (GONE_S, *params)
+
+def read_members(database: Database) -> list[Replica]:
+    """Who serves now, for those who are no members. Raises DatabaseError."""
+    return [_replica(row) for row in database.read(lambda work: work.execute(*_select(database, _ORDER)))]
+
+
+def _select(database: Database, more: str, *params: Any) -> tuple[str, tuple[Any, ...]]:
+    text = f"SELECT {_COLUMNS} FROM replicas WHERE seen_at > {database.clock} - %s {more}"  # noqa: S608
+    return text, (GONE_S, *params)
 
 
 def _replica(row: tuple[Any, ...]) -> Replica:
