@@ -64,6 +64,7 @@ def build_app(
     """The ASGI app with all routes. `mcp` is an ASGI app that may have `stop()` and `reload()`; `url` gives the
     address by which clients reach the server. With a `cluster` it is one of several replicas.
     """
+    app.keep_database()
     http, sessions = app.config.http, LoginSessions(app.runtime.documents("page_sessions", "at once"))
     lists = allow_lists(app, allowed)
     routes = [
