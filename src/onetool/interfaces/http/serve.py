@@ -341,7 +341,8 @@ def serve_app(
         mcp.start()
         dogs.append(Watchdog())
 
-    further = ({} if shared is None else shared.start()) | ({} if drain_s is None else {"drain_s": drain_s})
+    further: dict[str, Any] = {} if shared is None else shared.start()
+    further |= {} if drain_s is None else {"drain_s": drain_s}
     try:
         return serve(http_app, address, started=started, reload=reload, **further)
     finally:
