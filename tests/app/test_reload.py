@@ -465,3 +465,22 @@ def test_nobody_watches_for_who_does_not_stay(place, quick):
     place.pack("two")
     assert quick == []
     assert place.says() == "one"
+
+
+def test_who_serves_keeps_its_database_and_its_cluster(place):
+    """Sessions, members and rates stay with the database that they began with: half of it would move."""
+    place.app.asgi()
+    before = place.state()
+    key = "k" * 32
+    place.write(f"database: postgresql://localhost/x\ncluster: {{address: 'a:1', key: {key}}}\n{TOOL}")
+    with pytest.raises(ConfigError) as refused:
+        place.app.reload()
+    assert [(one.key, one.message) for one in refused.value.mistakes] == [
+        ("database", "database can't change while OneTool serves: it needs a restart"),
+        ("cluster", "cluster can't change while OneTool serves: it needs a restart"),
+    ]
+    assert place.state() == before
+    assert place.app.reload_error is refused.value
+    place.write(TOOL)  # anything else can
+    place.app.reload()
+    assert place.app.reload_error is None

@@ -1,13 +1,15 @@
 """Members and the rows of MCP sessions and tasks, over both databases."""
 
 import time
+from types import SimpleNamespace
 
 import pytest
 from cluster.conftest import shared_file
 from helpers import until
 
 from onetool.database.sqlite import SqliteDatabase
-from onetool.services.cluster import ClusterSettings, members
+from onetool.interfaces.http.cluster import Cluster
+from onetool.services.cluster import ClusterSettings, mcp_rows, members
 from onetool.services.cluster.mcp_rows import McpSessionRows, McpTaskRows, SessionState
 from onetool.services.cluster.members import Members
 
@@ -48,6 +50,16 @@ def test_who_is_there(shared, monkeypatch):
     one.close()
 
 
+def test_what_fails_at_the_end_leaves_no_row(shared):
+    cluster, called = Cluster(settings(shared)), []
+    cluster.on_close += [lambda: 1 / 0, lambda: called.append(cluster.members.find(cluster.id).id)]
+    cluster.start()
+    with pytest.raises(ZeroDivisionError):
+        cluster.close()
+    assert called == [cluster.id]
+    assert shared.read(lambda work: work.execute("SELECT id FROM replicas")) == []
+
+
 def test_who_falls_silent_is_gone(shared, monkeypatch):
     monkeypatch.setattr(members, "BEAT_S", 0.02)
     monkeypatch.setattr(members, "GONE_S", 0.3)
@@ -57,6 +69,26 @@ def test_who_falls_silent_is_gone(shared, monkeypatch):
     one.start()
     until(lambda: not one.is_alive(two.id))
     one.close()
+
+
+def test_no_error_ends_the_heartbeat(shared, monkeypatch, caplog):
+    monkeypatch.setattr(members, "BEAT_S", 0.02)
+    beats, write = [], shared.write
+
+    def failing(job):
+        beats.append(1)
+        if len(beats) in (2, 3, 4):
+            raise RuntimeError("can't start new thread")
+        return write(job)
+
+    monkeypatch.setattr(shared, "write", failing)
+    one = Members(settings(shared))
+    one.start()
+    until(lambda: len(beats) > 6)
+    one.close()
+    assert [record.getMessage() for record in caplog.records] == [
+        "no heartbeat, the other replicas are those of the last one: RuntimeError: can't start new thread"
+    ]
 
 
 def test_a_session_is_read_changed_and_deleted(shared):
@@ -77,6 +109,24 @@ def test_a_session_is_read_changed_and_deleted(shared):
     assert rows.touch(["s", "none"]) == {"s": 2}
     rows.delete("s")
     assert rows.get("s") is None
+
+
+def test_many_sessions_are_touched_with_a_few_statements(shared, monkeypatch):
+    monkeypatch.setattr(mcp_rows, "TOUCHED", 3)
+    rows, statements, write = McpSessionRows(shared), [], shared.write
+    for number in range(5):
+        rows.add(f"s{number}", "ada", STATE)
+
+    def counting(job):
+        def counted(work):
+            return job(SimpleNamespace(execute=lambda *args: statements.append(args) or work.execute(*args)))
+
+        return write(counted)
+
+    monkeypatch.setattr(shared, "write", counting)
+    assert rows.touch(["none", "s4", "s2", "s0", "s3", "s1", "s1"]) == {f"s{number}": 1 for number in range(5)}
+    assert [params for _, params in statements] == [("none", "s0", "s1"), ("s2", "s3", "s4")]
+    assert rows.touch([]) == {}
 
 
 def test_two_changes_at_once_both_count(shared):

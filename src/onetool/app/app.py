@@ -369,6 +369,12 @@ class App:
         """The database that replicas share; None: files and SQLite."""
         return self._database.get()
 
+    def keep_database(self) -> None:
+        """From now on a reload that changes `database` or `cluster` is refused. For servers: their sessions, members
+        and rates stay with what they began with.
+        """
+        self._reloader.kept = ("database", "cluster")
+
     def share_rates(self, replicas: Callable[[], int], workers: "Database | None" = None) -> None:
         """Count rates together with others: see `AppDatabase.share_rates`."""
         self._database.share_rates(replicas, workers)

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from onetool.config import Config
     from onetool.database import Database, Transaction
 
-GONE_S = 5.0  # without a sign of life
 _ADVICE = {  # a pattern in what PostgreSQL says -> what to do
     "password authentication failed": "check the user and the password in the address",
     "no password supplied": "the address has no password: postgresql://user:password@host/name",
@@ -74,12 +73,10 @@ def database_state(database: "Database") -> DatabaseState:
 
 
 def alive_replicas(database: "Database") -> tuple[ReplicaRow, ...]:
-    sql = (
-        "SELECT id, address, version, since, is_draining FROM replicas "  # noqa: S608 - our own words
-        f"WHERE seen_at > {database.clock} - %s ORDER BY since, id"
-    )
-    rows = database.read(lambda work: work.execute(sql, (GONE_S,)))
-    return tuple(ReplicaRow(id, to, version, utc_text(since), bool(ends)) for id, to, version, since, ends in rows)
+    from onetool.services.cluster.members import read_members
+
+    found = read_members(database)
+    return tuple(ReplicaRow(one.id, one.address, one.version, utc_text(one.since), one.is_draining) for one in found)
 
 
 def server_holders(config: "Config") -> dict[str, ReplicaRow]:

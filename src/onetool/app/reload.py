@@ -45,6 +45,7 @@ class Reloader:
         """`mistakes` are those that are known: a reload is refused only for others."""
         self.error: ConfigError | None = None  # why the last reload changed nothing
         self.read_at = time()
+        self.kept: tuple[str, ...] = ()  # keys of the config that a reload may not change
         self._config = config
         self._finds_config = found is not None and found.whose != "named"  # and so looks for it again
         self._untrusted = None if found is None else found.untrusted
@@ -106,6 +107,8 @@ class Reloader:
         try:
             found = self._find_again()
             config = load_config(self._config.path if found is None else found)
+            if changed := self._kept_but_changed(config):
+                raise ConfigError(changed)
             read = self.read(config, again=True)
             if broken := self._new_mistakes(read):
                 raise ConfigError(broken)
@@ -133,6 +136,12 @@ class Reloader:
             message = "it is gone, or another one" if waits is None else str(waits)
             raise ConfigError([Mistake(message=message, file=str(config.path or config.folder))])
         return found
+
+    def _kept_but_changed(self, config: Config) -> list[Mistake]:
+        changed = [key for key in self.kept if getattr(config, key) != getattr(self._config, key)]
+        file = str(config.path) if config.path else None
+        message = "{} can't change while OneTool serves: it needs a restart"
+        return [Mistake(message=message.format(key), file=file, key=key) for key in changed]
 
     def _new_mistakes(self, read: Iterable[Catalogue]) -> list[Mistake]:
         """Mistakes that were not there before."""

@@ -6,6 +6,7 @@ A route below /cluster is for other replicas only: `HttpApp` lets nobody in ther
 import asyncio
 import re
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from onetool.interfaces.asgi import Asgi, HttpError, Receive, Scope, Send
@@ -47,9 +48,11 @@ class Cluster:
         return {"further": further, "drain_s": drain_s, "patience_s": PATIENCE_S, "parting_s": PARTING_S}
 
     def close(self) -> None:
-        for call in self.on_close:
-            call()
-        self.members.close()
+        """All of it is done, also if a part fails. Its error is raised at the end."""
+        with ExitStack() as ends:
+            ends.callback(self.members.close)
+            for call in reversed(self.on_close):
+                ends.callback(call)
 
     @property
     def id(self) -> str:

@@ -64,6 +64,7 @@ def build_app(
     """The ASGI app with all routes. `mcp` is an ASGI app that may have `stop()` and `reload()`; `url` gives the
     address by which clients reach the server. With a `cluster` it is one of several replicas.
     """
+    app.keep_database()
     http, sessions = app.config.http, LoginSessions(app.runtime.documents("page_sessions", "at once"))
     lists = allow_lists(app, allowed)
     routes = [
@@ -324,11 +325,7 @@ def serve_app(
     are bound already. A reload that a signal asks for is done within `on_reload()`.
     """
     address = address or bind_address(app, host, port)
-    make_log_non_blocking(access_log.AccessHandler)
-    access_log.enable_access_log(app.config.http.access_log)
-    for logger_name in ("onetool.serve", "onetool.watch"):
-        logging.getLogger(logger_name).setLevel(logging.INFO)
-    facts = partial(server_facts, app, address, allowed)
+    _begin_log(app)
     lists = allow_lists(app, allowed)
     shared = _cluster(app, cluster)
     mcp = McpHttpApp(app, menu=menu, allowed=lists, cluster=shared)
@@ -341,18 +338,15 @@ def serve_app(
             await reload_app(app, mcp)
 
     def started() -> None:
-        print_line(greeting(facts()))
-        run_later(WARM_AFTER_S, lambda: app.runtime.warm())
-        asyncio.get_running_loop().run_in_executor(None, app.catalog.warm_bundles)
-        asyncio.get_running_loop().run_in_executor(None, app.catalog.warm_search)
+        print_line(greeting(server_facts(app, address, allowed)))
+        _warm(app)
         for call in () if shared is None else shared.on_serving:
             call()
         mcp.start()
         dogs.append(Watchdog())
 
     further: dict[str, Any] = {} if shared is None else shared.start()
-    if drain_s is not None:
-        further["drain_s"] = drain_s
+    further |= {} if drain_s is None else {"drain_s": drain_s}
     try:
         return serve(http_app, address, started=started, reload=reload, **further)
     finally:
@@ -360,6 +354,20 @@ def serve_app(
             shared.close()
         for dog in dogs:
             dog.close()
+
+
+def _begin_log(app: "App") -> None:
+    make_log_non_blocking(access_log.AccessHandler)
+    access_log.enable_access_log(app.config.http.access_log)
+    for logger_name in ("onetool.serve", "onetool.watch"):
+        logging.getLogger(logger_name).setLevel(logging.INFO)
+
+
+def _warm(app: "App") -> None:
+    """Load in the background what the first requests need."""
+    run_later(WARM_AFTER_S, lambda: app.runtime.warm())
+    asyncio.get_running_loop().run_in_executor(None, app.catalog.warm_bundles)
+    asyncio.get_running_loop().run_in_executor(None, app.catalog.warm_search)
 
 
 def _cluster(app: "App", settings: "ClusterSettings | None") -> "Cluster | None":

@@ -3,12 +3,16 @@
 Who runs a server is a lease of the database. The holder is found in memory; only where nobody holds it, or its holder
 is gone, the database is asked. What the server says meanwhile (progress, messages, questions) comes back on the stream
 of the answer. When the caller gives up, the request ends, and with it the call there.
+
+Each heartbeat wakes a thread that tends the servers: new tools may take it longer than a heartbeat may be late.
 """
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, suppress
 from itertools import count
+from threading import Event, Thread
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -47,11 +51,14 @@ if TYPE_CHECKING:
     from onetool.interfaces.http.cluster import Cluster
     from onetool.services.cluster import Replica
 
+log = logging.getLogger("onetool.cluster")
+
 SERVERS_PATH, ANSWERS_PATH = "/cluster/servers", "/cluster/answers"
 SILENT_S = 10.0  # without a line: its owner says every other second that it is still there
 FIND_S = 10.0  # to find another owner, where nobody is at the address of the one before
 LOOK_S = 0.2
 KEPT_PEERS_S = 60.0
+CLOSE_S = 2.0
 
 
 class NotRunThereError(Exception):
@@ -69,19 +76,26 @@ class SharedServers:
         self._peers = PeerNumbers()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._reading: asyncio.Task[None] | None = None
+        self._is_due, self._is_closed = Event(), False
+        self._thread = Thread(target=self._tend, name="onetool-tend", daemon=True)
         calls = SharedCalls(self, lambda: app.servers)
         cluster.routes[SERVERS_PATH] = cluster.routes[ANSWERS_PATH] = calls
         app.catalog.share_servers(self)
-        cluster.members.on_beat(self._beat)
+        cluster.members.on_beat(self._is_due.set)
         cluster.on_serving.append(self.start)
         cluster.on_close.append(self.close)
 
     def start(self) -> None:
         """On the event loop that serves."""
         self._loop = asyncio.get_running_loop()
+        self._thread.start()
 
     def close(self) -> None:
         """Let others run the servers that run here."""
+        self._is_closed = True
+        self._is_due.set()
+        if self._thread.is_alive():
+            self._thread.join(CLOSE_S)
         if self._app.servers is not None:
             self._app.servers.end_shared()
 
@@ -102,17 +116,23 @@ class SharedServers:
     def state(self, server: str) -> SharedState | None:
         return None if self.is_own(server) else self._states.get(server)
 
-    def _beat(self) -> None:
-        """Every second, in the thread of the heartbeat."""
-        if (servers := self._app.servers) is None:
-            return
-        servers.tend_shared()
-        if self._loop is not None:
+    def _tend(self) -> None:
+        """After each heartbeat, in a thread of its own. Beats that come meanwhile count as one."""
+        while self._is_due.wait() and not self._is_closed:
+            self._is_due.clear()
+            if (servers := self._app.servers) is None or self._loop is None:
+                continue
+            try:
+                servers.tend_shared()
+            except Exception as error:  # noqa: BLE001 - the next time may go well
+                log.error("shared MCP servers were not tended: %s: %s", type(error).__name__, error)
             with suppress(RuntimeError):  # the loop has just ended
                 self._loop.call_soon_threadsafe(self._read_soon)
 
     def _read_soon(self) -> None:
-        self._reading = asyncio.create_task(self._read_states())
+        """Unless they are being read: a silent owner takes long, and its late answer must not replace a newer one."""
+        if self._reading is None or self._reading.done():
+            self._reading = asyncio.create_task(self._read_states())
 
     async def _read_states(self) -> None:
         servers = self._app.servers

@@ -144,6 +144,11 @@ class HttpSessions:
         since = self._now() - seconds
         return [one for one in self._sessions.values() if one.used >= since or one.news.response is not None]
 
+    def unused(self, id: str, seconds: float) -> HttpSession | None:
+        """That session, if nobody has used it in the last seconds."""
+        session = self._sessions.get(id)
+        return session if session is not None and session.used <= self._now() - seconds else None
+
     def open(self, client: RemoteClient, id: str | None = None) -> HttpSession:
         self._sweep()
         session = HttpSession(self._service, client, id, self.on_change)

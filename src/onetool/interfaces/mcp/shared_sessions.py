@@ -1,7 +1,8 @@
 """Sessions that several replicas serve: rows in the database, cached here.
 
 What changes a session is written to its row, and the other replicas are told before the client has its answer. Who was
-not told sees it within a minute: then each replica renews the rows of the sessions that it serves, all at once.
+not told sees it within a minute: then each replica renews the rows of the sessions that it serves, all at once. Of one
+that was not used for longer than that, the row is read when it is used again.
 
 Ids say who has what is alive in one process: questions to the client and events begin with the id of their replica.
 """
@@ -63,6 +64,8 @@ class SharedSessions:
     async def get(self, id: str, principal: Principal) -> HttpSession | None:
         """The session, if it is this principal's: from memory, or taken up from its row."""
         if id in self._sessions or len(id) > LONGEST_ID:
+            if (idle := self._sessions.unused(id, RENEW_S)) is not None:
+                await self._refresh(idle)
             return self._sessions.get(id, principal)
         try:
             row = await asyncio.to_thread(self._rows.get, id)
@@ -144,7 +147,7 @@ class SharedSessions:
     def _apply(self, session: HttpSession, row: SessionRow, is_new: bool = False) -> None:
         state, client = row.state, session.client
         client.revision, client.capabilities = state.revision, state.capabilities
-        client.log_level, client.name, client.menu = _level(state.log_level), state.name, state.menu
+        client.log_level, client.name, client.menu = state.log_level, state.name, state.menu
         session.conversation.watched.clear()
         session.conversation.watched.update(state.watched)
         self._versions[session.id] = row.version
@@ -217,10 +220,6 @@ def _change(request: McpRequest) -> Any:
         return msgspec.structs.replace(state, watched=tuple(sorted(uris)))
 
     return change
-
-
-def _level(level: str | None) -> Any:
-    return level
 
 
 def _away(error: DatabaseError) -> HttpError:

@@ -1,8 +1,11 @@
 """Leases: what only one process does at a time, such as running the stdio server of an MCP server.
 
 A lease is a row with a holder and an end, by the database's clock. Its holder renews it with each heartbeat. Another
-takes it when it has run out, or when its holder is no longer among the replicas. While the database is away everybody
-keeps what it had: nobody else can take it either.
+takes it when it has run out, or when its holder is no longer among the replicas.
+
+While the database is away everybody keeps what it had, so that servers with a state go on. If it is away for the holder
+alone, another replica takes the lease after LEASE_S, and both run the server until the holder reaches the database
+again: then it sees the new holder, and ends its own. It can't tell the two cases apart.
 """
 
 from collections.abc import Callable, Collection
@@ -10,9 +13,10 @@ from threading import Lock
 from typing import Protocol
 
 from onetool.database import Database, DatabaseError, Transaction
+from onetool.services.cluster.members import GONE_S
 
 SERVERS = "server:"  # what the names of the leases of MCP servers begin with
-LEASE_S = 5.0  # as long as a replica counts as there without a heartbeat
+LEASE_S = GONE_S
 REFUSED_S = 2.0  # the same for one that lets nobody connect any more
 
 

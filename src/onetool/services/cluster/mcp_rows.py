@@ -8,10 +8,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from onetool.core.caller import Level
 from onetool.database import ChangeUnknownError, Database, Transaction
 
 TRIES = 10  # to change a row that others change at the same time
 SWEPT = 500  # sessions that are deleted at a time
+TOUCHED = 500  # sessions that are renewed at a time
 
 
 class SessionState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -19,7 +21,7 @@ class SessionState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
     revision: str
     capabilities: dict[str, Any] = {}
-    log_level: str | None = "info"
+    log_level: Level | None = "info"
     name: str = ""
     menu: str | None = None
     watched: tuple[str, ...] = ()  # uris of resources
@@ -65,18 +67,16 @@ class McpSessionRows:
 
     def touch(self, ids: Iterable[str]) -> dict[str, int]:
         """They are in use. Gives the versions of those that are still there."""
-        used = [(id,) for id in ids]
-        sql = f"UPDATE mcp_sessions SET used_at = {self._database.clock} WHERE id = %s"  # noqa: S608
-
-        def job(work: Transaction) -> dict[str, int]:
-            found: dict[str, int] = {}
-            for params in sorted(used):  # in one order, so that two replicas never wait for each other
-                work.execute(sql, params)
-                for (version,) in work.execute("SELECT version FROM mcp_sessions WHERE id = %s", params):
-                    found[params[0]] = int(version)
-            return found
-
-        return self._database.write(job) if used else {}
+        used, found = sorted(set(ids)), dict[str, int]()  # in one order, so that replicas meet at few rows
+        for start in range(0, len(used), TOUCHED):  # a transaction each, so that no row is locked for long
+            some = used[start : start + TOUCHED]
+            sql = (
+                f"UPDATE mcp_sessions SET used_at = {self._database.clock} "  # noqa: S608 - ours
+                f"WHERE id IN ({', '.join(['%s'] * len(some))}) RETURNING id, version"
+            )
+            rows = self._database.write(lambda work, sql=sql, some=some: work.execute(sql, tuple(some)))
+            found.update((id, int(version)) for id, version in rows)
+        return found
 
     def sweep(self, idle_s: float, most: int) -> None:
         """Delete those that nobody has used for long; of too many, the oldest of the owner who has most."""

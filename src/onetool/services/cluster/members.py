@@ -12,7 +12,7 @@ from threading import Event, Lock, Thread
 from typing import Any
 
 from onetool._version import __version__
-from onetool.database import DatabaseError, Transaction
+from onetool.database import Database, DatabaseError, Transaction
 from onetool.services.cluster import ClusterSettings, Replica
 
 log = logging.getLogger("onetool.cluster")
@@ -23,7 +23,7 @@ FORGOTTEN_S = 3600.0  # after which the row of a process that was killed is dele
 MOST_UNKNOWN = 1000  # ids that nobody has, until the next beat
 CLOSE_S = 2.0
 
-_COLUMNS = "id, address, version, since, is_draining"
+_COLUMNS, _ORDER = "id, address, version, since, is_draining", "ORDER BY since, id"
 
 
 class Members:
@@ -74,7 +74,7 @@ class Members:
         if (known := self._alive.get(id)) is not None or id in self._unknown:
             return known
         try:
-            rows = self._database.read(lambda work: work.execute(*self._select("AND id = %s", id)))
+            rows = self._database.read(lambda work: work.execute(*_select(self._database, "AND id = %s", id)))
         except DatabaseError:
             return None
         if rows:
@@ -92,7 +92,7 @@ class Members:
         return time.time() + self._ahead
 
     def on_beat(self, call: Callable[[], None]) -> None:
-        """Call it after each beat, in the thread of the heartbeat."""
+        """Call it after each beat, in the thread of the heartbeat. It must be quick: the next beat waits for it."""
         self._calls.append(call)
 
     def _run(self) -> None:
@@ -111,9 +111,10 @@ class Members:
             began = time.time()
             try:
                 now, rows = self._database.write(self._renew)
-            except DatabaseError as error:
+            except Exception as error:  # noqa: BLE001 - whatever it is, the next beat may go well
                 if not self._is_away:
-                    log.warning("no heartbeat, the other replicas are those of the last one: %s", error)
+                    why = error if isinstance(error, DatabaseError) else f"{type(error).__name__}: {error}"
+                    log.warning("no heartbeat, the other replicas are those of the last one: %s", why)
                 self._is_away = True
                 return
             self._is_away = False
@@ -131,11 +132,17 @@ class Members:
         )
         work.execute(f"DELETE FROM replicas WHERE seen_at < {clock} - %s", (FORGOTTEN_S,))  # noqa: S608
         now = work.execute(f"SELECT {clock}")[0][0]
-        return now, work.execute(*self._select("ORDER BY since, id"))
+        return now, work.execute(*_select(self._database, _ORDER))
 
-    def _select(self, more: str, *params: Any) -> tuple[str, tuple[Any, ...]]:
-        text = f"SELECT {_COLUMNS} FROM replicas WHERE seen_at > {self._database.clock} - %s {more}"  # noqa: S608
-        return text, (GONE_S, *params)
+
+def read_members(database: Database) -> list[Replica]:
+    """Who serves now, for those who are no members. Raises DatabaseError."""
+    return [_replica(row) for row in database.read(lambda work: work.execute(*_select(database, _ORDER)))]
+
+
+def _select(database: Database, more: str, *params: Any) -> tuple[str, tuple[Any, ...]]:
+    text = f"SELECT {_COLUMNS} FROM replicas WHERE seen_at > {database.clock} - %s {more}"  # noqa: S608
+    return text, (GONE_S, *params)
 
 
 def _replica(row: tuple[Any, ...]) -> Replica:
