@@ -71,7 +71,7 @@ def test_a_database_that_is_away(tmp_path):
     """Named tokens can't be read then, so that nobody is let in but with `http.token`."""
     replica = Replica(tmp_path / "a", NOWHERE, "--drain-s", "0", more=f"http: {{token: {KEY}}}\n")
     try:
-        assert replica.send(None, path="/check", method="GET").status == 401
+        assert replica.send(None, path="/check", method="GET").status == 503
         found = get(replica, "/check", ("Authorization", f"Bearer {KEY}"))
     finally:
         replica.kill()

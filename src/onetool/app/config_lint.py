@@ -150,6 +150,7 @@ def _may_come(pack: str, waiting: Collection[str]) -> bool:
 
 
 SOON_S = 14 * 24 * 3600
+TOKENS_FOLDER = "access_tokens"
 KEPT_TOKENS = "tokens.json"  # in the state: what reads it is loaded only if it is there
 
 
@@ -160,7 +161,7 @@ def _access(
     http = config.http
     for number, token in enumerate(http.tokens):
         yield from _unmatched(config, f"http.tokens[{number}].tools", token.tools, registry, waiting)
-    if http.tokens or (isinstance(place, Path) and (place / KEPT_TOKENS).is_file()):
+    if http.tokens or (config.home / TOKENS_FOLDER / KEPT_TOKENS).is_file():
         yield from _tokens(config, place)
     if http.jwt is None:
         return
