@@ -8,7 +8,7 @@ migrations   the tables, as numbered SQL files
 errors       what can go wrong
 """
 
-from onetool.database.connection import Database, Transaction
+from onetool.database.connection import Database, ReplicaDatabase, Transaction
 from onetool.database.errors import ChangeUnknownError, DatabaseAwayError, DatabaseError
 
-__all__ = ["ChangeUnknownError", "Database", "DatabaseAwayError", "DatabaseError", "Transaction"]
+__all__ = ["ChangeUnknownError", "Database", "DatabaseAwayError", "DatabaseError", "ReplicaDatabase", "Transaction"]

@@ -15,7 +15,7 @@ from threading import RLock
 from typing import Any, TypeVar
 
 from onetool.core.errors import Mistake
-from onetool.database import ChangeUnknownError, Database, DatabaseAwayError, DatabaseError, Transaction
+from onetool.database import ChangeUnknownError, DatabaseAwayError, DatabaseError, ReplicaDatabase, Transaction
 from onetool.sources.bundles.catalogue_store import WithDerived
 from onetool.sources.bundles.database.following import FOLLOWED, followed, keep_switches, take_in
 from onetool.sources.bundles.database.tables import TOPIC, Followed, TableChanges, TableTransaction, read_changes
@@ -48,7 +48,7 @@ class DatabaseStore(StoreRules):
 
     def __init__(
         self,
-        database: Database,
+        database: ReplicaDatabase,
         state: Path | None = None,
         built_in: Sequence[tuple[Bundle, Sequence[Tool]]] = (),
         now: Callable[[], float] | None = None,
@@ -281,7 +281,7 @@ class DatabaseCatalogueStore(WithDerived, DatabaseStore):
     """With the bundles that are derived from the catalogue."""
 
     def __init__(
-        self, database: Database, state: Path | None, built_in: BuiltIn, derived: DerivedBundles, **options: Any
+        self, database: ReplicaDatabase, state: Path | None, built_in: BuiltIn, derived: DerivedBundles, **options: Any
     ) -> None:
         super().__init__(database, state, built_in, **options)
         self.add_derived(derived)
