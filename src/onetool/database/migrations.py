@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from importlib.resources import files
 from typing import NamedTuple
 
+from onetool.database import lock_numbers
 from onetool.database.connection import Database, Transaction
 
-LOCK = 7_307_199_513_280_411  # of pg_advisory_xact_lock: any number that nobody else uses
 _TABLE = (
     "CREATE TABLE IF NOT EXISTS onetool_migrations "
     "(number integer PRIMARY KEY, name text NOT NULL, at double precision NOT NULL)"
@@ -48,7 +48,7 @@ def migrate(database: Database) -> list[str]:
         return []
 
     def job(work: Transaction) -> list[str]:
-        work.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
+        work.execute("SELECT pg_advisory_xact_lock(%s)", (lock_numbers.MIGRATIONS,))
         return _run(work, list(migrations()), database.clock)
 
     return database.write(job)
