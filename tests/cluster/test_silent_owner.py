@@ -34,7 +34,10 @@ def test_who_falls_silent_is_waited_for_no_more(tmp_path):
         came, ended, beats = asyncio.Event(), asyncio.Event(), Beats()
 
         async def silent(reader, writer):
-            await reader.readline()
+            if b"/cluster/answered" in await reader.readline():
+                writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
+                writer.close()
+                return
             came.set()
             await reader.read()  # until the other side hangs up
             writer.close()
@@ -44,14 +47,14 @@ def test_who_falls_silent_is_waited_for_no_more(tmp_path):
         forwarder = Forwarder(beats, ForwardSeal(b"k" * 32, beats))
         replica = Replica("11111111", f"unix:{tmp_path}/s.sock", "0", 0.0, False)
 
-        async def post():
-            async for _ in forwarder.post(replica, "/cluster/x", b"{}", LOCAL):
+        async def post(path):
+            async for _ in forwarder.post(replica, path, b"{}", LOCAL):
                 pass
 
-        waiting = asyncio.create_task(post())
+        waiting = asyncio.create_task(post("/cluster/x"))
         await came.wait()
         beats.beat()
-        await asyncio.sleep(0.05)
+        await post("/cluster/answered")  # it begins and ends after what the beat has begun
         assert not waiting.done()
         beats.there.clear()
         beats.beat()

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from onetool.database import DatabaseAwayError
+from onetool.database import DatabaseAwayError, following
 from onetool.database.database_documents import DatabaseDocuments
 from onetool.database.file_documents import FileDocuments
 from onetool.database.postgres import Postgres
@@ -34,6 +34,19 @@ def two(request, tmp_path):
     seal = Seal(lambda: [SECRET]) if request.param == "sealed" else None
     yield tuple(DatabaseDocuments(one, "things", seal, "at once") for one in (database, other))
     other.close()
+
+
+@pytest.fixture
+def waits(monkeypatch):
+    """Set when somebody waits for a lock on the event loop: it pauses between two attempts."""
+    found, sleep = asyncio.Event(), asyncio.sleep
+
+    async def pause(seconds):
+        found.set()
+        await sleep(seconds)
+
+    monkeypatch.setattr(asyncio, "sleep", pause)
+    return found
 
 
 def test_what_is_written_is_read_by_all(two):
@@ -85,14 +98,14 @@ def test_who_waits_for_a_lock_waits_so_long_and_no_longer(two):
         held.check()
 
 
-def test_an_event_loop_goes_on_while_it_waits_and_gets_the_lock(two):
+def test_an_event_loop_goes_on_while_it_waits_and_gets_the_lock(two, waits):
     one, other = two
     order = []
 
     async def first(begun):
         async with one.locked_async("a", 5) as held:
             begun.set()
-            await asyncio.sleep(0.2)
+            await waits.wait()
             await asyncio.to_thread(held.write, b"1")
             order.append("first")
 
@@ -109,7 +122,7 @@ def test_an_event_loop_goes_on_while_it_waits_and_gets_the_lock(two):
     assert order == ["first", b"1"]
 
 
-def test_who_is_cancelled_while_it_waits_holds_nothing(two):
+def test_who_is_cancelled_while_it_waits_holds_nothing(two, waits):
     one, other = two
 
     async def cancelled():
@@ -118,7 +131,7 @@ def test_who_is_cancelled_while_it_waits_holds_nothing(two):
                 pass
 
         task = asyncio.create_task(wait())
-        await asyncio.sleep(0.1)
+        await waits.wait()
         task.cancel()
         await asyncio.wait([task])
         assert task.cancelled()
@@ -191,13 +204,14 @@ def test_what_is_known_goes_on_while_the_database_is_away(postgres, database):
     assert documents.read("a") == b"2"
 
 
-def test_a_question_that_is_asked_once_starts_no_listener(database, database_url):
+def test_a_question_that_is_asked_once_starts_no_listener(database, database_url, monkeypatch):
+    monkeypatch.setattr(following, "FRESH_S", float("inf"))
     documents, other = DatabaseDocuments(database, "things"), Postgres(database_url)
     documents.write("a", b"1")
     fresh = DatabaseDocuments(other, "things")
     assert (fresh.read("a"), fresh.read("a"), other._listener) == (b"1", b"1", None)
     documents.write("a", b"2")
-    time.sleep(1.1)
+    monkeypatch.setattr(following, "FRESH_S", 0.0)
     assert fresh.version("a") != fresh.version("a")  # not known any more
     assert fresh.read("a") == b"2"
     assert other._listener is not None

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from onetool.core.context import CallEvent, CallWatch, Gate, Progress, Recorder
     from onetool.core.errors import ConfigError
     from onetool.core.threads import LoopThread
-    from onetool.database import Database
+    from onetool.database import Database, ReplicaDatabase
     from onetool.script.code_places import CodeReport
     from onetool.script.reply import ReadOn, RunReply
     from onetool.script.run_result import RunResult
@@ -365,7 +365,7 @@ class App:
         return self._bundles.service
 
     @property
-    def database(self) -> "Database | None":
+    def database(self) -> "ReplicaDatabase | None":
         """The database that replicas share; None: files and SQLite."""
         return self._database.get()
 

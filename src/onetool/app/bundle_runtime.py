@@ -12,7 +12,7 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from onetool.app.database import database_state
+from onetool.app.database import index_folder
 from onetool.config.file_checks import ownership_mistake
 from onetool.config.find import trust_store, user_home
 from onetool.core.call import ToolCall, ToolError, ToolResult, new_id
@@ -80,7 +80,7 @@ def _open_store(folder: Path, built_in: BuiltIn, derived: DerivedBundles, runtim
         return CatalogueStore(folder, built_in, derived, max_tools=most, foreign=foreign_file)
     from onetool.sources.bundles.database.store import DatabaseCatalogueStore
 
-    state = database_state(runtime.config)
+    state = index_folder(runtime.config)
     return DatabaseCatalogueStore(database, state, built_in, derived, max_tools=most, foreign=foreign_file)
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from onetool.app.database import database_state
+from onetool.app.database import index_folder
 from onetool.core.errors import Mistake
 from onetool.core.signature import call_text
 from onetool.core.source import Catalogue
@@ -97,7 +97,7 @@ class AppBundles:
         from onetool.services.search.vector_cache import NAME
         from onetool.sources.bundles.files.disk import STATE
 
-        state = self._folder / STATE if self._config.database is None else database_state(self._config)
+        state = self._folder / STATE if self._config.database is None else index_folder(self._config)
         return state / NAME if self._searched is not None and state.is_dir() and not state.is_symlink() else None
 
     def file_of(self, spec: ToolSpec) -> str | None:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from onetool.config import Config
-    from onetool.database import Database
+    from onetool.database import Database, ReplicaDatabase
     from onetool.database.shared_rates import SharedWindows
 
 FOLDER = "database"
@@ -23,12 +23,12 @@ class AppDatabase:
     def __init__(self, config: "Config") -> None:
         self._config = config
         self._lock = Lock()
-        self._opened: Database | None = None
+        self._opened: ReplicaDatabase | None = None
         self._rates: tuple[Database, SharedWindows] | None = None
         self._replicas: Callable[[], int] = lambda: 1
         self._workers: Database | None = None
 
-    def get(self) -> "Database | None":
+    def get(self) -> "ReplicaDatabase | None":
         """Raises ConfigError if what the config says can't be used. A database that is away is no error here."""
         if self._config.database is None:
             return None
@@ -66,7 +66,7 @@ class AppDatabase:
             opened.close()
 
 
-def database_state(config: "Config") -> Path:
+def index_folder(config: "Config") -> Path:
     """The folder for what this machine keeps of this database, and of no other one. It can be deleted at any time."""
     from hashlib import sha256
     from urllib.parse import urlsplit
@@ -79,7 +79,7 @@ def database_state(config: "Config") -> Path:
     return config.home / FOLDER / sha256(text.encode()).hexdigest()[:16]
 
 
-def open_database(config: "Config", *, migrates: bool = True) -> "Database":
+def open_database(config: "Config", *, migrates: bool = True) -> "ReplicaDatabase":
     """The database of a config that has one. Nothing is connected yet. It makes missing tables when it first is.
 
     Raises ConfigError, whose message has nothing of the address: that may hold a password.

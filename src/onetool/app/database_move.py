@@ -15,7 +15,7 @@ from onetool.core.errors import OneToolError
 from onetool.database.moving import LeftBehind, Moved, MoveOptions, StoreMover
 
 if TYPE_CHECKING:
-    from onetool.database import Database
+    from onetool.database import ReplicaDatabase
 
 Tell = Callable[[str, int, int], None]  # the store, how many are done, of how many
 
@@ -84,12 +84,14 @@ STORES: tuple[MovableStore, ...] = (
 )
 
 
-def count_stores(database: "Database") -> dict[str, int]:
+def count_stores(database: "ReplicaDatabase") -> dict[str, int]:
     """How many rows each store has in the database."""
     return {store.name: store.mover().count(database) for store in STORES}
 
 
-def import_home(home: Path, database: "Database", options: MoveOptions, tell: Tell) -> Iterator[tuple[str, Moved]]:
+def import_home(
+    home: Path, database: "ReplicaDatabase", options: MoveOptions, tell: Tell
+) -> Iterator[tuple[str, Moved]]:
     """Copy all that a home has into the database, store by store. What nobody moves is told, too."""
     for store in STORES:
         yield store.name, store.mover().import_folder(home, database, _telling(options, store.name, tell))
@@ -99,7 +101,9 @@ def import_home(home: Path, database: "Database", options: MoveOptions, tell: Te
             yield name, Moved(left=(LeftBehind(str(home / name), "this version has no way to move it"),))
 
 
-def export_home(database: "Database", home: Path, options: MoveOptions, tell: Tell) -> Iterator[tuple[str, Moved]]:
+def export_home(
+    database: "ReplicaDatabase", home: Path, options: MoveOptions, tell: Tell
+) -> Iterator[tuple[str, Moved]]:
     """Copy all that the database has into an empty folder, which is a home then. Raises MoveError for another one."""
     try:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)

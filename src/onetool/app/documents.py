@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from onetool.core.private_file import UnsafeFileError
-from onetool.database import Database
+from onetool.database import ReplicaDatabase
 from onetool.database.database_documents import DatabaseDocuments, Following
 from onetool.database.sealing import Seal, SealError
 
@@ -45,7 +45,7 @@ KINDS: dict[DocumentKind, Keeping] = {
 
 
 def documents_in(
-    database: Database, kind: DocumentKind, config: "Config", follow: Following | None = None
+    database: ReplicaDatabase, kind: DocumentKind, config: "Config", follow: Following | None = None
 ) -> DatabaseDocuments:
     """The documents of a kind. `follow`: another way than is usual for the kind."""
     keeping = KINDS[kind]

@@ -32,7 +32,10 @@ class Transaction(Protocol):
         ...
 
     def notify(self, topic: str, detail: str = "") -> None:
-        """Tell all replicas when this is committed: `Database.on_change` of that topic. For changes, never per call."""
+        """Tell all replicas when this is committed: `ReplicaDatabase.on_change` of that topic.
+
+        For changes, never per call.
+        """
         ...
 
 
@@ -53,6 +56,8 @@ class DatabaseLock(Protocol):
 
 
 class Database(Protocol):
+    """What PostgreSQL and SQLite both have."""
+
     clock: str
     """SQL for the seconds since 1970, as a float."""
 
@@ -66,6 +71,17 @@ class Database(Protocol):
         """
         ...
 
+    @property
+    def is_away(self) -> bool:
+        """Whether it was not reached when it was last needed. It never blocks."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class ReplicaDatabase(Database, Protocol):
+    """What only PostgreSQL has, beside: the database of `database:` in the config."""
+
     def on_change(self, topic: str, call: Callable[[str], None]) -> Forget:
         """Call it, in a thread, with the detail of each `notify` of that topic by anybody; and with "" every second,
         and after the connection was lost: notifications can get lost, so whoever listens looks for itself then.
@@ -75,10 +91,3 @@ class Database(Protocol):
     def lock(self, name: str) -> DatabaseLock:
         """A lock that nobody holds yet. It ends with its process, or when its process does not answer for long."""
         ...
-
-    @property
-    def is_away(self) -> bool:
-        """Whether it was not reached when it was last needed. It never blocks."""
-        ...
-
-    def close(self) -> None: ...

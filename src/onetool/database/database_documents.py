@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Literal
 
 from onetool.core import flock
-from onetool.database.connection import Database, DatabaseLock, Transaction
+from onetool.database.connection import DatabaseLock, ReplicaDatabase, Transaction
 from onetool.database.documents import Document, Version
 from onetool.database.following import TOPIC, DocumentFollower, follower_of, read_row
 from onetool.database.sealing import Seal
@@ -46,7 +46,9 @@ class HeldRow:
 class DatabaseDocuments:
     """The documents of one kind. With a `seal` nobody reads them who has the database alone."""
 
-    def __init__(self, database: Database, kind: str, seal: Seal | None = None, follow: Following = "later") -> None:
+    def __init__(
+        self, database: ReplicaDatabase, kind: str, seal: Seal | None = None, follow: Following = "later"
+    ) -> None:
         self._database = database
         self._kind = kind
         self._seal = seal

@@ -12,7 +12,7 @@ import weakref
 from time import monotonic
 from typing import NamedTuple
 
-from onetool.database.connection import Database, Transaction
+from onetool.database.connection import ReplicaDatabase, Transaction
 from onetool.database.documents import Document, Unknown, Version
 from onetool.database.errors import DatabaseError
 
@@ -33,7 +33,7 @@ class KnownDocument(NamedTuple):
 class DocumentFollower:
     """All that is known of the documents of one database. Any thread may use it."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: ReplicaDatabase) -> None:
         self._database = weakref.ref(database)
         self._known: dict[DocumentId, KnownDocument] = {}
         self._lock = threading.Lock()
@@ -129,11 +129,11 @@ def _is_newer(new: Document, old: Document) -> bool:
     return not isinstance(new.version, int) or not isinstance(old.version, int) or new.version > old.version
 
 
-_followers: "weakref.WeakKeyDictionary[Database, DocumentFollower]" = weakref.WeakKeyDictionary()
+_followers: "weakref.WeakKeyDictionary[ReplicaDatabase, DocumentFollower]" = weakref.WeakKeyDictionary()
 _guard = threading.Lock()
 
 
-def follower_of(database: Database) -> DocumentFollower:
+def follower_of(database: ReplicaDatabase) -> DocumentFollower:
     """The one of that database: all stores of it share what is known."""
     with _guard:
         found = _followers.get(database)

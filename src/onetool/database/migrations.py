@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from importlib.resources import files
 from typing import NamedTuple
 
+from onetool.database import lock_numbers
 from onetool.database.connection import Database, Transaction
 
-LOCK = 7_307_199_513_280_411  # of pg_advisory_xact_lock: any number that nobody else uses
 MOST_SECONDS = 600
 _TABLE = (
     "CREATE TABLE IF NOT EXISTS onetool_migrations "
@@ -50,7 +50,7 @@ def migrate(database: Database) -> list[str]:
 
     def job(work: Transaction) -> list[str]:
         work.allow(MOST_SECONDS)  # others may be at it, and large tables take a while
-        work.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
+        work.execute("SELECT pg_advisory_xact_lock(%s)", (lock_numbers.MIGRATIONS,))
         return _run(work, list(migrations()), database.clock)
 
     return database.write(job)

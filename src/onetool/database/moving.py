@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from onetool.database.connection import Database
+from onetool.database.connection import ReplicaDatabase
 
 Progress = Callable[[int, int], None]
 
@@ -42,10 +42,10 @@ class MoveOptions(msgspec.Struct, frozen=True):
 class StoreMover(Protocol):
     """What a store offers; a module can be one. Doing it again changes nothing more."""
 
-    def count(self, database: Database, /) -> int:
+    def count(self, database: ReplicaDatabase, /) -> int:
         """How many are in the database."""
         ...
 
-    def import_folder(self, home: Path, database: Database, options: MoveOptions, /) -> Moved: ...
+    def import_folder(self, home: Path, database: ReplicaDatabase, options: MoveOptions, /) -> Moved: ...
 
-    def export_folder(self, database: Database, home: Path, options: MoveOptions, /) -> Moved: ...
+    def export_folder(self, database: ReplicaDatabase, home: Path, options: MoveOptions, /) -> Moved: ...

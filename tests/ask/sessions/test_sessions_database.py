@@ -175,6 +175,17 @@ def test_one_that_stays_away_is_told_and_no_tool_is_called(broken, monkeypatch):
         assert caught.value.reason == "database_away"
 
 
+def test_who_waits_is_told_of_what_nobody_foresaw(broken):
+    async def turn():
+        async with DatabaseSessions(broken).turn("x") as session:
+            broken.error = RuntimeError("can't start new thread")
+            session.append(User(text="a"))
+            async with asyncio.timeout(20):
+                await session.settle()
+
+    assert "RuntimeError: can't start new thread" in str(refused(turn(), "session"))
+
+
 def test_a_write_whose_end_is_unknown_is_repeated_and_counts_once(broken):
     sessions = DatabaseSessions(broken)
 

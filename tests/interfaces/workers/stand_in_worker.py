@@ -1,7 +1,7 @@
 """Looks like a worker to its supervisor, and does as the test says: `stand_in_worker.py FOLDER MODE DESCRIPTOR`.
 
 FOLDER/told has a line for each thing that it was told. `ends`: it ends when it has served; `stays`: it ends with the
-first SIGTERM; `stubborn`: with the second one; `refuses`: it can't reload. SIGUSR1: somebody reloads it.
+first signal to stop; `stubborn`: with the second one; `refuses`: it can't reload. SIGUSR1: somebody reloads it.
 """
 
 import json
@@ -18,6 +18,7 @@ class Worker:
         self.number = json.loads(self.channel.makefile("rb").readline())["number"]
         self.stops = 0
         signal.signal(signal.SIGTERM, self.stop)
+        signal.signal(signal.SIGINT, self.stop)
         signal.signal(signal.SIGHUP, self.reload)
         signal.signal(signal.SIGUSR1, self.reloaded)
 

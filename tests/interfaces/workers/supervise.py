@@ -1,4 +1,4 @@
-"""A supervisor of workers that a test chooses: `python supervise.py COUNT CONFIG [PROGRAM …]`.
+"""A supervisor of workers that a test chooses: `python supervise.py COUNT CONFIG IN_TURN_S [PROGRAM …]`.
 
 It prints the greeting, and at the end what was wrong.
 """
@@ -13,9 +13,10 @@ if __name__ == "__main__":
     from onetool.interfaces.workers import process, supervisor
     from onetool.interfaces.workers.channel import WorkerOrder
 
-    count, config, *program = sys.argv[1:]
+    count, config, in_turn, *program = sys.argv[1:]
     process.PROGRAM = tuple(program) or process.PROGRAM
     supervisor.FIRST_PAUSE_S = 0.001  # people get longer ones
+    supervisor.IN_TURN_S = float(in_turn)
     logging.basicConfig(level=logging.INFO)
     address = listen("127.0.0.1", 0, resolve("127.0.0.1"))
     order = WorkerOrder(

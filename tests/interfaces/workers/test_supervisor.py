@@ -3,12 +3,15 @@
 import os
 import signal
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
 from helpers import start, until
 from interfaces.mcp.servers import children_of, environment
 from sources.mcp_servers.stage import is_gone
+
+from onetool.interfaces.workers import supervisor
 
 HERE = Path(__file__).parent
 STAND_IN = HERE / "stand_in_worker.py"
@@ -17,11 +20,11 @@ STAND_IN = HERE / "stand_in_worker.py"
 class Supervised:
     """A supervisor, and what its workers were told."""
 
-    def __init__(self, folder, count, *program):
+    def __init__(self, folder, count, *program, in_turn=15):
         self._told, self._out = folder / "told", folder / "out"
         with self._out.open("wb") as out:
             self.process = start(
-                *(str(count), str(folder / "onetool.yaml"), *map(str, program)),
+                *(str(count), str(folder / "onetool.yaml"), str(in_turn), *map(str, program)),
                 script=HERE / "supervise.py",
                 cwd=folder,
                 env=environment(folder),
@@ -53,8 +56,8 @@ class Supervised:
 def supervise(tmp_path):
     made = []
 
-    def begin(mode, count=3):
-        made.append(Supervised(tmp_path, count, "-S", STAND_IN, tmp_path, mode))
+    def begin(mode, count=3, **options):
+        made.append(Supervised(tmp_path, count, "-S", STAND_IN, tmp_path, mode, **options))
         return made[-1]
 
     yield begin
@@ -85,11 +88,31 @@ def test_a_second_signal_stops_all_at_once(supervise):
     until(lambda: "hello" in made.said())
     made.process.terminate()
     until(lambda: made.told() == ["1 stop"])
-    made.process.terminate()  # one in a row with another can count as one for a worker: then it takes a third one
-    until(lambda: {line.split()[0] for line in made.told()} == {"1", "2", "3"})
     made.process.terminate()
     assert made.process.wait(40) == 0
     assert made.said().endswith("stopped by 15\n")
+
+
+def test_who_is_stopping_already_is_not_hurried_when_the_others_are_told(supervise):
+    made = supervise("stubborn", in_turn=0.1)
+    until(lambda: "hello" in made.said())
+    made.process.terminate()
+    until(lambda: {"2 stop", "3 stop"} <= set(made.told()))
+    os.kill(made.pids()["1"], signal.SIGUSR1)  # it would have ended by a second signal
+    until(lambda: "1 was reloaded" in made.told())
+    assert sorted(made.told()) == ["1 stop", "1 was reloaded", "2 stop", "3 stop"]
+    made.process.terminate()
+    assert made.process.wait(40) == 0
+
+
+def test_the_folder_of_the_workers_outlives_a_logout(tmp_path, monkeypatch):
+    """XDG_RUNTIME_DIR is removed then."""
+    for name in ("t", "x"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "t"))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "x"))
+    monkeypatch.setattr(supervisor, "LONGEST_PATH", 1000)
+    assert supervisor._private_folder().parent == tmp_path / "t"
 
 
 def test_a_signal_reloads_one_after_the_other(supervise):

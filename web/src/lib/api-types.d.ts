@@ -3210,7 +3210,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed. */
+            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -3341,7 +3341,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed. */
+            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -3499,7 +3499,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed. */
+            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -3637,7 +3637,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed. */
+            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -3788,7 +3788,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed. */
+            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -3923,7 +3923,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed. */
+            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -4115,7 +4115,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed. */
+            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -4257,7 +4257,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed. */
+            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -4412,7 +4412,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed. */
+            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -4576,7 +4576,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed. */
+            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -4714,7 +4714,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed. */
+            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -4853,7 +4853,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed. */
+            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -4972,7 +4972,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed. */
+            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -5091,7 +5091,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed. */
+            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -5223,7 +5223,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed. */
+            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -5343,7 +5343,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed. */
+            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -5475,7 +5475,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed. */
+            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -5610,7 +5610,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed. */
+            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -5772,7 +5772,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed. */
+            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -5896,7 +5896,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed. */
+            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -6056,7 +6056,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed. */
+            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -6213,7 +6213,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed. */
+            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -6344,7 +6344,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed. */
+            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -6473,7 +6473,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed. */
+            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -6601,7 +6601,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed. */
+            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -6757,7 +6757,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed. */
+            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -6889,7 +6889,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed. */
+            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -7026,7 +7026,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed. */
+            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -7152,7 +7152,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed. */
+            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -7270,7 +7270,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed. */
+            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -7387,7 +7387,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed. */
+            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -7506,7 +7506,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed. */
+            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -7611,7 +7611,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed. */
+            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -7731,7 +7731,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed. */
+            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -7854,7 +7854,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed. */
+            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -7988,7 +7988,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed. */
+            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -8122,7 +8122,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed. */
+            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -8256,7 +8256,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed. */
+            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -8390,7 +8390,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed. */
+            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -8503,7 +8503,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed. */
+            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -8631,7 +8631,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed. */
+            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -8745,7 +8745,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed. */
+            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -8850,7 +8850,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed. */
+            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -8955,7 +8955,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed. */
+            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -9074,7 +9074,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed. */
+            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -9208,7 +9208,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed. */
+            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -9361,7 +9361,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed. */
+            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -9475,7 +9475,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed. */
+            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -9580,7 +9580,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed. */
+            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -9869,7 +9869,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed. */
+            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -9979,7 +9979,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed. */
+            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -10099,7 +10099,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed. */
+            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -10226,7 +10226,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed. */
+            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -10364,7 +10364,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed. */
+            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -10488,7 +10488,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed. */
+            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -10648,7 +10648,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed. */
+            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -10793,7 +10793,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed. */
+            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -10911,7 +10911,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed. */
+            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -11052,7 +11052,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed. */
+            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */

@@ -168,6 +168,9 @@ class SessionRows:
                 self._fail(database_error(error), error)
             except SessionError as error:
                 self._fail(error)
+            except Exception as error:  # noqa: BLE001 - else `flush` would wait for ever
+                why = f"the session {self._key.id} can't be written: {type(error).__name__}: {error}"
+                self._fail(SessionError(why, "session"), error)
             else:
                 since = None
                 self._written(lines, summary)
@@ -209,5 +212,5 @@ class SessionRows:
 
         try:
             self._database.write(job)
-        except DatabaseError:
+        except Exception:  # noqa: BLE001 - whatever it is
             return

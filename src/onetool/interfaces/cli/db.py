@@ -25,7 +25,7 @@ from onetool.interfaces.cli.output import (
 
 if TYPE_CHECKING:
     from onetool.config import Config
-    from onetool.database import Database
+    from onetool.database import ReplicaDatabase
     from onetool.database.moving import Moved
 
 MOST_LEFT = 20  # that are listed for a person
@@ -144,7 +144,7 @@ def export_command(ctx: click.Context, folder: Path, as_json: bool) -> None:
     ctx.exit(1 if any(moved.left for _, moved in found) else 0)
 
 
-def _require_tables(database: "Database") -> None:
+def _require_tables(database: "ReplicaDatabase") -> None:
     from onetool.database.migrations import missing
 
     if names := missing(database):
@@ -175,7 +175,7 @@ def _print_moved(found: "Iterable[tuple[str, Moved]]", as_json: bool, title: str
 # The state
 
 
-def _state(database: "Database") -> dict[str, Any]:
+def _state(database: "ReplicaDatabase") -> dict[str, Any]:
     from onetool.app.database_move import count_stores
     from onetool.app.database_state import database_state
 
@@ -214,7 +214,7 @@ class UnreachedError(click.ClickException):
 
 
 @contextmanager
-def _reached(config: "Config") -> "Generator[Database]":
+def _reached(config: "Config") -> "Generator[ReplicaDatabase]":
     """The database of the config, without any tables being made. What goes wrong with it is told in words."""
     import logging
 

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from onetool.database import Database
+    from onetool.database import ReplicaDatabase
 
 WORDS = (b"database", b"include")  # a config without these has no database
 
 
-def state_database(explicit: str | None) -> "Database | None":
+def state_database(explicit: str | None) -> "ReplicaDatabase | None":
     """It is closed when the command ends. A config that can't have one is not read.
 
     Raises ConfigError if it can't be used. One that is away is no error here.

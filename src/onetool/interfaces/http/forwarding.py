@@ -109,11 +109,6 @@ class Forwarder:
         others = [one for one in self._members.alive() if one.id != self._members.id]
         await asyncio.gather(*(self._tell(one, path, body, principal) for one in others))
 
-    def close(self) -> None:
-        """On the event loop that serves."""
-        for pool in self._pools.values():
-            pool.close()
-
     async def _tell(self, replica: Replica, path: str, body: bytes, principal: Principal) -> None:
         try:
             async with asyncio.timeout(BROADCAST_S):

@@ -25,7 +25,11 @@ REFUSALS: dict[int, tuple[str, tuple[str, ...]]] = {
     424: ("The tool ran, and failed: `code` and `reason` say why.", ()),
     429: ("Called more often than its limit allows.", ("Retry-After", *LIMIT_HEADERS)),
     500: ("A bug of ours.", ()),
-    503: ("The store can't be used now, or the server is stopping. Nothing has changed.", ("Retry-After",)),
+    503: (
+        "The store can't be used now, or the server is stopping. Nothing has changed; "
+        "but with the code `change_unknown` or `stopping` it may have.",
+        ("Retry-After",),
+    ),
 }
 ANY_REQUEST = (400, 401, 403, 405, 413, 415, 421, 500, 503)
 

@@ -100,6 +100,7 @@ class Supervisor:
             await _first_of(stopping, starting)
             while not self._stop_wanted.is_set():
                 await _first_of(stopping, *self._keepers)
+            starting.cancel()  # it would start those that are still missing
             await self._stop_all()
         finally:
             for task in (reloading, stopping, starting, *self._keepers):
@@ -146,6 +147,8 @@ class Supervisor:
             pause = self._pause_after(worker, code)
             if pause:
                 await asyncio.sleep(pause)
+            if self._stop_wanted.is_set():
+                return
             self._launch(number)
 
     def _pause_after(self, worker: ServingProcess, code: int) -> float:
@@ -176,7 +179,7 @@ class Supervisor:
             log.info("Stopping at once: %s", signal.Signals(number).name)
             for worker in self._workers.values():
                 worker.signal(signal.SIGTERM)
-                worker.signal(signal.SIGTERM)
+                worker.signal(signal.SIGINT)  # its second one: two of a kind can arrive as one
         self._stopped_by = self._stopped_by or number
         self._stop_wanted.set()
 
@@ -189,15 +192,17 @@ class Supervisor:
     async def _stop_all(self) -> None:
         """One after the other: those who are left take the calls. After a while the rest of them at once."""
         workers = [worker for worker in self._workers.values() if not worker.ended.done()]
+        untold = workers.copy()
         for one in self._sockets:
             one.close()  # else who comes when the last worker has left would wait for nobody
         with suppress(TimeoutError):
             async with asyncio.timeout(IN_TURN_S):
-                for worker in workers:
+                while untold:
+                    worker = untold.pop(0)
                     worker.signal(signal.SIGTERM)
                     await asyncio.shield(worker.ended)
                     await asyncio.to_thread(self._forget, worker)
-        for worker in workers:
+        for worker in untold:  # for the others it would be the second one: at once
             worker.signal(signal.SIGTERM)
         left = [worker.ended for worker in workers if not worker.ended.done()]
         if left:
@@ -266,11 +271,14 @@ def _ended_how(code: int) -> str:
 
 
 def _private_folder() -> Path:
-    """A new folder that only this user can enter, with a path that is short enough for sockets."""
-    for place in (os.environ.get("XDG_RUNTIME_DIR"), None, "/tmp"):  # noqa: S108 - mkdtemp makes a folder of our own
+    """A new folder that only this user can enter, with a path that is short enough for sockets.
+
+    XDG_RUNTIME_DIR comes last: it is removed when the user logs out, and a server may stay.
+    """
+    for place in (None, "/tmp", os.environ.get("XDG_RUNTIME_DIR")):  # noqa: S108 - mkdtemp makes a folder of our own
         with suppress(OSError):
             folder = tempfile.mkdtemp(prefix="onetool-", dir=place or None)
             if len(os.fsencode(folder)) + len("/100-01234567.sock") <= LONGEST_PATH:
                 return Path(folder)
             os.rmdir(folder)
-    raise WorkersFailedError("there is no folder for the sockets of the workers: set XDG_RUNTIME_DIR to a short path")
+    raise WorkersFailedError("there is no folder for the sockets of the workers: set TMPDIR to a short path")

@@ -144,7 +144,8 @@ def _serve(order: WorkerOrder, channel: SupervisorChannel) -> None:
             on_reload=reports.asked,
             drain_s=order.drain_s,
         )
-        signal.signal(signal.SIGTERM, _exit)  # while it closes; the server had its own, and took it away
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, _exit)  # while it closes; the server had its own, and took it away
     database.close()
 
 

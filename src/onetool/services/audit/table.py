@@ -15,14 +15,12 @@ from typing import Any
 import msgspec
 
 from onetool.core.times import read_time
-from onetool.database import ChangeUnknownError, Database, DatabaseAwayError, DatabaseError, Transaction
+from onetool.database import ChangeUnknownError, Database, DatabaseAwayError, DatabaseError, Transaction, lock_numbers
 from onetool.services.audit.reader import MOST_SCANNED, AuditFilter, AuditPage, AuditPosition, read_line
 from onetool.services.audit.record import AuditHasher, AuditRecord
 from onetool.services.audit.storage import AuditSettings
 
 PLACE = "the table audit of the database"
-LOCK = 7_307_199_513_280_505  # of pg_advisory_xact_lock: one appends at a time
-SWEEP_LOCK = 7_307_199_513_280_506
 PATIENCE_S = 2.0  # for another replica that appends; it may have been stopped
 AT_ONCE = 1_000  # lines of one transaction
 READ_AT_ONCE, FEWEST_AT_ONCE = 1_000, 100
@@ -143,7 +141,7 @@ class AuditTableWriter:
         params = (self.settings.retention_days * DAY, SWEPT_AT_ONCE)
 
         def job(work: Transaction) -> bool:
-            if not work.execute("SELECT pg_try_advisory_xact_lock(%s)", (SWEEP_LOCK,))[0][0]:
+            if not work.execute("SELECT pg_try_advisory_xact_lock(%s)", (lock_numbers.AUDIT_SWEEP,))[0][0]:
                 return False
             work.execute(f"DELETE FROM audit WHERE number IN ({old})", params)  # noqa: S608 - ours
             return work.row_count == SWEPT_AT_ONCE
@@ -182,7 +180,7 @@ class AuditTableWriter:
 def take_lock(work: Transaction) -> None:
     """Of those who append, until the end of the transaction."""
     sql = "SELECT set_config('lock_timeout', %s, true), pg_advisory_xact_lock(%s)"
-    work.execute(sql, (f"{PATIENCE_S}s", LOCK))
+    work.execute(sql, (f"{PATIENCE_S}s", lock_numbers.AUDIT_APPEND))
 
 
 def insert(work: Transaction, lines: Sequence[bytes], clock: str) -> int:

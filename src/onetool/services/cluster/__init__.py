@@ -1,6 +1,7 @@
 """What a process needs to be one of several: replicas behind a balancer, or the workers of one machine.
 
 members   who serves now: a row each, renewed every second
+leases    what only one process does at a time
 mcp_rows  sessions and tasks of MCP clients, as rows that every replica can read
 """
 

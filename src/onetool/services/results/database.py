@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import msgspec
 
-from onetool.database import Database, DatabaseError, Transaction
+from onetool.database import Database, DatabaseError, Transaction, lock_numbers
 from onetool.services.results.errors import (
     HandleNotFoundError,
     NotStoredError,
@@ -42,7 +42,6 @@ log = logging.getLogger("onetool.results")
 
 T = TypeVar("T")
 
-LOCK = 7_307_199_513_280_503  # of pg_advisory_xact_lock: one replica makes room at a time
 SWEEP_S = 60.0  # that one may stay after its time
 AHEAD = 4  # pieces that are read at once by whoever reads on
 LISTED = 200  # rows of a list that are read at once
@@ -166,7 +165,7 @@ class DatabaseResults:
             self.sweep()
 
     def _sweep(self, work: Transaction) -> None:
-        work.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
+        work.execute("SELECT pg_advisory_xact_lock(%s)", (lock_numbers.RESULTS_ROOM,))
         [(now,)] = work.execute(f"SELECT {self._database.clock}")
         expire = "UPDATE results SET ended_at = at + %s, note = '' WHERE ended_at IS NULL AND at <= %s RETURNING key"
         over = [key for (key,) in work.execute(expire, (self._ttl, now - self._ttl))]

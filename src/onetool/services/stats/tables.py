@@ -8,7 +8,7 @@ from threading import BoundedSemaphore
 from typing import Any, TypeVar
 from uuid import uuid4
 
-from onetool.database import ChangeUnknownError, Database, DatabaseAwayError, DatabaseError, Transaction
+from onetool.database import ChangeUnknownError, Database, DatabaseAwayError, DatabaseError, Transaction, lock_numbers
 from onetool.services.stats.storage import (
     CALLS,
     COLUMNS,
@@ -31,7 +31,6 @@ T = TypeVar("T")
 MOST_SECONDS = 50  # that a statement of a read may take, or of a sweep
 MOST_READS = 4  # at the same time: they can be slow, and the connections are for all
 WRITERS_KEPT = 7 * 86_400  # seconds
-SWEEP_LOCK = 7_307_199_513_280_412  # of pg_try_advisory_xact_lock
 
 _PERCENTILES = ", ".join(
     f"'p{percent}', percentile_disc(0.{percent}) WITHIN GROUP (ORDER BY duration_ms)" for percent in (90, 95, 99)
@@ -130,7 +129,7 @@ def _is_next(work: Transaction, writer: str, number: int, clock: str) -> bool:
 
 def _forget(work: Transaction, before: float, clock: str) -> None:
     """Forget what is too old, as one replica at a time. The calls of a run stay as long as the run."""
-    if not work.execute("SELECT pg_try_advisory_xact_lock(%s)", (SWEEP_LOCK,))[0][0]:
+    if not work.execute("SELECT pg_try_advisory_xact_lock(%s)", (lock_numbers.STATS_SWEEP,))[0][0]:
         return
     _allow_time(work)
     for table in (RUNS, MENUS, GAPS):

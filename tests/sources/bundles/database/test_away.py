@@ -58,6 +58,7 @@ def test_a_process_that_starts_meanwhile_has_what_the_last_one_knew(postgres, re
         with pytest.raises(UnavailableError) as refused:
             fresh.bundles()
         assert refused.value.code == "database_away"
+        assert fresh.key() == fresh.key()  # else no page has a next one
     finally:
         assert postgres.start_again()
     wait_until(lambda: not (again._database.is_away or fresh._database.is_away))

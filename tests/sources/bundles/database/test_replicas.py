@@ -231,6 +231,15 @@ def test_times_are_those_of_the_database(replica, monkeypatch):
     assert store.bundle(id).created_at > before
 
 
+def test_what_counts_a_call_never_asks_the_database(replica, monkeypatch):
+    """It does so on the event loop."""
+    store = replica()
+    asked = []
+    monkeypatch.setattr(store._database, "read", asked.append)
+    store.record_use("a")
+    assert asked == []
+
+
 def test_usage_of_all_is_added_up(replica):
     first, second = replica(), replica()
     _, kept = with_tool(first)

@@ -15,7 +15,7 @@ from threading import RLock
 from typing import Any, TypeVar
 
 from onetool.core.errors import Mistake
-from onetool.database import ChangeUnknownError, Database, DatabaseAwayError, DatabaseError, Transaction
+from onetool.database import ChangeUnknownError, DatabaseAwayError, DatabaseError, ReplicaDatabase, Transaction
 from onetool.sources.bundles.catalogue_store import WithDerived
 from onetool.sources.bundles.database.following import FOLLOWED, followed, keep_switches, take_in
 from onetool.sources.bundles.database.tables import TOPIC, Followed, TableChanges, TableTransaction, read_changes
@@ -48,7 +48,7 @@ class DatabaseStore(StoreRules):
 
     def __init__(
         self,
-        database: Database,
+        database: ReplicaDatabase,
         state: Path | None = None,
         built_in: Sequence[tuple[Bundle, Sequence[Tool]]] = (),
         now: Callable[[], float] | None = None,
@@ -68,6 +68,7 @@ class DatabaseStore(StoreRules):
         self._ahead: float | None = None  # seconds that the database's clock is ahead of ours
         self.counter = DatabaseUsage(database, self._now)
         self._key: bytes | None = None
+        self._own_key = token_bytes(KEY_BYTES)
         self._watching: list[Callable[[], None]] = []
 
     # Keeping in step
@@ -84,6 +85,7 @@ class DatabaseStore(StoreRules):
         if not self._database.is_away:
             with suppress(DatabaseError):
                 self._follow(index)
+                self._learn_time()
         self._synced = index.state()
         return before != self._synced
 
@@ -122,7 +124,7 @@ class DatabaseStore(StoreRules):
         try:
             ((key,),) = self._database.read(lambda work: work.execute("SELECT key FROM bundle_store"))
         except DatabaseError:
-            return token_bytes(KEY_BYTES)
+            return self._own_key
         self._key = key
         return key
 
@@ -161,6 +163,7 @@ class DatabaseStore(StoreRules):
         try:
             try:
                 self._follow(index)
+                self._learn_time()
             except DatabaseError as error:
                 if index.noted(FOLLOWED) is None:
                     raise _away(error) from error
@@ -224,11 +227,13 @@ class DatabaseStore(StoreRules):
             self._made = self._opened(None)
             return True
 
-    def _database_time(self) -> float:
-        """Replicas agree on it, whatever their clocks say."""
+    def _learn_time(self) -> None:
+        """Raises DatabaseError."""
         if self._ahead is None:
-            with suppress(DatabaseError):
-                self._ask()
+            self._ask()
+
+    def _database_time(self) -> float:
+        """Replicas agree on it, whatever their clocks say. It never asks: calls are counted on the event loop."""
         return time.time() + (self._ahead or 0.0)
 
     # Changing
@@ -243,6 +248,7 @@ class DatabaseStore(StoreRules):
             return changing
 
         try:
+            self._learn_time()
             done = self._database.write(run)
         except DatabaseError as error:
             raise _away(error) from error
@@ -275,7 +281,7 @@ class DatabaseCatalogueStore(WithDerived, DatabaseStore):
     """With the bundles that are derived from the catalogue."""
 
     def __init__(
-        self, database: Database, state: Path | None, built_in: BuiltIn, derived: DerivedBundles, **options: Any
+        self, database: ReplicaDatabase, state: Path | None, built_in: BuiltIn, derived: DerivedBundles, **options: Any
     ) -> None:
         super().__init__(database, state, built_in, **options)
         self.add_derived(derived)
