@@ -5,7 +5,7 @@ from pathlib import Path
 
 from onetool.app.bundle_runtime import foreign_file
 from onetool.app.bundles import FOLDER
-from onetool.database import Database, DatabaseError
+from onetool.database import DatabaseError, ReplicaDatabase
 from onetool.database.moving import LeftBehind, Moved, MoveOptions
 from onetool.sources.bundles.database.store import DatabaseStore
 from onetool.sources.bundles.errors import BundleError
@@ -14,18 +14,18 @@ from onetool.sources.bundles.rules import MOST_TOOLS, StoreRules
 from onetool.sources.bundles.transfer import export_bundles, import_bundles
 
 
-def count(database: Database) -> int:
+def count(database: ReplicaDatabase) -> int:
     return database.read(lambda work: work.execute("SELECT count(*) FROM bundles")[0][0])
 
 
-def import_folder(home: Path, database: Database, options: MoveOptions) -> Moved:
+def import_folder(home: Path, database: ReplicaDatabase, options: MoveOptions) -> Moved:
     """Files that others could have written are left, as they are never used."""
     if not (home / FOLDER).is_dir():
         return Moved()
     return _moved(_files(home, options), DatabaseStore(database, max_tools=_most(options)), options, str(home / FOLDER))
 
 
-def export_folder(database: Database, home: Path, options: MoveOptions) -> Moved:
+def export_folder(database: ReplicaDatabase, home: Path, options: MoveOptions) -> Moved:
     return _moved(DatabaseStore(database), _files(home, options), options, "bundles in the database")
 
 

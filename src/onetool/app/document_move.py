@@ -14,7 +14,7 @@ import msgspec
 from onetool.app.access import token_key_file
 from onetool.app.documents import DocumentKind, documents_in
 from onetool.core.private_file import UnsafeFileError
-from onetool.database import Database
+from onetool.database import ReplicaDatabase
 from onetool.database.database_documents import DatabaseDocuments
 from onetool.database.documents import HeldDocument
 from onetool.database.file_documents import FileDocuments
@@ -52,11 +52,11 @@ class DocumentMover:
         self._check = check
         self._join = join or _whole
 
-    def count(self, database: Database) -> int:
+    def count(self, database: ReplicaDatabase) -> int:
         sql = "SELECT count(*) FROM documents WHERE kind = %s"
         return database.read(lambda work: work.execute(sql, (self._kind,))[0][0])
 
-    def import_folder(self, home: Path, database: Database, options: MoveOptions) -> Moved:
+    def import_folder(self, home: Path, database: ReplicaDatabase, options: MoveOptions) -> Moved:
         files, target = self._files(home), documents_in(database, self._kind, options.config, "never")
         found = files.keys()
         keys = [key for key in found if self._kind != "servers" or "." not in key]  # logins lie beside servers
@@ -87,7 +87,7 @@ class DocumentMover:
         held.write(joined.body)
         return Moved(1, 0, left)
 
-    def export_folder(self, database: Database, home: Path, options: MoveOptions) -> Moved:
+    def export_folder(self, database: ReplicaDatabase, home: Path, options: MoveOptions) -> Moved:
         files, source = self._files(home), documents_in(database, self._kind, options.config, "never")
         keys, moved, left = source.keys(), 0, list[LeftBehind]()
         for number, key in enumerate(keys, 1):
@@ -105,13 +105,13 @@ class DocumentMover:
 class TokenMover:
     """Tokens by their hashes, and what was revoked."""
 
-    def count(self, database: Database) -> int:
+    def count(self, database: ReplicaDatabase) -> int:
         return len(TokenStore(DatabaseDocuments(database, "tokens", follow="never")).view().tokens)
 
-    def import_folder(self, home: Path, database: Database, options: MoveOptions) -> Moved:
+    def import_folder(self, home: Path, database: ReplicaDatabase, options: MoveOptions) -> Moved:
         return self._moved(_token_file(home, options), _token_row(database, options), options.force)
 
-    def export_folder(self, database: Database, home: Path, options: MoveOptions) -> Moved:
+    def export_folder(self, database: ReplicaDatabase, home: Path, options: MoveOptions) -> Moved:
         return self._moved(_token_row(database, options), _token_file(home, options), options.force)
 
     def _moved(self, source: TokenStore, target: TokenStore, force: bool) -> Moved:
@@ -125,7 +125,7 @@ def _token_file(home: Path, options: MoveOptions) -> TokenStore:
     return TokenStore(home / FOLDER, key_file=token_key_file(options.config))
 
 
-def _token_row(database: Database, options: MoveOptions) -> TokenStore:
+def _token_row(database: ReplicaDatabase, options: MoveOptions) -> TokenStore:
     return TokenStore(documents_in(database, "tokens", options.config, "never"))
 
 
