@@ -253,13 +253,15 @@ async def serve_stream(session: HttpSession, headers: Headers, receive: Receive,
         if known is None:
             raise HttpError(404, "no_such_event", f"last-event-id: there is no event {last:.40} in this session")
         found, after = known
-    response = ResponseStream(send)
+    response, before = ResponseStream(send), found.response
     found.attach(response, after)
-    if found.is_over:
-        await response.end()
-        return
     try:
-        await wait_for_disconnect(receive)
+        if before is not None and before.is_stream:  # nothing would come there any more
+            await end_all([before])
+        if found.is_over:
+            await response.end()
+        else:
+            await wait_for_disconnect(receive)
     finally:
         found.detach(response)
         response.drop()
