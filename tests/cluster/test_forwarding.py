@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
 import pytest
 
@@ -36,12 +36,18 @@ class Others:
 async def other_replica(folder):
     """A replica that begins streams for GET, and answers the rest; and who forwards to it."""
 
+    ended = []
+
     async def answer(reader, writer):
+        ended.append(end := asyncio.Event())
         while line := await reader.readline():
             while await reader.readline() not in (b"\r\n", b""):
                 pass
             writer.write(BEGUN if line.startswith(b"GET") else DONE)
         writer.close()
+        with suppress(OSError):
+            await writer.wait_closed()
+        end.set()
 
     server = await asyncio.start_unix_server(answer, f"{folder}/s.sock")
     others = Others()
@@ -51,6 +57,8 @@ async def other_replica(folder):
     finally:
         forwarder.close()
         server.close()
+        for end in ended:
+            await end.wait()
 
 
 async def forwarded(forwarder, replica, method, principal, path=b"/mcp"):

@@ -3,6 +3,7 @@
 It changes nothing: no table is made for it.
 """
 
+import math
 import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -76,10 +77,14 @@ def database_state(database: "Database") -> DatabaseState:
 def alive_replicas(database: "Database") -> tuple[ReplicaRow, ...]:
     sql = (
         "SELECT id, address, version, since, is_draining FROM replicas "  # noqa: S608 - our own words
-        f"WHERE seen_at > {database.clock} - %s ORDER BY since, id"
+        f"WHERE seen_at > {database.clock} - %s AND seen_at < {database.clock} + %s ORDER BY since, id"
     )
-    rows = database.read(lambda work: work.execute(sql, (GONE_S,)))
-    return tuple(ReplicaRow(id, to, version, utc_text(since), bool(ends)) for id, to, version, since, ends in rows)
+    rows = database.read(lambda work: work.execute(sql, (GONE_S, GONE_S)))
+    return tuple(
+        ReplicaRow(id, to, version, utc_text(since), bool(ends))
+        for id, to, version, since, ends in rows
+        if math.isfinite(since)  # else no replica has written it
+    )
 
 
 def server_holders(config: "Config") -> dict[str, ReplicaRow]:

@@ -36,31 +36,13 @@ LARGEST = 1 << 62
 LARGEST_REFUSAL = 2000  # characters of what a replica says that refuses
 
 _PASSED_ON = frozenset((b"content-type", b"accept", b"user-agent", b"last-event-id", b"if-match", b"if-none-match"))
+# What our routes send: an answer sets no cookies.
 _PASSED_BACK = frozenset(
-    [
-        "allow",
-        "cache-control",
-        "content-disposition",
-        "content-length",
-        "content-location",
-        "content-type",
-        "etag",
-        "link",
-        "location",
-        "mcp-protocol-version",
-        "mcp-session-id",
-        "ratelimit",
-        "ratelimit-limit",
-        "ratelimit-policy",
-        "ratelimit-remaining",
-        "ratelimit-reset",
-        "retry-after",
-        "vary",
-        "www-authenticate",
-        "x-accel-buffering",
-        "x-content-type-options",
-    ]
-)  # what our routes send: an answer sets no cookies
+    ("allow", "cache-control", "etag", "link", "location", "retry-after", "vary", "www-authenticate")
+)
+_PASSED_BACK |= {"content-disposition", "content-length", "content-location", "content-type", "mcp-session-id"}
+_PASSED_BACK |= {"ratelimit", "ratelimit-limit", "ratelimit-policy", "ratelimit-remaining", "ratelimit-reset"}
+_PASSED_BACK |= {"www-authenticate", "x-accel-buffering", "x-content-type-options"}
 
 GONE = "the replica that has this is gone; begin again"
 
