@@ -77,9 +77,9 @@ def database_state(database: "Database") -> DatabaseState:
 def alive_replicas(database: "Database") -> tuple[ReplicaRow, ...]:
     sql = (
         "SELECT id, address, version, since, is_draining FROM replicas "  # noqa: S608 - our own words
-        f"WHERE seen_at > {database.clock} - %s AND seen_at < {database.clock} + %s ORDER BY since, id"
+        f"WHERE seen_at > {database.clock} - %s ORDER BY since, id"
     )
-    rows = database.read(lambda work: work.execute(sql, (GONE_S, GONE_S)))
+    rows = database.read(lambda work: work.execute(sql, (GONE_S,)))
     return tuple(
         ReplicaRow(id, to, version, utc_text(since), bool(ends))
         for id, to, version, since, ends in rows

@@ -98,9 +98,8 @@ class SharedSessions:
         if not isinstance(message, list):
             check_message(message)
             return (await self._rest(session, [message]) or [None])[0]
-        if message:
-            check_batch(session, message)
-        return await self._rest(session, message) or (None if message else message)
+        check_batch(session, message)
+        return await self._rest(session, message) or None
 
     async def _rest(self, session: HttpSession, messages: list[Any]) -> list[Any]:
         """Those that are for this replica. Each other one hears once of all that are for it."""
