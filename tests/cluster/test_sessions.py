@@ -123,6 +123,14 @@ def test_two_streams_of_notifications(peer, pair):
         stream.exchange.hang_up()
 
 
+def test_a_stream_of_the_other_is_had_once(sides, pair):
+    for (id,) in rows(pair, "SELECT id FROM replicas"):  # one of them is the other one
+        first, second = (sides[0].listen(f"{id}.0-0") for _ in range(2))
+        first.answer()
+        assert (first.exchange.status, second.is_answered) == (200, False)
+        second.exchange.hang_up()
+
+
 def test_a_session_of_somebody_else_is_not_found(pair):
     strange = HttpPeer(pair, "old", begun=False)
     strange.session = "0" * 32
