@@ -21,10 +21,10 @@ def shared_file(folder):
     return folder / "shared.db"
 
 
-def started(folder, ends):
-    """Two replicas: one is reached over TCP, the other one by a Unix socket."""
+def started(folder, ends, *addresses):
+    """Two replicas. They are reached over TCP, unless they have addresses."""
     file = shared_file(folder)
-    pair = [Member(folder / "a", file), Member(folder / "b", file, address=f"unix:{folder}/b.sock")]
+    pair = [Member(folder / name, file, address=to) for name, to in zip("ab", addresses or (None, None), strict=True)]
     for one in pair:
         ends.callback(one.stop)
     return Balancer(*pair)
@@ -42,10 +42,11 @@ def pair(tmp_path_factory):
 
 
 @pytest.fixture
-def own_pair(tmp_path):
-    """Two replicas of this test alone."""
+def own_pair(request, tmp_path):
+    """Two replicas of this test alone. With the parameter "tcp" they are not reached by Unix sockets."""
+    addresses = [] if getattr(request, "param", None) == "tcp" else [f"unix:{tmp_path}/{name}.sock" for name in "ab"]
     with ExitStack() as ends:
-        yield started(tmp_path, ends)
+        yield started(tmp_path, ends, *addresses)
 
 
 @pytest.fixture

@@ -37,7 +37,7 @@ def guarded(tmp_path_factory, model):
     file = shared_file(folder)
     with ExitStack() as ends:
         pair = []
-        for name, address in (("a", None), ("b", f"unix:{folder}/b.sock")):
+        for name, address in (("a", f"unix:{folder}/a.sock"), ("b", f"unix:{folder}/b.sock")):
             env = {"OPENAI_API_KEY": "sk-stand-in-0123456789"}
             pair.append(Member(folder / name, file, address=address, config=folder / "onetool.yaml", **env))
             ends.callback(pair[-1].stop)

@@ -11,10 +11,13 @@ GONE = "replica that has this is gone; begin again"
 PING = {"jsonrpc": "2.0", "id": 7, "method": "ping"}
 
 
-@pytest.fixture(params=[0, 1], ids=["tcp", "unix"])
-def owner(request, own_pair):
+pytestmark = pytest.mark.parametrize("own_pair", ["tcp", "unix"], indirect=True)
+
+
+@pytest.fixture
+def owner(own_pair):
     """Which one is killed."""
-    return own_pair.servers[request.param]
+    return own_pair.servers[0]
 
 
 @pytest.fixture

@@ -10,7 +10,8 @@ from helpers import until
 from onetool.database.sqlite import SqliteDatabase
 from onetool.interfaces.http.cluster import Cluster
 from onetool.services.cluster import ClusterSettings, mcp_rows, members
-from onetool.services.cluster.mcp_rows import McpSessionRows, McpTaskRows, SessionState
+from onetool.services.cluster.leases import Leases
+from onetool.services.cluster.mcp_rows import McpSessionRows, McpTaskRows, SessionState, UnreadableRowError
 from onetool.services.cluster.members import Members
 
 STATE = SessionState(revision="2025-11-25", capabilities={"roots": {}}, name="é\0", menu="direct", watched=("a://b",))
@@ -32,12 +33,12 @@ def settings(shared, address="127.0.0.1:1"):
 
 def test_who_is_there(shared, monkeypatch):
     monkeypatch.setattr(members, "BEAT_S", 0.02)
-    one, two = Members(settings(shared, "a:1")), Members(settings(shared, "unix:/b"), "abcdef01")
+    one, two = Members(settings(shared, "unix:/a")), Members(settings(shared, "unix:/b"), "abcdef01")
     beats = []
     one.on_beat(lambda: beats.append(1) or 1 / 0)  # which harms nobody
     one.start()
     two.start()
-    assert [(found.id, found.address) for found in two.alive()] == [(one.id, "a:1"), ("abcdef01", "unix:/b")]
+    assert [(found.id, found.address) for found in two.alive()] == [(one.id, "unix:/a"), ("abcdef01", "unix:/b")]
     assert one.find("abcdef01").address == "unix:/b"
     assert one.find("nobody") is None
     assert abs(one.now() - time.time()) < 5
@@ -174,3 +175,72 @@ def test_tasks(shared):
     assert rows.get("old") is None
     rows.sweep()
     assert shared.read(lambda work: work.execute("SELECT id FROM mcp_tasks")) == [("t",)]
+
+
+NO_ADDRESSES = (
+    "nonsense",
+    "host:notaport",
+    "a..b:80",
+    "a:0",
+    "a:70000",
+    "a b:80",
+    "a\r\nb:80",
+    "x" * 70 + ":80",
+    "unix:/b",
+)
+
+
+@pytest.mark.parametrize("address", NO_ADDRESSES)
+def test_a_row_without_an_address_is_nobody(shared, address):
+    add_row(shared, "deadbeef", address)
+    one = Members(settings(shared, "[::1]:80"))
+    one.start()
+    assert [found.id for found in one.alive()] == [one.id]
+    assert one.find("deadbeef") is None
+    one.close()
+
+
+@pytest.mark.parametrize(("since", "later"), [("0", 1e15), ("0", 60.0), ("'NaN'", 0.0), ("'Infinity'", 0.0)])
+def test_a_row_of_no_time_is_nobody(shared, since, later):
+    add_row(shared, "deadbeef", "a:1", since, later)
+    one = Members(settings(shared))
+    one.start()
+    assert one.find("deadbeef") is None
+    assert not one.is_alive("deadbeef")
+    leases = Leases(shared, one, "x:")
+    shared.write(lambda work: work.execute("INSERT INTO leases VALUES ('x:a', 'deadbeef', 1e15)"))
+    assert leases.take("a") == (one.id if later else "deadbeef")
+    one.close()
+
+
+def test_a_beat_writes_the_address_anew(shared, monkeypatch):
+    monkeypatch.setattr(members, "BEAT_S", 0.02)
+    one = Members(settings(shared, "a:1"))
+    one.start()
+    shared.write(lambda work: work.execute("UPDATE replicas SET address = 'evil:1', since = 1e18"))
+    ours = "SELECT count(*) FROM replicas WHERE address = 'a:1' AND since < 1e15"
+    until(lambda: shared.read(lambda work: work.execute(ours))[0][0] == 1)
+    one.close()
+
+
+def add_row(shared, id, address, since="0", later=0.0):
+    sql = f"INSERT INTO replicas VALUES (%s, %s, '9', {since}, {shared.clock} + %s, false)"
+    shared.write(lambda work: work.execute(sql, (id, address, later)))
+
+
+@pytest.mark.parametrize("body", ["[]", "{bad", '{"revision":7}', ""])
+def test_rows_that_cannot_be_read(shared, body):
+    sessions, tasks = McpSessionRows(shared), McpTaskRows(shared)
+    sessions.add("a", "ada", STATE)
+    tasks.end("t", "ada", "r", 60, {"status": "completed"})
+    shared.write(lambda work: work.execute("UPDATE mcp_sessions SET body = %s", (body,)))
+    shared.write(lambda work: work.execute("UPDATE mcp_tasks SET body = %s", (body,)))
+    with pytest.raises(UnreadableRowError):
+        sessions.get("a")
+    assert sessions.touch(["a"]) == {"a": 1}
+    assert tasks.get("t").body in (None, {"revision": 7})
+
+
+def test_half_of_a_surrogate_pair_can_be_written(shared):
+    McpSessionRows(shared).add("a", "ada", SessionState(revision="2025-11-25", name="a\ud800b"))
+    assert McpSessionRows(shared).get("a").state.name == "a\ufffdb"

@@ -4,6 +4,7 @@ import json
 import re
 import sqlite3
 from http.client import HTTPConnection
+from secrets import token_hex
 
 import pytest
 from helpers import until
@@ -122,6 +123,14 @@ def test_two_streams_of_notifications(peer, pair):
         stream.exchange.hang_up()
 
 
+def test_a_stream_of_the_other_is_had_once(sides, pair):
+    for (id,) in rows(pair, "SELECT id FROM replicas"):  # one of them is the other one
+        first, second = (sides[0].listen(f"{id}.0-0") for _ in range(2))
+        first.answer()
+        assert (first.exchange.status, second.is_answered) == (200, False)
+        second.exchange.hang_up()
+
+
 def test_a_session_of_somebody_else_is_not_found(pair):
     strange = HttpPeer(pair, "old", begun=False)
     strange.session = "0" * 32
@@ -142,3 +151,43 @@ def test_nobody_comes_in_below_cluster(pair):
             connection.request("POST", path, b"{}", {"Content-Type": "application/json"})
             assert connection.getresponse().status == 401, path
             connection.close()
+
+
+def rows(pair, sql, *params):
+    with sqlite3.connect(pair.servers[0].folder.parent / "shared.db", timeout=10) as file:
+        return file.execute(sql, params).fetchall()
+
+
+def test_half_of_a_surrogate_pair_harms_nobody(sides, pair):
+    ids = [id for (id,) in rows(pair, "SELECT id FROM replicas")]
+    sent = [{"jsonrpc": "2.0", "id": "\ud800-1", "result": {}}]
+    sent += [{"jsonrpc": "2.0", "id": f"{id}-1", "result": {"x": "\ud800"}} for id in ids]
+    sent += [{"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "\ud800"}}]
+    assert [side.send(one).status for side in sides for one in sent] == [202] * 8
+
+
+def test_a_batch_is_told_at_once_or_not_at_all(peer, pair):
+    cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 99}}
+    found = peer("old").send([cancel] * 5)
+    assert (found.status, "no batches" in found.body.decode()) == (400, True)
+    one = peer("old", revision="2025-03-26")
+    assert "a batch may have 100 messages" in one.send([cancel] * 101).body.decode()
+
+    def told():
+        return sum(server.log().count("/cluster/mcp") for server in pair.servers)
+
+    before = told()
+    assert one.send([cancel] * 50).status == 202
+    until(lambda: told() > before)
+    assert told() - before < 5
+
+
+@pytest.mark.parametrize("body", ["[]", "{bad", '{"revision":"2025-06-18","menu":"../x"}'])
+def test_a_row_that_cannot_be_read_is_no_session(pair, peer, body):
+    one, id = peer("old"), token_hex(16)
+    sql = "INSERT INTO mcp_sessions SELECT ?, owner, ?, 7, created_at, used_at FROM mcp_sessions WHERE id = ?"
+    rows(pair, sql, id, body, one.session)
+    one.session = id
+    for _ in range(2):
+        found = one.send({**PING, "method": "tools/list"})
+        assert (found.status, "result" in found.message) == ((200, True) if "menu" in body else (404, False))

@@ -10,6 +10,7 @@ import os
 import socket
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from onetool.core.errors import ToolFailure
@@ -199,17 +200,22 @@ class ConnectionPool:
             self.drop(connection)
         return None
 
-    async def acquire(self, key: Hashable, dial: Dial) -> Connection:
-        """Check a connection out: an idle one, a new one, or the next one returned."""
+    async def acquire(self, key: Hashable, dial: Dial, wait_s: float | None = None) -> Connection:
+        """Check a connection out: an idle one, a new one, or the next one returned.
+
+        Raises TimeoutError if none is returned within `wait_s` seconds.
+        """
         if (connection := self.acquire_idle(key)) is not None:
             return connection
         origin = self._origins.setdefault(key, _Origin())
         if origin.count >= self._most:
-            if (handed := await self._wait_for_slot(key, origin)) is not None:
+            async with asyncio.timeout(wait_s):
+                handed = await self._wait_for_slot(key, origin)
+            if handed is not None:
                 if handed.is_open():
                     return handed
                 self.drop(handed)  # it ended on the way to us
-                return await self.acquire(key, dial)
+                return await self.acquire(key, dial, wait_s)
         else:
             origin.count += 1
         try:
@@ -231,7 +237,8 @@ class ConnectionPool:
                 handed = turn.result()
                 self._free(key, origin) if handed is None else self.release(handed)
             else:
-                origin.waiting.remove(turn)
+                with suppress(ValueError):  # who returned a connection has seen already that nobody waits
+                    origin.waiting.remove(turn)
             raise
 
     def release(self, connection: Connection) -> None:

@@ -89,6 +89,15 @@ def test_migrate_says_what_it_did_and_when_there_was_nothing(folder):
     assert (shown.strip(), code) == ("Nothing to do: no migration is missing.", 0)
 
 
+def test_rows_that_no_replica_has_written_are_not_shown(folder, database_url):
+    said(folder, "init")
+    with psycopg.connect(database_url) as connection:
+        sql = "INSERT INTO replicas VALUES (%s, 'a:1', '0', %s::float8, extract(epoch from now()) + 600, false)"
+        for id, since in (("odd", "NaN"), ("far", "Infinity"), ("good", "0")):
+            connection.execute(sql, (id, since))
+    assert [one["id"] for one in said(folder)["replicas"]] == ["good"]
+
+
 def test_a_person_sees_tables_and_replicas(folder, database_url):
     shown, code = on_a_terminal(folder, "db", "init")
     assert (code, "Made: documents" in shown, "tables of OneTool" in shown) == (0, True, True)

@@ -284,6 +284,13 @@ def test_the_end_of_a_session_ends_its_streams(http_peer):
     assert (news.exchange.status, news.exchange.messages) == (200, [])
 
 
+def test_who_listens_again_ends_the_stream_before(http_peer):
+    peer = http_peer("old")
+    first, second = peer.listen(), peer.listen()
+    first.answer()
+    assert not second.is_answered
+
+
 def test_a_handshake_inside_of_a_session_is_refused(http_peer):
     peer = http_peer("old")
     params = {"protocolVersion": OLD, "capabilities": {}, "clientInfo": INFO}

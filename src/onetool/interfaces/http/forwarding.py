@@ -1,14 +1,18 @@
 """Forwarder: sends requests on to the replica that has what they are about, and requests of our own below /cluster.
 
 A request is read whole before it is sent on: those that are forwarded are messages and decisions, no files. Its answer
-is passed on as it comes. Of its headers only those go along that the routes read; the client's token stays here.
+is passed on as it comes. Of its headers only those go along that the routes read; the client's token stays here. Of
+the headers of the answer only those come back that the routes send.
 """
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager, suppress
+import sys
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Generator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from itertools import count
+from threading import Lock
 
 from onetool.core.principal import LOCAL, Principal
 from onetool.http.connection import Connection, HttpResponse
@@ -25,12 +29,20 @@ log = logging.getLogger("onetool.cluster")
 CONNECT_S = 2.0
 BROADCAST_S = 2.0
 LONGEST_S = 7 * 24 * 3600.0  # of an answer: streams have no end, and a replica that is gone is found out by its beats
-MOST_CONNECTIONS = 2000  # to one replica: each stream has one
+ACQUIRE_S = 2.0  # for a connection, when all are in use
+MOST_CONNECTIONS = 2000  # to one replica, of each kind: streams never take those of short requests
+SHARES = {"stream": 64, "call": 500}  # of one owner, by kind: nobody takes all connections. Others are short
 LARGEST = 1 << 62
 LARGEST_REFUSAL = 2000  # characters of what a replica says that refuses
 
 _PASSED_ON = frozenset((b"content-type", b"accept", b"user-agent", b"last-event-id", b"if-match", b"if-none-match"))
-_NOT_PASSED_BACK = frozenset(("connection", "keep-alive", "transfer-encoding", "date"))
+# What our routes send: an answer sets no cookies.
+_PASSED_BACK = frozenset(
+    ("allow", "cache-control", "etag", "link", "location", "retry-after", "vary", "www-authenticate")
+)
+_PASSED_BACK |= {"content-disposition", "content-length", "content-location", "content-type", "mcp-session-id"}
+_PASSED_BACK |= {"ratelimit", "ratelimit-limit", "ratelimit-policy", "ratelimit-remaining", "ratelimit-reset"}
+_PASSED_BACK |= {"www-authenticate", "x-accel-buffering", "x-content-type-options"}
 
 GONE = "the replica that has this is gone; begin again"
 
@@ -55,6 +67,13 @@ class ReplicaRefusedError(HttpError):
         super().__init__(502, "replica_refused", f"Another replica answered {status}: {text[:LARGEST_REFUSAL]}")
 
 
+class ReplicaBusyError(ReplicaRefusedError):
+    """There is no connection left to ask another replica with."""
+
+    def __init__(self, status: int, message: str) -> None:
+        HttpError.__init__(self, status, "replica_busy", message, [(b"retry-after", b"1")])
+
+
 class Forwarder:
     """It may be used on any event loop; each has connections of its own."""
 
@@ -64,6 +83,8 @@ class Forwarder:
         self._pools: dict[asyncio.AbstractEventLoop, ConnectionPool] = {}
         self._open: dict[int, tuple[asyncio.AbstractEventLoop, str, Connection]] = {}
         self._numbers = count()
+        self._shares: Counter[tuple[str, str, str]] = Counter()  # connections by replica, kind and owner
+        self._lock = Lock()
         members.on_beat(self._end_gone)
 
     async def forward(self, replica: Replica, scope: Scope, receive: Receive, send: Send) -> None:
@@ -82,8 +103,9 @@ class Forwarder:
         seal = self._seal.write(replica.id, method, target, principal, body, address)
         headers = [(name, value) for name, value in scope["headers"] if name in _PASSED_ON or name.startswith(b"mcp-")]
         request = _request(method, target, replica, headers, seal, body)
-        with DisconnectWatch(receive):
-            async with self._exchange(replica, request, method == "HEAD") as response:
+        kind = "stream" if method == "GET" else "call"
+        with DisconnectWatch(receive), self._share(replica, kind, principal.owner):
+            async with self._exchange(replica, request, kind, method == "HEAD") as response:
                 await _pass_back(response, send)
 
     async def post(self, replica: Replica, path: str, body: bytes, principal: Principal) -> AsyncIterator[bytes]:
@@ -94,15 +116,17 @@ class Forwarder:
         """
         seal = self._seal.write(replica.id, "POST", path.encode(), principal, body, "")
         request = _request("POST", path.encode(), replica, [(b"content-type", JSON)], seal, body)
-        async with self._exchange(replica, request) as response:
-            assert response.stream is not None  # noqa: S101 - no HEAD
-            if response.status // 100 != 2:
-                raise ReplicaRefusedError(response.status, (await _rest(response)).decode("utf-8", "replace"))
-            try:
-                async for piece in response.stream:
-                    yield piece
-            except WireError:
-                raise ReplicaGoneError(was_answering=True) from None
+        kind = "call" if path.endswith("/call") else ""
+        with self._share(replica, kind, principal.owner):
+            async with self._exchange(replica, request, kind) as response:
+                assert response.stream is not None  # noqa: S101 - no HEAD
+                if response.status // 100 != 2:
+                    raise ReplicaRefusedError(response.status, (await _rest(response)).decode("utf-8", "replace"))
+                try:
+                    async for piece in response.stream:
+                        yield piece
+                except WireError:
+                    raise ReplicaGoneError(was_answering=True) from None
 
     async def broadcast(self, path: str, body: bytes, principal: Principal) -> None:
         """POST to all others at the same time. It takes BROADCAST_S seconds at most; failures are logged."""
@@ -119,10 +143,29 @@ class Forwarder:
 
     # Connections
 
+    @contextmanager
+    def _share(self, replica: Replica, kind: str, owner: str) -> Generator[None]:
+        """Count a connection. Raises ReplicaBusyError (429) if this owner has all that one may have."""
+        key = (replica.id, kind, owner)
+        with self._lock:
+            if self._shares[key] >= (most := SHARES.get(kind, sys.maxsize)):
+                what = "streams" if kind == "stream" else "requests"
+                raise ReplicaBusyError(429, f"You have {most} {what} of another replica open: end some of them first.")
+            self._shares[key] += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._shares[key] -= 1
+                if not self._shares[key]:
+                    del self._shares[key]
+
     @asynccontextmanager
-    async def _exchange(self, replica: Replica, request: bytes, is_head: bool = False) -> AsyncGenerator[HttpResponse]:
+    async def _exchange(
+        self, replica: Replica, request: bytes, kind: str, is_head: bool = False
+    ) -> AsyncGenerator[HttpResponse]:
         loop, pool = asyncio.get_running_loop(), await self._pool()
-        connection, response = await self._ask(pool, replica, request, is_head)
+        connection, response = await self._ask(pool, replica, request, kind, is_head)
         number = next(self._numbers)
         self._open[number] = (loop, replica.id, connection)
         try:
@@ -137,24 +180,29 @@ class Forwarder:
                 pool.drop(connection)
 
     async def _ask(
-        self, pool: ConnectionPool, replica: Replica, request: bytes, is_head: bool
+        self, pool: ConnectionPool, replica: Replica, request: bytes, kind: str, is_head: bool
     ) -> tuple[Connection, HttpResponse]:
         try:
-            return await self._ask_once(pool, replica, request, is_head)
+            return await self._ask_once(pool, replica, request, kind, is_head)
         except StaleConnectionError:  # kept, and closed meanwhile. Its nonce keeps it from being done twice
-            pool.drop_idle(replica.address)
+            pool.drop_idle((replica.address, kind))
         except (WireError, OSError, TimeoutError):
             raise ReplicaGoneError from None
         try:
-            return await self._ask_once(pool, replica, request, is_head)
+            return await self._ask_once(pool, replica, request, kind, is_head)
         except (WireError, OSError, TimeoutError):
             raise ReplicaGoneError from None
 
     async def _ask_once(
-        self, pool: ConnectionPool, replica: Replica, request: bytes, is_head: bool
+        self, pool: ConnectionPool, replica: Replica, request: bytes, kind: str, is_head: bool
     ) -> tuple[Connection, HttpResponse]:
         loop = asyncio.get_running_loop()
-        connection = await pool.acquire(replica.address, lambda: _dial(loop, replica.address, pool))
+        try:
+            connection = await pool.acquire(
+                (replica.address, kind), lambda: _dial(loop, replica.address, pool), ACQUIRE_S
+            )
+        except TimeoutError:
+            raise ReplicaBusyError(503, "All connections to another replica are in use. Try again later.") from None
         number = next(self._numbers)
         self._open[number] = (loop, replica.id, connection)
         try:
@@ -185,12 +233,15 @@ async def _dial(loop: asyncio.AbstractEventLoop, address: str, pool: ConnectionP
     def made() -> Connection:
         return Connection(loop, address, pool.drop)
 
-    async with asyncio.timeout(CONNECT_S):
-        if address.startswith(UNIX):
-            _, connection = await loop.create_unix_connection(made, address.removeprefix(UNIX))
-        else:
-            host, _, port = address.rpartition(":")
-            _, connection = await loop.create_connection(made, host.strip("[]"), int(port))
+    try:
+        async with asyncio.timeout(CONNECT_S):
+            if address.startswith(UNIX):
+                _, connection = await loop.create_unix_connection(made, address.removeprefix(UNIX))
+            else:
+                host, _, port = address.rpartition(":")
+                _, connection = await loop.create_connection(made, host.strip("[]"), int(port))
+    except (TimeoutError, ValueError, OverflowError):  # nobody answers, or its row has no address
+        raise UnreachableError(GONE) from None
     return connection
 
 
@@ -208,7 +259,7 @@ async def _pass_back(response: HttpResponse, send: Send) -> None:
     headers = [
         (name.encode("latin-1"), value.encode("latin-1"))
         for name, value in response.headers.items()
-        if name not in _NOT_PASSED_BACK
+        if name in _PASSED_BACK
     ]
     await send({"type": "http.response.start", "status": response.status, "headers": headers})
     try:

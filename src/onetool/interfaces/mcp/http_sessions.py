@@ -16,7 +16,7 @@ from onetool.core.principal import Principal
 from onetool.interfaces.asgi import HttpError, Receive, Send
 from onetool.interfaces.json_data import encode
 from onetool.interfaces.mcp.client import RemoteClient
-from onetool.interfaces.mcp.conversation import Conversation
+from onetool.interfaces.mcp.conversation import MOST_IN_BATCH, Conversation
 from onetool.interfaces.mcp.http_headers import Headers, wait_for_disconnect
 from onetool.interfaces.mcp.protocol import BATCH_REVISION, INVALID_REQUEST, JsonRpcError, Message
 from onetool.interfaces.mcp.request import McpRequest
@@ -240,9 +240,16 @@ async def answer_in_session(session: HttpSession, message: Message, send: Send) 
         await response.finish(reply)
 
 
-async def answer_batch(session: HttpSession, messages: list[Any], send: Send) -> None:
+def check_batch(session: HttpSession, messages: list[Any]) -> None:
+    """Raises JsonRpcError for a batch where there are none, or for one that is too long."""
     if session.client.revision != BATCH_REVISION or not messages:
         raise JsonRpcError(INVALID_REQUEST, "expected one JSON-RPC message: there are no batches in this revision")
+    if len(messages) > MOST_IN_BATCH:
+        raise JsonRpcError(INVALID_REQUEST, f"a batch may have {MOST_IN_BATCH} messages")
+
+
+async def answer_batch(session: HttpSession, messages: list[Any], send: Send) -> None:
+    check_batch(session, messages)
     replies = await session.conversation.answer(messages, session.news.push)
     await send_json(send, 200 if replies else 202, replies)
 
@@ -258,13 +265,15 @@ async def serve_stream(session: HttpSession, headers: Headers, receive: Receive,
         if known is None:
             raise HttpError(404, "no_such_event", f"last-event-id: there is no event {last:.40} in this session")
         found, after = known
-    response = ResponseStream(send)
+    response, before = ResponseStream(send), found.response
     found.attach(response, after)
-    if found.is_over:
-        await response.end()
-        return
     try:
-        await wait_for_disconnect(receive)
+        if before is not None and before.is_stream:  # nothing would come there any more
+            await end_all([before])
+        if found.is_over:
+            await response.end()
+        else:
+            await wait_for_disconnect(receive)
     finally:
         found.detach(response)
         response.drop()

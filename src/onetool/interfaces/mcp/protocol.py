@@ -106,6 +106,15 @@ def check_message(message: Any) -> Message:
     return message
 
 
+def is_message(message: Any) -> bool:
+    """Whether it is one JSON-RPC message."""
+    try:
+        check_message(message)
+    except JsonRpcError:
+        return False
+    return True
+
+
 def is_id(value: Any) -> bool:
     return isinstance(value, str | int) and not isinstance(value, bool)
 

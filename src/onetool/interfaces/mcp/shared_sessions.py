@@ -9,19 +9,23 @@ Ids say who has what is alive in one process: questions to the client and events
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, get_args
 
 import msgspec
 
+from onetool.config.model import Menu
 from onetool.core.principal import Principal
 from onetool.database import DatabaseError
 from onetool.interfaces.asgi import HttpError, Receive, Scope, Send, read_body
+from onetool.interfaces.json_data import encode
 from onetool.interfaces.mcp.client import RemoteClient
-from onetool.interfaces.mcp.http_sessions import IDLE_SECONDS, MOST_SESSIONS, HttpSession, HttpSessions
-from onetool.interfaces.mcp.protocol import Message, is_id
+from onetool.interfaces.mcp.http_sessions import IDLE_SECONDS, MOST_SESSIONS, HttpSession, HttpSessions, check_batch
+from onetool.interfaces.mcp.protocol import Message, check_message, decode, is_id, is_message
 from onetool.interfaces.mcp.request import McpRequest
 from onetool.interfaces.response_stream import send_json
-from onetool.services.cluster.mcp_rows import McpSessionRows, McpTaskRows, SessionRow, SessionState
+from onetool.services.cluster.mcp_rows import McpSessionRows, McpTaskRows, SessionRow, SessionState, UnreadableRowError
 
 if TYPE_CHECKING:
     from onetool.interfaces.http.cluster import Cluster
@@ -31,14 +35,15 @@ log = logging.getLogger("onetool.cluster")
 PATH = "/cluster/mcp"
 RENEW_S = 60.0
 LONGEST_ID = 100
+_REPLICA = re.compile(r"[0-9a-f]{8}")
 
 
 class SessionNews(msgspec.Struct, frozen=True, kw_only=True):
-    """What one replica tells another of a session: it has changed or ended, or a message of its client has come."""
+    """What one replica tells another of a session: it has changed or ended, or messages of its client have come."""
 
     session: str
     is_over: bool = False
-    message: Any = None
+    messages: Sequence[Any] = ()  # answers and cancellations
 
 
 class SharedSessions:
@@ -69,6 +74,8 @@ class SharedSessions:
             return self._sessions.get(id, principal)
         try:
             row = await asyncio.to_thread(self._rows.get, id)
+        except UnreadableRowError:
+            return None
         except DatabaseError as error:
             raise _away(error) from None
         if row is not None and row.owner == principal.owner and id not in self._sessions:
@@ -87,43 +94,58 @@ class SharedSessions:
     # Messages that are for another replica
 
     async def relayed(self, session: HttpSession, message: Any) -> Any:
-        """Send answers and cancellations on to who waits for them; gives what is left of the message, or None."""
-        if isinstance(message, list) and message:
-            return [one for one in message if not await self._relay(session, one)] or None
-        return None if await self._relay(session, message) else message
+        """Send answers and cancellations on to who waits for them; gives what is left of the message, or None.
 
-    async def _relay(self, session: HttpSession, message: Any) -> bool:
-        if not isinstance(message, dict):
-            return False
-        news = SessionNews(session=session.id, message=message)
-        if "method" not in message:
-            owner, _, number = str(message.get("id")).partition("-")
-            if not number or owner == self._cluster.id:
-                return False
+        Raises JsonRpcError for a batch that may not be one: one request never becomes many to the others.
+        """
+        if not isinstance(message, list):
+            check_message(message)
+            return (await self._rest(session, [message]) or [None])[0]
+        check_batch(session, message)
+        return await self._rest(session, message) or None
+
+    async def _rest(self, session: HttpSession, messages: list[Any]) -> list[Any]:
+        """Those that are for this replica. Each other one hears once of all that are for it."""
+        rest: list[Any] = []
+        answers: dict[str, list[Message]] = {}
+        cancelled: list[Message] = []
+        for message in messages:
+            if (owner := self._asked_by(message)) is not None:
+                answers.setdefault(owner, []).append(message)
+            elif _is_cancellation(message) and not session.conversation.is_running(_cancelled(message)):
+                cancelled.append(message)
+            else:
+                rest.append(message)
+        for owner, found in answers.items():
             replica = await self._cluster.other(owner)
-            async for _ in self._cluster.forwarder.post(
-                replica, PATH, msgspec.json.encode(news), session.client.principal
-            ):
+            body = _encoded(SessionNews(session=session.id, messages=found))
+            async for _ in self._cluster.forwarder.post(replica, PATH, body, session.client.principal):
                 pass
-            return True
-        if message["method"] == "notifications/cancelled" and not session.conversation.is_running(_cancelled(message)):
-            await self._tell(news, session)
-            return True
-        return False
+        if cancelled:
+            await self._tell(SessionNews(session=session.id, messages=cancelled), session)
+        return rest
+
+    def _asked_by(self, message: Any) -> str | None:
+        """The other replica whose question a message answers."""
+        if not is_message(message) or "method" in message:
+            return None
+        owner, _, number = str(message["id"]).partition("-")
+        return owner if number and _REPLICA.fullmatch(owner) and owner != self._cluster.id else None
 
     async def _tell(self, news: SessionNews, session: HttpSession) -> None:
-        await self._cluster.forwarder.broadcast(PATH, msgspec.json.encode(news), session.client.principal)
+        await self._cluster.forwarder.broadcast(PATH, _encoded(news), session.client.principal)
 
     async def _hear(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The route /cluster/mcp: what another replica tells. Sessions that are not in memory need no news."""
-        news = msgspec.json.decode(await read_body(receive) or b"", type=SessionNews)
+        news = msgspec.convert(decode(await read_body(receive) or b""), SessionNews)
         session = self._sessions.get(news.session, scope["principal"])
         if session is None:
             pass
         elif news.is_over:
             await self._forget(session)
-        elif news.message is not None:
-            await session.conversation.respond(news.message, session.news.push)
+        elif news.messages:
+            for message in news.messages:
+                await session.conversation.respond(message, session.news.push)
         else:
             await self._refresh(session)
         await send_json(send, 202, None)
@@ -147,7 +169,8 @@ class SharedSessions:
     def _apply(self, session: HttpSession, row: SessionRow, is_new: bool = False) -> None:
         state, client = row.state, session.client
         client.revision, client.capabilities = state.revision, state.capabilities
-        client.log_level, client.name, client.menu = state.log_level, state.name, state.menu
+        client.log_level, client.name = state.log_level, state.name
+        client.menu = state.menu if state.menu in get_args(Menu) else None
         session.conversation.watched.clear()
         session.conversation.watched.update(state.watched)
         self._versions[session.id] = row.version
@@ -190,6 +213,15 @@ class SharedSessions:
         self._versions = {id: version for id, version in self._versions.items() if id in self._sessions}
 
 
+def _is_cancellation(message: Any) -> bool:
+    return is_message(message) and message.get("method") == "notifications/cancelled" and "id" not in message
+
+
+def _encoded(news: SessionNews) -> bytes:
+    """Half of a surrogate pair, which a client may send, goes along as it came."""
+    return encode(msgspec.structs.asdict(news))
+
+
 def _cancelled(message: Message) -> Any:
     params = message.get("params")
     id = params.get("requestId") if isinstance(params, dict) else None
@@ -223,4 +255,6 @@ def _change(request: McpRequest) -> Any:
 
 
 def _away(error: DatabaseError) -> HttpError:
+    if isinstance(error, UnreadableRowError):
+        return HttpError(404, "no_such_session", f"This session can't go on here: {error}. Begin anew with initialize.")
     return HttpError(503, "database_away", f"Sessions are kept in a database: {error}.", [(b"retry-after", b"1")])

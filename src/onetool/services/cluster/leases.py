@@ -60,7 +60,7 @@ class Leases:
                 "ON CONFLICT (name) DO UPDATE SET replica = excluded.replica, until = excluded.until "
                 f"WHERE leases.until <= {clock} OR leases.replica = excluded.replica "
                 "OR leases.replica NOT IN (SELECT id FROM replicas WHERE seen_at > "
-                f"{clock} - CASE WHEN id = %s THEN {REFUSED_S} ELSE {LEASE_S} END)",
+                f"{clock} - CASE WHEN id = %s THEN {REFUSED_S} ELSE {LEASE_S} END AND seen_at < {clock} + {LEASE_S})",
                 (key, self._own, LEASE_S, refused),
             )
             return work.execute("SELECT replica FROM leases WHERE name = %s", (key,))[0][0]

@@ -3,13 +3,14 @@
 All methods block.
 """
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
 
 from onetool.core.caller import Level
-from onetool.database import ChangeUnknownError, Database, Transaction
+from onetool.database import ChangeUnknownError, Database, DatabaseError, Transaction
 
 TRIES = 10  # to change a row that others change at the same time
 SWEPT = 500  # sessions that are deleted at a time
@@ -25,6 +26,13 @@ class SessionState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     name: str = ""
     menu: str | None = None
     watched: tuple[str, ...] = ()  # uris of resources
+
+
+class UnreadableRowError(DatabaseError):
+    """A row says what this version does not understand: a newer one may have written it."""
+
+    def __init__(self) -> None:
+        super().__init__("what the database has of it can't be read by this version")
 
 
 class SessionRow(NamedTuple):
@@ -46,6 +54,7 @@ class McpSessionRows:
         self._database.write(lambda work: work.execute(sql, (id, owner, _written(state))))
 
     def get(self, id: str) -> SessionRow | None:
+        """Raises UnreadableRowError."""
         return self._database.read(lambda work: _read(work, id))
 
     def change(self, id: str, change: Callable[[SessionState], SessionState]) -> SessionRow | None:
@@ -102,7 +111,10 @@ def _read(work: Transaction, id: str) -> SessionRow | None:
     if not rows:
         return None
     owner, body, version = rows[0]
-    return SessionRow(owner, msgspec.json.decode(body, type=SessionState), int(version))
+    try:
+        return SessionRow(owner, msgspec.json.decode(body, type=SessionState), int(version))
+    except (msgspec.MsgspecError, ValueError):
+        raise UnreadableRowError from None
 
 
 def _update(work: Transaction, params: tuple[Any, ...]) -> bool:
@@ -111,19 +123,31 @@ def _update(work: Transaction, params: tuple[Any, ...]) -> bool:
 
 
 def _written(value: Any) -> str:
-    return msgspec.json.encode(value).decode()
+    try:
+        return msgspec.json.encode(value).decode()
+    except UnicodeEncodeError:  # half of a surrogate pair, which nobody could read again
+        text = json.dumps(msgspec.to_builtins(value), ensure_ascii=False)
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 # Tasks
 
 
 class TaskRow(NamedTuple):
-    """`body` is the task as clients read it; None while it goes on."""
+    """`body` is the task as clients read it; None while it goes on, or if it can't be read."""
 
     owner: str
     replica: str
     status: str
     body: Mapping[str, Any] | None
+
+
+def _task(body: str | bytes) -> dict[str, Any] | None:
+    """None for one that can't be read: what came of it is gone."""
+    try:
+        return msgspec.json.decode(body, type=dict[str, Any])
+    except (msgspec.MsgspecError, ValueError):
+        return None
 
 
 class McpTaskRows:
@@ -156,7 +180,7 @@ class McpTaskRows:
         if not rows:
             return None
         owner, replica, status, body = rows[0]
-        return TaskRow(owner, replica, status, None if body is None else msgspec.json.decode(body))
+        return TaskRow(owner, replica, status, None if body is None else _task(body))
 
     def sweep(self) -> None:
         sql = f"DELETE FROM mcp_tasks WHERE until < {self._database.clock}"  # noqa: S608

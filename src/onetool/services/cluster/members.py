@@ -5,6 +5,8 @@ last: a replica that is gone then is found out by whoever tries to reach it.
 """
 
 import logging
+import math
+import re
 import time
 from collections.abc import Callable
 from secrets import token_hex
@@ -13,7 +15,7 @@ from typing import Any
 
 from onetool._version import __version__
 from onetool.database import Database, DatabaseError, Transaction
-from onetool.services.cluster import ClusterSettings, Replica
+from onetool.services.cluster import UNIX, ClusterSettings, Replica
 
 log = logging.getLogger("onetool.cluster")
 
@@ -23,6 +25,7 @@ FORGOTTEN_S = 3600.0  # after which the row of a process that was killed is dele
 MOST_UNKNOWN = 1000  # ids that nobody has, until the next beat
 CLOSE_S = 2.0
 
+_ADDRESS = re.compile(r"(?:(?:[\w-]{1,63}\.)*[\w-]{1,63}\.?|\[[\w:.%]+\]):([0-9]{1,5})", re.ASCII)
 _COLUMNS, _ORDER = "id, address, version, since, is_draining", "ORDER BY since, id"
 
 
@@ -78,7 +81,8 @@ class Members:
         except DatabaseError:
             return None
         if rows:
-            return self._alive.setdefault(id, _replica(rows[0]))
+            found = self._replica(rows[0])
+            return None if found is None else self._alive.setdefault(id, found)
         if len(self._unknown) < MOST_UNKNOWN:
             self._unknown.add(id)
         return None
@@ -119,7 +123,7 @@ class Members:
                 return
             self._is_away = False
             self._ahead = float(now) - (began + time.time()) / 2
-            self._alive = {row[0]: _replica(row) for row in rows}
+            self._alive = {found.id: found for row in rows if (found := self._replica(row)) is not None}
             self._unknown.clear()
 
     def _renew(self, work: Transaction) -> tuple[float, list[tuple[Any, ...]]]:
@@ -127,23 +131,47 @@ class Members:
         work.execute(
             "INSERT INTO replicas (id, address, version, since, seen_at, is_draining) "  # noqa: S608 - ours
             f"VALUES (%s, %s, %s, {clock}, {clock}, %s) "
-            "ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, is_draining = excluded.is_draining",
+            "ON CONFLICT (id) DO UPDATE SET address = excluded.address, version = excluded.version, "
+            "since = CASE WHEN replicas.since <= excluded.since THEN replicas.since ELSE excluded.since END, "
+            "seen_at = excluded.seen_at, is_draining = excluded.is_draining",
             (self.id, self._address, __version__, self._is_draining),
         )
-        work.execute(f"DELETE FROM replicas WHERE seen_at < {clock} - %s", (FORGOTTEN_S,))  # noqa: S608
+        forgotten = f"DELETE FROM replicas WHERE seen_at < {clock} - %s OR seen_at > {clock} + %s"  # noqa: S608
+        work.execute(forgotten, (FORGOTTEN_S, FORGOTTEN_S))
         now = work.execute(f"SELECT {clock}")[0][0]
         return now, work.execute(*_select(self._database, _ORDER))
+
+    def _replica(self, row: tuple[Any, ...]) -> Replica | None:
+        """None for a row that no replica has written: who stands there counts as gone."""
+        found = _replica(row)
+        is_known = found is not None and (found.id == self.id or self._is_address(found.address))
+        return found if is_known else None
+
+    def _is_address(self, address: str) -> bool:
+        """Only who is reached by a Unix socket, as workers of one machine are, reaches others by one."""
+        if address.startswith(UNIX):
+            return self._address.startswith(UNIX) and address.removeprefix(UNIX).isprintable()
+        found = _ADDRESS.fullmatch(address)
+        return found is not None and 0 < int(found[1]) < 65536
 
 
 def read_members(database: Database) -> list[Replica]:
     """Who serves now, for those who are no members. Raises DatabaseError."""
-    return [_replica(row) for row in database.read(lambda work: work.execute(*_select(database, _ORDER)))]
+    rows = database.read(lambda work: work.execute(*_select(database, _ORDER)))
+    return [found for row in rows if (found := _replica(row)) is not None]
 
 
 def _select(database: Database, more: str, *params: Any) -> tuple[str, tuple[Any, ...]]:
-    text = f"SELECT {_COLUMNS} FROM replicas WHERE seen_at > {database.clock} - %s {more}"  # noqa: S608
-    return text, (GONE_S, *params)
+    clock = database.clock
+    text = f"SELECT {_COLUMNS} FROM replicas WHERE seen_at > {clock} - %s AND seen_at < {clock} + %s {more}"  # noqa: S608
+    return text, (GONE_S, GONE_S, *params)
 
 
-def _replica(row: tuple[Any, ...]) -> Replica:
-    return Replica(row[0], row[1], row[2], float(row[3]), bool(row[4]))
+def _replica(row: tuple[Any, ...]) -> Replica | None:
+    """None for a row that can't be one."""
+    id, address, version, since, is_draining = row
+    try:
+        found = Replica(str(id), str(address), str(version), float(since), bool(is_draining))
+    except (TypeError, ValueError):
+        return None
+    return found if math.isfinite(found.since) else None

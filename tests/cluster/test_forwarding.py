@@ -1,0 +1,140 @@
+"""What one replica sends to another: nobody takes all connections, and an answer is believed only so far."""
+
+import asyncio
+import time
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+
+import pytest
+
+from onetool.core.principal import Principal
+from onetool.interfaces.http import forwarding
+from onetool.interfaces.http.forward_header import ForwardSeal
+from onetool.interfaces.http.forwarding import Forwarder, ReplicaBusyError, ReplicaGoneError
+from onetool.services.cluster import Replica
+
+ADA, BOB = Principal(owner="ada"), Principal(owner="bob")
+BEGUN = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+DONE = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\nset-cookie: a=1\r\nx-other: 1\r\ncontent-length: 2\r\n\r\nok"
+
+
+class Others:
+    """Members of whom the other one is always there."""
+
+    id = "00000000"
+
+    def on_beat(self, call):
+        pass
+
+    def is_alive(self, id):
+        return True
+
+    def now(self):
+        return time.time()
+
+
+@asynccontextmanager
+async def other_replica(folder):
+    """A replica that begins streams for GET, and answers the rest; and who forwards to it."""
+
+    ended = []
+
+    async def answer(reader, writer):
+        ended.append(end := asyncio.Event())
+        while line := await reader.readline():
+            while await reader.readline() not in (b"\r\n", b""):
+                pass
+            writer.write(BEGUN if line.startswith(b"GET") else DONE)
+        writer.close()
+        with suppress(OSError):
+            await writer.wait_closed()
+        end.set()
+
+    server = await asyncio.start_unix_server(answer, f"{folder}/s.sock")
+    others = Others()
+    forwarder = Forwarder(others, ForwardSeal(b"k" * 32, others))
+    try:
+        yield forwarder, Replica("11111111", f"unix:{folder}/s.sock", "0", 0.0, False)
+    finally:
+        forwarder.close()
+        server.close()
+        for end in ended:
+            await end.wait()
+
+
+async def forwarded(forwarder, replica, method, principal, path=b"/mcp"):
+    """What comes back. A stream is left open: then it is what has come until now, and its task."""
+    sent, came = [], asyncio.Event()
+    inbox = [{"type": "http.request", "body": b""}]
+
+    async def receive():
+        return inbox.pop() if inbox else await asyncio.Event().wait()
+
+    async def send(message):
+        sent.append(message)
+        came.set()
+
+    scope = {"method": method, "raw_path": path, "headers": [], "principal": principal}
+    work = asyncio.create_task(forwarder.forward(replica, scope, receive, send))
+    waiting = asyncio.create_task(came.wait())
+    await asyncio.wait([work, waiting], return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
+    if method != "GET" or work.done():
+        await work
+    return sent, work
+
+
+def test_streams_of_one_leave_room_for_others(tmp_path, monkeypatch):
+    monkeypatch.setitem(forwarding.SHARES, "stream", 2)
+
+    async def main():
+        async with other_replica(tmp_path) as (forwarder, replica):
+            streams = [(await forwarded(forwarder, replica, "GET", ADA))[1] for _ in range(2)]
+            with pytest.raises(ReplicaBusyError, match="You have 2 streams") as refused:
+                await forwarded(forwarder, replica, "GET", ADA)
+            assert refused.value.status == 429
+            streams.append((await forwarded(forwarder, replica, "GET", BOB))[1])
+            streams[0].cancel()
+            await asyncio.wait([streams[0]])
+            streams.append((await forwarded(forwarder, replica, "GET", ADA))[1])
+            for one in streams:
+                one.cancel()
+            await asyncio.wait(streams)
+
+    asyncio.run(asyncio.wait_for(main(), 20))
+
+
+def test_streams_take_no_connection_of_a_request_and_nobody_waits_for_ever(tmp_path, monkeypatch):
+    monkeypatch.setattr(forwarding, "MOST_CONNECTIONS", 2)
+    monkeypatch.setattr(forwarding, "ACQUIRE_S", 0.05)
+
+    async def main():
+        async with other_replica(tmp_path) as (forwarder, replica), AsyncExitStack() as ends:
+            for _ in range(2):
+                _, stream = await forwarded(forwarder, replica, "GET", ADA)
+                ends.callback(stream.cancel)
+            with pytest.raises(ReplicaBusyError, match="All connections") as refused:
+                await forwarded(forwarder, replica, "GET", BOB)
+            assert refused.value.status == 503
+            sent, _ = await forwarded(forwarder, replica, "DELETE", BOB)
+            assert sent[0]["status"] == 200
+
+    asyncio.run(asyncio.wait_for(main(), 20))
+
+
+def test_an_answer_sets_no_cookies(tmp_path):
+    async def main():
+        async with other_replica(tmp_path) as (forwarder, replica):
+            sent, _ = await forwarded(forwarder, replica, "DELETE", ADA)
+            return sent[0]["headers"]
+
+    assert asyncio.run(main()) == [(b"content-type", b"text/plain"), (b"content-length", b"2")]
+
+
+@pytest.mark.parametrize("address", ["nonsense", "host:notaport", "a..b:80", "127.0.0.1:99999", "unix:\0"])
+def test_nobody_is_where_no_address_is(tmp_path, address):
+    async def main():
+        async with other_replica(tmp_path) as (forwarder, _):
+            await forwarded(forwarder, Replica("11111111", address, "0", 0.0, False), "DELETE", ADA)
+
+    with pytest.raises(ReplicaGoneError):
+        asyncio.run(main())
