@@ -71,4 +71,7 @@ def test_the_app_is_small_and_what_the_documents_name_is_there(tmp_path):
         "reload_error",
         "changed_files",
     }
-    assert members - actions - facts == {"audit", "catalog", "database", "runtime", "share_rates"} | for_interfaces
+    assert (
+        members - actions - facts
+        == {"audit", "catalog", "database", "runtime", "share_rates", "keep_database"} | for_interfaces
+    )

@@ -55,7 +55,6 @@ async def other_replica(folder):
     try:
         yield forwarder, Replica("11111111", f"unix:{folder}/s.sock", "0", 0.0, False)
     finally:
-        forwarder.close()
         server.close()
         for end in ended:
             await end.wait()

@@ -40,6 +40,6 @@ def test_a_folder_that_is_gone_is_not_made_again(database, tmp_path):
     """There would be nothing in it, and nobody would know."""
     shutil.rmtree(tmp_path / "run")
     again = SqliteDatabase(tmp_path / "run" / "workers.db")
-    with pytest.raises(DatabaseAwayError, match="unable to open"):
+    with pytest.raises(DatabaseAwayError):
         again.read(lambda work: work.execute("SELECT * FROM things"))
     assert not (tmp_path / "run").exists()

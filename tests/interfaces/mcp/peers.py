@@ -144,6 +144,8 @@ class Peer:
 
     def _answer_request(self, message):
         reply = self._answer(message)
+        if not isinstance(reply, dict):  # it does not answer
+            return
         told = {"error": reply["error"]} if "error" in reply else {"result": reply}
         with suppress(OSError, ValueError):  # the test may be over
             self.tell({"jsonrpc": "2.0", "id": message["id"], **told})
