@@ -151,7 +151,7 @@ def _forwarding(owner: Replica, other: Replica) -> Iterator[Row]:
             for one, times in ((owner, direct), (other, forwarded)):
                 began = perf_counter()
                 answer = client.post(
-                    f"{one.url}/mcp", json=_message("tasks/get", taskId=task), headers=_headers("tasks/get")
+                    f"{one.url}/mcp", json=_message("tasks/get", taskId=task), headers=_headers("tasks/get", task)
                 )
                 times.append(perf_counter() - began)
                 if "result" not in answer.json():
