@@ -69,6 +69,8 @@ def test_changed_step_by_step_it_answers_like_one_made_anew(pool: list[ToolSpec]
 class Lazy:
     """A tool that is made when somebody needs it. Its id is its number."""
 
+    digest = None
+
     def __init__(self, number: int, of: ToolSpec, enabled: bool = True) -> None:
         self.name, self.kept_as, self.enabled, self.made = f"p.{of.name}", f"{number:03}", enabled, 0
         self._spec = msgspec.structs.replace(of, name=self.name, kept_as=self.kept_as)

@@ -3,6 +3,7 @@
 import logging
 import subprocess
 import sys
+from hashlib import sha256
 from pathlib import Path
 from shutil import copytree
 from threading import Event
@@ -114,9 +115,9 @@ def test_numpy_adds_up_the_same_words(query):
 
 def test_vectors_are_ready_from_a_file_that_knows_what_they_were_made_of(tmp_path, monkeypatch):
     file, made = tmp_path / "meanings.cache", []
-    real = meaning.text_vector
+    real = meaning.tool_vector
     monkeypatch.setattr(meaning, "LEAST_CACHED", 1)
-    monkeypatch.setattr(meaning, "text_vector", lambda table, texts: made.append(texts[2]) or real(table, texts))
+    monkeypatch.setattr(meaning, "tool_vector", lambda table, spec: made.append(spec.name) or real(table, spec))
 
     def near(specs):
         made.clear()
@@ -134,13 +135,45 @@ def test_vectors_are_ready_from_a_file_that_knows_what_they_were_made_of(tmp_pat
     assert near(changed)[:-1] == first[1:]
     assert made == ["mail.read"]
     whole = file.read_bytes()
-    other = whole.replace(b"meanings 1", b"meanings 0")
+    other = whole.replace(b"meanings 2", b"meanings 0")
     for harm in (b"", whole[:-7], whole[:-1] + bytes([whole[-1] ^ 1]), b"something else", other):
         file.write_bytes(harm)
         assert near(TOOLS) == first
         assert len(made) == len(TOOLS)
     file.unlink()
     file.symlink_to(tmp_path / "elsewhere")
+    assert near(TOOLS) == first
+
+
+class Kept:
+    """A lazy tool, whose digest is that of its name."""
+
+    def __init__(self, spec):
+        self._spec, self.name, self.digest = spec, spec.name, sha256(spec.name.encode()).digest()
+
+    def spec(self):
+        seen.append(self.name)
+        return self._spec
+
+
+seen = []
+
+
+def test_no_tool_is_made_only_to_find_its_vector(tmp_path, monkeypatch):
+    monkeypatch.setattr(meaning, "LEAST_CACHED", 1)
+
+    def near(tools):
+        seen.clear()
+        meanings = ToolMeanings(cache=tmp_path / "meanings.cache")
+        for slot, one in enumerate(tools):
+            meanings.set(slot, one)
+        return meanings.similarities("erase that document").near.tolist()
+
+    lazy = [Kept(spec) for spec in TOOLS]
+    first = near(lazy)
+    assert seen == [spec.name for spec in TOOLS]
+    assert near(lazy) == first
+    assert seen == []
     assert near(TOOLS) == first
 
 

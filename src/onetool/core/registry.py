@@ -30,6 +30,11 @@ class LazyTool(Protocol):
         """Its id in the store that keeps it."""
         ...
 
+    @property
+    def digest(self) -> bytes | None:
+        """Of all that its texts are made of; None where only its spec tells."""
+        ...
+
     def spec(self) -> ToolSpec:
         """The same object as long as somebody has it."""
         ...

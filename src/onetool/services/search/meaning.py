@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from onetool.core.registry import LazyTool, as_spec
 from onetool.core.spec import ToolSpec
-from onetool.services.search.vector_cache import VectorCache, digest_of
+from onetool.services.search.vector_cache import DIGEST_BYTES, VectorCache, digest_of
 from onetool.services.search.words import EVERYDAY, said_of_parameters
 
 if TYPE_CHECKING:
@@ -163,12 +163,8 @@ def tool_texts(spec: ToolSpec) -> tuple[str, str, str, str]:
 
 
 def tool_vector(table: WordTable, spec: ToolSpec) -> "Halves":
-    return text_vector(table, tool_texts(spec))
-
-
-def text_vector(table: WordTable, texts: tuple[str, str, str, str]) -> "Halves":
     vector = table.vector([])
-    for text, weight in zip(texts, (FIRST_SENTENCE, ALL_TEXT, NAME, EXAMPLES), strict=True):
+    for text, weight in zip(tool_texts(spec), (FIRST_SENTENCE, ALL_TEXT, NAME, EXAMPLES), strict=True):
         vector += weight * table.vector(table.tokens(text, TOOL_TOKENS).rows)
     return vector.astype("float16")  # as the cache keeps it
 
@@ -178,6 +174,12 @@ class Similarities(NamedTuple):
 
     near: "Floats"
     may_find: bool  # the query has a known word; mere pieces tell tools apart, and find none
+
+
+def _digest(tool: ToolSpec | LazyTool) -> bytes:
+    """Of a lazy tool, if possible, without making it."""
+    known = None if isinstance(tool, ToolSpec) else tool.digest
+    return digest_of(tool_texts(as_spec(tool))) if known is None else known[:DIGEST_BYTES]
 
 
 class ToolMeanings:
@@ -240,20 +242,20 @@ class ToolMeanings:
         """Of very many tools, those that the cache has are not made again."""
         is_cached = self._cache is not None and len(waiting) >= LEAST_CACHED
         cache = VectorCache(self._cache, table.mark, DIMENSIONS) if self._cache and is_cached else None
-        known = {} if cache is None else cache.read()
-        used: dict[bytes, Halves] = {}
+        places, known = ({}, ()) if cache is None else cache.read()
+        slots: dict[bytes, int] = {}  # one of those that have it
+        new = 0
         for slot, tool in waiting.items():
             if tool is None:
                 vectors[slot] = 0.0
                 continue
-            texts = tool_texts(as_spec(tool))
-            digest = b"" if cache is None else digest_of(texts)
-            made = known.get(digest)
-            vectors[slot] = made = text_vector(table, texts) if made is None else made
-            if cache is not None:
-                used[digest] = made
-        if cache is not None and len(used.keys() - known.keys()) > len(used) // SAVED_SHARE:
-            cache.write(used)
+            digest = b"" if cache is None else _digest(tool)
+            place = places.get(digest)
+            vectors[slot] = tool_vector(table, as_spec(tool)) if place is None else known[place]
+            new += place is None
+            slots[digest] = slot
+        if cache is not None and new > len(slots) // SAVED_SHARE:
+            cache.write(slots, vectors)
 
     def _with_room(self, size: int) -> "Floats":
         import numpy as np

@@ -7,6 +7,7 @@ pack's tools are in a mapping of their own that nobody changes any more once it 
 import builtins
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
+from hashlib import sha256
 from keyword import kwlist
 from typing import Any
 from weakref import ref
@@ -53,6 +54,11 @@ class LoadedTool(Struct, gc=False, eq=False):
     @property
     def kept_as(self) -> str:
         return self.row.id
+
+    @property
+    def digest(self) -> bytes | None:
+        """A tool that stands for a function may say what the function says."""
+        return None if self.row.function else sha256(f"{self.name}\0".encode() + self.row.body).digest()
 
     def versions(self) -> tuple[KnownTool, ...]:
         return (self.row, *self.others)
