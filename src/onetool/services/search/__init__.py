@@ -71,12 +71,11 @@ class NameIndex:
 
     def _with(self, group: Group) -> Set[int]:
         word, *parts = group
-        named = self._words.name_words.having(self._words.forms(stem(word)))
+        named = self._words.named(self._words.forms(stem(word)))
         return named or self._with_all([(part,) for part in parts], last=self._with)
 
     def _with_prefix(self, group: Group) -> Set[int]:
-        begun = self._words.vocabulary.sorted.with_prefix(group[0])
-        return self._words.name_words.having(begun)
+        return self._words.named(self._words.vocabulary.sorted.with_prefix(group[0]))
 
     def _exact(self, name: str) -> list[int]:
         found = self._words.spelled.get(name_key(name) or name)

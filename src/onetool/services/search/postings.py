@@ -5,8 +5,8 @@ somebody asks: it depends on how many tools there are, and on how long their tex
 """
 
 from array import array
-from bisect import bisect_left, insort
-from collections.abc import Iterable, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence, Set
 from functools import cached_property
 from itertools import accumulate
 from math import log
@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from msgspec import Struct
 
-from onetool.services.search.slots import SavedSlots, SlotMap, Vocabulary, joined, numbers_in, taken_apart
-from onetool.services.search.words import name_keys, split_words, stem
+from onetool.services.search.slots import Once, SavedSlots, SlotMap, Vocabulary, joined, numbers_in, taken_apart
+from onetool.services.search.words import name_keys, stem
 
 if TYPE_CHECKING:
     import numpy as np
@@ -65,6 +65,8 @@ _ONCE = tuple(1 << _BITS * field for field in range(len(Document._fields) - 1))
 
 Lengths = tuple[int, int, int, int]
 """How many words each of the FIELDS has."""
+MANY_SLOTS = 256  # of one word: which of them have it in their names is kept
+MOST_NAMED = 100  # words of which that is kept
 MOST_KEPT = 2_000_000  # numbers that are kept of stems that were asked for
 
 
@@ -158,12 +160,12 @@ class WordIndex:
         self.vocabulary = Vocabulary()
         self.spelled = SlotMap()  # names as `name_keys` writes them
         self.parts = SlotMap()
-        self.name_words = SlotMap()
         self._free: list[int] = []
         self._words: list[str] = []  # by number
         self._numbers: dict[str, int] = {}  # of words
-        self._postings: list[Posting | int | None] = []  # by number of word; of one tool: its slot and its counts
-        self._forms: dict[str, list[str]] = {}  # stem -> words
+        self._single = array("Q")  # by number of word: the slot and the counts of the one tool that has it, or NO_ONE
+        self._postings: dict[int, Posting] = {}  # by number of word: of those that several tools have
+        self._forms: dict[str, list[str]] = {}  # stem -> words, but for those that are all the forms of themselves
         self._words_of: list[bytes] = []  # by slot: numbers of words
         self._counts = Numbers[PackedCounts]()
         self._lengths = Numbers[Lengths]()
@@ -172,6 +174,8 @@ class WordIndex:
         self._worths: _Worths | None = None
         self._said: dict[str, Said] = {}
         self._kept = 0
+        self._named: dict[str, set[int]] = {}  # of words of many tools that somebody asked for
+        self._with_fields: dict[tuple[int, ...], tuple[int, set[int]]] = {}  # see `counts_with`
 
     def __len__(self) -> int:
         return len(self.names) - len(self._free)
@@ -199,8 +203,6 @@ class WordIndex:
         self.spelled.discard(spelled, slot)
         for key in parts:
             self.parts.discard(key, slot)
-        for word in set(split_words(name)):
-            self.name_words.discard(word, slot)
         self._set_lengths(slot, self._lengths.values[self._length_of[slot]], -1)
         self.names[slot], self._words_of[slot] = None, b""
         self._free.append(slot)
@@ -219,49 +221,55 @@ class WordIndex:
         self.spelled.add(spelled, slot)
         for key in parts:
             self.parts.add(key, slot)
-        for word in document.names:
-            self.name_words.add(word, slot)
 
     def _put(self, word: str, slot: int, counts: PackedCounts) -> int:
         number = self._numbers.get(word)
         if number is None:
             number = self._new_word(word)
-        held, new = self._postings[number], self._counts.of(counts)
-        if held is None:
-            self._postings[number] = slot << 32 | new
+        held, single, new = self._postings.get(number), self._single[number], self._counts.of(counts)
+        if held is None and single == NO_ONE:
+            self._single[number] = slot << 32 | new
         else:
-            if isinstance(held, int):
-                held = self._postings[number] = _as_posting(held)
+            if held is None:
+                held, self._single[number] = _as_posting(single), NO_ONE
+                self._postings[number] = held
             held.put(slot, new)
-        if self._said:
+        if self._said or self._named:
             self._forget(word)
         return number
 
     def _new_word(self, word: str) -> int:
+        forms = [*self.forms(stem(word)), word]
         number = self._numbers[word] = len(self._words)
         self._words.append(word)
-        self._postings.append(None)
+        self._single.append(NO_ONE)
         self.vocabulary.add(word)
-        insort(self._forms.setdefault(stem(word), []), word)
+        self._set_forms(stem(word), forms)
         return number
 
+    def _set_forms(self, stem: str, forms: list[str]) -> None:
+        if forms and forms != [stem]:
+            self._forms[stem] = sorted(forms)
+        else:
+            self._forms.pop(stem, None)
+
     def _drop(self, number: int, slot: int) -> None:
-        word, held = self._words[number], self._postings[number]
-        if isinstance(held, Posting):
+        word, held = self._words[number], self._postings.get(number)
+        if held is not None:
             held.drop(slot)
             if len(held.slots) == 1:
-                self._postings[number] = held.slots[0] << 32 | held.counts[0]
+                self._single[number] = held.slots[0] << 32 | held.counts[0]
+                del self._postings[number]
         else:  # its number stays unused: words seldom go
-            self._postings[number] = None
+            forms = [form for form in self.forms(stem(word)) if form != word]
+            self._single[number] = NO_ONE
             del self._numbers[word]
             self.vocabulary.discard(word)
-            forms = self._forms[stem(word)]
-            forms.remove(word)
-            if not forms:
-                del self._forms[stem(word)]
+            self._set_forms(stem(word), forms)
         self._forget(word)
 
     def _forget(self, word: str) -> None:
+        self._named.pop(word, None)
         if (old := self._said.pop(stem(word), None)) is not None:
             self._kept -= len(old.slots)
 
@@ -275,10 +283,12 @@ class WordIndex:
 
     def knows(self, word: str) -> bool:
         """In any form, and where it says something."""
-        return stem(word) in self._forms and len(self.said(stem(word)).slots) > 0
+        return len(self.forms(stem(word))) > 0 and len(self.said(stem(word)).slots) > 0
 
-    def forms(self, stem: str) -> Sequence[str]:
-        return self._forms.get(stem, ())
+    def forms(self, of: str) -> Sequence[str]:
+        """The words that have this stem."""
+        found = self._forms.get(of)
+        return found if found is not None else (of,) if of in self._numbers and stem(of) == of else ()
 
     def stems_of(self, words: Iterable[str]) -> set[str]:
         """Of those words that some tool has."""
@@ -287,13 +297,37 @@ class WordIndex:
     def posting(self, word: str) -> Posting | None:
         """Of this very form."""
         number = self._numbers.get(word)
-        held = None if number is None else self._postings[number]
-        return _as_posting(held) if isinstance(held, int) else held
+        if number is None:
+            return None
+        held = self._postings.get(number)
+        return _as_posting(self._single[number]) if held is None else held
 
     def counts_with(self, *fields: int) -> set[int]:
-        """The numbers of the counts of a word that stands in one of these fields."""
-        wanted = sum(_MASK * _ONCE[field] for field in fields)
-        return {number for number, counts in enumerate(self._counts.values) if counts & wanted}
+        """The numbers of the counts of a word that stands in one of these fields. They only get more."""
+        size, found = self._with_fields.get(fields, (0, set[int]()))
+        if size < len(self._counts.values):
+            wanted = sum(_MASK * _ONCE[field] for field in fields)
+            found |= {number for number, counts in enumerate(self._counts.values) if counts & wanted}
+            self._with_fields[fields] = len(self._counts.values), found
+        return found
+
+    def named(self, words: Iterable[str]) -> set[int]:
+        """The tools whose names have one of these words."""
+        counts, found = self.counts_with(NAMES), set[int]()
+        for number, word in ((self._numbers[word], word) for word in words if word in self._numbers):
+            if (held := self._postings.get(number)) is None:
+                slot, count = divmod(self._single[number], 1 << 32)
+                if count in counts:
+                    found.add(slot)
+            elif len(held.slots) < MANY_SLOTS:
+                found |= _with_counts(held, counts)
+            else:
+                if (kept := self._named.get(word)) is None:
+                    if len(self._named) >= MOST_NAMED:
+                        self._named = {}
+                    kept = self._named[word] = _with_counts(held, counts)
+                found |= kept
+        return found
 
     def rarity(self, stem: str) -> float:
         """What each of the weights is multiplied with."""
@@ -312,7 +346,7 @@ class WordIndex:
 
     def _compute(self, stem: str, worths: _Worths) -> Said:
         counted: list[tuple[Sequence[int], list[float]]] = []
-        for word in self._forms[stem]:
+        for word in self.forms(stem):
             posting = self.posting(word)
             assert posting is not None  # noqa: S101 - a form is a word that some tool has
             lengths = map(self._length_of.__getitem__, posting.slots)
@@ -337,48 +371,47 @@ class WordIndex:
     # In a file
 
     def saved(self) -> "SavedWords":
-        single = array("Q", [held if isinstance(held, int) else NO_ONE for held in self._postings])
-        others = [(number, held) for number, held in enumerate(self._postings) if isinstance(held, Posting)]
         return SavedWords(
             names=self.names,
             free=self._free,
             words=self._words,
             stems={number: stem(word) for number, word in enumerate(self._words) if stem(word) != word},
-            single=single.tobytes(),
-            others=array("I", [number for number, _ in others]).tobytes(),
-            slots=joined([held.slots for _, held in others]),
-            counts=joined([held.counts for _, held in others]),
+            single=self._single.tobytes(),
+            others=array("I", self._postings).tobytes(),
+            slots=joined([held.slots for held in self._postings.values()]),
+            counts=joined([held.counts for held in self._postings.values()]),
             words_of=(array("I", map(len, self._words_of)).tobytes(), b"".join(self._words_of)),
             packed=[counts.to_bytes(_BYTES, "little") for counts in self._counts.values],
             lengths=self._lengths.values,
             length_of=self._length_of.tobytes(),
             totals=self._totals,
-            maps=[one.saved() for one in (self.spelled, self.parts, self.name_words)],
+            maps=[one.saved() for one in (self.spelled, self.parts)],
         )
 
-    def restore(self, saved: "SavedWords") -> None:
+    def restore(self, saved: "SavedWords", once: Once | None = None) -> None:
         """Into one that is empty."""
-        self.names, self._free, self._words = saved.names, saved.free, saved.words
-        single = array("Q")
-        single.frombytes(saved.single)
-        self._postings = [None if held == NO_ONE else held for held in single]
+        once = once or Once(len(saved.names))
+        self.names, self._free, self._words = saved.names, saved.free, [*map(once.text, saved.words)]
+        self._single.frombytes(saved.single)
         others = map(Posting, taken_apart(saved.slots), taken_apart(saved.counts))
-        for number, posting in zip(numbers_in(saved.others), others, strict=True):
-            self._postings[number] = posting
-        there = {word: number for number, word in enumerate(self._words) if self._postings[number] is not None}
+        self._postings = dict(zip(numbers_in(saved.others), others, strict=True))
+        unused = {number for number, one in enumerate(self._single) if one == NO_ONE} - self._postings.keys()
+        there = {word: number for number, word in enumerate(self._words) if number not in unused}
         self._numbers = there
         self.vocabulary.add_all(list(there))
-        for word, number in there.items():
-            self._forms.setdefault(saved.stems.get(number, word), []).append(word)
-        for forms in self._forms.values():
+        for number, of in saved.stems.items():
+            if number not in unused:
+                self._forms.setdefault(of, []).append(self._words[number])
+        for of, forms in self._forms.items():
+            forms += [of] if of in there and there[of] not in saved.stems else []
             forms.sort()
         lengths, at = numbers_in(saved.words_of[0]), accumulate(numbers_in(saved.words_of[0]), initial=0)
         self._words_of = [saved.words_of[1][start : start + length] for start, length in zip(at, lengths, strict=False)]
         self._counts = Numbers(int.from_bytes(counts, "little") for counts in saved.packed)
         self._lengths, self._length_of = Numbers(saved.lengths), numbers_in(saved.length_of)
         self._totals = saved.totals
-        for one, held in zip((self.spelled, self.parts, self.name_words), saved.maps, strict=True):
-            one.restore(held)
+        for one, held in zip((self.spelled, self.parts), saved.maps, strict=True):
+            one.restore(held, once)
 
 
 class SavedWords(Struct):
@@ -398,6 +431,10 @@ class SavedWords(Struct):
     length_of: bytes
     totals: list[list[int]]
     maps: list[SavedSlots]
+
+
+def _with_counts(posting: Posting, counts: Set[int]) -> set[int]:
+    return {slot for slot, count in zip(*posting, strict=True) if count in counts}
 
 
 def _as_posting(one: int) -> Posting:

@@ -6,7 +6,6 @@ Tools go by *slots*, small numbers. Most keys belong to one tool: then the slot 
 from array import array
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
 
 from msgspec import Struct
 
@@ -66,9 +65,10 @@ class SlotMap:
             list(single), array("I", single.values()).tobytes(), list(others), joined(list(others.values()))
         )
 
-    def restore(self, saved: "SavedSlots") -> None:
-        self._held = dict(zip(saved.single, numbers_in(saved.slots), strict=True))
-        self._held |= zip(saved.others, taken_apart(saved.slots_of_others), strict=True)
+    def restore(self, saved: "SavedSlots", once: "Once") -> None:
+        single = map(once.slots.__getitem__, numbers_in(saved.slots))
+        self._held = dict(zip(map(once.text, saved.single), single, strict=True))
+        self._held |= zip(map(once.text, saved.others), taken_apart(saved.slots_of_others), strict=True)
 
 
 class SavedSlots(Struct, array_like=True):
@@ -78,6 +78,18 @@ class SavedSlots(Struct, array_like=True):
     slots: bytes
     others: list[str]
     slots_of_others: tuple[bytes, bytes]
+
+
+class Once:
+    """Equal slots and texts are one object each in all that is restored together: most of them are there many times."""
+
+    def __init__(self, size: int) -> None:
+        """Of so many slots."""
+        self.slots = list(range(size))
+        self._texts: dict[str, str] = {}
+
+    def text(self, text: str) -> str:
+        return self._texts.setdefault(text, text)
 
 
 def joined(arrays: "Sequence[array[int]]") -> tuple[bytes, bytes]:
@@ -130,11 +142,6 @@ class SortedWords:
         """Also the word itself."""
         words = self._settled()
         return words[bisect_left(words, start) : bisect_right(words, start + "\U0010ffff")]
-
-    def behind(self, word: str) -> Iterator[str]:
-        """The words that come after it."""
-        words = self._settled()
-        return islice(words, bisect_right(words, word), None)
 
     def containing(self, part: str) -> Iterator[str]:
         """Words that have it inside. A search in one long text is much quicker than one in each word."""

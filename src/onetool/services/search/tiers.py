@@ -11,6 +11,7 @@ begins exactly where the one before ended, whoever changes tools in between. The
 """
 
 from array import array
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from heapq import nsmallest
 from itertools import islice
@@ -19,7 +20,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from onetool.services.search.postings import DESCRIPTION, EVERYDAY, NAMES, OTHERS, TAGS, Document, SavedWords, WordIndex
-from onetool.services.search.slots import SavedSlots, SlotMap, SortedWords, Vocabulary, numbers_in
+from onetool.services.search.slots import FEW, Once, SavedSlots, SlotMap, Vocabulary, numbers_in
 from onetool.services.search.words import name_key, split_words, word_groups
 
 PREFIX, WHOLE_WORD, FUZZY, RECENCY = range(4)
@@ -28,8 +29,6 @@ MOST_FUZZY = 10  # a longer query is pasted, not typed
 LONGEST_QUERY = 10_000  # characters
 FAR = 1000  # more than what any name is long, or any sum of what is near
 _ENOUGH = 3  # letters: see `_is_long`
-_ZERO_AGE = 1 << 62
-AGE_DIGITS = 19
 DENSE = 50  # one of so many tools: see `_first`
 
 LABELS = (NAMES, TAGS, OTHERS)
@@ -47,20 +46,34 @@ class TierRank(NamedTuple):
     id: str
 
 
-class TierRow(NamedTuple):
-    """What is to be known of a tool beside its words. `names` are its own, without what it belongs to."""
+class TierRow(Struct, frozen=True, gc=False, array_like=True):
+    """What is to be known of a tool beside its words. `names` are its own, without what it belongs to: see `row_of`."""
 
     id: str
-    names: tuple[str, ...]
+    names: str
     age: int
-    length: int = 0  # of the shorter name as it is compared: `TierIndex` counts that
+    length: int  # of the shorter name as it is compared
+
+    @property
+    def recency(self) -> "Recency":
+        return self.age, self.id
+
+
+_BETWEEN = "\0"
+Recency = tuple[int, str]
+"""What tools are sorted by, newest first."""
+
+
+def row_of(id: str, names: Iterable[str], age: int) -> TierRow:
+    lengths = [len(key) for name in names if (key := name_key(name, " "))]
+    return TierRow(id, _BETWEEN.join(names), age, min(lengths, default=0))
 
 
 class SavedTiers(Struct):
     """A TierIndex with its words, for a file."""
 
     words: SavedWords
-    slots: bytes
+    slots: bytes  # newest first, and so are the rows
     rows: list[TierRow]
     off: list[int]
     names: list[SavedSlots]
@@ -81,12 +94,44 @@ class NameWords:
         if self.slots.discard(word, slot):
             self.words.discard(word)
 
-    def restore(self, saved: SavedSlots) -> None:
-        self.slots.restore(saved)
+    def restore(self, saved: SavedSlots, once: Once) -> None:
+        self.slots.restore(saved, once)
         self.words.add_all(list(self.slots))
 
     def having(self, words: Iterable[str]) -> set[int]:
         return self.slots.having(words)
+
+
+class Newest:
+    """Slots, newest first. One that is new is put in its place when somebody asks."""
+
+    def __init__(self, rows: Mapping[int, TierRow]) -> None:
+        self._recency = lambda slot: rows[slot].recency
+        self._slots: list[int] = []
+        self._new: list[int] = []
+
+    def add(self, slot: int) -> None:
+        self._new.append(slot)
+
+    def discard(self, slot: int) -> None:
+        slots = self._settled()
+        del slots[bisect_left(slots, self._recency(slot), key=self._recency)]
+
+    def restore(self, slots: Iterable[int]) -> None:
+        self._slots = list(slots)
+
+    def behind(self, after: Recency | None) -> Iterator[int]:
+        slots = self._settled()
+        return islice(slots, 0 if after is None else bisect_right(slots, after, key=self._recency), None)
+
+    def _settled(self) -> list[int]:
+        if len(self._new) <= FEW:
+            for slot in self._new:
+                insort(self._slots, slot, key=self._recency)
+        else:
+            self._slots = sorted((*self._slots, *self._new), key=self._recency)
+        self._new = []
+        return self._slots
 
 
 class TierIndex:
@@ -96,7 +141,7 @@ class TierIndex:
         self.words = words
         self._rows: dict[int, TierRow] = {}
         self._slots: dict[str, int] = {}  # by id
-        self._newest = SortedWords()  # of each tool what sorts as (age, id) does
+        self._newest = Newest(self._rows)
         self._off: set[int] = set()  # in no list unless somebody asks for those, too
         self._names = NameWords()  # whole names as they are compared
         self._heads = NameWords()  # words of names
@@ -110,25 +155,25 @@ class TierIndex:
 
     # Changing
 
-    def put(self, row: TierRow, document: Document, is_on: bool) -> None:
-        """In place of the one of its id."""
+    def put(self, row: TierRow, document: Document, is_on: bool) -> int:
+        """In place of the one of its id; its slot."""
         if row.id in self._slots:
             self.drop(row.id)
         slot = self._slots[row.id] = self.words.add(document)
-        lengths = [len(key) for name in row.names if (key := name_key(name, " "))]
-        self._rows[slot] = row._replace(length=min(lengths, default=0))
-        self._newest.add(_recency(row.age, row.id))
+        self._rows[slot] = row
+        self._newest.add(slot)
         for known, word in self._found_by(row):
             known.add(word, slot)
-        self.switch(row.id, is_on)
+        self.switch(slot, is_on)
+        return slot
 
-    def switch(self, id: str, is_on: bool) -> None:
-        (self._off.discard if is_on else self._off.add)(self._slots[id])
+    def switch(self, slot: int, is_on: bool) -> None:
+        (self._off.discard if is_on else self._off.add)(slot)
 
     def drop(self, id: str) -> None:
         slot = self._slots.pop(id)
+        self._newest.discard(slot)
         row = self._rows.pop(slot)
-        self._newest.discard(_recency(row.age, row.id))
         self._off.discard(slot)
         for known, word in self._found_by(row):
             known.discard(word, slot)
@@ -136,7 +181,7 @@ class TierIndex:
 
     def _found_by(self, row: TierRow) -> set[tuple[NameWords, str]]:
         found: set[tuple[NameWords, str]] = set()
-        for name in row.names:
+        for name in row.names.split(_BETWEEN):
             if key := name_key(name, " "):
                 found |= {(self._names, key), *((self._heads, word) for word in split_words(name))}
                 if " " in key:
@@ -146,19 +191,21 @@ class TierIndex:
     # In a file
 
     def saved(self) -> "SavedTiers":
-        slots, rows = array("I", self._rows), list(self._rows.values())
+        slots = array("I", self._newest.behind(None))
+        rows = [self._rows[slot] for slot in slots]
         names = [known.slots.saved() for known in (self._names, self._heads, self._squeezed)]
         return SavedTiers(self.words.saved(), slots.tobytes(), rows, list(self._off), names)
 
-    def restore(self, saved: "SavedTiers") -> None:
+    def restore(self, saved: "SavedTiers", once: Once | None = None) -> None:
         """Into one that is empty."""
-        self.words.restore(saved.words)
-        self._rows = dict(zip(numbers_in(saved.slots), saved.rows, strict=True))
-        self._newest.add_all(_recency(row.age, row.id) for row in saved.rows)
+        once = once or Once(len(saved.words.names))
+        self.words.restore(saved.words, once)
+        self._rows.update(zip(map(once.slots.__getitem__, numbers_in(saved.slots)), saved.rows, strict=True))
+        self._newest.restore(self._rows)
         self._slots = {row.id: slot for slot, row in self._rows.items()}
         self._off = set(saved.off)
         for known, held in zip((self._names, self._heads, self._squeezed), saved.names, strict=True):
-            known.restore(held)
+            known.restore(held, once)
 
     # Asking
 
@@ -168,7 +215,7 @@ class TierIndex:
         for tier, scored in self._steps(query[:LONGEST_QUERY]):
             for score, slots in scored:
                 if after is None or after[:2] <= (tier, score):
-                    behind = "" if after is None or after[:2] < (tier, score) else _recency(after.age, after.id)
+                    behind = None if after is None or after[:2] < (tier, score) else after[2:]
                     chosen = self._first(slots, include_off, behind, limit - len(found))
                     rows = map(self._rows.__getitem__, chosen)
                     found += [TierRank(tier, float(score), row.age, row.id) for row in rows]
@@ -176,14 +223,14 @@ class TierIndex:
                     return found
         return found
 
-    def _first(self, slots: Slots, include_off: bool, behind: str, limit: int) -> Iterable[int]:
+    def _first(self, slots: Slots, include_off: bool, behind: Recency | None, limit: int) -> Iterable[int]:
         """The newest of them. Of many it is quicker to go through all tools, newest first, until there are enough."""
         off = set[int]() if include_off else self._off
         if len(slots) > limit and len(slots) * DENSE > len(self._rows):
-            every = (self._slots[one[AGE_DIGITS:]] for one in self._newest.behind(behind))
+            every = self._newest.behind(behind)
             return islice((slot for slot in every if slot in slots and slot not in off), limit)
-        wanted = ((_recency(self._rows[slot].age, self._rows[slot].id), slot) for slot in slots if slot not in off)
-        return [slot for _, slot in nsmallest(limit, (one for one in wanted if one[0] > behind))]
+        wanted = ((self._rows[slot].recency, slot) for slot in slots if slot not in off)
+        return [slot for _, slot in nsmallest(limit, (one for one in wanted if behind is None or one[0] > behind))]
 
     def _steps(self, query: str) -> Iterator[Step]:
         """In the order of ranks."""
@@ -275,10 +322,6 @@ def _new(slots: set[int], seen: set[int]) -> set[int]:
     found = slots - seen
     seen |= found
     return found
-
-
-def _recency(age: int, id: str) -> str:
-    return f"{age + _ZERO_AGE:0{AGE_DIGITS}d}{id}"
 
 
 def _by_score(scores: Mapping[int, int]) -> list[tuple[int, Slots]]:

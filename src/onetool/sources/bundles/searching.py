@@ -1,15 +1,14 @@
 """`BundleSearch`: the words of bundles' tools in memory, kept in step tool by tool; and the four tiers over them."""
 
-from array import array
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import NamedTuple, Self
 
 from msgspec import Struct
 
-from onetool.services.search.postings import Document, Numbers, WordIndex
-from onetool.services.search.slots import numbers_in
-from onetool.services.search.tiers import SavedTiers, TierIndex, TierRank, TierRow
+from onetool.services.search.postings import Document, WordIndex
+from onetool.services.search.slots import Once, SavedSlots, SlotMap
+from onetool.services.search.tiers import SavedTiers, TierIndex, TierRank, row_of
 from onetool.services.search.words import split_words, tool_words
 from onetool.sources.bundles.model import Bundle, Tool
 from onetool.sources.bundles.names import code_name
@@ -30,8 +29,8 @@ class SavedSearch(Struct):
 
     tiers: SavedTiers
     bundles: dict[str, _SearchedBundle]
-    places: list[tuple[str, bool]]  # ids of bundles, and whether a tool of it is enabled: few different ones
-    place_of: bytes  # of each tool, in the order of the rows: its number
+    of_bundle: SavedSlots
+    disabled: list[int]
 
 
 class BundleSearch:
@@ -41,11 +40,12 @@ class BundleSearch:
         self.words = WordIndex()
         self._tiers = TierIndex(self.words)
         self._bundles: dict[str, _SearchedBundle] = {}
-        self._tools: dict[str, tuple[str, bool]] = {}  # id -> its bundle's, and whether it is enabled
-        self._of_bundle: dict[str, set[str]] = {}  # ids of tools
+        self._of_bundle = SlotMap()  # tools by the ids of their bundles
+        self._bundle_of: dict[int, str] = {}
+        self._disabled = set[int]()  # tools that are, whatever their bundles are
 
     def __len__(self) -> int:
-        return len(self._tools)
+        return len(self._tiers)
 
     def slot_of(self, id: str) -> int | None:
         return self._tiers.slot_of(id)
@@ -55,35 +55,41 @@ class BundleSearch:
         return [Rank(*rank) for rank in self._tiers.search(query, include_disabled, behind, limit)]
 
     def saved(self) -> "SavedSearch":
-        places, tiers = Numbers[tuple[str, bool]](), self._tiers.saved()
-        place_of = array("I", [places.of(self._tools[row.id]) for row in tiers.rows])
-        return SavedSearch(tiers, self._bundles, places.values, place_of.tobytes())
+        return SavedSearch(self._tiers.saved(), self._bundles, self._of_bundle.saved(), list(self._disabled))
 
     @classmethod
     def restored(cls, saved: "SavedSearch") -> Self:
-        found = cls()
-        found._tiers.restore(saved.tiers)
-        places = zip(saved.tiers.rows, numbers_in(saved.place_of), strict=True)
-        found._bundles, found._tools = saved.bundles, {row.id: saved.places[number] for row, number in places}
-        for id, (bundle_id, _) in found._tools.items():
-            found._of_bundle.setdefault(bundle_id, set()).add(id)
+        found, once = cls(), Once(len(saved.tiers.words.names))
+        found._tiers.restore(saved.tiers, once)
+        found._bundles, found._disabled = saved.bundles, set(saved.disabled)
+        found._of_bundle.restore(saved.of_bundle, once)
+        for id in found._of_bundle:
+            found._bundle_of |= dict.fromkeys(map(once.slots.__getitem__, found._of_bundle.get(id)), id)
         return found
 
     # Changing
 
     def put_tool(self, tool: Tool) -> None:
-        if tool.id in self._tools:
-            self._of_bundle[self._tools[tool.id][0]].discard(tool.id)
+        self._forget_place(tool.id)
         bundle = self._bundles.get(tool.bundle_id, _NONE)
-        row = TierRow(tool.id, (tool.slug, tool.display_name), age_of(tool.modified_at))
-        self._tiers.put(row, _document(bundle, tool), tool.is_enabled and bundle.is_live)
-        self._tools[tool.id] = (tool.bundle_id, tool.is_enabled)
-        self._of_bundle.setdefault(tool.bundle_id, set()).add(tool.id)
+        row = row_of(tool.id, (tool.slug, tool.display_name), age_of(tool.modified_at))
+        slot = self._tiers.put(row, _document(bundle, tool), tool.is_enabled and bundle.is_live)
+        self._of_bundle.add(tool.bundle_id, slot)
+        self._bundle_of[slot] = tool.bundle_id
+        if not tool.is_enabled:
+            self._disabled.add(slot)
 
     def drop_tool(self, id: str) -> None:
-        if id in self._tools:
-            self._of_bundle[self._tools.pop(id)[0]].discard(id)
+        if self._forget_place(id):
             self._tiers.drop(id)
+
+    def _forget_place(self, id: str) -> bool:
+        """Whether it had one."""
+        if (slot := self.slot_of(id)) is None:
+            return False
+        self._of_bundle.discard(self._bundle_of.pop(slot), slot)
+        self._disabled.discard(slot)
+        return True
 
     def put_bundle(self, bundle: Bundle, tools: Callable[[], Iterable[Tool]]) -> None:
         """`tools` gives those that it has now. Their words are other ones only with other names."""
@@ -98,14 +104,13 @@ class BundleSearch:
     def _set_bundle(self, id: str, new: _SearchedBundle, tools: Callable[[], Iterable[Tool]]) -> None:
         old = self._bundles.get(id, _NONE)
         self._bundles[id] = new
-        known = self._of_bundle.get(id)
-        if not known or old == new:
+        if old == new or not self._of_bundle.get(id):
             return
         if old[:2] != new[:2]:
             for tool in tools():
                 self.put_tool(tool)
-        for tool_id in known:
-            self._tiers.switch(tool_id, new.is_live and self._tools[tool_id][1])
+        for slot in self._of_bundle.get(id):
+            self._tiers.switch(slot, new.is_live and slot not in self._disabled)
 
 
 def _document(bundle: _SearchedBundle, tool: Tool) -> Document:

@@ -79,7 +79,7 @@ def test_who_was_away_for_too_long_reads_everything(opened, reads, monkeypatch):
         lambda data: data[:200] + b"?" + data[201:],
         lambda data: data[:-1] + bytes([data[-1] ^ 1]),
         lambda data: b"something else",
-        lambda data: data.replace(b"search 2", b"search 1"),
+        lambda data: data.replace(b"search 3", b"search 2"),
     ],
     ids=["empty", "half", "a byte", "the last bit", "foreign", "another layout"],
 )

@@ -15,7 +15,7 @@ from onetool.core.private_file import replace_file
 from onetool.sources.bundles.searching import BundleSearch, SavedSearch
 
 NAME = "search.cache"
-_HEAD = f"onetool search 2 {sys.byteorder}\n".encode()
+_HEAD = f"onetool search 3 {sys.byteorder}\n".encode()
 _CHECK_BYTES = 4
 MOST_BYTES = 1 << 30
 
