@@ -177,7 +177,7 @@ class Tiers(RuleBasedStateMachine):
 
     @rule(number=st.integers(0, 5), spec=tools, title=st.sampled_from(["", "Read File", "地图 😀"]), on=st.booleans())
     def put(self, number: int, spec: ToolSpec, title: str, on: bool) -> None:
-        row = row_of(f"id{number}", (spec.name, title), number % 3)
+        row = row_of(f"id{number}", spec.name, title, number % 3)
         self.rows[row.id] = (row, spec, on)
         self.index.put(row, tool_document(spec), on)
 

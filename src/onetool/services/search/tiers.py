@@ -47,10 +47,11 @@ class TierRank(NamedTuple):
 
 
 class TierRow(Struct, frozen=True, gc=False, array_like=True):
-    """What is to be known of a tool beside its words. `names` are its own, without what it belongs to: see `row_of`."""
+    """What is to be known of a tool beside its words. Name and title are its own, without what it belongs to."""
 
     id: str
-    names: str
+    name: str
+    title: str
     age: int
     length: int  # of the shorter name as it is compared
 
@@ -59,14 +60,13 @@ class TierRow(Struct, frozen=True, gc=False, array_like=True):
         return self.age, self.id
 
 
-_BETWEEN = "\0"
 Recency = tuple[int, str]
 """What tools are sorted by, newest first."""
 
 
-def row_of(id: str, names: Iterable[str], age: int) -> TierRow:
-    lengths = [len(key) for name in names if (key := name_key(name, " "))]
-    return TierRow(id, _BETWEEN.join(names), age, min(lengths, default=0))
+def row_of(id: str, name: str, title: str, age: int) -> TierRow:
+    lengths = [len(key) for one in (name, title) if (key := name_key(one, " "))]
+    return TierRow(id, name, title, age, min(lengths, default=0))
 
 
 class SavedTiers(Struct):
@@ -181,7 +181,7 @@ class TierIndex:
 
     def _found_by(self, row: TierRow) -> set[tuple[NameWords, str]]:
         found: set[tuple[NameWords, str]] = set()
-        for name in row.names.split(_BETWEEN):
+        for name in (row.name, row.title):
             if key := name_key(name, " "):
                 found |= {(self._names, key), *((self._heads, word) for word in split_words(name))}
                 if " " in key:

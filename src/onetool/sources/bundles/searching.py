@@ -72,7 +72,7 @@ class BundleSearch:
     def put_tool(self, tool: Tool) -> None:
         self._forget_place(tool.id)
         bundle = self._bundles.get(tool.bundle_id, _NONE)
-        row = row_of(tool.id, (tool.slug, tool.display_name), age_of(tool.modified_at))
+        row = row_of(tool.id, tool.slug, tool.display_name, age_of(tool.modified_at))
         slot = self._tiers.put(row, _document(bundle, tool), tool.is_enabled and bundle.is_live)
         self._of_bundle.add(tool.bundle_id, slot)
         self._bundle_of[slot] = tool.bundle_id

@@ -15,6 +15,7 @@ from onetool.core.errors import Mistake
 from onetool.services.search.kept import KeptDocuments
 from onetool.sources.bundles.model import Bundle, BundleContent, Tool, ToolContent, ToolExample
 from onetool.sources.bundles.names import code_name
+from onetool.sources.bundles.packed import unpack_tool
 
 ETag = str
 """What a client knows of the state of a thing: an ETag without its quotes; "*" stands for any that is there."""
@@ -46,10 +47,10 @@ class KnownTool(msgspec.Struct, frozen=True, gc=False, eq=False):
     version: str
     is_enabled: bool
     function: str | None  # that it stands for
-    body: bytes  # its JSON
+    body: bytes  # its JSON, packed
 
     def tool(self) -> Tool:
-        return read_tool(self.body)
+        return unpack_tool(self.body)
 
 
 read_tool = msgspec.json.Decoder(Tool).decode

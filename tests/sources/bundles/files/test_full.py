@@ -3,6 +3,7 @@
 import asyncio
 import fcntl
 import os
+from hashlib import sha256
 from time import monotonic
 
 import pytest
@@ -13,7 +14,7 @@ from onetool.sources.bundles.files import indexed
 from onetool.sources.bundles.index import Index
 from onetool.sources.bundles.index import database as opening
 
-LONG = "".join(f"{number} " for number in range(1_700))
+LONG = " ".join(sha256(bytes([number])).hexdigest() for number in range(150))  # it can't be packed into a page
 
 
 @pytest.fixture

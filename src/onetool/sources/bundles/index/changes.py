@@ -17,10 +17,10 @@ from onetool.sources.bundles.index.rows import (
     inode_in,
     path_in,
     path_out,
-    tool_body,
     tool_row,
 )
 from onetool.sources.bundles.model import Bundle, Tool
+from onetool.sources.bundles.packed import pack_tool
 
 _REVISION = "(SELECT value FROM meta WHERE key = 'revision')"
 KEPT_REVISIONS = 10_000  # for which it is known what is gone
@@ -38,7 +38,7 @@ class RowWriter:
 
     def tool(self, tool: Tool, no: int | None) -> int:
         """Its number: `no`, where it takes the place of another one."""
-        row, body = tool_row(tool), tool_body(tool)
+        row, body = tool_row(tool), pack_tool(tool)
         if no is None:
             no = self._db.execute("INSERT INTO tools VALUES (NULL, ?, ?, ?, ?, ?, ?, ?)", row).lastrowid
             assert no is not None  # noqa: S101 - an insert has one
@@ -82,7 +82,7 @@ class RowWriter:
             if tool is None or row != [tool.bundle_id, tool.slug, tool.version]:
                 self.forget_tool(no)
             else:
-                numbers[id] = SAME if body == tool_body(tool) else no
+                numbers[id] = SAME if body == pack_tool(tool) else no
         for (id,) in self._db.execute("SELECT id FROM bundles WHERE built_in").fetchall():
             if id not in bundles:
                 self.forget_bundle(id)

@@ -22,9 +22,9 @@ from onetool.sources.bundles.errors import UnavailableError
 from onetool.sources.bundles.index.waiting import LONG_SECONDS, IndexBusyError, WaitLimit, is_damage, is_gone
 
 APPLICATION = 0x0B0D1E5  # says that a file is ours
-LAYOUT = 5
+LAYOUT = 6
 
-# `no` is a tool's number in here, and nowhere else. Its JSON lies apart, so that what is scanned stays slim.
+# `no` is a tool's number in here, and nowhere else. Its JSON lies apart, packed, so that what is scanned stays slim.
 # `since`: the revision that a row was written at; another one for every other content.
 # `live`: a bundle that is neither disabled nor soft-deleted. Built-in rows have no file.
 # `gone`: what was here not long ago. The search, which is in memory, follows `since` and this.

@@ -18,8 +18,9 @@ from onetool.sources.bundles.index.queries import tools_of_ids
 from onetool.sources.bundles.index.rows import read_bundle
 from onetool.sources.bundles.index.search_cache import read_search, write_search
 from onetool.sources.bundles.model import Bundle, Tool
+from onetool.sources.bundles.packed import unpack_tool
 from onetool.sources.bundles.searching import BundleSearch
-from onetool.sources.bundles.store import KnownTool, Rank, SearchHit, SeenRevision, ToolChanges, read_tool
+from onetool.sources.bundles.store import KnownTool, Rank, SearchHit, SeenRevision, ToolChanges
 
 LEAST_SAVED = 500  # tools, and changes: fewer are read again as quickly
 SAVED_SHARE = 20  # … or one of so many
@@ -136,7 +137,7 @@ def _read_all(database: sqlite3.Connection) -> BundleSearch:
     for (body,) in database.execute("SELECT body FROM bundles"):
         found.put_bundle(read_bundle(body), tuple)
     for (body,) in database.execute("SELECT body FROM bodies"):
-        found.put_tool(read_tool(body))
+        found.put_tool(unpack_tool(body))
     return found
 
 
@@ -153,10 +154,10 @@ def _read_changes(found: BundleSearch, database: sqlite3.Connection, since: int)
         found.put_bundle(bundle, partial(_tools_of, database, bundle.id))
     tools = database.execute("SELECT body FROM bodies WHERE since >= ?", (since,)).fetchall()
     for (body,) in tools:
-        found.put_tool(read_tool(body))
+        found.put_tool(unpack_tool(body))
     return len(gone) + len(tools)
 
 
 def _tools_of(database: sqlite3.Connection, bundle_id: str) -> Iterator[Tool]:
     asked = "SELECT body FROM tools JOIN bodies USING (no) WHERE bundle = ?"
-    return (read_tool(body) for (body,) in database.execute(asked, (bundle_id,)))
+    return (unpack_tool(body) for (body,) in database.execute(asked, (bundle_id,)))

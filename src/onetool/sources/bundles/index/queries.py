@@ -8,7 +8,7 @@ from typing import Any
 
 from onetool.sources.bundles.index.rows import read_bundle
 from onetool.sources.bundles.model import Bundle, Tool
-from onetool.sources.bundles.store import read_tool
+from onetool.sources.bundles.packed import unpack_tool
 
 # Of a tool: it is not disabled, and its bundle is neither disabled nor soft-deleted nor gone. The plus keeps the
 # planner from going bundle by bundle: then it would have to sort.
@@ -38,12 +38,12 @@ def bundles(
 def tool(database: sqlite3.Connection, bundle_id: str, slug: str, version: str) -> Tool | None:
     asked = "SELECT body FROM bodies WHERE no = (SELECT no FROM tools WHERE bundle = ? AND slug = ? AND version = ?)"
     found = database.execute(asked, (bundle_id, slug, version)).fetchone()
-    return None if found is None else read_tool(found[0])
+    return None if found is None else unpack_tool(found[0])
 
 
 def versions(database: sqlite3.Connection, bundle_id: str, slug: str) -> list[Tool]:
     asked = "SELECT body FROM tools JOIN bodies USING (no) WHERE bundle = ? AND slug = ?"
-    return [read_tool(body) for (body,) in database.execute(asked, (bundle_id, slug))]
+    return [unpack_tool(body) for (body,) in database.execute(asked, (bundle_id, slug))]
 
 
 def tools(
@@ -83,10 +83,10 @@ def bodies(database: sqlite3.Connection, numbers: list[int]) -> list[Tool]:
     else:
         asked = "SELECT no, body FROM bodies WHERE no IN (SELECT value FROM json_each(?))"
         found = dict(database.execute(asked, (json.dumps(numbers),)))
-    return [read_tool(found[no]) for no in numbers]
+    return [unpack_tool(found[no]) for no in numbers]
 
 
 def tools_of_ids(database: sqlite3.Connection, ids: list[str]) -> dict[str, Tool]:
     """Those of them that are there."""
     asked = "SELECT id, body FROM tools JOIN bodies USING (no) WHERE id IN (SELECT value FROM json_each(?))"
-    return {id: read_tool(body) for id, body in database.execute(asked, (json.dumps(ids),))}
+    return {id: unpack_tool(body) for id, body in database.execute(asked, (json.dumps(ids),))}
