@@ -1,5 +1,7 @@
 """Tools as the index keeps them: what was packed comes back, and what was not says so."""
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -9,8 +11,8 @@ from onetool.sources.bundles.packed import pack_tool, unpack_tool
 AT = "2026-11-15T16:00:00.000Z"
 
 
-def tool(**content: object) -> Tool:
-    place = {"id": "1", "bundle_id": "2", "slug": "a", "version": "1.0", "created_at": AT, "modified_at": AT}
+def tool(**content: Any) -> Tool:
+    place: Any = {"id": "1", "bundle_id": "2", "slug": "a", "version": "1.0", "created_at": AT, "modified_at": AT}
     return Tool(type="http", **place, **content)
 
 

@@ -231,8 +231,10 @@ def _add_common(scores: dict[int, float], common: Sequence[tuple[Said, float]], 
     for (one, _), (other, _) in combinations(common, 2):
         some |= one.by_slot.keys() & other.by_slot.keys()
     for said, times in common:
-        for tool in some & said.by_slot.keys():
-            scores[tool] = scores.get(tool, 0.0) + times * said.by_slot[tool]
+        weights = said.by_slot
+        for tool in some:  # not `some & weights.keys()`: that goes through all that have the word
+            if tool in weights:
+                scores[tool] = scores.get(tool, 0.0) + times * weights[tool]
 
 
 # The index
@@ -240,6 +242,7 @@ def _add_common(scores: dict[int, float], common: Sequence[tuple[Said, float]], 
 
 MANY = 64  # lazy tools that are new: fewer are put in their places one by one
 TEXTS = ("name", "description", "tags", "examples", "input_schema")
+ROUNDED = 1 - 1e-9
 LONGEST_QUERY = 10_000  # characters of a query: a pasted document must not cost more than a question
 
 
@@ -380,12 +383,20 @@ class SearchIndex:
         meanings = None if self._meanings is None else self._meanings.similarities(query)
         if meanings is None:
             wanted = Wanted(limit, self._slots, self._tools.keys(), self._order, named.keys())
-            scores = words_alone(self._lexical.scores(words, wanted))
+            scores = words_alone(self._likely(self._lexical.scores(words, wanted), limit, named))
         else:
             scores = self._blended(Blend(self._lexical.all_scores(words), meanings), named, limit)
         for tool, naming in named.items():
             scores[tool] = naming + scores.get(tool, 0.0)
         return scores
+
+    def _likely(self, scores: dict[int, float], limit: int, named: Mapping[int, Naming]) -> dict[int, float]:
+        """Without those that can't be among the first: what follows looks at each. Rounding must not decide."""
+        if len(scores) <= limit:
+            return scores
+        best = nlargest(limit, (score for tool, score in scores.items() if tool in self._tools))
+        least = best[-1] * ROUNDED if len(best) == limit else 0.0
+        return {tool: score for tool, score in scores.items() if score >= least or tool in named}
 
     def _blended(self, blend: Blend, named: Mapping[int, Naming], limit: int) -> dict[int, float]:
         """Those that are named, and the best of the others. Not all that share the words are ours: see `search`."""

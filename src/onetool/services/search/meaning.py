@@ -27,9 +27,8 @@ from onetool.services.search.words import EVERYDAY, said_of_parameters
 if TYPE_CHECKING:
     import numpy as np
 
-    from onetool.services.search.vector_cache import Halves
+    from onetool.services.search.vector_cache import Floats, Halves
 
-    Floats = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
     Doubles = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
 log = logging.getLogger("onetool")

@@ -19,8 +19,7 @@ from onetool.core.private_file import replace_file
 if TYPE_CHECKING:
     import numpy as np
 
-    from onetool.services.search.meaning import Floats
-
+    Floats = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
     Halves = np.ndarray[tuple[int, ...], np.dtype[np.float16]]
 
 NAME = "meanings.cache"
