@@ -391,7 +391,7 @@ class WordIndex:
     def restore(self, saved: "SavedWords", once: Once | None = None) -> None:
         """Into one that is empty."""
         once = once or Once(len(saved.names))
-        self.names, self._free, self._words = saved.names, saved.free, [*map(once.text, saved.words)]
+        self.names, self._free, self._words = saved.names, saved.free, [*once.texts(saved.words)]
         self._single.frombytes(saved.single)
         others = map(Posting, taken_apart(saved.slots), taken_apart(saved.counts))
         self._postings = dict(zip(numbers_in(saved.others), others, strict=True))

@@ -67,8 +67,8 @@ class SlotMap:
 
     def restore(self, saved: "SavedSlots", once: "Once") -> None:
         single = map(once.slots.__getitem__, numbers_in(saved.slots))
-        self._held = dict(zip(map(once.text, saved.single), single, strict=True))
-        self._held |= zip(map(once.text, saved.others), taken_apart(saved.slots_of_others), strict=True)
+        self._held = dict(zip(once.texts(saved.single), single, strict=True))
+        self._held |= zip(once.texts(saved.others), taken_apart(saved.slots_of_others), strict=True)
 
 
 class SavedSlots(Struct, array_like=True):
@@ -88,8 +88,8 @@ class Once:
         self.slots = list(range(size))
         self._texts: dict[str, str] = {}
 
-    def text(self, text: str) -> str:
-        return self._texts.setdefault(text, text)
+    def texts(self, texts: Sequence[str]) -> Iterable[str]:
+        return map(self._texts.setdefault, texts, texts)
 
 
 def joined(arrays: "Sequence[array[int]]") -> tuple[bytes, bytes]:
