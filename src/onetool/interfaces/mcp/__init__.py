@@ -5,7 +5,7 @@
     request        one request; lists in pages
     methods        the table of methods; service: the state that they share
     tools, prompts, resources   the methods themselves; content: results as content blocks
-    menus/         what tools/list shows: one tool `run`, `search` and `call`, or every tool
+    menus          what tools/list shows: one tool `run`, `search` and `call`, or every tool
     pending_calls  calls that pause for an answer, and tasks
     notifications  reloads, and what clients are told about them
     conversation   the messages of one client; stdio: over a pipe

@@ -6,7 +6,7 @@ from typing import Any
 
 from onetool.interfaces.asgi import HttpError, Receive, read_body
 from onetool.interfaces.json_data import check_content_type, encode
-from onetool.interfaces.mcp.menus.entry import MenuEntry
+from onetool.interfaces.mcp.menus import MenuEntry
 from onetool.interfaces.mcp.protocol import (
     HEADER_MISMATCH,
     INVALID_PARAMS,

@@ -6,8 +6,7 @@ from onetool.core.errors import BadArguments
 from onetool.core.principal import lasting_owner
 from onetool.interfaces.mcp.client import ClientCaller, RemoteClient
 from onetool.interfaces.mcp.content import for_revision, text_block
-from onetool.interfaces.mcp.menus import record_listing
-from onetool.interfaces.mcp.menus.entry import MenuEntry
+from onetool.interfaces.mcp.menus import MenuEntry, record_listing
 from onetool.interfaces.mcp.pending_calls import PendingCall, lacking_capability, missing_capability, run_pausable
 from onetool.interfaces.mcp.protocol import INVALID_PARAMS, TASK_GONE, TASKS, JsonRpcError
 from onetool.interfaces.mcp.request import McpRequest, page
