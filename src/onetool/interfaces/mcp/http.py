@@ -35,7 +35,7 @@ from onetool.interfaces.mcp.http_sessions import (
     answer_in_session,
     serve_stream,
 )
-from onetool.interfaces.mcp.methods import STATELESS_METHODS, handle_request, unknown_method
+from onetool.interfaces.mcp.methods import STATELESS_METHODS, find_entry, handle_request, unknown_method
 from onetool.interfaces.mcp.notifications import follow, reload
 from onetool.interfaces.mcp.protocol import (
     DEFAULT_REVISION,
@@ -55,7 +55,6 @@ from onetool.interfaces.mcp.protocol import (
 )
 from onetool.interfaces.mcp.request import McpRequest
 from onetool.interfaces.mcp.service import Service
-from onetool.interfaces.mcp.tools import find_entry
 from onetool.interfaces.response_stream import ResponseStream, send_json
 
 if TYPE_CHECKING:

@@ -9,10 +9,9 @@ from onetool.core.errors import ConfigError
 from onetool.core.principal import Principal, current_principal
 from onetool.interfaces.json_data import encode
 from onetool.interfaces.mcp.client import RemoteClient
-from onetool.interfaces.mcp.prompts import prompt_listing
+from onetool.interfaces.mcp.offers import TOOLS, prompt_listing, resource_listing, template_listing
 from onetool.interfaces.mcp.protocol import INVALID_PARAMS, SUBSCRIPTION_ID, JsonRpcError
 from onetool.interfaces.mcp.request import McpRequest
-from onetool.interfaces.mcp.resources import TOOLS, resource_listing, template_listing
 from onetool.interfaces.mcp.service import KINDS, ChangeListener, ListedState, ListedStates, Service
 
 log = logging.getLogger("onetool.mcp")

@@ -1,20 +1,156 @@
-"""The methods prompts/list, prompts/get and completion/complete: snippets of the config, and prompts of packs."""
+"""What the server offers beside tools: the methods of resources and prompts, and completion/complete.
 
+Resources are the tools, stored results, and what packs offer; prompts are snippets of the config, and those of packs.
+"""
+
+import asyncio
 import json
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from onetool.core.source import Prompt
+from onetool.core.errors import ToolFailure
+from onetool.core.signature import signature
+from onetool.core.source import Prompt, Resource
 from onetool.interfaces.mcp.client import ClientCaller
-from onetool.interfaces.mcp.content import as_json, blocks_of, is_block, text_block
+from onetool.interfaces.mcp.content import RESULTS, as_json, blocks_of, is_block, media_in, text_block
 from onetool.interfaces.mcp.pending_calls import lacking_capability, run_pausable
-from onetool.interfaces.mcp.protocol import INTERNAL_ERROR, INVALID_PARAMS, JsonRpcError
+from onetool.interfaces.mcp.protocol import INTERNAL_ERROR, INVALID_PARAMS, RESOURCE_NOT_FOUND, JsonRpcError
 from onetool.interfaces.mcp.request import McpRequest, page
-from onetool.interfaces.mcp.resources import TOOLS
+from onetool.services.results.errors import ResultTooLargeError
 
 if TYPE_CHECKING:
     from onetool.app import App
     from onetool.interfaces.mcp.service import Service
+
+# Resources
+
+
+TOOLS = "ot://tools"
+LONGEST_URI = 2048
+LARGEST_RESULT = 32 * 1024 * 1024  # bytes: as much as a server may have sent us at once, a picture for example
+
+_TOOLS_LISTING = {
+    "uri": TOOLS,
+    "name": "tools",
+    "title": "All tools",
+    "description": "Every tool that can be called here: its name and what it does, a line each",
+    "mimeType": "text/plain",
+}
+_OWN_TEMPLATES = [
+    {
+        "uriTemplate": f"{TOOLS}/{{name}}",
+        "name": "tool",
+        "description": "One tool: its signature, description and schemas",
+        "mimeType": "application/json",
+    },
+    {
+        "uriTemplate": f"{RESULTS}{{handle}}",
+        "name": "result",
+        "description": "A large result that was stored, whole; one of more than 32 MiB only in parts, by ot.result",
+        "mimeType": "text/plain",
+    },
+]
+
+
+def resource_listing(service: "Service") -> list[dict[str, Any]]:
+    return [_TOOLS_LISTING, *({"uri": one.uri, **_members(one)} for one in service.resources() if not one.variables)]
+
+
+def template_listing(service: "Service") -> list[dict[str, Any]]:
+    theirs = [{"uriTemplate": one.uri, **_members(one)} for one in service.resources() if one.variables]
+    return [*_OWN_TEMPLATES, *theirs]
+
+
+async def list_resources(service: "Service", request: McpRequest) -> dict[str, Any]:
+    return page("resources", resource_listing(service), request)
+
+
+async def list_templates(service: "Service", request: McpRequest) -> dict[str, Any]:
+    return page("resourceTemplates", template_listing(service), request)
+
+
+async def read_resource(service: "Service", request: McpRequest) -> dict[str, Any]:
+    uri = request.param("uri")
+    if len(uri) > LONGEST_URI:
+        raise _not_found(request, uri[:LONGEST_URI])
+    if (own := await asyncio.to_thread(_own_resource, service, request, uri)) is not None:
+        return {"contents": [{"uri": uri, **own}]}
+    for resource in service.resources():
+        if (args := resource.match(uri)) is not None:
+            break
+    else:
+        raise _not_found(request, uri)
+
+    async def work(caller: ClientCaller) -> dict[str, Any]:
+        result = await service.offer(resource.spec, args)
+        if result.error is not None:
+            if result.error.reason == "not_found":
+                raise _not_found(request, uri)
+            raise lacking_capability(caller) or JsonRpcError(INTERNAL_ERROR, result.error.message)
+        return {"contents": [{"uri": uri, **_resource_content(result.data, resource.mime_type)}]}
+
+    return await run_pausable(request, work, service.pending_calls)
+
+
+def has_resource(service: "Service", uri: str) -> bool:
+    """Whether there is a resource at this URI, as far as is known without reading it."""
+    if len(uri) > LONGEST_URI:
+        return False
+    if uri == TOOLS or uri.startswith((f"{TOOLS}/", RESULTS)):
+        return True
+    return any(one.match(uri) is not None for one in service.resources())
+
+
+def _own_resource(service: "Service", request: McpRequest, uri: str) -> dict[str, Any] | None:
+    """The content of an `ot://` resource; None for other URIs."""
+    if uri == TOOLS:
+        lines = (f"{spec.name}: {_first_line(spec.description)}" for spec in service.app.tools(service.allowed))
+        return {"mimeType": "text/plain", "text": "\n".join(lines)}
+    if uri.startswith(f"{TOOLS}/"):
+        from urllib.parse import unquote
+
+        name = unquote(uri.removeprefix(f"{TOOLS}/"))
+        spec = next((one for one in service.app.tools(service.allowed) if one.name == name), None)
+        if spec is None:
+            raise _not_found(request, uri)
+        data = {"signature": signature(spec), **spec.summary(), "outputSchema": spec.output_schema}
+        if spec.seen is not None:
+            data["inferredOutput"] = spec.seen.schema()
+        return {"mimeType": "application/json", "text": as_json(data)}
+    if uri.startswith(RESULTS):
+        try:
+            text = service.app.runtime.results.read(uri.removeprefix(RESULTS), request.client.owner, LARGEST_RESULT)
+        except ResultTooLargeError as failure:
+            raise JsonRpcError(INTERNAL_ERROR, str(failure), {"uri": uri}) from None
+        except ToolFailure as failure:
+            raise _not_found(request, uri, str(failure)) from None
+        media = media_in(text)
+        return {"mimeType": "text/plain", "text": text} if media is None else {"mimeType": media[0], "blob": media[1]}
+    return None
+
+
+def _first_line(text: str) -> str:
+    return text.strip().partition("\n")[0]
+
+
+def _members(resource: Resource) -> dict[str, Any]:
+    mime = {"mimeType": resource.mime_type} if resource.mime_type else {}
+    return {"name": resource.name, "description": resource.spec.description, **mime}
+
+
+def _resource_content(value: dict[str, Any], mime_type: str | None) -> dict[str, Any]:
+    kind, inside = next(iter(value.items()))
+    if kind == "data":
+        return {"mimeType": mime_type or "application/json", "text": as_json(inside)}
+    return {"mimeType": mime_type or ("text/plain" if kind == "text" else "application/octet-stream"), kind: inside}
+
+
+def _not_found(request: McpRequest, uri: str, why: str | None = None) -> JsonRpcError:
+    code = INVALID_PARAMS if request.client.is_stateless else RESOURCE_NOT_FOUND
+    return JsonRpcError(code, why or f"Resource not found: {uri:.200}", {"uri": uri})
+
+
+# Prompts
 
 
 ROLES = ("user", "assistant")
@@ -22,7 +158,7 @@ ROLES = ("user", "assistant")
 
 def prompt_listing(service: "Service") -> list[dict[str, Any]]:
     snippets = service.app.config.snippets
-    theirs = (_listing(one) for name, one in service.prompts().items() if name not in snippets)
+    theirs = (_pack_listing(one) for name, one in service.prompts().items() if name not in snippets)
     return [*(_snippet_listing(name, snippet) for name, snippet in snippets.items()), *theirs]
 
 
@@ -77,7 +213,7 @@ def _snippet(app: "App", name: str, args: Mapping[str, Any]) -> dict[str, Any]:
     return {"description": snippet.description, "messages": [{"role": "user", "content": text_block(words)}]}
 
 
-def _listing(prompt: Prompt) -> dict[str, Any]:
+def _pack_listing(prompt: Prompt) -> dict[str, Any]:
     schema = prompt.spec.input_schema
     required = schema.get("required", ())
     arguments = [
@@ -110,7 +246,7 @@ def _messages(value: Any) -> list[dict[str, Any]]:
     if (blocks := blocks_of(value)) is not None:
         return [{"role": "user", "content": block} for block in blocks]
     if isinstance(value, list) and value and all(map(_is_message, value)):
-        return [{"role": one["role"], "content": _content(one["content"])} for one in value]
+        return [{"role": one["role"], "content": _message_content(one["content"])} for one in value]
     return [{"role": "user", "content": text_block(as_json(value))}]
 
 
@@ -120,7 +256,7 @@ def _is_message(value: Any) -> bool:
     return isinstance(value["content"], str) or is_block(value["content"])
 
 
-def _content(value: Any) -> dict[str, Any]:
+def _message_content(value: Any) -> dict[str, Any]:
     return text_block(value) if isinstance(value, str) else value
 
 
