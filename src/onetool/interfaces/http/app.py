@@ -38,9 +38,8 @@ from onetool.interfaces.asgi import (
     respond,
     response_start,
 )
-from onetool.interfaces.http.access_log import CLIENT_CLOSED_REQUEST, clean, log_request
-from onetool.interfaces.http.admissions import Admissions
-from onetool.interfaces.http.request_audit import RequestAudit
+from onetool.interfaces.http.credentials import Admissions
+from onetool.interfaces.http.request_log import CLIENT_CLOSED_REQUEST, RequestAudit, clean, log_request
 from onetool.interfaces.http.rules import (
     DUPLICATE,
     AccessRules,

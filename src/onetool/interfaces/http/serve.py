@@ -15,13 +15,13 @@ from onetool.app.allow_lists import AllowLists, Offered, allow_lists
 from onetool.core.errors import ConfigError, Mistake
 from onetool.core.threads import run_later
 from onetool.interfaces.asgi import Asgi, Receive, Scope, Send, respond
-from onetool.interfaces.http import access_log
+from onetool.interfaces.http import request_log
 from onetool.interfaces.http.app import CLUSTER_PATH, READ, HttpApp, Route
 from onetool.interfaces.http.credentials import Credentials, missing_token
 from onetool.interfaces.http.listen import BoundAddress, is_loopback, listen, resolve
 from onetool.interfaces.http.login import LOGIN_METHODS, LOGIN_PATH, LoginApp
 from onetool.interfaces.http.login_sessions import LoginSessions, mask_sessions
-from onetool.interfaces.http.request_audit import RequestAudit
+from onetool.interfaces.http.request_log import RequestAudit
 from onetool.interfaces.http.resource_metadata import METADATA_PATHS, ResourceMetadata
 from onetool.interfaces.http.rules import AccessRules
 from onetool.interfaces.http.server import serve
@@ -210,7 +210,7 @@ def follow_config(
             how = "set http.token, or: onetool tokens add"
             log.error("others can reach this server, which needs %s (%s): the old rules stay in force", lacks, how)
             return
-        access_log.enable_access_log(http.access_log)
+        request_log.enable_access_log(http.access_log)
         before = http_app.rules.credentials
         credentials = credentials_for(app, before.sessions, allowed is not None, before.jwt)
         http_app.rules = AccessRules(http, address, credentials)
@@ -357,8 +357,8 @@ def serve_app(
 
 
 def _begin_log(app: "App") -> None:
-    make_log_non_blocking(access_log.AccessHandler)
-    access_log.enable_access_log(app.config.http.access_log)
+    make_log_non_blocking(request_log.AccessHandler)
+    request_log.enable_access_log(app.config.http.access_log)
     for logger_name in ("onetool.serve", "onetool.watch"):
         logging.getLogger(logger_name).setLevel(logging.INFO)
 

@@ -13,7 +13,7 @@ from onetool.core.caller import CannotAsk, Level, Question, current_caller
 from onetool.core.errors import ToolFailure
 from onetool.interfaces.asgi import FORWARDED, HttpError, Receive, Scope, Send, read_body, respond
 from onetool.interfaces.disconnect import DisconnectWatch
-from onetool.interfaces.http.access_log import UNLOGGED
+from onetool.interfaces.http.request_log import UNLOGGED
 from onetool.interfaces.http.shared_call import (
     CallerAnswer,
     LackLine,
