@@ -38,9 +38,12 @@ from onetool.script.run_result import RunResult
 
 if TYPE_CHECKING:
     from onetool.app import App
+
 log = logging.getLogger("onetool.mcp")
+
 RECORD_AFTER_S = 0.2  # seconds: what the client wants first comes first
 TASK_GRACE = 0.1  # seconds that a call may take before it becomes a task
+
 Call = Callable[[Mapping[str, Any], ClientCaller], Awaitable[dict[str, Any]]]
 
 

@@ -32,7 +32,9 @@ from onetool.interfaces.mcp.request import McpRequest, page
 from onetool.interfaces.mcp.service import SERVER, Service
 
 log = logging.getLogger("onetool.mcp")
+
 Handler = Callable[[Service, McpRequest], Awaitable[dict[str, Any]]]
+
 UNFINISHED = ("task", "input_required")  # results that the client has to come back for
 CAPABILITIES = {
     "tools": {"listChanged": True},

@@ -12,8 +12,7 @@ from msgspec import UNSET, UnsetType
 from onetool.core.errors import ToolFailure
 from onetool.core.principal import owner
 from onetool.interfaces.json_data import encode
-from onetool.interfaces.rest.database_problem import database_problem
-from onetool.interfaces.rest.problem import RestError
+from onetool.interfaces.rest.problem import RestError, database_problem
 from onetool.interfaces.rest.request import NO_CONTENT, RestRequest, RestResponse
 
 if TYPE_CHECKING:
