@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from onetool.interfaces.cli.bundles.change import check_tool, create_option, put_tool
-from onetool.interfaces.cli.bundles.references import ReferenceType, ToolReference, complete_ref
-from onetool.interfaces.cli.bundles.requirements import (
+from onetool.interfaces.cli.bundles.references import (
+    ReferenceType,
+    ToolReference,
     allow_hosts_option,
     allowing,
+    complete_ref,
     print_note,
     print_outcome,
     print_requirements,

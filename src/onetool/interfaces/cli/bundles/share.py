@@ -15,10 +15,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from onetool.core.os_files import NO_WAIT, PLAIN
-from onetool.interfaces.cli.bundles.references import ReferenceType, ToolReference, complete_ref, find_bundle
-from onetool.interfaces.cli.bundles.requirements import (
+from onetool.interfaces.cli.bundles.references import (
+    ReferenceType,
+    ToolReference,
     allow_hosts_option,
     allowing,
+    complete_ref,
+    find_bundle,
     print_note,
     print_requirements,
     warn_if_name_taken,

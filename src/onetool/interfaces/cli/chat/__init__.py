@@ -1,7 +1,6 @@
 """`onetool chat`: questions one after the other in one session, and tools that the person calls in between.
 
-turns      reads one turn: a line, or several
-loop       does what a turn says: asks the model, calls a tool, or runs a command
+loop       reads one turn, a line or several, and does what it says: asks the model, calls a tool, or runs a command
 commands   `/help`, `/tools`, `/model`, `/session`, `/quit`, and completion of all that can be typed
 
 At a terminal lines are edited, completed and remembered. In a pipe each line is a turn, and only answers, values and
