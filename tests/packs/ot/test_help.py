@@ -5,8 +5,7 @@ from helpers import computing
 from rs_bpe.bpe import openai
 
 from onetool import App, ToolSpec
-from onetool.packs.ot.help import comparable, others_for
-from onetool.packs.ot.help_pages import documentation
+from onetool.packs.ot.help import comparable, documentation, others_for
 
 SCHEMA = {
     "type": "object",
