@@ -8,8 +8,9 @@ Matches are scored, best first, whether they are tools, packs, aliases or snippe
 """
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
 
 from onetool.core.registry import Snapshot
 from onetool.core.signature import (
@@ -53,9 +54,31 @@ def _begun(said: str, word: str) -> float:
     return PREFIX + len(said) / len(whole) if said and (whole.startswith(said) or own.startswith(said)) else 0.0
 
 
-def others_for(query: str, texts: dict[str, str]) -> list[tuple[str, float]]:
-    """The same for what there are few of: names, and what is said of each."""
-    return _sorted({name: score for name, text in texts.items() if (score := _score(query, name, text))})
+class Named(NamedTuple):
+    """A pack, an alias or a snippet, ready to be compared with queries."""
+
+    name: str
+    called: str
+    """The name in comparable form."""
+    words: frozenset[str]
+    """The words of the name and of what is said of it."""
+
+
+def named(texts: Mapping[str, str]) -> list[Named]:
+    """`texts` are names, and what is said of each."""
+    return [
+        Named(name, called, frozenset((*called.split(), *comparable(text).split())))
+        for name, text in texts.items()
+        if (called := comparable(name))
+    ]
+
+
+def others_for(query: str, others: Iterable[Named]) -> list[tuple[str, float]]:
+    """The same for packs, aliases and snippets."""
+    if not (said := comparable(query)[:LONGEST_COMPARED]):
+        return []
+    words = said.split()
+    return _sorted({one.name: score for one in others if (score := _score(said, words, one))})
 
 
 def comparable(name: str) -> str:
@@ -63,25 +86,22 @@ def comparable(name: str) -> str:
     return " ".join(_SIGNS.sub(" ", name.casefold()).split())
 
 
-def _score(query: str, name: str, text: str) -> float:
-    from rapidfuzz import fuzz
+def _score(said: str, words: Sequence[str], one: Named) -> float:
+    from rapidfuzz import fuzz  # only a name that is not known needs it
     from rapidfuzz.distance import OSA
 
-    said, called = comparable(query)[:LONGEST_COMPARED], comparable(name)
-    if not said or not called:
-        return 0.0
+    called = one.called
     if called.startswith(said):
         return PREFIX + len(said) / len(called)
-    words, there = said.split(), {*called.split(), *comparable(text).split()}
-    if there.issuperset(words):
+    if one.words.issuperset(words):
         return WORDS + len(set(words) & set(called.split())) / len(words)
     near = (
         SHORT_ALIKE
-        if any(len(called) <= SHORT < 2 * len(one) and OSA.distance(one, called) == 1 for one in words)
+        if len(called) <= SHORT and any(2 * len(word) > SHORT and OSA.distance(word, called) == 1 for word in words)
         else 0.0
     )
     begun = max((len(word) / len(called) for word in words if len(word) > 2 and called.startswith(word)), default=0.0)
-    closest = max(fuzz.ratio(one, called, score_cutoff=CLOSE) for one in (said, *words))
+    closest = max(fuzz.ratio(part, called, score_cutoff=CLOSE) for part in (said, *words))
     return max(begun, near, closest / 100)
 
 
@@ -165,9 +185,9 @@ class Help:
         tools = [] if query.startswith("$") else tools_for(said, there.words, found)
         return {
             "Tools": [there.by_name[name].word for name, _ in tools[:MOST_TOOLS]],
-            "Packs": _best(said, {name: pack.instructions or "" for name, pack in there.packs.items()}),
-            "Snippets": [f"${name}" for name in _best(said, {n: s.description for n, s in there.snippets.items()})],
-            "Aliases": _best(said, dict(there.aliases)),
+            "Packs": _best(said, there.named_packs),
+            "Snippets": [f"${name}" for name in _best(said, there.named_snippets)],
+            "Aliases": _best(said, there.named_aliases),
         }
 
 
@@ -184,6 +204,18 @@ class _Catalogue:
             self.aliases = {name: to for name, to in view.aliases.items() if to in self.by_name}
         self.snippets = view.snippets
         self.packs: dict[str, PackView] = packs_of(tools, view.server_packs(allowed), dict(view.instructions))
+
+    @cached_property
+    def named_packs(self) -> list[Named]:
+        return named({name: pack.instructions or "" for name, pack in self.packs.items()})
+
+    @cached_property
+    def named_snippets(self) -> list[Named]:
+        return named({name: snippet.description for name, snippet in self.snippets.items()})
+
+    @cached_property
+    def named_aliases(self) -> list[Named]:
+        return named(self.aliases)
 
     def called(self, name: str) -> list[str]:
         """Pages of what has exactly this name: usually one, but an alias and a snippet may share it."""
@@ -211,8 +243,8 @@ class _Catalogue:
         return _in_line(self.by_name[name])
 
 
-def _best(query: str, texts: dict[str, str]) -> list[str]:
-    return [name for name, _ in others_for(query, texts)[:MOST_OTHERS]]
+def _best(query: str, others: Iterable[Named]) -> list[str]:
+    return [name for name, _ in others_for(query, others)[:MOST_OTHERS]]
 
 
 def _in_short(query: str, there: _Catalogue, found: dict[str, list[str]]) -> str:
