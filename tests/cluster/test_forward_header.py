@@ -61,6 +61,14 @@ def test_one_of_another_time(target, seconds):
     assert send(server, seal(now=seconds / 2).write(id, "POST", PATH, ADA, NEWS, ""))[0] == 202
 
 
+def test_a_token_for_thousands_of_tools_fits(target):
+    server, id = target
+    tools = tuple(f"github.repos_{number}_{word}" for number in range(1500) for word in ("get", "list"))
+    header = seal().write(id, "POST", PATH, Principal(name="ada", owner="ada", tools=tools), NEWS, "")
+    assert len(header) < 32 * 1024
+    assert send(server, header) == (202, None)
+
+
 def test_one_of_another_key(target):
     server, id = target
     assert send(server, seal("x" * 64).write(id, "POST", PATH, ADA, NEWS, ""))[0] == 401

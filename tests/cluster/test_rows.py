@@ -13,6 +13,7 @@ from onetool.services.cluster import ClusterSettings, mcp_rows, members
 from onetool.services.cluster.leases import Leases
 from onetool.services.cluster.mcp_rows import McpSessionRows, McpTaskRows, SessionState, UnreadableRowError
 from onetool.services.cluster.members import Members
+from onetool.services.cluster.signatures import ROWS, derived_key, row_signature
 
 STATE = SessionState(revision="2025-11-25", capabilities={"roots": {}}, name="é\0", menu="direct", watched=("a://b",))
 
@@ -224,8 +225,15 @@ def test_a_beat_writes_the_address_anew(shared, monkeypatch):
 
 
 def add_row(shared, id, address, since="0", later=0.0):
-    sql = f"INSERT INTO replicas VALUES (%s, %s, '9', {since}, {shared.clock} + %s, false)"
-    shared.write(lambda work: work.execute(sql, (id, address, later)))
+    """A row that a holder of the key has written."""
+    sql = f"INSERT INTO replicas VALUES (%s, %s, '9', {since}, %s, false, %s)"
+
+    def job(work):
+        seen_at = work.execute(f"SELECT {shared.clock}")[0][0] + later
+        signature = row_signature(derived_key(b"k", ROWS), id, address, "9", False, seen_at)
+        work.execute(sql, (id, address, seen_at, signature))
+
+    shared.write(job)
 
 
 @pytest.mark.parametrize("body", ["[]", "{bad", '{"revision":7}', ""])

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from onetool.config import Config
     from onetool.database import Database, Transaction
 
+MOST_TOLD = 20  # replicas with another key: anybody who writes the database can add rows
 _ADVICE = {  # a pattern in what PostgreSQL says -> what to do
     "password authentication failed": "check the user and the password in the address",
     "no password supplied": "the address has no password: postgresql://user:password@host/name",
@@ -40,13 +41,14 @@ _ADVICE = {  # a pattern in what PostgreSQL says -> what to do
 
 
 class ReplicaRow(msgspec.Struct, frozen=True):
-    """A replica that gives signs of life."""
+    """A replica that gives signs of life. `has_other_key`: its row is not signed with our `cluster.key`."""
 
     id: str
     address: str
     version: str
     since: str
     is_draining: bool
+    has_other_key: bool = False
 
 
 class DatabaseState(msgspec.Struct, frozen=True):
@@ -58,25 +60,27 @@ class DatabaseState(msgspec.Struct, frozen=True):
     replicas: tuple[ReplicaRow, ...]
 
 
-def database_state(database: "Database") -> DatabaseState:
+def database_state(database: "Database", config: "Config") -> DatabaseState:
     """Raises DatabaseError."""
     from onetool.database.migrations import missing, tables
 
-    def job(work: "Transaction") -> tuple[str, int, bool]:
+    def job(work: "Transaction") -> tuple[str, int]:
         version = work.execute("SHOW server_version")[0][0]
         found = [name for name in tables() if work.execute("SELECT to_regclass(%s)", (name,))[0][0] is not None]
-        return str(version).partition(" ")[0], len(found), "replicas" in found
+        return str(version).partition(" ")[0], len(found)
 
-    server, count, has_replicas = database.read(job)
-    replicas = alive_replicas(database) if has_replicas else ()
-    return DatabaseState(server, count, tuple(missing(database)), replicas)
+    server, count = database.read(job)
+    lacks = tuple(missing(database))
+    return DatabaseState(server, count, lacks, () if lacks else alive_replicas(database, config))
 
 
-def alive_replicas(database: "Database") -> tuple[ReplicaRow, ...]:
+def alive_replicas(database: "Database", config: "Config") -> tuple[ReplicaRow, ...]:
     from onetool.services.cluster.members import read_members
 
-    found = read_members(database)
-    return tuple(ReplicaRow(one.id, one.address, one.version, utc_text(one.since), one.is_draining) for one in found)
+    return tuple(
+        ReplicaRow(one.id, one.address, one.version, utc_text(one.since), one.is_draining, not one.is_known)
+        for one in read_members(database, None if config.cluster is None else config.cluster.key.encode())
+    )
 
 
 def server_holders(config: "Config") -> dict[str, ReplicaRow]:
@@ -88,7 +92,7 @@ def server_holders(config: "Config") -> dict[str, ReplicaRow]:
     try:
         sql = f"SELECT name, replica FROM leases WHERE name LIKE %s AND until > {database.clock}"  # noqa: S608 - ours
         rows = database.read(lambda work: work.execute(sql, (f"{SERVERS}%",)))
-        alive = {one.id: one for one in alive_replicas(database)} if rows else {}
+        alive = {one.id: one for one in alive_replicas(database, config)} if rows else {}
     finally:
         database.close()
     return {name.removeprefix(SERVERS): alive[id] for name, id in rows if id in alive}
@@ -108,7 +112,8 @@ def explain(error: DatabaseError) -> tuple[str, str | None]:
 def database_mistakes(config: "Config") -> list[Mistake]:
     """What `onetool check` says of the database of a config that has one."""
     try:
-        return list(_missing(config, read_state(config)))
+        state = read_state(config)
+        return [*_missing(config, state), *_other_keys(config, state)]
     except ConfigError as error:
         return list(error.mistakes)
     except DatabaseError as error:
@@ -122,7 +127,7 @@ def read_state(config: "Config") -> DatabaseState:
 
     database = open_database(config, migrates=False)
     try:
-        return database_state(database)
+        return database_state(database, config)
     finally:
         database.close()
 
@@ -135,6 +140,13 @@ def _missing(config: "Config", state: DatabaseState) -> Iterator[Mistake]:
         )
 
 
-def _mistake(config: "Config", message: str, hint: str | None, severity: str) -> Mistake:
+def _other_keys(config: "Config", state: DatabaseState) -> Iterator[Mistake]:
+    from onetool.services.cluster.signatures import SAME_KEY, other_key
+
+    for one in [one for one in state.replicas if one.has_other_key][:MOST_TOLD]:
+        yield _mistake(config, other_key(one.id, one.address), SAME_KEY, "error", "cluster.key")
+
+
+def _mistake(config: "Config", message: str, hint: str | None, severity: str, key: str = "database") -> Mistake:
     file = str(config.path) if config.path else None
-    return Mistake(message=message, file=file, key="database", hint=hint, severity=severity)
+    return Mistake(message=message, file=file, key=key, hint=hint, severity=severity)

@@ -38,7 +38,15 @@ from onetool.core.context import (
     current_call,
     pauses_within,
 )
-from onetool.core.errors import BadArguments, SchemaError, ToolFailure, describe_error, message_of, raised_at
+from onetool.core.errors import (
+    BadArguments,
+    OneToolError,
+    SchemaError,
+    ToolFailure,
+    describe_error,
+    message_of,
+    raised_at,
+)
 from onetool.core.json_data import AnsweredValue, ServerAnswer
 from onetool.core.lenient import Taken, taken
 from onetool.core.principal import Principal, current_address, current_principal
@@ -336,6 +344,8 @@ class Executor:
         if isinstance(error, ToolFailure):
             message = message_of(error) or "it failed"
             return CallRefused("execution_error", message, reason=_text(error.reason), hints=_texts(error.hints))
+        if isinstance(error, OneToolError):  # such as that the database is away: no line of the tool is to blame
+            return CallRefused("execution_error", describe_error(error), reason=_text(getattr(error, "reason", None)))
         installs = tuple(
             need.install for need in spec.requires if need.install and isinstance(error, MISSING_DEPENDENCY)
         )

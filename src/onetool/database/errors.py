@@ -4,13 +4,20 @@ from onetool.core.errors import OneToolError
 
 
 class DatabaseError(OneToolError):
-    """The database refused something, or can't be used. No message has its address: that may hold a password."""
+    """The database refused something, or can't be used. No message has its address: that may hold a password.
+
+    `reason` is that of a tool's failure, where a tool lets it through.
+    """
+
+    reason: str | None = None
 
 
 class DatabaseAwayError(DatabaseError):
     """Nobody reaches the database now. Nothing has changed. Callers read this: it does not say `why`, which is for the
     log of the server and names its host and role.
     """
+
+    reason = "database_away"
 
     def __init__(self, why: str = "") -> None:
         super().__init__("the database can't be reached; nothing has changed, try again")
@@ -19,6 +26,8 @@ class DatabaseAwayError(DatabaseError):
 
 class ChangeUnknownError(DatabaseError):
     """The connection was lost while a change was being confirmed: it may have happened. Repeating it is safe."""
+
+    reason = "change_unknown"
 
     def __init__(self) -> None:
         super().__init__(

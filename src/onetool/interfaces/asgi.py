@@ -17,6 +17,7 @@ CLOSE = (b"connection", b"close")
 AUDIT = "onetool.audit"  # in the scope: kind and name of what the audit log says when the request has ended
 FORWARDED = "onetool.forwarded"  # in the scope: by which replica a request was sent on, where it was
 FORWARDED_HEADER = b"onetool-forwarded"
+ANSWERED_HEADER = b"onetool-answered"
 BARE_PREFIX = "onetool.bare_prefix"  # in the scope: the address is the prefix of a mount, without a slash at its end
 
 # Of a page. No script, nothing loaded, no frame around it: there is nothing that an enemy's page could use.

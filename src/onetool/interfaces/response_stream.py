@@ -75,7 +75,7 @@ class ResponseStream:
         self._size += len(event)
         self._wake()
 
-    async def finish(self, reply: Message, status: int = 200) -> None:
+    async def finish(self, reply: Any, status: int = 200) -> None:
         self._cancel_timer()
         if self._sender is None:
             self._ended = True

@@ -45,7 +45,7 @@ def db(ctx: click.Context, as_json: bool) -> None:
     config = _config(ctx)
     try:
         with _reached(config) as database:
-            shown = _state(database)
+            shown = _state(database, config)
     except UnreachedError as error:
         if wants_json(as_json):
             print_json({"reachable": False, "problem": error.problem, "hint": error.hint})
@@ -68,9 +68,10 @@ def init(ctx: click.Context, as_json: bool) -> None:
     from onetool.app.database_state import database_state
     from onetool.database.migrations import migrate
 
-    with _reached(_config(ctx)) as database:
+    config = _config(ctx)
+    with _reached(config) as database:
         done = migrate(database)
-        state = database_state(database)
+        state = database_state(database, config)
     if wants_json(as_json):
         print_json({"server": state.server, "tables": state.tables, "done": done})
         return
@@ -175,11 +176,11 @@ def _print_moved(found: "Iterable[tuple[str, Moved]]", as_json: bool, title: str
 # The state
 
 
-def _state(database: "ReplicaDatabase") -> dict[str, Any]:
+def _state(database: "ReplicaDatabase", config: "Config") -> dict[str, Any]:
     from onetool.app.database_move import count_stores
     from onetool.app.database_state import database_state
 
-    state = database_state(database)
+    state = database_state(database, config)
     return {**msgspec.to_builtins(state), "stores": None if state.missing else count_stores(database)}
 
 
@@ -194,12 +195,15 @@ def _print_state(shown: dict[str, Any]) -> None:
 
 def print_replicas(replicas: "Iterable[dict[str, Any]]") -> None:
     """Those that are alive."""
-    rows = [
-        (one["id"], one["address"], one["version"], one["since"], "ends" if one["is_draining"] else "")
-        for one in replicas
-    ]
+    rows = [(one["id"], one["address"], one["version"], one["since"], _remark(one)) for one in replicas]
     if rows:
         print_table(counted(len(rows), "replica"), ("id", "address", "version", "since", ""), rows)
+
+
+def _remark(replica: dict[str, Any]) -> str:
+    if replica["has_other_key"]:
+        return "has another cluster.key"
+    return "ends" if replica["is_draining"] else ""
 
 
 # The database

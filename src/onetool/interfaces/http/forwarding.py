@@ -13,16 +13,29 @@ from collections.abc import AsyncGenerator, AsyncIterator, Generator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from itertools import count
 from threading import Lock
+from typing import NamedTuple
 
 from onetool.core.principal import LOCAL, Principal
 from onetool.http.connection import Connection, HttpResponse
 from onetool.http.errors import StaleConnectionError, UnreachableError, WireError
 from onetool.http.pool import ConnectionPool
-from onetool.interfaces.asgi import FORWARDED, FORWARDED_HEADER, JSON, HttpError, Receive, Scope, Send, read_body
+from onetool.interfaces.asgi import (
+    ANSWERED_HEADER,
+    FORWARDED,
+    FORWARDED_HEADER,
+    JSON,
+    HttpError,
+    Receive,
+    Scope,
+    Send,
+    read_body,
+)
 from onetool.interfaces.disconnect import DisconnectWatch
+from onetool.interfaces.http.connection import ConnectionLimits
 from onetool.interfaces.http.forward_header import OTHER_REPLICA, ForwardSeal, target_of
 from onetool.services.cluster import UNIX, Replica
 from onetool.services.cluster.members import Members
+from onetool.services.cluster.signatures import SAME_KEY
 
 log = logging.getLogger("onetool.cluster")
 
@@ -33,6 +46,7 @@ ACQUIRE_S = 2.0  # for a connection, when all are in use
 MOST_CONNECTIONS = 2000  # to one replica, of each kind: streams never take those of short requests
 SHARES = {"stream": 64, "call": 500}  # of one owner, by kind: nobody takes all connections. Others are short
 LARGEST = 1 << 62
+LARGEST_HEAD = ConnectionLimits().head_bytes  # of a request that another replica takes
 LARGEST_REFUSAL = 2000  # characters of what a replica says that refuses
 
 _PASSED_ON = frozenset((b"content-type", b"accept", b"user-agent", b"last-event-id", b"if-match", b"if-none-match"))
@@ -74,6 +88,40 @@ class ReplicaBusyError(ReplicaRefusedError):
         HttpError.__init__(self, status, "replica_busy", message, [(b"retry-after", b"1")])
 
 
+class HeadTooLargeError(ReplicaRefusedError):
+    """Another replica would not take the head of this request. Nothing was sent."""
+
+    def __init__(self) -> None:
+        HttpError.__init__(
+            self,
+            431,
+            "head_too_large",
+            f"This is for another replica, and its headers and who you are don't fit into {LARGEST_HEAD // 1024} KiB. "
+            "Give your token patterns of tools in place of long lists (github.*), or send fewer headers.",
+        )
+
+
+class AnswerNotProvenError(ReplicaRefusedError):
+    """What answers at the address of a replica has not shown that it has the cluster's key."""
+
+    def __init__(self) -> None:
+        HttpError.__init__(
+            self,
+            502,
+            "answer_not_proven",
+            "The answer of another replica is not used: it does not show that it comes from a holder of cluster.key. "
+            "Whether anything has happened there is not known; the log of this replica names the address.",
+        )
+
+
+class ForwardRequest(NamedTuple):
+    """The bytes of a request, and the header that its answer has to be for."""
+
+    data: bytes
+    seal: bytes
+    is_head: bool = False
+
+
 class Forwarder:
     """It may be used on any event loop; each has connections of its own."""
 
@@ -100,21 +148,21 @@ class Forwarder:
         method, target = scope["method"], target_of(scope)
         client = scope.get("client")
         principal, address = scope.get("principal", LOCAL), str(client[0]) if client else ""
-        seal = self._seal.write(replica.id, method, target, principal, body, address)
+        seal = self._seal.write(replica.id, method, target, principal, body, address).encode()
         headers = [(name, value) for name, value in scope["headers"] if name in _PASSED_ON or name.startswith(b"mcp-")]
         request = _request(method, target, replica, headers, seal, body)
         kind = "stream" if method == "GET" else "call"
         with DisconnectWatch(receive), self._share(replica, kind, principal.owner):
-            async with self._exchange(replica, request, kind, method == "HEAD") as response:
+            async with self._exchange(replica, request, kind) as response:
                 await _pass_back(response, send)
 
     async def post(self, replica: Replica, path: str, body: bytes, principal: Principal) -> AsyncIterator[bytes]:
         """POST to a route below /cluster, as this principal. Yields the body of the answer as it comes.
 
-        Raises ReplicaGoneError, or ReplicaRefusedError for another status than 2xx. Ending the iteration early ends
-        the request there.
+        Raises ReplicaGoneError, or ReplicaRefusedError, also for another status than 2xx. Ending the iteration early
+        ends the request there.
         """
-        seal = self._seal.write(replica.id, "POST", path.encode(), principal, body, "")
+        seal = self._seal.write(replica.id, "POST", path.encode(), principal, body, "").encode()
         request = _request("POST", path.encode(), replica, [(b"content-type", JSON)], seal, body)
         kind = "call" if path.endswith("/call") else ""
         with self._share(replica, kind, principal.owner):
@@ -161,14 +209,13 @@ class Forwarder:
                     del self._shares[key]
 
     @asynccontextmanager
-    async def _exchange(
-        self, replica: Replica, request: bytes, kind: str, is_head: bool = False
-    ) -> AsyncGenerator[HttpResponse]:
+    async def _exchange(self, replica: Replica, request: ForwardRequest, kind: str) -> AsyncGenerator[HttpResponse]:
         loop, pool = asyncio.get_running_loop(), await self._pool()
-        connection, response = await self._ask(pool, replica, request, kind, is_head)
+        connection, response = await self._ask(pool, replica, request, kind)
         number = next(self._numbers)
         self._open[number] = (loop, replica.id, connection)
         try:
+            self._check_proof(replica, request, response)
             if response.status == OTHER_REPLICA:
                 raise ReplicaGoneError
             yield response
@@ -179,22 +226,30 @@ class Forwarder:
             else:
                 pool.drop(connection)
 
+    def _check_proof(self, replica: Replica, request: ForwardRequest, response: HttpResponse) -> None:
+        """Raises AnswerNotProvenError, before anything of the answer is passed on."""
+        shown = response.headers.get(ANSWERED_HEADER.decode(), "")
+        if not self._seal.is_proof(request.seal, response.status, shown):
+            told = "what answers as replica %s at %s (status %d) has not shown that it has our cluster.key: %s"
+            log.error(told, replica.id, replica.address, response.status, SAME_KEY)
+            raise AnswerNotProvenError
+
     async def _ask(
-        self, pool: ConnectionPool, replica: Replica, request: bytes, kind: str, is_head: bool
+        self, pool: ConnectionPool, replica: Replica, request: ForwardRequest, kind: str
     ) -> tuple[Connection, HttpResponse]:
         try:
-            return await self._ask_once(pool, replica, request, kind, is_head)
+            return await self._ask_once(pool, replica, request, kind)
         except StaleConnectionError:  # kept, and closed meanwhile. Its nonce keeps it from being done twice
             pool.drop_idle((replica.address, kind))
         except (WireError, OSError, TimeoutError):
             raise ReplicaGoneError from None
         try:
-            return await self._ask_once(pool, replica, request, kind, is_head)
+            return await self._ask_once(pool, replica, request, kind)
         except (WireError, OSError, TimeoutError):
             raise ReplicaGoneError from None
 
     async def _ask_once(
-        self, pool: ConnectionPool, replica: Replica, request: bytes, kind: str, is_head: bool
+        self, pool: ConnectionPool, replica: Replica, request: ForwardRequest, kind: str
     ) -> tuple[Connection, HttpResponse]:
         loop = asyncio.get_running_loop()
         try:
@@ -207,7 +262,8 @@ class Forwarder:
         self._open[number] = (loop, replica.id, connection)
         try:
             until = loop.time() + LONGEST_S
-            return connection, await connection.exchange(request, is_head, LARGEST, until, True, LONGEST_S)
+            asked = connection.exchange(request.data, request.is_head, LARGEST, until, True, LONGEST_S)
+            return connection, await asked
         except BaseException:
             pool.drop(connection)
             raise
@@ -246,13 +302,16 @@ async def _dial(loop: asyncio.AbstractEventLoop, address: str, pool: ConnectionP
 
 
 def _request(
-    method: str, target: bytes, replica: Replica, headers: list[tuple[bytes, bytes]], seal: str, body: bytes
-) -> bytes:
-    """Its bytes. What came over HTTP has no line breaks in it, and goes on as it came."""
+    method: str, target: bytes, replica: Replica, headers: list[tuple[bytes, bytes]], seal: bytes, body: bytes
+) -> ForwardRequest:
+    """What came over HTTP has no line breaks in it, and goes on as it came. Raises HeadTooLargeError."""
     host = b"localhost" if replica.address.startswith(UNIX) else replica.address.encode()
-    own = [(b"host", host), (FORWARDED_HEADER, seal.encode()), (b"content-length", b"%d" % len(body))]
+    own = [(b"host", host), (FORWARDED_HEADER, seal), (b"content-length", b"%d" % len(body))]
     lines = [b"%b %b HTTP/1.1" % (method.encode(), target), *(b"%b: %b" % one for one in (*own, *headers))]
-    return b"\r\n".join(lines) + b"\r\n\r\n" + body
+    head = b"\r\n".join(lines) + b"\r\n\r\n"
+    if len(head) > LARGEST_HEAD:
+        raise HeadTooLargeError
+    return ForwardRequest(head + body, seal, method == "HEAD")
 
 
 async def _pass_back(response: HttpResponse, send: Send) -> None:

@@ -59,6 +59,7 @@ FIND_S = 10.0  # to find another owner, where nobody is at the address of the on
 LOOK_S = 0.2
 KEPT_PEERS_S = 60.0
 CLOSE_S = 2.0
+OTHER_KEY = "{} runs in a replica with another cluster.key: give all replicas the same key; the log names that one"
 
 
 class NotRunThereError(Exception):
@@ -178,7 +179,8 @@ class SharedServers:
             await asyncio.to_thread(self._leases.renew)
 
     async def _owner(self, server: str, refused: str) -> "Replica | None":
-        """The other process that runs it; None: this one does. Raises NotRunThereError for one that is just gone.
+        """The other process that runs it; None: this one does. Raises NotRunThereError for one that is just gone, and
+        ToolFailure for one that is not believed: it goes on to run, so that waiting would not help.
 
         `refused` is a replica that let nobody connect.
         """
@@ -188,6 +190,8 @@ class SharedServers:
         if holder is None or holder == members.id:  # None: the database is away, and nobody is known to run it
             return None
         if (owner := await asyncio.to_thread(members.find, holder)) is None:
+            if members.stranger(holder) is not None:
+                raise ToolFailure(OTHER_KEY.format(server), reason="source_unavailable")
             raise NotRunThereError
         return owner
 

@@ -109,10 +109,13 @@ class SharedSessions:
         rest: list[Any] = []
         answers: dict[str, list[Message]] = {}
         cancelled: list[Message] = []
+        begun = {message["id"] for message in messages if is_message(message) and {"id", "method"} <= message.keys()}
         for message in messages:
             if (owner := self._asked_by(message)) is not None:
                 answers.setdefault(owner, []).append(message)
-            elif _is_cancellation(message) and not session.conversation.is_running(_cancelled(message)):
+            elif _is_cancellation(message) and not (
+                (id := _cancelled(message)) in begun or session.conversation.is_running(id)
+            ):
                 cancelled.append(message)
             else:
                 rest.append(message)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from onetool.core.errors import ConfigError, OneToolError
+from onetool.core.errors import ConfigError, OneToolError, ToolFailure
 from onetool.core.text import or_rather
 from onetool.interfaces.json_data import encode
 from onetool.interfaces.rest.imports import import_report, reloaded
@@ -105,7 +105,10 @@ async def logs(request: RestRequest) -> RestResponse:
 async def reconnect(request: RestRequest) -> RestResponse:
     converted(await json_body(request.headers, request.receive, empty={}), NoOptions)
     servers, status = await asyncio.to_thread(_enabled, request.context, request.path[0])
-    await servers.reconnect(status.name)
+    try:
+        await servers.reconnect(status.name)
+    except ToolFailure as error:  # another process runs it, and is not reached
+        raise RestError(503, "unavailable", f"{error}.", hints=error.hints) from None
     return await asyncio.to_thread(_get, request.context, status.name)
 
 

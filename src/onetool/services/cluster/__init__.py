@@ -1,8 +1,9 @@
 """What a process needs to be one of several: replicas behind a balancer, or the workers of one machine.
 
-members   who serves now: a row each, renewed every second
-leases    what only one process does at a time
-mcp_rows  sessions and tasks of MCP clients, as rows that every replica can read
+members     who serves now: a row each, renewed every second
+signatures  what shows that a holder of the cluster's key has written a row
+leases      what only one process does at a time
+mcp_rows    sessions and tasks of MCP clients, as rows that every replica can read
 """
 
 import msgspec
@@ -24,10 +25,11 @@ class ClusterSettings(msgspec.Struct, frozen=True):
 
 
 class Replica(msgspec.Struct, frozen=True):
-    """One of the processes that serve."""
+    """One of the processes that serve. One that is not `is_known` has no row that our key has signed."""
 
     id: str
     address: str
     version: str
     since: float
     is_draining: bool
+    is_known: bool = True
