@@ -13,6 +13,7 @@ import click
 
 from onetool.ask.errors import SessionError
 from onetool.core.redaction import mask_arguments
+from onetool.interfaces.cli.ask.chat_commands import A_QUESTION, ChatCommands, CommandError, print_problem
 from onetool.interfaces.cli.ask.runner import (
     INTERRUPTED,
     MOST_TEXT,
@@ -22,7 +23,6 @@ from onetool.interfaces.cli.ask.runner import (
     AskRunner,
     end_heeded,
 )
-from onetool.interfaces.cli.chat.commands import A_QUESTION, ChatCommands, CommandError, print_problem
 from onetool.interfaces.cli.output import printable, stdout, styled
 from onetool.interfaces.cli.person import LineEditor, at_terminal, let_tools_ask
 from onetool.script.call_lines import CallLine, read_call_line, write_call_line
