@@ -1,10 +1,9 @@
 """`onetool ask` and `onetool chat`: the commands, their options, and the flag `--with-tools` that may have a value.
 
-runner         asks one question, from reading it to the exit code
-terminal       shows what happens, and asks the user to approve calls
-wording        how calls and their arguments are written
-chat_loop      reads the turns of a chat and does what each says: asks the model, calls a tool, or runs a command
-chat_commands  `/help`, `/tools`, `/model`, `/session`, `/quit`, and completion of all that can be typed
+runner     asks one question, from reading it to the exit code
+terminal   shows what happens, and asks the user to approve calls
+wording    how calls and their arguments are written
+chat_loop  reads the turns of a chat and does what each says: asks the model, calls a tool, or runs a command
 
 The option parser would take the word after `--with-tools` for its value, and so the prompt. The value is therefore
 joined to the flag before parsing: the next word if it is true or false, else none.
