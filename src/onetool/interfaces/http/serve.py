@@ -18,14 +18,23 @@ from onetool.interfaces.asgi import Asgi, Receive, Scope, Send, respond
 from onetool.interfaces.http import request_log
 from onetool.interfaces.http.app import CLUSTER_PATH, READ, HttpApp, Route
 from onetool.interfaces.http.credentials import Credentials, missing_token
-from onetool.interfaces.http.listen import BoundAddress, is_loopback, listen, resolve
+from onetool.interfaces.http.jwt_token import METADATA_PATHS, ResourceMetadata
+from onetool.interfaces.http.listen import (
+    BoundAddress,
+    ServerFacts,
+    bearer_header,
+    connect_text,
+    first_tool,
+    greeting,
+    is_loopback,
+    listen,
+    resolve,
+)
 from onetool.interfaces.http.login import LOGIN_METHODS, LOGIN_PATH, LoginApp
 from onetool.interfaces.http.login_sessions import LoginSessions, mask_sessions
 from onetool.interfaces.http.request_log import RequestAudit
-from onetool.interfaces.http.resource_metadata import METADATA_PATHS, ResourceMetadata
 from onetool.interfaces.http.rules import AccessRules
 from onetool.interfaces.http.server import serve
-from onetool.interfaces.http.welcome import ServerFacts, bearer_header, connect_text, first_tool, greeting
 from onetool.interfaces.mcp.http import McpHttpApp
 from onetool.interfaces.mcp.http_headers import as_json_rpc
 from onetool.interfaces.non_blocking_log import make_log_non_blocking
@@ -264,7 +273,7 @@ def _docs(app: "App") -> Asgi:
 
 
 def _page(connect: Callable[[Scope], str]) -> Asgi:
-    from onetool.interfaces.web.page import PageApp
+    from onetool.interfaces.web import PageApp
 
     return PageApp(connect)
 

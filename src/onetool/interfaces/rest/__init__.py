@@ -8,9 +8,9 @@ request    bodies, ETags, the caller, lists     problem    errors as application
 
 handlers   bundles and tools; lists in pages    invoke     calling a tool, also as a stream of events
 editing    copies, names, examples, drafts      imports    ZIP, curl and OpenAPI in, ZIP out
-run        code: running and checking it        results    large results that were stored
+run        code: running and checking it        insight    counts, the audit log, stored results
 servers    MCP servers: state, approval, import checks     what is wrong, and whether a project is trusted
-insight    what was counted, and the audit log  events     the ASGI apps at /events and /status
+events     the ASGI apps at /events and /status
 
 ask_app    the ASGI app at /ask                 ask_body   what it takes, and its problems
 ask_sessions  what was asked and answered       ask_approvals  calls that wait for a person

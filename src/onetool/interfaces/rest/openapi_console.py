@@ -2,9 +2,8 @@
 
 from onetool.app.code_names import CodeNames
 from onetool.interfaces.rest.checks import CheckReport, TrustState
-from onetool.interfaces.rest.insight import AuditList
+from onetool.interfaces.rest.insight import AuditList, ResultLines, ResultList
 from onetool.interfaces.rest.openapi_parts import COUNTED_NOTE, IS_COUNTED, Part, request_body, schema_ref
-from onetool.interfaces.rest.results import ResultLines, ResultList
 from onetool.interfaces.rest.run import RunAnswer, RunRequest
 from onetool.interfaces.rest.servers import LoginPage, NoOptions, ServerEntry, ServerList, ServerLogPage
 from onetool.script.code_places import CodeReport

@@ -14,7 +14,6 @@ from onetool.interfaces.rest import (
     imports,
     insight,
     invoke,
-    results,
     run,
     servers,
 )
@@ -216,12 +215,12 @@ ROUTES = (
     RestRoute("/servers/{server}/enable", _admin(servers.enable), OUTSIDE),
     RestRoute("/servers/{server}/disable", _admin(servers.disable), OUTSIDE),
     RestRoute("/servers/{server}/login", _admin(servers.login), OUTSIDE),
-    RestRoute("/results", {"GET": _with_query(results.list_results, Q, PAGE_TOKEN)}, OUTSIDE),
+    RestRoute("/results", {"GET": _with_query(insight.list_results, Q, PAGE_TOKEN)}, OUTSIDE),
     RestRoute(
         "/results/{handle}",
         {
-            "GET": _with_query(results.get_result, FROM, LIMIT, COLUMN, Q),
-            "DELETE": RouteMethod(results.delete_result, role="call"),
+            "GET": _with_query(insight.get_result, FROM, LIMIT, COLUMN, Q),
+            "DELETE": RouteMethod(insight.delete_result, role="call"),
         },
         OUTSIDE,
     ),
