@@ -33,6 +33,7 @@ class SupervisorChannel:
         self._lock = Lock()
         self._reader = self._socket.makefile("rb")
         self.is_open = True
+        self.all_stop = False  # the supervisor has said so
 
     def order(self) -> WorkerOrder:
         return decode_order(self._reader.readline())
@@ -51,7 +52,7 @@ class SupervisorChannel:
 
     def _watch(self) -> None:
         while self._reader.readline():
-            pass
+            self.all_stop = True
         self.is_open = False
         os.kill(os.getpid(), signal.SIGTERM)
         Thread(target=self._end_late, name="onetool-end", daemon=True).start()
@@ -129,7 +130,7 @@ def _serve(order: WorkerOrder, channel: SupervisorChannel) -> None:
         one.set_inheritable(False)
     address = BoundAddress(order.host, order.port, order.addresses, sockets)
     database = SqliteDatabase(Path(order.database))
-    cluster = ClusterSettings(f"{UNIX}{order.socket}", order.key, database)
+    cluster = ClusterSettings(f"{UNIX}{order.socket}", order.key, database, lambda: channel.all_stop)
     with App.open(order.config, watch=order.watch) as app:
         reports = ReloadReports(app, channel)
         serve_app(
