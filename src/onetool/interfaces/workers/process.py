@@ -11,7 +11,7 @@ from time import monotonic
 
 import msgspec
 
-from onetool.interfaces.workers.channel import STOPPING, Reloaded, Serving, WorkerOrder, decode_report
+from onetool.interfaces.workers.channel import LAST, STOPPING, Reloaded, Serving, WorkerOrder, decode_report
 
 PROGRAM = ("-P", "-m", "onetool.interfaces.workers.worker")
 LONGEST_LINE = 1024**2
@@ -52,10 +52,10 @@ class ServingProcess:
             with suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
-    def tell_stopping(self) -> None:
-        """All workers are about to stop."""
+    def tell_stopping(self, is_last: bool) -> None:
+        """All workers are about to stop, and this one after all others."""
         if self._writer is not None and not self._writer.is_closing():
-            self._writer.write(STOPPING)
+            self._writer.write(LAST if is_last else STOPPING)
 
     async def _live(self) -> int:
         try:

@@ -194,7 +194,7 @@ class Supervisor:
         workers = [worker for worker in self._workers.values() if not worker.ended.done()]
         untold = workers.copy()
         for worker in workers:
-            worker.tell_stopping()
+            worker.tell_stopping(is_last=worker is workers[-1])
         for one in self._sockets:
             one.close()  # else who comes when the last worker has left would wait for nobody
         with suppress(TimeoutError):

@@ -21,6 +21,7 @@ class ClusterSettings(msgspec.Struct, frozen=True):
     key: bytes  # the shared secret
     database: Database
     all_stop: Callable[[], bool] = lambda: False  # whether all processes are about to stop, not this one alone
+    is_last: Callable[[], bool] = lambda: True  # whether nobody else listens on the sockets of this process by then
 
     def __repr__(self) -> str:
         return f"ClusterSettings(address={self.address!r})"  # the key stays out of logs
