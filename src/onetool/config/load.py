@@ -179,10 +179,10 @@ def _placed(servers: Any, written: Node | None, config: Path) -> Any:
 
 
 def _placed_server(server: ServerSettings, cwd: Node | None, config: Path) -> PlacedServer:
-    values = msgspec.structs.asdict(server)
-    if server.cwd is None:
-        return PlacedServer(**values | {"cwd": place_of(config)})
-    return PlacedServer(**values, written_cwd=None if cwd is None else _written_path(cwd, config))
+    values: dict[str, Any] = msgspec.structs.asdict(server)
+    if server.cwd is None or cwd is None:
+        return PlacedServer(**{**values, "cwd": place_of(config)})
+    return PlacedServer(**values, written_cwd=_written_path(cwd, config))
 
 
 def _written_path(node: Node, config: Path) -> str:
