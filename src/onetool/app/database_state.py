@@ -4,8 +4,8 @@ It changes nothing: no table is made for it.
 """
 
 import re
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from onetool.database import Database, Transaction
 
 MOST_TOLD = 20  # replicas with another key: anybody who writes the database can add rows
+T = TypeVar("T")
+
 _ADVICE = {  # a pattern in what PostgreSQL says -> what to do
     "password authentication failed": "check the user and the password in the address",
     "no password supplied": "the address has no password: postgresql://user:password@host/name",
@@ -85,17 +87,21 @@ def alive_replicas(database: "Database", config: "Config") -> tuple[ReplicaRow, 
 
 def server_holders(config: "Config") -> dict[str, ReplicaRow]:
     """Which replica runs which of the MCP servers that they share. Raises ConfigError and DatabaseError."""
-    from onetool.app.database import open_database
+    from onetool.sources.mcp_servers.shared import is_shared, lease_name
+
+    holders = dict(_read(config, lambda database: _lease_holders(database, config)))
+    leases = {name: lease_name(name, one) for name, one in config.servers.items() if is_shared(one)}
+    return {name: holders[lease] for name, lease in leases.items() if lease in holders}
+
+
+def _lease_holders(database: "Database", config: "Config") -> list[tuple[str, ReplicaRow]]:
+    """The leases of MCP servers, and which replica holds each."""
     from onetool.services.cluster.leases import SERVERS
 
-    database = open_database(config, migrates=False)
-    try:
-        sql = f"SELECT name, replica FROM leases WHERE name LIKE %s AND until > {database.clock}"  # noqa: S608 - ours
-        rows = database.read(lambda work: work.execute(sql, (f"{SERVERS}%",)))
-        alive = {one.id: one for one in alive_replicas(database, config)} if rows else {}
-    finally:
-        database.close()
-    return {name.removeprefix(SERVERS): alive[id] for name, id in rows if id in alive}
+    sql = f"SELECT name, replica FROM leases WHERE name LIKE %s AND until > {database.clock}"  # noqa: S608 - ours
+    rows = database.read(lambda work: work.execute(sql, (f"{SERVERS}%",)))
+    alive = {one.id: one for one in alive_replicas(database, config)} if rows else {}
+    return [(name.removeprefix(SERVERS), alive[id]) for name, id in rows if id in alive]
 
 
 def explain(error: DatabaseError) -> tuple[str, str | None]:
@@ -112,8 +118,7 @@ def explain(error: DatabaseError) -> tuple[str, str | None]:
 def database_mistakes(config: "Config") -> list[Mistake]:
     """What `onetool check` says of the database of a config that has one."""
     try:
-        state = read_state(config)
-        return [*_missing(config, state), *_other_keys(config, state)]
+        return _read(config, lambda database: list(_mistakes(config, database)))
     except ConfigError as error:
         return list(error.mistakes)
     except DatabaseError as error:
@@ -123,16 +128,24 @@ def database_mistakes(config: "Config") -> list[Mistake]:
 
 def read_state(config: "Config") -> DatabaseState:
     """The state, over a connection of its own. Raises ConfigError and DatabaseError."""
+    return _read(config, lambda database: database_state(database, config))
+
+
+def _read(config: "Config", read: "Callable[[Database], T]") -> T:
     from onetool.app.database import open_database
 
     database = open_database(config, migrates=False)
     try:
-        return database_state(database, config)
+        return read(database)
     finally:
         database.close()
 
 
-def _missing(config: "Config", state: DatabaseState) -> Iterator[Mistake]:
+def _mistakes(config: "Config", database: "Database") -> Iterator[Mistake]:
+    state = database_state(database, config)
+    yield from _other_keys(config, state)
+    if state.replicas:
+        yield from _differing(config, _lease_holders(database, config))
     if state.missing:
         message = f"tables are missing in the database: {', '.join(state.missing)}"
         yield _mistake(
@@ -145,6 +158,19 @@ def _other_keys(config: "Config", state: DatabaseState) -> Iterator[Mistake]:
 
     for one in [one for one in state.replicas if one.has_other_key][:MOST_TOLD]:
         yield _mistake(config, other_key(one.id, one.address), SAME_KEY, "error", "cluster.key")
+
+
+def _differing(config: "Config", leases: list[tuple[str, ReplicaRow]]) -> Iterator[Mistake]:
+    """Servers with a command that replicas would share, if their configs said the same of them."""
+    from onetool.sources.mcp_servers.shared import block_digest, is_shared, parts_of_lease
+
+    for lease, replica in leases:
+        name, digest = parts_of_lease(lease)
+        settings = config.servers.get(name)
+        if settings is not None and is_shared(settings) and block_digest(settings) != digest:
+            message = f"the server {name} is configured differently on the replica {replica.id} at {replica.address}"
+            hint = "give all replicas the same command, args, cwd and names of env: only then they share the server"
+            yield _mistake(config, message, hint, "warning", f"servers.{name}")
 
 
 def _mistake(config: "Config", message: str, hint: str | None, severity: str, key: str = "database") -> Mistake:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from onetool.config.file_checks import SECRETS_FILE, STATE, is_inside, require_no_links, require_ownership
@@ -13,6 +14,7 @@ from onetool.config.model import PROMPTS_FILE, Config, FsConfig, Keys, read_prom
 from onetool.config.node import Findings, Node, in_order
 from onetool.core.errors import ConfigError
 from onetool.services.secrets import Secrets
+from onetool.sources.mcp_servers.settings import PlacedServer, ServerSettings
 
 # Those of `onetool auth`: they pay for models, and go to the providers of these.
 PROVIDER_KEYS = frozenset({"OPENAI_API_KEY", "GEMINI_API_KEY", "ANTHROPIC_API_KEY", "OLLAMA_API_KEY"})
@@ -40,7 +42,7 @@ def load_config(at: Found | Path | None, *, env: Mapping[str, str] = os.environ)
     root, included = read_files(path, findings)
     secrets = _secrets(root.value.pop("secrets", None), found, home, env, findings)
     values = read_fields(resolve(root, secrets, findings, _kept_here(found, root)), Keys, findings)
-    values["servers"] = _placed(values.get("servers"), path)
+    values["servers"] = _placed(values.get("servers"), root.value.get("servers"), path)
     _refuse_prompts_elsewhere(root, values.get("prompts"), found, findings)
     values["prompts"], texts = read_prompts(values.get("prompts"), path.parent, findings)
     if findings.errors or secrets is None:
@@ -166,15 +168,28 @@ def _refuse_prompts_elsewhere(root: Node, named: Any, found: Found, findings: Fi
         findings.error(node, message, "keep it in the project, or name it by its own path")
 
 
-def _placed(servers: Any, config: Path) -> Any:
+def _placed(servers: Any, written: Node | None, config: Path) -> Any:
     """Set the working folder of servers to that of their config: the current folder may contain other programs."""
-    if not isinstance(servers, dict):  # there are none, or what is wrong with them was told
+    if not isinstance(servers, dict) or written is None:  # there are none, or what is wrong with them was told
         return servers or {}
-    folder = place_of(config)
     return {
-        name: replace(server, cwd=folder) if server.command and server.cwd is None else server
+        name: _placed_server(server, written.value[name].value.get("cwd"), config) if server.command else server
         for name, server in servers.items()
     }
+
+
+def _placed_server(server: ServerSettings, cwd: Node | None, config: Path) -> PlacedServer:
+    values: dict[str, Any] = msgspec.structs.asdict(server)
+    if server.cwd is None or cwd is None:
+        return PlacedServer(**{**values, "cwd": place_of(config)})
+    return PlacedServer(**values, written_cwd=_written_path(cwd, config))
+
+
+def _written_path(node: Node, config: Path) -> str:
+    """A path as it is written; a relative one from the config's folder, whichever of its files it stands in."""
+    if os.path.isabs(os.path.expanduser(node.value)):
+        return node.value
+    return os.path.normpath(os.path.join(os.path.relpath(Path(node.file).parent, config.parent), node.value))
 
 
 def _check_state(home: Path, env: Mapping[str, str]) -> None:

@@ -4,10 +4,12 @@ import os
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from stat import S_ISREG
 
 from onetool.core.os_files import open_no_link
 
 MODE = 0o600
+SQLITE_ENDS = ("-journal", "-wal", "-shm")
 HAS_OWNERS = hasattr(os, "geteuid")  # and modes that say who can read and write
 
 
@@ -51,6 +53,27 @@ def write_new(file: Path, text: str) -> None:
     """Write a new file. An existing file or link stays as it is."""
     with suppress(FileExistsError), open(file, "x", encoding="utf-8") as stream:
         stream.write(text)
+
+
+def make_private(file: Path) -> None:
+    """Have a file that is its owner's alone, before SQLite opens it, which would make one that all can read.
+
+    What SQLite puts beside it has the same mode. One that is there already is not opened: closing it would end the
+    locks that other connections of this process have. Raises OSError.
+    """
+    try:
+        os.close(open_no_link(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, MODE))
+    except FileExistsError:
+        for one in (file, *(file.with_name(file.name + end) for end in SQLITE_ENDS)):
+            _close_to_others(one)
+
+
+def _close_to_others(file: Path) -> None:
+    """Files of former versions may be open to others. What is somebody else's, or a link, stays as it is."""
+    with suppress(OSError):
+        status = os.lstat(file)
+        if HAS_OWNERS and S_ISREG(status.st_mode) and status.st_mode & 0o077 and status.st_uid == os.geteuid():
+            file.chmod(MODE)
 
 
 @contextmanager

@@ -9,8 +9,11 @@ import json
 import os
 import re
 import socket
+import struct
+import sys
 from collections.abc import Iterable
 from contextlib import suppress
+from ctypes import addressof, create_string_buffer
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
@@ -144,6 +147,29 @@ def _reason(error: OSError, host: str, port: int) -> str:
     return f"can't listen on {place}: {error.strerror or error}"
 
 
+def refuse_new(listening: socket.socket) -> None:
+    """Have the system drop requests for new connections, of all processes that listen on it; only Linux can.
+
+    If a socket is just closed, whoever has connected since it was last looked at is cut off. From now on nobody new
+    does, so that those who have can be taken first. Who is dropped tries again a second later, and is told that nobody
+    listens.
+    """
+    if sys.platform == "linux":
+        program = b"".join(struct.pack("HBBI", *step) for step in _NO_SYN)
+        place = create_string_buffer(program)
+        with suppress(OSError):  # a system may forbid it
+            found = struct.pack("@HP", len(_NO_SYN), addressof(place))
+            listening.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, found)
+
+
+_SO_ATTACH_FILTER = 26
+_SYN = 0x02
+_NO_SYN = (  # a filter of packets, which it sees from the TCP header on: code, where to go if so, if not, operand
+    (0x30, 0, 0, 13),  # load the byte with the flags
+    (0x45, 0, 1, _SYN),  # has it this flag?
+    (0x06, 0, 0, 0),  # drop it
+    (0x06, 0, 0, 0xFFFFFFFF),  # let all of it pass
+)
 # How to connect a client
 
 

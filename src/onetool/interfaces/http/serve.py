@@ -354,6 +354,7 @@ def serve_app(
         dogs.append(Watchdog())
 
     further: dict[str, Any] = {} if shared is None else shared.start()
+    further |= {} if shared is None else {"is_last": shared.settings.is_last}
     further |= {} if drain_s is None else {"drain_s": drain_s}
     try:
         return serve(http_app, address, started=started, reload=reload, **further)

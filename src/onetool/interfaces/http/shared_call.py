@@ -22,6 +22,7 @@ class SharedCall(msgspec.Struct, frozen=True, kw_only=True):
     """The request, and what the server may ask of its caller meanwhile."""
 
     request: ServerRequest
+    block: str = ""  # the digest of what the sender's config says of the server
     may_repeat: bool = False
     peer: str = ""  # the same for all calls of one client
     can: tuple[str, ...] = ()  # capabilities of the caller

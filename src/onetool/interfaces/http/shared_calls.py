@@ -40,6 +40,8 @@ LINES = b"application/x-ndjson"
 class RunsHere(Protocol):
     """Whether this process runs a server."""
 
+    def knows(self, server: str, block: str) -> bool: ...
+
     def is_own(self, server: str) -> bool: ...
 
     def take(self, server: str) -> bool: ...
@@ -106,7 +108,9 @@ class SharedCalls:
     ) -> None:
         current_caller.set(caller)
         try:
-            if self._owners.is_own(server) or await asyncio.to_thread(self._owners.take, server):
+            if self._owners.knows(server, asked.block) and (
+                self._owners.is_own(server) or await asyncio.to_thread(self._owners.take, server)
+            ):
                 value = await self._outcome(server, asked, caller)
                 lines.put_nowait(ResultLine(msgspec.Raw(msgspec.json.encode(value))))
             else:

@@ -11,7 +11,7 @@ from time import monotonic
 
 import msgspec
 
-from onetool.interfaces.workers.channel import Reloaded, Serving, WorkerOrder, decode_report
+from onetool.interfaces.workers.channel import LAST, STOPPING, Reloaded, Serving, WorkerOrder, decode_report
 
 PROGRAM = ("-P", "-m", "onetool.interfaces.workers.worker")
 LONGEST_LINE = 1024**2
@@ -36,6 +36,7 @@ class ServingProcess:
                 process_group=0,  # what is typed at the terminal is for the supervisor alone
             )
         self._channel = ours
+        self._writer: asyncio.StreamWriter | None = None
         self.ended: asyncio.Task[int] = asyncio.create_task(self._live())
 
     @property
@@ -51,9 +52,15 @@ class ServingProcess:
             with suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
+    def tell_stopping(self, is_last: bool) -> None:
+        """All workers are about to stop, and this one after all others."""
+        if self._writer is not None and not self._writer.is_closing():
+            self._writer.write(LAST if is_last else STOPPING)
+
     async def _live(self) -> int:
         try:
             reader, writer = await asyncio.open_connection(sock=self._channel, limit=LONGEST_LINE)
+            self._writer = writer
             try:
                 with suppress(ConnectionError):
                     writer.write(msgspec.json.encode(self.order) + b"\n")

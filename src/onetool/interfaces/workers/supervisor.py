@@ -193,6 +193,8 @@ class Supervisor:
         """One after the other: those who are left take the calls. After a while the rest of them at once."""
         workers = [worker for worker in self._workers.values() if not worker.ended.done()]
         untold = workers.copy()
+        for worker in workers:
+            worker.tell_stopping(is_last=worker is workers[-1])
         for one in self._sockets:
             one.close()  # else who comes when the last worker has left would wait for nobody
         with suppress(TimeoutError):

@@ -6,6 +6,8 @@ leases      what only one process does at a time
 mcp_rows    sessions and tasks of MCP clients, as rows that every replica can read
 """
 
+from collections.abc import Callable
+
 import msgspec
 
 from onetool.database import Database
@@ -19,6 +21,8 @@ class ClusterSettings(msgspec.Struct, frozen=True):
     address: str
     key: bytes  # the shared secret
     database: Database
+    all_stop: Callable[[], bool] = lambda: False  # whether all processes are about to stop, not this one alone
+    is_last: Callable[[], bool] = lambda: True  # whether nobody else listens on the sockets of this process by then
 
     def __repr__(self) -> str:
         return f"ClusterSettings(address={self.address!r})"  # the key stays out of logs

@@ -361,7 +361,7 @@ class Servers(Source):
             own = [name for name in self._proxies if owners.is_own(name)]
             if loop is not None:
                 loop.stays_connected = False
-                self._run(loop.end(own)).result()
+                self._run(loop.end([name for name in self._proxies if self._is_shared(name)])).result()
             owners.release(own)
 
     def shared_states(self) -> dict[str, SharedState]:
@@ -372,6 +372,15 @@ class Servers(Source):
             for name, one in upstreams.items()
             if self._is_shared(name)
         }
+
+    def lease_of(self, name: str) -> str | None:
+        """What the one process holds that runs it; None: there is no server of this name that several share."""
+        proxy = self._proxies.get(name)
+        return proxy.lease if proxy is not None and is_shared(proxy.settings) else None
+
+    def leases(self) -> dict[str, str]:
+        """The same of all servers that several share."""
+        return {name: lease for name in self.names() if (lease := self.lease_of(name)) is not None}
 
     def _runs_here(self) -> list[str]:
         owners = self._owners

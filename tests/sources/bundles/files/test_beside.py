@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import stat
 from contextlib import suppress
 from threading import Thread
 
@@ -167,6 +168,20 @@ def test_usage_is_counted_and_kept(opened, clock):
     other.close()
     store.close()
     assert opened().usage([kept.id]) == {kept.id: (5, "2026-09-21T14:13:21.500Z")}
+
+
+@pytest.mark.skipif(os.name != "posix", reason="there are no modes")
+def test_what_is_counted_is_for_its_owner_alone(opened, folder):
+    _, kept = with_tool(opened())
+    for calls in (1, 2):
+        store = opened()
+        store.record_use(kept.id)
+        assert store.usage([kept.id])[kept.id][0] == calls
+        store.close()
+        files = {file.name: stat.S_IMODE(file.stat().st_mode) for file in (folder / ".state").glob("usage.db*")}
+        assert "usage.db" in files
+        assert set(files.values()) == {0o600}
+        (folder / ".state" / "usage.db").chmod(0o644)  # as former versions made it
 
 
 def test_usage_of_many_threads(opened):

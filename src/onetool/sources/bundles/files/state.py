@@ -13,6 +13,7 @@ from secrets import token_bytes
 
 from onetool.core.folder import OpenFolder
 from onetool.core.os_files import open_no_link
+from onetool.core.private_file import make_private
 from onetool.sources.bundles.files.disk import INDEX, KEY, LARGEST, READ, STATE
 from onetool.sources.bundles.files.writing import create, ensure_folder, exists, replace
 from onetool.sources.bundles.usage import Counts, UsageCounter
@@ -131,6 +132,7 @@ class FileUsage(UsageCounter):
 
 @contextmanager
 def _open_database(file: Path) -> Generator[sqlite3.Connection]:
+    make_private(file)
     with closing(sqlite3.connect(file, timeout=BUSY_SECONDS)) as database:
         database.execute("PRAGMA journal_mode = WAL")
         database.execute("PRAGMA synchronous = NORMAL")
