@@ -84,7 +84,7 @@ def server_holders(config: "Config") -> dict[str, ReplicaRow]:
     from onetool.app.database import open_database
     from onetool.services.cluster.leases import SERVERS
 
-    database = open_database(config, migrates=False)
+    database = open_database(config)
     try:
         sql = f"SELECT name, replica FROM leases WHERE name LIKE %s AND until > {database.clock}"  # noqa: S608 - ours
         rows = database.read(lambda work: work.execute(sql, (f"{SERVERS}%",)))
@@ -120,7 +120,7 @@ def read_state(config: "Config") -> DatabaseState:
     """The state, over a connection of its own. Raises ConfigError and DatabaseError."""
     from onetool.app.database import open_database
 
-    database = open_database(config, migrates=False)
+    database = open_database(config)
     try:
         return database_state(database)
     finally:
@@ -128,11 +128,11 @@ def read_state(config: "Config") -> DatabaseState:
 
 
 def _missing(config: "Config", state: DatabaseState) -> Iterator[Mistake]:
-    if state.missing:
+    if state.tables == 0:
+        yield _mistake(config, "the database has no tables: run `onetool db init`", None, "warning")
+    elif state.missing:
         message = f"tables are missing in the database: {', '.join(state.missing)}"
-        yield _mistake(
-            config, message, "onetool db migrate; `onetool serve` makes them, too, when it starts", "warning"
-        )
+        yield _mistake(config, message, "onetool db migrate", "warning")
 
 
 def _mistake(config: "Config", message: str, hint: str | None, severity: str) -> Mistake:

@@ -15,6 +15,7 @@ needed: then the database is for one machine. That key goes on to open what it h
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from onetool.core.errors import ConfigError
 from onetool.core.private_file import UnsafeFileError
 from onetool.database import ReplicaDatabase
 from onetool.database.database_documents import DatabaseDocuments, Following
@@ -54,11 +55,17 @@ def documents_in(
 
 
 def secrets_of(config: "Config") -> list[bytes]:
-    """The secrets that keys are derived from, the one that encrypts first. Raises SealError."""
+    """The secrets that keys are derived from, the one that encrypts first. Raises SealError.
+
+    A `cluster.key` that is not set on this machine is an error, too: what another key encrypts, no replica could read.
+    """
     from onetool.config.find import own_folder
     from onetool.core.key_file import key_in
 
-    shared = None if config.cluster is None else str(config.cluster.key).encode()
+    try:
+        shared = None if config.cluster is None else str(config.cluster.key).encode()
+    except ConfigError as error:
+        raise SealError(f"what is encrypted in the database needs cluster.key: {error}") from None
     file: Path = own_folder() / KEY_FILE
     try:
         own = key_in(file, make=shared is None)

@@ -133,22 +133,16 @@ def export_command(ctx: click.Context, folder: Path, as_json: bool) -> None:
     """
     from onetool.app.audit import noted_command
     from onetool.app.database_move import export_home
+    from onetool.database.migrations import require_tables
     from onetool.database.moving import MoveOptions
 
     config = _config(ctx)
     with _reached(config) as database:
-        _require_tables(database)
+        require_tables(database)
         with noted_command(config, "db export"):
             found = list(export_home(database, folder.absolute(), MoveOptions(config=config), _tell))
     _print_moved(found, as_json, f"Copied from the database into {folder.absolute()}")
     ctx.exit(1 if any(moved.left for _, moved in found) else 0)
-
-
-def _require_tables(database: "ReplicaDatabase") -> None:
-    from onetool.database.migrations import missing
-
-    if names := missing(database):
-        raise click.ClickException(f"tables are missing in the database ({', '.join(names)}): onetool db migrate")
 
 
 def _tell(store: str, done: int, total: int) -> None:
@@ -229,7 +223,7 @@ def _reached(config: "Config") -> "Generator[ReplicaDatabase]":
             "database: ${DATABASE_URL}    # postgresql://user:password@host/name"
         )
     logging.getLogger("onetool.database").setLevel(logging.CRITICAL)  # it would say the same again
-    database = open_database(config, migrates=False)
+    database = open_database(config)
     try:
         yield database
     except DatabaseError as error:

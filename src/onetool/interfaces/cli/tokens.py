@@ -333,8 +333,11 @@ def _tell_if_closed(config: "Config", store: "TokenStore") -> None:
 
 
 def _config(ctx: click.Context) -> "Config":
+    import logging
+
     from onetool.config import load_config
 
+    logging.getLogger("onetool.serve").setLevel(logging.CRITICAL)  # it would say what the command says itself
     return load_config(find_here(ctx))
 
 
