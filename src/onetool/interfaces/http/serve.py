@@ -175,11 +175,17 @@ def _page_routes(
     ]
 
 
+def client_url(app: "App", address: BoundAddress) -> str:
+    """Where clients reach this server: http.url, behind a proxy or a balancer; else where it listens."""
+    return app.config.http.url.rstrip("/") if app.config.http.url else address.url
+
+
 def server_facts(app: "App", address: BoundAddress, allowed: Collection[str] | None) -> ServerFacts:
     listed = app.catalog.tools(app.catalog.registry.allowing(allowed))
     tools = len(listed)
     return ServerFacts(
-        url=address.url,
+        own_url=address.url,
+        url=client_url(app, address),
         tools=f"{tools:,} tool{'' if tools == 1 else 's'}",
         config=f"the config {app.config.path}" if app.config.path else "its defaults",
         header=_header(app),
@@ -329,7 +335,7 @@ def serve_app(
     lists = allow_lists(app, allowed)
     shared = _cluster(app, cluster)
     mcp = McpHttpApp(app, menu=menu, allowed=lists, cluster=shared)
-    http_app = build_app(app, address, mcp, lambda _scope: address.url, lists, shared)
+    http_app = build_app(app, address, mcp, lambda _scope: client_url(app, address), lists, shared)
     follow_config(app, address, http_app, allowed)
     dogs: list[Watchdog] = []
 
