@@ -9,7 +9,7 @@
 What decides who may do what is encrypted, too: who can write the database alone can let nobody in. The key is derived
 from `cluster.key`. Without one, a random key counts that lies in the person's own folder, and is made when it is first
 needed: then the database is for one machine. That key goes on to open what it has encrypted, on its machine, after a
-`cluster.key` was added.
+`cluster.key` was added, and `onetool db init` there encrypts all of it with the new one.
 """
 
 from pathlib import Path
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from onetool.config import Config
 
 KEY_FILE = "database.key"  # in the person's own folder
+PATIENCE = 10.0  # seconds for a document that somebody is changing
 
 DocumentKind = Literal["servers", "logins", "own_examples", "tokens", "page_sessions"]
 
@@ -52,6 +53,16 @@ def documents_in(
     keeping = KINDS[kind]
     seal = Seal(lambda: secrets_of(config)) if keeping.is_sealed else None
     return DatabaseDocuments(database, kind, seal, follow or keeping.follow)
+
+
+def seal_anew(database: ReplicaDatabase, config: "Config") -> int:
+    """Encrypt with `cluster.key` what this machine's own key has encrypted before there was one, so that every replica
+    can read it. Gives how many documents those are. Where the key is not set, nothing is done.
+    """
+    if config.cluster is None or not config.cluster.has_key:
+        return 0
+    sealed = [kind for kind, keeping in KINDS.items() if keeping.is_sealed]
+    return sum(documents_in(database, kind, config, "never").seal_anew(PATIENCE) for kind in sealed)
 
 
 def secrets_of(config: "Config") -> list[bytes]:

@@ -39,6 +39,11 @@ class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True, rename={"own_addr
             raise ConfigError([_key_mistake(self.shared)])
         return self.shared
 
+    @property
+    def has_key(self) -> bool:
+        """Whether the key is set on this machine."""
+        return not isinstance(self.shared, UnsetSecret)
+
     def require(self) -> None:
         """Raises ConfigError if either is not set on this machine."""
         address, key = self.own_address, self.shared

@@ -153,3 +153,38 @@ def test_serve_says_what_is_not_set_where_it_stands_and_an_example_that_works(te
     assert example in address
     assert "auth set" not in address
     assert "cluster.key: CLUSTER_KEY is not set on this machine" in key
+
+
+def test_what_one_machine_has_encrypted_is_for_all_of_them_after_a_key_was_added(tmp_path, database_url):
+    first, second = ({"HOME": str(tmp_path / name)} for name in ("first", "second"))
+    for home in (first, second):
+        (tmp_path / home["HOME"] / ".onetool").mkdir(parents=True)
+    configured(tmp_path, database=database_url)
+    assert json.loads(said(tmp_path, "db", "init", env=first).stdout)["sealed"] == 0
+    assert said(tmp_path, "tokens", "add", "anna", env=first).returncode == 0
+    configured(tmp_path, database=database_url, cluster=CLUSTER)
+    first["CLUSTER_KEY"] = second["CLUSTER_KEY"] = KEY
+    lacking = said(tmp_path, "tokens", "list", env=second)
+    assert "run `onetool db init` with this config on the machine that has written it" in lacking.stderr
+    assert json.loads(said(tmp_path, "db", "init", env=second).stdout)["sealed"] == 0
+    assert [json.loads(said(tmp_path, "db", "init", env=first).stdout)["sealed"] for _ in range(2)] == [1, 0]
+    assert [one["name"] for one in json.loads(said(tmp_path, "tokens", "list", env=second).stdout)] == ["anna"]
+
+
+# A project's folder that is not trusted
+
+
+def test_in_a_folder_that_is_not_trusted_it_is_said_where_things_are_kept(tmp_path):
+    own, project = tmp_path / "home", tmp_path / "home" / "project"
+    (own / ".onetool").mkdir(parents=True)
+    (project / ".onetool").mkdir(parents=True)
+    configured(project / ".onetool", database="${DATABASE_URL}")
+    there = {"cwd": project, "env": {"HOME": str(own), "ONETOOL_HOME": ""}}
+    not_here = f"and not for {project / '.onetool'}, which is not trusted"
+    token = cli("tokens", "add", "ci", **there)
+    assert f"It is stored in {own / '.onetool' / 'access_tokens' / 'tokens.json'}, {not_here}." in token.stderr
+    secret = cli("auth", "set", "SOME_KEY", stdin="0123456789\n", **there)
+    assert f"SOME_KEY is kept in {own / '.onetool' / 'secrets.yaml'}, {not_here}." in secret.stderr
+    init = cli("db", "init", **there)
+    assert (init.returncode, "run onetool trust" in init.stderr) == (1, True)
+    assert f"the config in {project / '.onetool'} is not used" in init.stderr

@@ -64,18 +64,26 @@ def db(ctx: click.Context, as_json: bool) -> None:
 @data_options
 @click.pass_context
 def init(ctx: click.Context, as_json: bool) -> None:
-    """Check that the database is reached, and make its tables."""
+    """Check that the database is reached, and make its tables.
+
+    After `cluster.key` was added, it also encrypts with it what this machine has kept in the database before.
+    """
     from onetool.app.database_state import database_state
+    from onetool.app.documents import seal_anew
     from onetool.database.migrations import migrate
 
-    with _reached(_config(ctx)) as database:
+    config = _config(ctx)
+    with _reached(config) as database:
         done = migrate(database)
         state = database_state(database)
+        sealed = seal_anew(database, config)
     if wants_json(as_json):
-        print_json({"server": state.server, "tables": state.tables, "done": done})
+        print_json({"server": state.server, "tables": state.tables, "done": done, "sealed": sealed})
         return
     made = f"Made: {', '.join(done)}." if done else "All of them were there: nothing was to do."
     echo(f"PostgreSQL {state.server} is reached, and has {counted(state.tables, 'table')} of OneTool.\n{made}")
+    if sealed:
+        echo(f"{counted(sealed, 'document')} that only this machine could read: encrypted with cluster.key now.")
     echo("Next: `onetool db import` copies what the folder has, `onetool serve` uses the database.")
 
 
@@ -235,4 +243,8 @@ def _reached(config: "Config") -> "Generator[ReplicaDatabase]":
 def _config(ctx: click.Context) -> "Config":
     from onetool.config import load_config
 
-    return load_config(find_here(ctx))
+    found = find_here(ctx)
+    config = load_config(found)
+    if config.database is None and found.untrusted is not None:
+        raise click.ClickException(f"the config in {found.untrusted.folder} is not used, as the line above says.")
+    return config

@@ -50,6 +50,7 @@ log = logging.getLogger("onetool.serve")
 
 ASK_BODY_FACTOR = 2  # a question may have 5 MiB of files, which base64 makes larger by a third
 READY_PATH = "/readyz"
+STARTING = "The tokens in the database could not be read yet, so that nobody knows who may call: the log says why."
 HEALTH_BODY = msgspec.json.encode({"status": "ok", "version": __version__})
 
 
@@ -289,7 +290,7 @@ def _readiness(app: "App", is_draining: Callable[[], bool]) -> Asgi:
         found, is_ready = {"status": "ready"}, True
         if app.config.database is not None and (await asyncio.to_thread(app.runtime.tokens.store.view)).is_away:
             is_ready = False
-            found |= {"status": "starting", "message": "The database was never reached: nobody knows who may call."}
+            found |= {"status": "starting", "message": STARTING}
         if is_draining():
             is_ready = False
             found |= {"status": "draining", "message": "This server stops in a moment: send requests to others."}
