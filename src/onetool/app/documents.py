@@ -61,8 +61,7 @@ def seal_anew(database: ReplicaDatabase, config: "Config") -> int:
     """
     if config.cluster is None or not config.cluster.has_key:
         return 0
-    sealed = [kind for kind, keeping in KINDS.items() if keeping.is_sealed]
-    return sum(documents_in(database, kind, config, "never").seal_anew(PATIENCE) for kind in sealed)
+    return sum(documents_in(database, kind, config, "never").seal_anew(PATIENCE) for kind in KINDS)
 
 
 def secrets_of(config: "Config") -> list[bytes]:
