@@ -54,7 +54,13 @@ class App:
     """A config in force, the tools that it gives, and the services behind them."""
 
     def __init__(
-        self, config: Config, *, imports: bool = True, watch: bool = False, found: Found | None = None
+        self,
+        config: Config,
+        *,
+        imports: bool = True,
+        watch: bool = False,
+        makes_tables: bool = True,
+        found: Found | None = None,
     ) -> None:
         """`found` is where the config was found, if it was: then a reload looks for it again."""
         handlers = internal_handlers(
@@ -68,7 +74,7 @@ class App:
         self._bundles = AppBundles(config, self._open_bundles, lambda: self.catalog.refresh_sync())
         self._on_call: list[Recorder] = []
         self._recorders = (self._bundles.count, lambda event: self.catalog.count_call(event), self._tell_call)
-        self._database = AppDatabase(config)
+        self._database = AppDatabase(config, makes_tables=makes_tables)
         self.audit = AppAudit(config, self._database.get)
         self.runtime = Runtime(
             config,
@@ -104,15 +110,23 @@ class App:
         self._apply(config, self._reloader.read(config), found)
 
     @classmethod
-    def open(cls, config: str | Path | Found | None = None, *, imports: bool = True, watch: bool = False) -> Self:
+    def open(
+        cls,
+        config: str | Path | Found | None = None,
+        *,
+        imports: bool = True,
+        watch: bool = False,
+        makes_tables: bool = True,
+    ) -> Self:
         """The app for a config file, or for the one that is found from here. Raises ConfigError if it can't be used.
 
         A file that is named is trusted by that. A project's folder that is found and not trusted is not used, and
         nobody is asked: `untrusted` tells. Without `imports` packs are parsed and not run: the names of their tools
         are known, and calling one fails. With `watch` a connected app reloads on changes, whatever the config says.
+        It makes missing tables in the database of the config, unless `makes_tables` says no: then they are an error.
         """
         found = config if isinstance(config, Found) else find(config)
-        return cls(load_config(found), imports=imports, watch=watch, found=found)
+        return cls(load_config(found), imports=imports, watch=watch, makes_tables=makes_tables, found=found)
 
     # What there is
 

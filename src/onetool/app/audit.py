@@ -163,7 +163,7 @@ def audit_reader(config: "Config") -> "Generator[AuditReader]":
         return
     from onetool.app.database import open_database
 
-    database = open_database(config, migrates=False)
+    database = open_database(config, "required")
     try:
         yield reader_of(database)
     finally:

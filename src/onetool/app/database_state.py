@@ -79,9 +79,10 @@ def database_state(database: "Database", config: "Config") -> DatabaseState:
 def alive_replicas(database: "Database", config: "Config") -> tuple[ReplicaRow, ...]:
     from onetool.services.cluster.members import read_members
 
+    key = None if config.cluster is None or not config.cluster.has_key else config.cluster.key.encode()
     return tuple(
         ReplicaRow(one.id, one.address, one.version, utc_text(one.since), one.is_draining, not one.is_known)
-        for one in read_members(database, None if config.cluster is None else config.cluster.key.encode())
+        for one in read_members(database, key)
     )
 
 
@@ -134,7 +135,7 @@ def read_state(config: "Config") -> DatabaseState:
 def _read(config: "Config", read: "Callable[[Database], T]") -> T:
     from onetool.app.database import open_database
 
-    database = open_database(config, migrates=False)
+    database = open_database(config)
     try:
         return read(database)
     finally:
@@ -146,11 +147,11 @@ def _mistakes(config: "Config", database: "Database") -> Iterator[Mistake]:
     yield from _other_keys(config, state)
     if state.replicas:
         yield from _differing(config, _lease_holders(database, config))
-    if state.missing:
+    if state.tables == 0:
+        yield _mistake(config, "the database has no tables: run `onetool db init`", None, "warning")
+    elif state.missing:
         message = f"tables are missing in the database: {', '.join(state.missing)}"
-        yield _mistake(
-            config, message, "onetool db migrate; `onetool serve` makes them, too, when it starts", "warning"
-        )
+        yield _mistake(config, message, "onetool db migrate", "warning")
 
 
 def _other_keys(config: "Config", state: DatabaseState) -> Iterator[Mistake]:

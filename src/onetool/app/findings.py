@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from onetool.app.audit import audit_mistakes
+from onetool.app.bundles import is_unread_store
 from onetool.core.errors import Mistake
 from onetool.sdk.requirements import Report
 from onetool.sdk.requirements import check as check_requirements
@@ -16,13 +17,16 @@ if TYPE_CHECKING:
 def findings(app: "App") -> tuple[tuple[Mistake, ...], Report]:
     """What is wrong, and what tools need."""
     report = check_requirements({spec.name: spec.requires for spec in app.catalog.registry if spec.requires})
+    of_database = _database_mistakes(app)
+    of_tools = (one for one in app.mistakes if not (of_database and is_unread_store(one)))  # it would say the same
     return (
         *app.config.warnings,
-        *app.mistakes,
+        *of_tools,
         *_missing(report),
         *bundle_mistakes(app),
         *audit_mistakes(app.config),
-        *_database_mistakes(app),
+        *of_database,
+        *(() if app.config.cluster is None else app.config.cluster.unset()),
     ), report
 
 

@@ -17,6 +17,7 @@ import msgspec
 from msgspec import UNSET, Meta
 
 from onetool.config.access import AuditConfig, JwtConfig, TokenConfig
+from onetool.config.cluster import ClusterConfig
 from onetool.config.node import Findings, Node
 from onetool.core.errors import Mistake
 from onetool.core.text import count_tokens
@@ -89,7 +90,6 @@ Name = Annotated[str, Meta(min_length=1)]
 ParamType = Literal["string", "integer", "number", "boolean", "array", "object"]
 _TYPES = {int: "integer", float: "number", bool: "boolean", list: "array", dict: "object"}
 Menu = Literal["run", "search", "direct"]  # what MCP clients are shown
-LEAST_KEY = 32  # characters of cluster.key
 Port = Annotated[int, Meta(ge=0, le=65535)]  # 0 lets the system choose one
 
 
@@ -246,19 +246,6 @@ class HttpConfig(msgspec.Struct, frozen=True, kw_only=True):
             yield "url", f"{self.url!r} is no address of a server", "write https://tools.example.com"
         if self.jwt is not None and not self.jwt.audience and not self.url:
             yield "jwt", "nobody says which JWTs are meant for this server", "set audience, or http.url"
-
-
-class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the other replicas reach this one, and the secret that they share. It counts together with `database`."""
-
-    address: Name
-    key: Annotated[Secret, Meta(min_length=1)]
-
-    def problems(self) -> Iterator[tuple[str, str, str | None]]:
-        if not re.fullmatch(r"(\[[0-9a-fA-F:.]+\]|[\w.-]+):\d{1,5}", self.address):
-            yield "address", f"{self.address!r} is no host with a port", "write 10.0.0.7:8765"
-        if len(self.key) < LEAST_KEY:
-            yield "key", f"the key must have at least {LEAST_KEY} characters", "make one: openssl rand -hex 32"
 
 
 class Keys(msgspec.Struct, frozen=True, kw_only=True, rename={"allowed_hosts": "allowedHosts"}):

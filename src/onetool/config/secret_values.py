@@ -18,10 +18,13 @@ from onetool.config.node import BROKEN, Findings, Node
 from onetool.config.yaml_nodes import read_yaml
 from onetool.config.yaml_text import PLACEHOLDER, ConfigFileError
 from onetool.core.text import did_you_mean
-from onetool.services.secrets import UNMISTAKABLE, Fits, Secret, SecretHostError, Secrets, too_open
+from onetool.services.secrets import UNMISTAKABLE, Fits, Secret, SecretHostError, Secrets, UnsetSecret, too_open
 
 # An entry of these with a missing secret is skipped; the rest of the config works.
 OPTIONAL_KEYS = {"servers"}
+
+# What these lack is told by those who need it: most commands need neither the address of a replica nor the key.
+LATE_KEYS = {"cluster"}
 
 # `${…}` in these is not ours and stays.
 LITERAL_KEYS = {"tools", "snippets", "aliases", "prompts", "allowedHosts"}
@@ -47,7 +50,7 @@ def names_in(text: object) -> list[str]:
 
 
 def _filled(key: str, node: Node, secrets: Secrets | None, findings: Findings, kept_here: Collection[str]) -> Node:
-    filler = _Filler(secrets, findings, key in OPTIONAL_KEYS, _kept_names_for(key, kept_here))
+    filler = _Filler(secrets, findings, key in OPTIONAL_KEYS, _kept_names_for(key, kept_here), key in LATE_KEYS)
     if key != "servers" or not isinstance(node.value, dict):
         return filler.node(node)
     return replace(node, value={name: filler.server(server) for name, server in node.value.items()})
@@ -59,11 +62,19 @@ def _kept_names_for(key: str, kept_here: Collection[str]) -> Collection[str]:
 
 
 class _Filler:
-    def __init__(self, secrets: Secrets | None, findings: Findings, spares: bool, kept_here: Collection[str]) -> None:
+    def __init__(
+        self,
+        secrets: Secrets | None,
+        findings: Findings,
+        spares: bool,
+        kept_here: Collection[str],
+        is_late: bool,
+    ) -> None:
         self.secrets = secrets
         self.findings = findings
         self.spares = spares
         self.kept_here = kept_here
+        self.is_late = is_late
 
     def node(self, node: Node, fits: Fits | None = None) -> Node:
         """`fits` is for what is sent in requests, and tells of hosts whether it is sent there."""
@@ -116,6 +127,9 @@ class _Filler:
         for name in names:
             try:
                 values[name] = self._value(self.secrets, name, fits)
+                if values[name] is None and self.is_late:
+                    unset = node.mistake(f"{name} is not set on this machine")
+                    return replace(node, value=UnsetSecret.of(text, name, unset), written=text)
                 if values[name] is None:
                     self._missing(node, name, self.secrets)
             except SecretHostError as bound:

@@ -113,6 +113,20 @@ class DatabaseDocuments:
         sql = "SELECT key FROM documents WHERE kind = %s ORDER BY key"
         return [key for (key,) in self._database.read(lambda work: work.execute(sql, (self._kind,)))]
 
+    def seal_anew(self, patience: float) -> int:
+        """Encrypt with the key that counts now what another one of ours has encrypted; gives how many those are."""
+        if (seal := self._seal) is None:
+            return 0
+        count = 0
+        for key in self.keys():
+            if (body := self._row(key).body) is None or not seal.is_of_other_key(body):
+                continue
+            with self.locked(key, patience) as held:
+                if (opened := held.load().body) is not None:
+                    held.write(opened)
+                    count += 1
+        return count
+
     def _row(self, key: str) -> Document:
         return self._database.read(lambda work: read_row(work, (self._kind, key)))
 

@@ -24,6 +24,17 @@ class DatabaseAwayError(DatabaseError):
         self.why = why
 
 
+class TablesMissingError(DatabaseError):
+    """The database is reached, and does not have the tables that this version needs."""
+
+    def __init__(self, missing: list[str], has_none: bool) -> None:
+        super().__init__(
+            "the database has no tables: run `onetool db init`"
+            if has_none
+            else f"the database lacks tables of this version ({', '.join(missing)}): run `onetool db migrate`"
+        )
+
+
 class ChangeUnknownError(DatabaseError):
     """The connection was lost while a change was being confirmed: it may have happened. Repeating it is safe."""
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from onetool.database import lock_numbers
 from onetool.database.connection import Database, Transaction
+from onetool.database.errors import TablesMissingError
 
 MOST_SECONDS = 600
 _TABLE = (
@@ -54,6 +55,12 @@ def migrate(database: Database) -> list[str]:
         return _run(work, list(migrations()), database.clock)
 
     return database.write(job)
+
+
+def require_tables(database: Database) -> None:
+    """Raises TablesMissingError if migrations are missing. Nothing is made."""
+    if names := missing(database):
+        raise TablesMissingError(names, has_none=len(names) == len(list(migrations())))
 
 
 def tables() -> list[str]:

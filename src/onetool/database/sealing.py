@@ -40,6 +40,11 @@ class Seal:
         nonce = urandom(NONCE_BYTES)
         return MARK + number + nonce + AESGCM(key).encrypt(nonce, body, about.encode())
 
+    def is_of_other_key(self, sealed: bytes) -> bool:
+        """Whether we can open it, and would encrypt it with another key now."""
+        number = sealed[len(MARK) : len(MARK) + ID_BYTES]
+        return sealed.startswith(MARK) and number in self._keys and number != next(iter(self._keys))
+
     def open(self, about: str, sealed: bytes) -> bytes:
         """Raises SealError."""
         from cryptography.exceptions import InvalidTag
@@ -52,7 +57,8 @@ class Seal:
         if key is None:
             raise SealError(
                 f"{about} in the database was encrypted with another cluster.key than the one in the config: put that "
-                "one back, or make it anew"
+                "one back, or make it anew; if there was no cluster.key, run `onetool db init` with this config on the "
+                "machine that has written it"
             )
         nonce, text = sealed[start : start + NONCE_BYTES], sealed[start + NONCE_BYTES :]
         try:

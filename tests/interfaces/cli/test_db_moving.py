@@ -61,7 +61,7 @@ def said(folder, *args):
 def moved(folder, to=None, force=False, **changes):
     """The same in this process, which is quicker: into the database, or from it."""
     config = msgspec.structs.replace(load_config(find(folder / "onetool.yaml")), **changes)
-    database = open_database(config)
+    database = open_database(config, "made")
     options = MoveOptions(force=force, config=config)
     try:
         found = export_home(database, to, options, tell) if to else import_home(folder, database, options, tell)

@@ -73,7 +73,9 @@ def set_secret(ctx: click.Context, name: str, in_keyring: bool, hosts: tuple[str
             put_secret(file, secret, value, partial(check_kept, secret, value), hosts)
     except (OSError, ValueError) as error:
         raise click.ClickException(f"nothing was kept in {file}: {error}") from None
-    click.echo(f"{secret} is kept in {file}.", err=True)
+    untrusted = find_here(ctx).untrusted
+    elsewhere = f", and not for {untrusted.folder}, which is not trusted" if untrusted else ""
+    click.echo(f"{secret} is kept in {file}{elsewhere}.", err=True)
 
 
 @auth.command("list")

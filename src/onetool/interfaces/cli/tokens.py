@@ -128,7 +128,8 @@ def add(
     if only_print:
         place = f"in place of {replaced}" if replaced else "below http.tokens of the config"
         click.echo(printable(f"Nothing was stored: put the line {place}, and reload."), err=True)
-    _tell(token, config, is_first, only_print)
+    where = None if only_print else _place(ctx, store)
+    _tell(token, config, is_first, where)
     if patterns:
         warn_unmatched("--tools", open_app(ctx, packs=_packs(patterns), imports=False), patterns)
 
@@ -195,14 +196,21 @@ def _line(token: "TokenConfig") -> str:
     return "{" + ", ".join(f"{key}: {json.dumps(value)}" for key, value in parts.items() if value is not None) + "}"
 
 
-def _tell(token: "StoredToken", config: "Config", is_first: bool, only_print: bool) -> None:
-    """Say what the token is for and how to use it, on standard error."""
+def _place(ctx: click.Context, store: "TokenStore") -> str:
+    """Where the token was stored. In a project that is not trusted, that is not the project."""
+    place = f"in {store.file}" if store.file else "in the database"
+    untrusted = find_here(ctx).untrusted
+    return f"{place}, and not for {untrusted.folder}, which is not trusted" if untrusted else place
+
+
+def _tell(token: "StoredToken", config: "Config", is_first: bool, where: str | None) -> None:
+    """Say what the token is for, where it was stored and how to use it, on standard error."""
     may = MAY[token.role] + (f"; of the tools only {', '.join(token.tools)}" if token.tools else "")
     lines = [f"This is the token of {token.name}, and is not shown again. With it one may {may}."]
     if token.expires is not None and token.expires <= time.time():
         lines.append("warning: it has expired already, so that it is refused.")
-    if not only_print:
-        lines.append("A running server accepts it at once.")
+    if where:
+        lines.append(f"It is stored {where}. A server that runs with this config accepts it at once.")
     if is_first:
         lines.append("It is the first one: from now on `onetool serve` asks everybody for a token.")
     url = _url(config)
@@ -333,8 +341,11 @@ def _tell_if_closed(config: "Config", store: "TokenStore") -> None:
 
 
 def _config(ctx: click.Context) -> "Config":
+    import logging
+
     from onetool.config import load_config
 
+    logging.getLogger("onetool.serve").setLevel(logging.CRITICAL)  # it would say what the command says itself
     return load_config(find_here(ctx))
 
 

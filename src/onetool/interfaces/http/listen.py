@@ -181,7 +181,8 @@ TOKENS = "http.token in its config, or one that `onetool tokens add` makes"
 class ServerFacts(NamedTuple):
     """What the welcome texts say of a server."""
 
-    url: str
+    own_url: str  # where it listens
+    url: str  # where clients reach it
     tools: str  # how many, in words
     config: str  # the file in force, in words
     header: str | None  # the one with the token, when there is one
@@ -230,8 +231,10 @@ def first_call(url: str, header: str | None, tool: str | None) -> str:
 
 def greeting(facts: ServerFacts) -> str:
     url, header = facts.url, facts.header
+    reached = [] if url == facts.own_url else [f"Clients reach it at {url}, as http.url says."]
     lines = [
-        f"OneTool listens on {url} with {facts.tools}, by {facts.config}. Ctrl-C stops it.",
+        f"OneTool listens on {facts.own_url} with {facts.tools}, by {facts.config}. Ctrl-C stops it.",
+        *reached,
         "",
         "The page for people:",
         f"  {url}/",

@@ -58,6 +58,7 @@ log = logging.getLogger("onetool.serve")
 
 ASK_BODY_FACTOR = 2  # a question may have 5 MiB of files, which base64 makes larger by a third
 READY_PATH = "/readyz"
+STARTING = "The tokens in the database could not be read yet, so that nobody knows who may call: the log says why."
 HEALTH_BODY = msgspec.json.encode({"status": "ok", "version": __version__})
 
 
@@ -183,11 +184,17 @@ def _page_routes(
     ]
 
 
+def client_url(app: "App", address: BoundAddress) -> str:
+    """Where clients reach this server: http.url, behind a proxy or a balancer; else where it listens."""
+    return app.config.http.url.rstrip("/") if app.config.http.url else address.url
+
+
 def server_facts(app: "App", address: BoundAddress, allowed: Collection[str] | None) -> ServerFacts:
     listed = app.catalog.tools(app.catalog.registry.allowing(allowed))
     tools = len(listed)
     return ServerFacts(
-        url=address.url,
+        own_url=address.url,
+        url=client_url(app, address),
         tools=f"{tools:,} tool{'' if tools == 1 else 's'}",
         config=f"the config {app.config.path}" if app.config.path else "its defaults",
         header=_header(app),
@@ -291,7 +298,7 @@ def _readiness(app: "App", is_draining: Callable[[], bool]) -> Asgi:
         found, is_ready = {"status": "ready"}, True
         if app.config.database is not None and (await asyncio.to_thread(app.runtime.tokens.store.view)).is_away:
             is_ready = False
-            found |= {"status": "starting", "message": "The database was never reached: nobody knows who may call."}
+            found |= {"status": "starting", "message": STARTING}
         if is_draining():
             is_ready = False
             found |= {"status": "draining", "message": "This server stops in a moment: send requests to others."}
@@ -337,7 +344,7 @@ def serve_app(
     lists = allow_lists(app, allowed)
     shared = _cluster(app, cluster)
     mcp = McpHttpApp(app, menu=menu, allowed=lists, cluster=shared)
-    http_app = build_app(app, address, mcp, lambda _scope: address.url, lists, shared)
+    http_app = build_app(app, address, mcp, lambda _scope: client_url(app, address), lists, shared)
     follow_config(app, address, http_app, allowed)
     dogs: list[Watchdog] = []
 

@@ -161,7 +161,7 @@ def complete_ref(ctx: click.Context, _param: click.Parameter, incomplete: str) -
     from onetool.app import App
 
     try:
-        with App.open(ctx.find_root().params.get("config"), imports=False) as app:
+        with App.open(ctx.find_root().params.get("config"), imports=False, makes_tables=False) as app:
             live = {one["id"]: one["slug"] for one in all_bundles(app.bundles) if one["softDeletedAt"] is None}
             if "/" not in incomplete:
                 return [slug for slug in live.values() if slug.startswith(incomplete)]
