@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from onetool.core.context import Progress
     from onetool.database.shared_rates import SharedWindows
     from onetool.http.definition import HttpImpl, ToolLimits
-    from onetool.http.preview import PreviewRequest
+    from onetool.http.tool_request import PreviewRequest
     from onetool.sources.bundles.model import Tool
     from onetool.sources.bundles.row_facts import Health
 

@@ -19,10 +19,9 @@ from onetool.ask.providers import Adapter, ProviderRequest
 from onetool.ask.streaming import SILENCE, StreamTimeouts, each_stream_value, encode_body
 from onetool.core.errors import ToolFailure
 from onetool.core.json_data import JsonTooCostlyError
-from onetool.http.body import BodyStream
+from onetool.http.body import BodyStream, json_of
 from onetool.http.client import HttpClient
 from onetool.http.connection import HttpResponse
-from onetool.http.decoding import json_of
 from onetool.http.definition import longest_pause
 from onetool.http.errors import InvalidResponseError, RequestTimeoutError, WireError
 from onetool.http.url import HttpRequest

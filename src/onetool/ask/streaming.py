@@ -10,8 +10,7 @@ import msgspec
 
 from onetool.ask.providers import ReplyReader
 from onetool.core.text import replace_all_surrogates
-from onetool.http.body import BodyStream
-from onetool.http.decoding import EventDecoder, Framing, each_event, event_value
+from onetool.http.body import BodyStream, EventDecoder, Framing, each_event, event_value
 from onetool.http.errors import InvalidResponseError, RequestTimeoutError
 
 LARGEST = 16 * 1024 * 1024  # bytes of one event, or one line

@@ -17,7 +17,7 @@ from onetool.ask.errors import ModelError
 from onetool.ask.messages import Assistant, ModelPrompt, ModelReply, Result, TextDelta, ThoughtDelta, Toolset, User
 from onetool.ask.providers import NAMES, Adapter, adapter
 from onetool.ask.streaming import JsonLines
-from onetool.http.decoding import EventDecoder, event_value
+from onetool.http.body import EventDecoder, event_value
 
 DATA = Path(__file__).parent / "data"
 REFUSALS = ("errors", "refusals")

@@ -21,7 +21,7 @@ from onetool.config.find import own_folder
 from onetool.core.call import ToolCall
 from onetool.core.context import CallEvent
 from onetool.database.moving import MoveOptions
-from onetool.http.login_store import LoginStore, login_documents
+from onetool.http.login import LoginStore, login_documents
 from onetool.interfaces.http.login_sessions import LoginSessions
 from onetool.services.access_tokens import TokenStore, token_digest
 from onetool.services.results import ResultStore

@@ -16,7 +16,7 @@ from onetool.ask.messages import User
 from onetool.ask.prompt_texts import fenced, on_one_line
 from onetool.core.json_data import JsonTooCostlyError
 from onetool.core.text import replace_all_surrogates, replace_surrogates
-from onetool.http.decoding import json_of
+from onetool.http.body import json_of
 from onetool.http.errors import in_short
 
 MIB = 1024 * 1024

@@ -8,7 +8,7 @@ import msgspec
 
 from onetool.core.errors import BadArguments, ToolFailure
 from onetool.core.spec import ToolSpec
-from onetool.http.preview import PreviewRequest
+from onetool.http.tool_request import PreviewRequest
 from onetool.sources.bundles.drafts import DraftFault, PreProcessorTurns, check_arguments, check_tool_draft
 from onetool.sources.bundles.model import SINCE, Tool
 from onetool.sources.bundles.names import derived_id
