@@ -12,8 +12,8 @@ from helpers import until
 
 from onetool.config.access import AuditConfig
 from onetool.services.audit import AuditLog, AuditUnavailableError, files
+from onetool.services.audit.files import AuditFolder
 from onetool.services.audit.reader import AuditFilter
-from onetool.services.audit.reading import AuditFolder
 
 WRITER = """
 import sys

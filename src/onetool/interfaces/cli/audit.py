@@ -247,7 +247,7 @@ def _opened(found: "Found") -> "Generator[AuditReader]":
     """The log of a config: in the database that it names, else in the folder of the state."""
     from onetool.config.find import state_home
     from onetool.config.load import has_database, load_config
-    from onetool.services.audit.places import reader_of
+    from onetool.services.audit import reader_of
 
     if found.config is None or not has_database(found.config):
         yield reader_of(state_home(found.config, os.environ) / "audit")

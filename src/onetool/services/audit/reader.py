@@ -1,6 +1,9 @@
-"""AuditReader: what reads the audit log, in files or in a database; which lines are wanted, and where one is in it."""
+"""AuditReader: what reads the audit log, in files or in a database; which lines are wanted, and where one is in it.
 
-from collections.abc import Callable, Iterator
+AuditStorage: what appends lines to the audit log, in files or in a database.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple, Protocol
@@ -15,6 +18,8 @@ MOST_SCANNED = 32 * 1024**2  # bytes that are read for one page, however few of 
 SLACK = timedelta(minutes=5)  # that lines of several processes, or of a clock that was put right, are out of order
 
 _decode = msgspec.json.Decoder(AuditRecord).decode
+
+_LATEST = 253402300799.0  # the end of the year 9999
 
 
 class AuditFilter(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,6 +67,9 @@ class AuditPage(NamedTuple):
     skipped: int  # lines that can't be read
 
 
+# Times and outcomes
+
+
 class AuditReader(Protocol):
     """All methods block, change nothing, and raise OSError. A log that is not there is empty."""
 
@@ -94,6 +102,45 @@ class AuditReader(Protocol):
         ...
 
 
+class AuditSettings(Protocol):
+    """The config's section `audit`."""
+
+    @property
+    def mode(self) -> str: ...
+
+    @property
+    def retention_days(self) -> int: ...
+
+    @property
+    def max_mb(self) -> int: ...
+
+
+class AuditStorage(Protocol):
+    """Called by one thread at a time."""
+
+    settings: AuditSettings
+
+    def describe(self) -> str:
+        """Where the log is, for messages."""
+        ...
+
+    def append(self, lines: Sequence[bytes]) -> tuple[int, OSError | None]:
+        """Append whole lines; gives how many were written, and why the others were not.
+
+        Those that were not may be given again, as the first ones: a line whose writing nobody could confirm is there
+        once then.
+        """
+        ...
+
+    def key(self) -> bytes:
+        """The key of the hashes. It is made where there is none. Raises OSError."""
+        ...
+
+    def sweep(self) -> None:
+        """Remove what is older than the retention. Raises OSError."""
+        ...
+
+
 def read_line(line: bytes | str) -> AuditRecord | None:
     try:
         return _decode(line)
@@ -107,15 +154,9 @@ def read_moment(text: str, now: float) -> float | None:
     return read_time(text) if span is None else now - span
 
 
-# Times and outcomes
-
-
 def _text(seconds: float | None) -> str | None:
     """As lines have it. Times in this form are in the order of their texts."""
     return None if seconds is None else utc_text_ms(min(max(seconds, 0.0), _LATEST))
-
-
-_LATEST = 253402300799.0  # the end of the year 9999
 
 
 def moment(seconds: float) -> datetime:
