@@ -1,7 +1,4 @@
-"""AuditReader: what reads the audit log, in files or in a database; which lines are wanted, and where one is in it.
-
-AuditStorage: what appends lines to the audit log, in files or in a database.
-"""
+"""AuditReader reads the audit log, AuditStorage appends to it, in files or in a database; AuditFilter: which lines."""
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta

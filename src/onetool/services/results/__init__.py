@@ -47,6 +47,7 @@ from onetool.services.results.kept import (
     read_note,
     written_note,
 )
+from onetool.services.results.paging import Page as Page
 from onetool.services.results.paging import (
     Position,
     TextLines,
