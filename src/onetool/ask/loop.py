@@ -10,19 +10,25 @@ from contextlib import aclosing
 import msgspec
 
 from onetool.ask.errors import AskError, ModelError
-from onetool.ask.events import (
+from onetool.ask.messages import (
     Answer,
+    Assistant,
+    Call,
     CallEnded,
     Done,
     Event,
     Executed,
+    ModelReply,
     Notice,
+    Result,
     Started,
     Text,
+    TextDelta,
     Thinking,
+    ThoughtDelta,
     ToolProblem,
+    Usage,
 )
-from onetool.ask.messages import Assistant, Call, ModelReply, Result, TextDelta, ThoughtDelta, Usage
 from onetool.ask.model_client import ModelClient
 from onetool.ask.prompt_texts import NO_ANSWER_TEXT
 from onetool.ask.prompts import AskTask, PromptBuilder

@@ -12,8 +12,7 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from onetool.ask.events import CallEnded, CallStarted
-from onetool.ask.messages import Call, Result, Toolset, UserCall
+from onetool.ask.messages import Call, CallEnded, CallStarted, Result, Toolset, UserCall
 from onetool.ask.prompt_texts import mark_as_data
 from onetool.ask.sessions import ChatSession, call_key
 from onetool.core.call import ServerResult, ToolCall, ToolError, ToolResult, new_id
