@@ -78,7 +78,7 @@ def _open_store(folder: Path, built_in: BuiltIn, derived: DerivedBundles, runtim
     database, most = runtime.database, runtime.config.bundles.max_tools
     if database is None:
         return CatalogueStore(folder, built_in, derived, max_tools=most, foreign=foreign_file)
-    from onetool.sources.bundles.database.store import DatabaseCatalogueStore
+    from onetool.sources.bundles.database import DatabaseCatalogueStore
 
     state = index_folder(runtime.config)
     return DatabaseCatalogueStore(database, state, built_in, derived, max_tools=most, foreign=foreign_file)

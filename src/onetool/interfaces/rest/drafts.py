@@ -12,9 +12,16 @@ from onetool.interfaces.disconnect import DisconnectWatch
 from onetool.interfaces.json_data import encode
 from onetool.interfaces.rest.invoke import read_args
 from onetool.interfaces.rest.request import RestRequest, RestResponse, json_body
-from onetool.sources.bundles.drafts import DraftReport, check_arguments, check_bundle_draft, check_tool_draft
+from onetool.sources.bundles.drafts import (
+    DraftReport,
+    PreviewReport,
+    check_arguments,
+    check_bundle_draft,
+    check_tool_draft,
+    preview_draft,
+    preview_tool,
+)
 from onetool.sources.bundles.errors import InvalidError
-from onetool.sources.bundles.preview import PreviewReport, preview_draft, preview_tool
 from onetool.sources.bundles.validation import converted
 
 

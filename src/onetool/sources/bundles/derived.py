@@ -1,11 +1,12 @@
 """Packs, declared tools and MCP servers as read-only bundles, made of the catalogue of this process.
 
 They are kept in memory alone: processes with other configs share the folder of bundles, and must not see them there.
-Only their switches are in a file. Ids follow from kind and name, slugs from the name.
+Ids follow from kind and name, slugs from the name. What people have set of them is kept in a file: what is switched
+off, and the examples of each tool.
 """
 
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from hashlib import sha256
 from typing import Any, Literal, NamedTuple
@@ -15,8 +16,18 @@ import msgspec
 from onetool.core.errors import cut
 from onetool.core.registry import lazy_tool
 from onetool.core.spec import ToolSpec
-from onetool.sources.bundles.model import SINCE, VERSION, Bundle, BundleSource, Tool, function_of
+from onetool.sources.bundles.model import (
+    SINCE,
+    VERSION,
+    Bundle,
+    BundleSource,
+    Tool,
+    ToolExample,
+    built_in_id,
+    function_of,
+)
 from onetool.sources.bundles.names import LONGEST, derived_id, fits
+from onetool.sources.bundles.store import BundleStore
 from onetool.sources.catalogues import Offered
 
 SourceKind = Literal["pack", "config", "server"]
@@ -225,3 +236,43 @@ def _is_text(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+# What people have set
+
+
+class KeptSettings(NamedTuple):
+    """Disabled tools by their names, each with the place of its switch, and sources that are disabled as a whole."""
+
+    tools: Mapping[str, str] = {}
+    sources: frozenset[BundleSource] = frozenset()
+    examples: Mapping[str, tuple[ToolExample, ...]] = {}  # of each tool, by its name
+
+    def hides(self, spec: ToolSpec) -> bool:
+        """Whether a prompt or a resource with this spec belongs to a disabled source."""
+        if spec.source != "local":
+            return BundleSource(kind="server", name=spec.source.partition(":")[2]) in self.sources
+        return BundleSource(kind="pack", name=spec.pack) in self.sources
+
+
+def switched_off_in(bundle: Bundle, tools: Iterable[Tool]) -> dict[str, str]:
+    if not bundle.is_enabled:
+        return {function_of(tool): bundle.slug for tool in tools}
+    return {function_of(tool): f"{bundle.slug}/{tool.slug}" for tool in tools if not tool.is_enabled}
+
+
+def kept_settings(store: BundleStore, built_in: Collection[str]) -> KeptSettings:
+    """What is set of the built-in tools, by their names, and of derived ones."""
+    packs = {name.partition(".")[0] for name in built_in}
+    bundles: list[tuple[Bundle, Sequence[Tool]]] = [
+        (bundle, store.tools((), [bundle.id], True, None, len(built_in)))
+        for bundle in store.bundles([built_in_id(pack) for pack in packs], True, None, len(packs))
+    ]
+    bundles += [] if store.are_all_on() else store.derived()
+    off, examples, sources = dict[str, str](), dict[str, tuple[ToolExample, ...]](), set[BundleSource]()
+    for bundle, tools in bundles:
+        off |= switched_off_in(bundle, tools)
+        examples |= {function_of(tool): tool.examples for tool in tools if tool.examples}
+        if not bundle.is_enabled and bundle.source is not None:
+            sources.add(bundle.source)
+    return KeptSettings(off, frozenset(sources), examples)

@@ -23,8 +23,7 @@ from onetool.sources.bundles.files.transaction import FileTransaction, IndexOutO
 from onetool.sources.bundles.files.writing import ensure_folders
 from onetool.sources.bundles.index import PathTakenError
 from onetool.sources.bundles.model import Bundle, Tool
-from onetool.sources.bundles.rules import MOST_TOOLS, StoreRules
-from onetool.sources.bundles.transaction import StoreTransaction
+from onetool.sources.bundles.rules import MOST_TOOLS, StoreRules, StoreTransaction
 
 log = logging.getLogger("onetool.bundles")
 

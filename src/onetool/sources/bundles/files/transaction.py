@@ -26,7 +26,7 @@ from onetool.sources.bundles.files.form import bundle_text, not_empty, read_bund
 from onetool.sources.bundles.files.overlay import Overlay, overlay_text, read_overlay, switches_text
 from onetool.sources.bundles.index import IndexTransaction, Stamp
 from onetool.sources.bundles.model import Bundle, Tool
-from onetool.sources.bundles.transaction import BrokenFileError, StoreTransaction
+from onetool.sources.bundles.rules import BrokenFileError, StoreTransaction
 
 T = TypeVar("T")
 
