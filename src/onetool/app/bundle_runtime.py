@@ -24,8 +24,8 @@ from onetool.sources.bundles.catalogue_store import CatalogueStore
 from onetool.sources.bundles.derived import DerivedBundles
 from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.files.disk import STATE
+from onetool.sources.bundles.files.indexed import make_state
 from onetool.sources.bundles.files.overlay import BuiltIn
-from onetool.sources.bundles.files.state import make_state
 from onetool.sources.bundles.model import built_in_bundles
 from onetool.sources.bundles.rate_limits import RateLimiter
 from onetool.sources.bundles.service import BundleService, InvokeVersion

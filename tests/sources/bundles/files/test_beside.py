@@ -10,7 +10,7 @@ import pytest
 from sources.bundles.files.things import an_id, built_in, bundle, reasons, tool, with_tool
 
 from onetool.sources.bundles.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError, OutdatedError
-from onetool.sources.bundles.files import overlay, state
+from onetool.sources.bundles.files import indexed, overlay
 from onetool.sources.bundles.model import ToolExample
 from onetool.sources.bundles.store import tag_of
 
