@@ -86,9 +86,6 @@ def _make(root: OpenFolder) -> None:
 # Usage
 
 
-# Usage
-
-
 BUSY_SECONDS = 1.0
 _AT_ONCE = 500
 _TABLE = (
