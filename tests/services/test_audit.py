@@ -24,8 +24,7 @@ from onetool.core.spec import ToolSpec
 from onetool.services import audit
 from onetool.services.audit import AuditLog, AuditUnavailableError, reader_of
 from onetool.services.audit.files import AuditFiles
-from onetool.services.audit.reader import AuditFilter
-from onetool.services.audit.record import AuditHasher, call_entry
+from onetool.services.audit.record import AuditFilter, AuditHasher, call_entry
 
 __all__ = ["audit_database", "empty_database"]  # fixtures
 

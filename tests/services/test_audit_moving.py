@@ -12,7 +12,7 @@ from onetool.core.context import CallEvent
 from onetool.core.spec import ToolSpec
 from onetool.database.moving import Moved, MoveOptions
 from onetool.services.audit import AuditLog, moving, reader_of
-from onetool.services.audit.reader import AuditFilter
+from onetool.services.audit.record import AuditFilter
 
 __all__ = ["audit_database", "empty_database"]  # fixtures
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from onetool.core.context import CallEvent, RunEvent
     from onetool.database import Database
     from onetool.services.audit import AuditKind, AuditLog, AuditPlace
-    from onetool.services.audit.reader import AuditReader
+    from onetool.services.audit.record import AuditReader
 
 FOLDER = "audit"  # of the state
 TOLD_DAYS = 7  # for which `onetool check` tells of lines that were lost
@@ -179,7 +179,7 @@ def audit_mistakes(config: "Config") -> Iterator[Mistake]:
         return
     from time import time
 
-    from onetool.services.audit.reader import AuditFilter
+    from onetool.services.audit.record import AuditFilter
 
     try:
         with audit_reader(config) as log:

@@ -20,8 +20,7 @@ from onetool.core.context import current_call
 from onetool.core.errors import Mistake, ToolFailure
 from onetool.core.registry import Snapshot
 from onetool.core.spec import ToolSpec
-from onetool.sources.bundles.catalogue_store import CatalogueStore
-from onetool.sources.bundles.derived import DerivedBundles
+from onetool.sources.bundles.derived import CatalogueStore, DerivedBundles
 from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.files.disk import STATE
 from onetool.sources.bundles.files.indexed import make_state

@@ -22,7 +22,7 @@ from onetool.database.sealing import SealError
 from onetool.http.login import StoredLogin, login_documents
 from onetool.services.access_tokens import FOLDER, TokenFileError, TokenStore
 from onetool.services.page_sessions import read_session_state
-from onetool.sources.bundles.own_examples import OwnLists, own_documents
+from onetool.sources.bundles.editing import OwnLists, own_documents
 from onetool.sources.mcp_servers.server_cache import CachedServer, server_documents
 
 PATIENCE_S = 10.0  # for replicas that change the same document

@@ -10,7 +10,7 @@ from onetool.interfaces.rest.handlers import read_token, sign_token
 from onetool.interfaces.rest.problem import RestError
 from onetool.interfaces.rest.request import RestRequest, RestResponse
 from onetool.services.audit import AuditRecord
-from onetool.services.audit.reader import AuditFilter, AuditPosition
+from onetool.services.audit.record import AuditFilter, AuditPosition
 
 
 class AuditList(msgspec.Struct, frozen=True, rename="camel"):

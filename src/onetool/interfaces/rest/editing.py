@@ -16,8 +16,7 @@ from onetool.interfaces.rest.request import (
     tool_address,
     with_etag,
 )
-from onetool.sources.bundles.editing import copy_tool, rename_tool
-from onetool.sources.bundles.own_examples import examples_tag, read_own_examples, shown_examples
+from onetool.sources.bundles.editing import copy_tool, examples_tag, read_own_examples, rename_tool, shown_examples
 from onetool.sources.bundles.store import EVERYTHING, Visibility
 from onetool.sources.bundles.validation import refuse_secrets
 

@@ -14,7 +14,7 @@ from onetool.interfaces.rest.openapi_parts import (
 from onetool.interfaces.rest.status import STATUS_PATH, StatusReport
 from onetool.services.stats.tool_usage import ToolUsage
 from onetool.sources.bundles.drafts import DraftReport, PreviewReport
-from onetool.sources.bundles.own_examples import ShownExamples
+from onetool.sources.bundles.editing import ShownExamples
 from onetool.sources.bundles.validation import ExampleList
 
 EXAMPLE_DRAFT = {"type": "script", "scriptImpl": {"code": "1 + 1"}}

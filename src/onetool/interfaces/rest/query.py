@@ -11,7 +11,7 @@ from onetool.http.definition import below
 from onetool.interfaces.rest.light_list import BUNDLE_FIELDS, TOOL_FIELDS, read_fields
 from onetool.interfaces.rest.problem import RestError
 from onetool.services.audit import KINDS
-from onetool.services.audit.reader import read_moment
+from onetool.services.audit.record import read_moment
 from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.names import check_id, check_slug
 

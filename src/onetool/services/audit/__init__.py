@@ -26,14 +26,16 @@ from onetool.core.errors import ToolFailure
 from onetool.core.principal import LOCAL, Principal, current_address, current_principal
 from onetool.database import Database
 from onetool.services.audit.files import AuditFiles, AuditFolder
-from onetool.services.audit.reader import AuditReader, AuditSettings, AuditStorage
 from onetool.services.audit.record import (
     BEGUN,
     KINDS,
     AuditEntry,
     AuditHasher,
     AuditKind,
+    AuditReader,
     AuditRecord,
+    AuditSettings,
+    AuditStorage,
     call_entry,
     run_entry,
 )

@@ -29,18 +29,20 @@ from onetool.core.folder import OpenFolder
 from onetool.core.os_files import NO_WAIT, read_at
 from onetool.core.private_file import HAS_OWNERS
 from onetool.core.private_folder import locked_folder
-from onetool.services.audit.reader import (
+from onetool.services.audit.record import (
+    LONGEST_LINE,
     MOST_SCANNED,
     SLACK,
     AuditFilter,
+    AuditHasher,
     AuditPage,
     AuditPosition,
+    AuditRecord,
     AuditSettings,
     is_too_old,
     moment,
     read_line,
 )
-from onetool.services.audit.record import LONGEST_LINE, AuditHasher, AuditRecord
 
 KEY = "key"
 KEY_BYTES = 32

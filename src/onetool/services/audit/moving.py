@@ -15,7 +15,7 @@ from onetool.core.folder import OpenFolder
 from onetool.database import Database, Transaction
 from onetool.database.moving import LeftBehind, Moved, MoveOptions
 from onetool.services.audit.files import KEY, AuditFiles, AuditFolder, read_key
-from onetool.services.audit.reader import AuditSettings, read_line
+from onetool.services.audit.record import AuditSettings, read_line
 from onetool.services.audit.table import AuditTableWriter, take_lock, time_of
 
 FOLDER = "audit"  # of a home

@@ -26,7 +26,6 @@ from onetool.database import (
     ReplicaDatabase,
     Transaction,
 )
-from onetool.sources.bundles.catalogue_store import WithDerived
 from onetool.sources.bundles.database.tables import (
     FOLLOWED,
     TOPIC,
@@ -38,7 +37,7 @@ from onetool.sources.bundles.database.tables import (
     read_changes,
     take_in,
 )
-from onetool.sources.bundles.derived import DerivedBundles
+from onetool.sources.bundles.derived import DerivedBundles, WithDerived
 from onetool.sources.bundles.errors import InvalidError, UnavailableError
 from onetool.sources.bundles.files.disk import Foreign, anybody
 from onetool.sources.bundles.files.overlay import BuiltIn
