@@ -18,6 +18,7 @@ from msgspec import UNSET, UnsetType
 
 from onetool.ask.errors import AskError, ModelError
 from onetool.ask.messages import (
+    NO_ANSWER_TEXT,
     Answer,
     Assistant,
     Call,
@@ -38,9 +39,9 @@ from onetool.ask.messages import (
     Toolset,
     Usage,
     UserCall,
+    mark_as_data,
 )
 from onetool.ask.model_client import ModelClient
-from onetool.ask.prompt_texts import NO_ANSWER_TEXT, mark_as_data
 from onetool.ask.prompts import AskTask, PromptBuilder
 from onetool.ask.sessions import ChatSession, call_key
 from onetool.core.call import ServerResult, ToolCall, ToolError, ToolResult, new_id

@@ -16,8 +16,7 @@ from typing import Any
 import msgspec
 
 from onetool.ask.errors import ModelError, Reason
-from onetool.ask.messages import Assistant, Call, Message, User
-from onetool.ask.prompt_texts import fenced, on_one_line
+from onetool.ask.messages import Assistant, Call, Message, User, fenced, on_one_line
 from onetool.core.json_data import JsonTooCostlyError
 from onetool.core.text import replace_all_surrogates, replace_surrogates
 from onetool.http.body import json_of

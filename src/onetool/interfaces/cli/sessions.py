@@ -268,8 +268,7 @@ def _shown(transcript: "Transcript") -> dict[str, Any]:
 
 
 def _print(message: "SessionMessage", at: float, model: str) -> None:
-    from onetool.ask.messages import Assistant, User, UserCall
-    from onetool.ask.prompt_texts import unmark
+    from onetool.ask.messages import Assistant, User, UserCall, unmark
     from onetool.ask.sessions.records import UNDER_WAY
     from onetool.core.errors import cut
     from onetool.interfaces.cli.ask.wording import readable

@@ -9,8 +9,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from onetool.ask.messages import Assistant, Call, File, Result, SessionMessage, Usage, User, UserCall
-from onetool.ask.prompt_texts import unmark
+from onetool.ask.messages import Assistant, Call, File, Result, SessionMessage, Usage, User, UserCall, unmark
 from onetool.ask.sessions import SessionInfo, Transcript
 from onetool.ask.sessions.markdown import utc_time
 from onetool.ask.sessions.records import UNDER_WAY, TurnEnd, TurnEnded
