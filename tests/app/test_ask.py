@@ -10,7 +10,7 @@ from ask.stand_in import Fails, Says, Wants
 from helpers import forever
 
 from onetool.ask.errors import AskError
-from onetool.ask.messages import CallEnded, CallStarted, Done, Started, Text
+from onetool.ask.events import CallEnded, CallStarted, Done, Started, Text
 from onetool.sources.bundles.names import derived_id
 
 NOTES = """

@@ -8,7 +8,7 @@ import yaml
 from ask.stand_in import StandIn
 
 from onetool import App
-from onetool.ask.messages import Answer, Event
+from onetool.ask.events import Answer, Event
 
 KEYS = {"openai": "OPENAI_API_KEY", "gemini": "GEMINI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
 KEY = "sk-stand-in-0123456789"

@@ -12,24 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from onetool.ask.errors import AskError, ModelError
+from onetool.ask.events import Answer, CallEnded, CallStarted, Done, Event, Notice, Text
 from onetool.ask.loop import MOST_CALLS, AskLoop
-from onetool.ask.messages import (
-    Answer,
-    Assistant,
-    Call,
-    CallEnded,
-    CallStarted,
-    Done,
-    Event,
-    ModelPrompt,
-    ModelReply,
-    Notice,
-    Result,
-    Text,
-    TextDelta,
-    Toolset,
-    User,
-)
+from onetool.ask.messages import Assistant, Call, ModelPrompt, ModelReply, Result, TextDelta, Toolset, User
 from onetool.ask.prompts import AskTask
 from onetool.ask.sessions import SessionStore
 from onetool.core.call import ToolCall, ToolError, ToolResult

@@ -26,8 +26,9 @@ from onetool.app.tool_backends import (
     ask_depth,
 )
 from onetool.ask.errors import AskError
+from onetool.ask.events import Answer, Done, Event
 from onetool.ask.loop import AskLoop, run_user_call
-from onetool.ask.messages import NO_TOOLS, Answer, Done, Event, File, Toolset, User
+from onetool.ask.messages import NO_TOOLS, File, Toolset, User
 from onetool.ask.model_choice import ModelChoice, choose_model
 from onetool.ask.prompts import MUCH_TEXT, AskTask
 from onetool.ask.sessions import AskSessions, ChatSession, SessionStore

@@ -11,7 +11,7 @@ from onetool.core.principal import current_principal, owner, stats_caller
 if TYPE_CHECKING:
     from onetool.app.catalog import ToolCatalog
     from onetool.app.runtime import RunCode, Runtime
-    from onetool.ask.messages import Answer
+    from onetool.ask.events import Answer
     from onetool.config.model import Snippet
     from onetool.core.registry import Snapshot
     from onetool.core.spec import Handler, ToolSpec

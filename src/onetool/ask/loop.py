@@ -17,25 +17,27 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from onetool.ask.errors import AskError, ModelError
-from onetool.ask.messages import (
-    NO_ANSWER_TEXT,
+from onetool.ask.events import (
     Answer,
-    Assistant,
-    Call,
     CallEnded,
     CallStarted,
     Done,
     Event,
     Executed,
-    ModelReply,
     Notice,
-    Result,
     Started,
     Text,
-    TextDelta,
     Thinking,
-    ThoughtDelta,
     ToolProblem,
+)
+from onetool.ask.messages import (
+    NO_ANSWER_TEXT,
+    Assistant,
+    Call,
+    ModelReply,
+    Result,
+    TextDelta,
+    ThoughtDelta,
     Toolset,
     Usage,
     UserCall,

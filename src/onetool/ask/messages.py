@@ -1,11 +1,8 @@
-"""What is said between a person, a model and tools, in one form for all providers; and what happens meanwhile.
+"""What is said between a person, a model and tools, in one form for all providers.
 
-Messages, and the tools that a model is shown: each provider's adapter turns them into its own form. Tool names are the
-real ones here. `kept` is what only one provider understands (signatures of thoughts, for example): it is sent back to
-that provider unchanged, and to no other.
-
-Events tell in order what happens while a question is being answered. The last one is `Done`, unless an AskError is
-raised. Over HTTP each is an event of the name that stands as its tag.
+Each provider's adapter turns messages, and the tools that a model is shown, into its own form. Tool names are the real
+ones here. `kept` is what only one provider understands (signatures of thoughts, for example): it is sent back to that
+provider unchanged, and to no other.
 
 At the end stand our own texts to a model, and the marks that set data apart: result tags, code fences, names on one
 line.
@@ -19,7 +16,6 @@ from typing import Any, Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from onetool.core.call import ToolCall, ToolResult
 from onetool.core.errors import cut
 from onetool.core.spec import ToolSpec
 from onetool.core.text import count_tokens, replace_all_surrogates, replace_surrogates
@@ -196,92 +192,6 @@ class ThoughtDelta(msgspec.Struct, frozen=True):
 
 
 Delta = TextDelta | ThoughtDelta
-
-
-# Events
-
-
-class _Event(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_field="type"):
-    """One thing that happened."""
-
-
-class Started(_Event, frozen=True, kw_only=True, tag="started"):
-    """The session is open and the model is known; nothing has been sent yet."""
-
-    session_id: str
-    is_new: bool
-    provider: str
-    model: str
-
-
-class Text(_Event, frozen=True, kw_only=True, tag="text"):
-    """A piece of what the model says. `step` counts from 1: what it says before it calls tools is not its answer."""
-
-    text: str
-    step: int
-
-
-class Thinking(_Event, frozen=True, kw_only=True, tag="thinking"):
-    text: str
-    step: int
-
-
-class CallStarted(_Event, frozen=True, kw_only=True, tag="call"):
-    """A tool is about to be called. Secrets among the arguments are masked."""
-
-    call: ToolCall
-
-
-class CallEnded(_Event, frozen=True, kw_only=True, tag="result"):
-    call: ToolCall
-    result: ToolResult
-    is_cached: bool = False
-
-
-class Notice(_Event, frozen=True, kw_only=True, tag="notice"):
-    """By the way: a retry, older messages that were left out, the step limit."""
-
-    text: str
-
-
-class ToolProblem(msgspec.Struct, frozen=True, kw_only=True):
-    """The first call that failed."""
-
-    tool: str
-    code: str
-    message: str
-
-
-class Executed(msgspec.Struct, frozen=True, kw_only=True):
-    call: ToolCall
-    result: ToolResult
-
-
-class Answer(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What came of one question. The members are always all there."""
-
-    answer: str | None
-    tool_calls: tuple[ToolCall, ...] = ()
-    tool_results: tuple[Executed, ...] = ()  # one for each call, in the order of the calls
-    tool_error: ToolProblem | None = None
-    session_context_updated: bool = False  # whether tool results were written into the session
-    session_id: str | None = None
-    provider: str | None = None
-    model: str | None = None
-    usage: Usage = Usage()
-    steps: int = 0  # how often the model was asked
-    stop: str | None = None  # why the model stopped
-    limit_reached: bool = False  # max_steps
-    denied: tuple[str, ...] = ()  # tools that were not let run
-    hints: tuple[str, ...] = ()  # what to do about that
-    error: Mapping[str, Any] | None = None  # {reason, message, hints}, where there is no answer
-
-
-class Done(_Event, frozen=True, kw_only=True, tag="answer"):
-    answer: Answer
-
-
-Event = Started | Text | Thinking | CallStarted | CallEnded | Notice | Done
 
 
 # Our own texts to a model, and the marks that set data apart

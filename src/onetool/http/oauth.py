@@ -1,6 +1,6 @@
 """OAuth 2 for HTTP tools: the token endpoint, and tokens by client credentials or a refresh token.
 
-`token_cache` keeps those, and none is written to disk; `oauth_login` has the logins of people. Every new token is
+`TokenCache` keeps those, and none is written to disk; `oauth_login` has the logins of people. Every new token is
 registered for masking before it is used.
 """
 

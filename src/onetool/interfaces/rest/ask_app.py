@@ -14,7 +14,7 @@ import msgspec
 
 from onetool.app.allow_lists import Offered
 from onetool.ask.errors import AskError
-from onetool.ask.messages import Answer, CallEnded, Done, Event, Started
+from onetool.ask.events import Answer, CallEnded, Done, Event, Started
 from onetool.core.call import ServerResult, ToolCall
 from onetool.core.context import shown_args
 from onetool.core.principal import owner

@@ -12,7 +12,8 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from onetool.ask.errors import AskError, SessionError
-from onetool.ask.messages import Answer, File
+from onetool.ask.events import Answer
+from onetool.ask.messages import File
 from onetool.ask.sessions.records import LAST, check_id
 from onetool.core.allow_list import is_pattern
 from onetool.interfaces.asgi import HttpError

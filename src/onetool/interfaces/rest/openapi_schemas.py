@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from onetool.ask.messages import Answer
+from onetool.ask.events import Answer
 from onetool.ask.sessions.records import SESSION_ID
 from onetool.core import call
 from onetool.http.definition import HttpImpl, ToolLimits

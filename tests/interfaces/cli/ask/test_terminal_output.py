@@ -10,7 +10,8 @@ import pytest
 from helpers import until_async
 
 from onetool import ToolCall, ToolResult, ToolSpec
-from onetool.ask.messages import Answer, CallEnded, CallStarted, Done, Notice, Started, Text, Thinking, Usage
+from onetool.ask.events import Answer, CallEnded, CallStarted, Done, Notice, Started, Text, Thinking
+from onetool.ask.messages import Usage
 from onetool.core.call import ToolError
 from onetool.core.caller import Declined
 from onetool.interfaces.cli import ask

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from interfaces.rest.served import read_events
 
 from onetool.ask.errors import AskError
-from onetool.ask.messages import Answer, Done, Started
+from onetool.ask.events import Answer, Done, Started
 from onetool.core.principal import Principal, current_principal
 from onetool.core.registry import ToolRegistry
 from onetool.interfaces.rest.ask_app import AskApp

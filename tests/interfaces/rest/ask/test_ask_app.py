@@ -9,7 +9,8 @@ import pytest
 from interfaces.rest.ask.fakes import ANSWER, STARTED, App, failing, post
 
 from onetool.ask.errors import ModelError, Reason
-from onetool.ask.messages import CallEnded, CallStarted, Done, Event, File, Notice, Text
+from onetool.ask.events import CallEnded, CallStarted, Done, Event, Notice, Text
+from onetool.ask.messages import File
 from onetool.core.allow_list import allowed_by_both
 from onetool.core.call import ToolCall, ToolResult
 from onetool.core.principal import owner

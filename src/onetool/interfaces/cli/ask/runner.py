@@ -12,7 +12,8 @@ import click
 import msgspec
 
 from onetool.ask.errors import AskError, SessionError
-from onetool.ask.messages import Answer, CallEnded, CallStarted, Event, File, Started, User
+from onetool.ask.events import Answer, CallEnded, CallStarted, Event, Started
+from onetool.ask.messages import File, User
 from onetool.core.caller import current_caller
 from onetool.interfaces.cli import inputs
 from onetool.interfaces.cli.ask.terminal import Approver, Screen, continue_hint

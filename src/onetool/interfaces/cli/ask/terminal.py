@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from onetool.ask.messages import Answer, CallEnded, CallStarted, Done, Event, Notice, Started, Text, Thinking
+from onetool.ask.events import Answer, CallEnded, CallStarted, Done, Event, Notice, Started, Text, Thinking
 from onetool.ask.sessions.records import LAST
 from onetool.core.call import ToolCall
 from onetool.core.caller import Declined, ForPerson
