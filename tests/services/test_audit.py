@@ -22,11 +22,9 @@ from onetool.core.folder import OpenFolder
 from onetool.core.principal import Principal, current_address, current_principal
 from onetool.core.spec import ToolSpec
 from onetool.services import audit
-from onetool.services.audit import AuditLog, AuditUnavailableError
+from onetool.services.audit import AuditLog, AuditUnavailableError, reader_of
 from onetool.services.audit.files import AuditFiles
-from onetool.services.audit.places import reader_of
-from onetool.services.audit.reader import AuditFilter
-from onetool.services.audit.record import AuditHasher, call_entry
+from onetool.services.audit.record import AuditFilter, AuditHasher, call_entry
 
 __all__ = ["audit_database", "empty_database"]  # fixtures
 

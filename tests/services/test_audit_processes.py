@@ -12,8 +12,8 @@ from helpers import until
 
 from onetool.config.access import AuditConfig
 from onetool.services.audit import AuditLog, AuditUnavailableError, files
-from onetool.services.audit.reader import AuditFilter
-from onetool.services.audit.reading import AuditFolder
+from onetool.services.audit.files import AuditFolder
+from onetool.services.audit.record import AuditFilter
 
 WRITER = """
 import sys

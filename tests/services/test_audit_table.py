@@ -14,7 +14,7 @@ from onetool.database import lock_numbers
 from onetool.database.postgres import Postgres
 from onetool.services import audit
 from onetool.services.audit import AuditLog, AuditUnavailableError, table
-from onetool.services.audit.reader import AuditFilter
+from onetool.services.audit.record import AuditFilter
 from onetool.services.audit.table import AuditTable, AuditTableWriter
 
 __all__ = ["audit_database", "empty_database"]  # fixtures

@@ -27,12 +27,11 @@ from onetool.app.tool_backends import (
 )
 from onetool.ask.errors import AskError
 from onetool.ask.events import Answer, Done, Event
-from onetool.ask.loop import AskLoop
+from onetool.ask.loop import AskLoop, run_user_call
 from onetool.ask.messages import NO_TOOLS, File, Toolset, User
 from onetool.ask.model_choice import ModelChoice, choose_model
 from onetool.ask.prompts import MUCH_TEXT, AskTask
 from onetool.ask.sessions import AskSessions, ChatSession, SessionStore
-from onetool.ask.tool_calls import run_user_call
 from onetool.core.allow_list import allowed_by_both
 from onetool.core.call import ToolCall, ToolResult, new_id
 from onetool.core.principal import lasting_owner
@@ -40,7 +39,7 @@ from onetool.core.principal import lasting_owner
 if TYPE_CHECKING:
     from onetool.app.catalog import ToolCatalog
     from onetool.app.runtime import Runtime
-    from onetool.ask.tool_calls import ToolBackend
+    from onetool.ask.loop import ToolBackend
     from onetool.core.context import CallWatch
     from onetool.core.registry import Snapshot
 

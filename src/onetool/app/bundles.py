@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from onetool.core.context import CallEvent
     from onetool.core.registry import Further
     from onetool.services.search import KeptDocuments
+    from onetool.sources.bundles.derived import KeptSettings
     from onetool.sources.bundles.service import BundleService, Shown
-    from onetool.sources.bundles.switches import KeptSettings
 
 log = logging.getLogger("onetool.bundles")
 

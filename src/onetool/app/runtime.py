@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from onetool.services.results import Results, StoredResult
     from onetool.services.stats import UsageStats
     from onetool.services.topics import Topics
-    from onetool.sources.bundles.own_examples import OwnExamples
+    from onetool.sources.bundles.editing import OwnExamples
 
 log = logging.getLogger("onetool")
 
@@ -275,7 +275,7 @@ class Runtime:
     @cached_property
     def own_examples(self) -> "OwnExamples":
         """The examples of tools that callers keep for themselves."""
-        from onetool.sources.bundles.own_examples import OwnExamples  # brings bundles
+        from onetool.sources.bundles.editing import OwnExamples  # brings bundles
 
         return OwnExamples(self.documents("own_examples"))
 

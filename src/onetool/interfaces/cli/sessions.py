@@ -116,7 +116,7 @@ def list_sessions(ctx: click.Context, limit: int | None, as_json: bool) -> None:
 @click.pass_context
 def show(ctx: click.Context, id: str, as_json: bool) -> None:
     """Show the messages and tool calls of a session."""
-    from onetool.ask.sessions.infos import NO_ANSWER
+    from onetool.ask.sessions.records import NO_ANSWER
 
     transcript = _read(ctx, id)
     if wants_json(as_json):
@@ -271,7 +271,7 @@ def _rows(found: Sequence["SessionInfo"]) -> list[tuple[Any, ...]]:
     """Titles are cut so that each has one line, beside what the others take."""
     from shutil import get_terminal_size
 
-    from onetool.ask.sessions.infos import NO_ANSWER
+    from onetool.ask.sessions.records import NO_ANSWER
     from onetool.core.errors import cut
 
     facts = [(one.id, _moment(one.modified), one.turns, one.model if one.answered else NO_ANSWER) for one in found]
@@ -298,8 +298,7 @@ def _shown(transcript: "Transcript") -> dict[str, Any]:
 
 
 def _print(message: "SessionMessage", at: float, model: str) -> None:
-    from onetool.ask.messages import Assistant, User, UserCall
-    from onetool.ask.prompt_texts import unmark
+    from onetool.ask.messages import Assistant, User, UserCall, unmark
     from onetool.ask.sessions.records import UNDER_WAY
     from onetool.core.errors import cut
     from onetool.interfaces.cli.ask.wording import readable

@@ -18,7 +18,7 @@ import msgspec
 from onetool.core.errors import ToolFailure
 from onetool.core.json_data import JsonTooCostlyError
 from onetool.http.allowed_hosts import AllowedHosts, HostRule
-from onetool.http.decoding import json_of
+from onetool.http.body import json_of
 from onetool.http.errors import RequestRefusedError, in_short
 from onetool.http.url import HttpRequest, Url, parse_url
 from onetool.interfaces.http.jwt_token import JwtError

@@ -12,8 +12,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from onetool.ask.errors import SessionError
-from onetool.ask.messages import Assistant, Call, File, Result, SessionMessage, Usage, User, UserCall
-from onetool.ask.prompt_texts import unmark
+from onetool.ask.messages import Assistant, Call, File, Result, SessionMessage, Usage, User, UserCall, unmark
 from onetool.ask.sessions import SessionInfo, Transcript
 from onetool.ask.sessions.markdown import markdown, utc_time
 from onetool.ask.sessions.records import LAST, UNDER_WAY, TurnEnd, TurnEnded, check_id, short_title

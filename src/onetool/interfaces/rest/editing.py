@@ -25,11 +25,17 @@ from onetool.interfaces.rest.request import (
     tool_address,
     with_etag,
 )
-from onetool.sources.bundles.drafts import DraftReport, check_arguments, check_bundle_draft, check_tool_draft
-from onetool.sources.bundles.editing import copy_tool, rename_tool
+from onetool.sources.bundles.drafts import (
+    DraftReport,
+    PreviewReport,
+    check_arguments,
+    check_bundle_draft,
+    check_tool_draft,
+    preview_draft,
+    preview_tool,
+)
+from onetool.sources.bundles.editing import copy_tool, examples_tag, read_own_examples, rename_tool, shown_examples
 from onetool.sources.bundles.errors import InvalidError
-from onetool.sources.bundles.own_examples import examples_tag, read_own_examples, shown_examples
-from onetool.sources.bundles.preview import PreviewReport, preview_draft, preview_tool
 from onetool.sources.bundles.store import EVERYTHING, Visibility
 from onetool.sources.bundles.validation import converted, refuse_secrets
 

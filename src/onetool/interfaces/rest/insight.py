@@ -16,7 +16,7 @@ from onetool.interfaces.rest.handlers import read_token, sign_token
 from onetool.interfaces.rest.problem import RestError, database_problem, role_error
 from onetool.interfaces.rest.request import NO_CONTENT, RestRequest, RestResponse
 from onetool.services.audit import AuditRecord
-from onetool.services.audit.reader import AuditFilter, AuditPosition
+from onetool.services.audit.record import AuditFilter, AuditPosition
 from onetool.services.stats.overview import StatsFilter, StatsOverview
 from onetool.services.stats.tool_usage import NOT_COUNTED, ToolUsage
 

@@ -157,7 +157,7 @@ class ProgressEvents:
     """Turns progress of a running tool, from any thread, into events in order."""
 
     def __init__(self, response: ResponseStream) -> None:
-        from onetool.http.decoding import StreamedText
+        from onetool.http.body import StreamedText
 
         self._response = response
         self._text_delta = StreamedText

@@ -12,9 +12,8 @@ from onetool.interfaces.rest.openapi_parts import (
     request_body,
 )
 from onetool.services.stats.tool_usage import ToolUsage
-from onetool.sources.bundles.drafts import DraftReport
-from onetool.sources.bundles.own_examples import ShownExamples
-from onetool.sources.bundles.preview import PreviewReport
+from onetool.sources.bundles.drafts import DraftReport, PreviewReport
+from onetool.sources.bundles.editing import ShownExamples
 from onetool.sources.bundles.validation import ExampleList
 
 EXAMPLE_DRAFT = {"type": "script", "scriptImpl": {"code": "1 + 1"}}

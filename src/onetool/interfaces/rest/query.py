@@ -12,7 +12,7 @@ from onetool.core.text import did_you_mean
 from onetool.http.definition import below
 from onetool.interfaces.rest.problem import RestError
 from onetool.services.audit import KINDS
-from onetool.services.audit.reader import read_moment
+from onetool.services.audit.record import read_moment
 from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.model import Bundle, Tool
 from onetool.sources.bundles.names import check_id, check_slug

@@ -16,9 +16,16 @@ import msgspec
 
 from onetool.core.times import read_time
 from onetool.database import ChangeUnknownError, Database, DatabaseAwayError, DatabaseError, Transaction, lock_numbers
-from onetool.services.audit.reader import MOST_SCANNED, AuditFilter, AuditPage, AuditPosition, read_line
-from onetool.services.audit.record import AuditHasher, AuditRecord
-from onetool.services.audit.storage import AuditSettings
+from onetool.services.audit.record import (
+    MOST_SCANNED,
+    AuditFilter,
+    AuditHasher,
+    AuditPage,
+    AuditPosition,
+    AuditRecord,
+    AuditSettings,
+    read_line,
+)
 
 PLACE = "the table audit of the database"
 PATIENCE_S = 2.0  # for another replica that appends; it may have been stopped

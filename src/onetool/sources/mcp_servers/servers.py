@@ -267,7 +267,7 @@ class Servers(Source):
 
     def logout(self, name: str) -> bool:
         """Forget the login; whether there was one. It is not withdrawn at the server."""
-        from onetool.http.login_store import forget, login_documents
+        from onetool.http.login import forget, login_documents
 
         return forget(login_documents(self.logins), file_name(name))
 
