@@ -17,7 +17,7 @@ from onetool.config import load_config
 from onetool.config.access import JwtConfig, TokenConfig
 from onetool.config.model import HttpConfig
 from onetool.core.principal import Principal, Rate
-from onetool.core.times import utc_text
+from onetool.core.text import utc_text
 from onetool.http.errors import RequestRefusedError
 from onetool.services.access_tokens import TokenStore, token_digest, token_hash
 from onetool.services.secrets import Secret

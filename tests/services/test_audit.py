@@ -18,7 +18,7 @@ from services.audit_places import Flaky, audit_database, empty_database, lines
 from onetool.config.access import AuditConfig
 from onetool.core.call import ToolCall, ToolError
 from onetool.core.context import CallEvent
-from onetool.core.folder import OpenFolder
+from onetool.core.os_files import OpenFolder
 from onetool.core.principal import Principal, current_address, current_principal
 from onetool.core.spec import ToolSpec
 from onetool.services import audit

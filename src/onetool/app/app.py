@@ -22,9 +22,9 @@ from onetool.app.runtime import Runtime
 from onetool.app.view import AppView, internal_handlers
 from onetool.config import Config, Found, find, load_config
 from onetool.core.errors import Mistake
-from onetool.core.source import Catalogue
+from onetool.core.limits import worker_share
+from onetool.core.registry import Catalogue
 from onetool.core.spec import ToolSpec
-from onetool.core.worker_share import worker_share
 from onetool.packs.ot import ot_tools
 from onetool.sources.catalogues import Offered
 from onetool.sources.packs import Registry

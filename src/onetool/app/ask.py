@@ -33,9 +33,8 @@ from onetool.ask.model_choice import ModelChoice, choose_model
 from onetool.ask.prompts import MUCH_TEXT, AskTask
 from onetool.ask.sessions import AskSessions, ChatSession, SessionStore
 from onetool.ask.tool_calls import run_user_call
-from onetool.core.allow_list import allowed_by_both
 from onetool.core.call import ToolCall, ToolResult, new_id
-from onetool.core.principal import lasting_owner
+from onetool.core.principal import allowed_by_both, lasting_owner
 
 if TYPE_CHECKING:
     from onetool.app.catalog import ToolCatalog

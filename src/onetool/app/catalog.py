@@ -19,8 +19,7 @@ from onetool.app.config_lint import lint_config
 from onetool.core.errors import Mistake, ToolFailure, message_of
 from onetool.core.json_data import StoreBlob, freeze
 from onetool.core.principal import owner
-from onetool.core.registry import NO_PACKS, LazyPacks, Snapshot, ToolList
-from onetool.core.source import Catalogue, Prompt, Resource
+from onetool.core.registry import NO_PACKS, Catalogue, LazyPacks, Prompt, Resource, Snapshot, ToolList
 from onetool.core.spec import ToolSpec
 from onetool.core.text import or_rather
 from onetool.sources.catalogues import Offered, add_first, united

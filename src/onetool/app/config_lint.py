@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onetool.config.files import roots_within
-from onetool.core.allow_list import AllowList, is_pattern
 from onetool.core.errors import Mistake
+from onetool.core.principal import AllowList, is_pattern
 
 if TYPE_CHECKING:
     from onetool.config import Config

@@ -15,7 +15,7 @@ needed: then the database is for one machine. That key goes on to open what it h
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from onetool.core.private_file import UnsafeFileError
+from onetool.core.os_files import UnsafeFileError
 from onetool.database import ReplicaDatabase
 from onetool.database.database_documents import DatabaseDocuments, Following
 from onetool.database.sealing import Seal, SealError
@@ -56,7 +56,7 @@ def documents_in(
 def secrets_of(config: "Config") -> list[bytes]:
     """The secrets that keys are derived from, the one that encrypts first. Raises SealError."""
     from onetool.config.find import own_folder
-    from onetool.core.key_file import key_in
+    from onetool.core.flock import key_in
 
     shared = None if config.cluster is None else str(config.cluster.key).encode()
     file: Path = own_folder() / KEY_FILE

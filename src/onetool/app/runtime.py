@@ -16,9 +16,9 @@ from onetool.config.files import roots_within
 from onetool.config.load import PROVIDER_KEYS
 from onetool.core.context import current_call
 from onetool.core.json_data import freeze
+from onetool.core.limits import worker_share
 from onetool.core.principal import owner
 from onetool.core.registry import Snapshot
-from onetool.core.worker_share import worker_share
 from onetool.sources.packs import Registry
 
 if TYPE_CHECKING:

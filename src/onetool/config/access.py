@@ -125,7 +125,7 @@ def _limit_problems(tools: tuple[str, ...] | None, rate: str | None) -> Iterator
 
 
 def _is_time(text: str) -> bool:
-    from onetool.core.times import read_time  # which loads the calendar
+    from onetool.core.text import read_time  # which loads the calendar
 
     return read_time(text) is not None
 

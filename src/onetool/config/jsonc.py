@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from onetool.core.strict_json import no_constant
+from onetool.core.json_data import no_constant
 
 MAX_DEPTH = 200
 

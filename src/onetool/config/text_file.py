@@ -5,7 +5,7 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
-from onetool.core.private_file import draft_of
+from onetool.core.os_files import draft_of
 from onetool.core.text import line_of
 
 

@@ -24,7 +24,7 @@ from onetool.config.file_checks import CONFIG_FILE as NAME
 from onetool.config.file_checks import is_inside, ownership_mistake
 from onetool.core import flock
 from onetool.core.errors import ConfigError, Mistake
-from onetool.core.private_file import replace_file
+from onetool.core.os_files import replace_file
 
 if TYPE_CHECKING:
     from onetool.config.reach import Reach

@@ -15,7 +15,6 @@ from typing import Any, Protocol, cast
 
 from msgspec.structs import replace
 
-from onetool.core.allow_list import allowed_by_both
 from onetool.core.call import (
     Code,
     ServerResult,
@@ -41,7 +40,7 @@ from onetool.core.context import (
 from onetool.core.errors import BadArguments, SchemaError, ToolFailure, describe_error, message_of, raised_at
 from onetool.core.json_data import AnsweredValue, ServerAnswer
 from onetool.core.lenient import Taken, taken
-from onetool.core.principal import Principal, current_address, current_principal
+from onetool.core.principal import Principal, allowed_by_both, current_address, current_principal
 from onetool.core.redaction import mask_values, secret_values
 from onetool.core.registry import Snapshot
 from onetool.core.running import TRIES, HandlerRunner, HandlerTask

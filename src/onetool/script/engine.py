@@ -10,7 +10,6 @@ from threading import Lock
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from onetool.core.allow_list import allowed_by_both
 from onetool.core.call import ToolCall, ToolError, new_id
 from onetool.core.caller import Pauses
 from onetool.core.context import (
@@ -25,7 +24,7 @@ from onetool.core.context import (
     pauses_within,
 )
 from onetool.core.executor import Executor
-from onetool.core.principal import owner
+from onetool.core.principal import allowed_by_both, owner
 from onetool.core.registry import Snapshot
 from onetool.core.spec import ToolSpec
 from onetool.core.threads import Threads

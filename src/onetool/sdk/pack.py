@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from onetool.core.errors import DefinitionError, Mistake, describe_error
-from onetool.core.source import Catalogue, Prompt, Resource
+from onetool.core.registry import Catalogue, Prompt, Resource
 from onetool.core.spec import Handler, ToolSpec, is_address
 from onetool.sdk.decorators import OfferMarks, marks_of, offer_marks_of
 from onetool.sdk.signature import tool_from_function

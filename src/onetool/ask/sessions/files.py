@@ -15,8 +15,7 @@ from typing import TypeVar
 
 from onetool.ask.errors import SessionError
 from onetool.core import flock
-from onetool.core.folder import HAS_DIR_FD, OpenFolder
-from onetool.core.os_files import NO_WAIT, open_no_link, read_at, sync_folder
+from onetool.core.os_files import HAS_DIR_FD, NO_WAIT, OpenFolder, open_no_link, read_at, sync_folder
 
 T = TypeVar("T")
 

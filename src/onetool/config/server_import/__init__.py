@@ -33,7 +33,7 @@ from onetool.config.trust import trust_renewed
 from onetool.config.yaml_text import PLACEHOLDER
 from onetool.config.yaml_text import ConfigFileError as NotYaml
 from onetool.core.errors import ConfigError, OneToolError
-from onetool.core.private_file import draft_of, write_new
+from onetool.core.os_files import draft_of, write_new
 from onetool.services.secret_file import drop_secret, put_secret
 from onetool.services.secrets import Secret
 

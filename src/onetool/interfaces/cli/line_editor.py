@@ -12,7 +12,7 @@ from types import ModuleType
 
 import click
 
-from onetool.core.private_file import private
+from onetool.core.os_files import private
 
 MOST_HISTORY = 1000  # lines
 

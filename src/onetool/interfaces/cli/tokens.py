@@ -150,7 +150,7 @@ def _checked(
 
 def _until(expires: str | None) -> str | None:
     """A time from now on as a date and time; others as they are."""
-    from onetool.core.times import read_span, utc_text
+    from onetool.core.text import read_span, utc_text
 
     later = read_span(expires or "")
     return expires if not later else utc_text(time.time() + later)
@@ -245,7 +245,7 @@ def list_tokens(ctx: click.Context, as_json: bool) -> None:
 
 def _row(token: "StoredToken", where: str = "stored", is_revoked: bool = False) -> dict[str, Any]:
     """What may be shown of a token: nothing of its hash."""
-    from onetool.core.times import utc_text
+    from onetool.core.text import utc_text
 
     is_over = token.expires is not None and token.expires <= time.time()
     return {
@@ -261,7 +261,7 @@ def _row(token: "StoredToken", where: str = "stored", is_revoked: bool = False) 
 
 
 def _revoked_row(name: str, at: float) -> dict[str, Any]:
-    from onetool.core.times import utc_text
+    from onetool.core.text import utc_text
 
     return {"name": name, "where": "stored", "state": "revoked", "revoked": utc_text(at)}
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from onetool.core.worker_share import worker_share
+from onetool.core.limits import worker_share
 from onetool.interfaces.asgi import Scope
 from onetool.interfaces.non_blocking_log import NonBlockingHandler
 

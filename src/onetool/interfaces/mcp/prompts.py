@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from onetool.core.source import Prompt
+from onetool.core.registry import Prompt
 from onetool.interfaces.mcp.client import ClientCaller
 from onetool.interfaces.mcp.content import as_json, blocks_of, is_block, text_block
 from onetool.interfaces.mcp.pending_calls import lacking_capability, run_pausable

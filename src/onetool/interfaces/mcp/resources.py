@@ -4,8 +4,8 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from onetool.core.errors import ToolFailure
+from onetool.core.registry import Resource
 from onetool.core.signature import signature
-from onetool.core.source import Resource
 from onetool.interfaces.mcp.client import ClientCaller
 from onetool.interfaces.mcp.content import RESULTS, as_json, media_in
 from onetool.interfaces.mcp.pending_calls import lacking_capability, run_pausable

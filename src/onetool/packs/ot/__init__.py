@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from onetool.core.errors import BadArguments, ToolFailure, cut, message_of
-from onetool.core.found_tools import FoundTool, found_lines
+from onetool.core.signature import FoundTool, found_lines
 from onetool.core.signature import signature as signature_of
 from onetool.core.spec import ToolSpec
 from onetool.core.text import or_rather

@@ -7,8 +7,7 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from onetool.core.text import wanted_name
-from onetool.core.times import read_span, read_time, utc_text_ms
+from onetool.core.text import read_span, read_time, utc_text_ms, wanted_name
 from onetool.services.audit.record import OK, AuditKind, AuditRecord
 
 MOST_SCANNED = 32 * 1024**2  # bytes that are read for one page, however few of its lines are wanted

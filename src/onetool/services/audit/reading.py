@@ -13,8 +13,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from onetool.core.folder import OpenFolder
-from onetool.core.os_files import NO_WAIT, read_at
+from onetool.core.os_files import NO_WAIT, OpenFolder, read_at
 from onetool.services.audit.files import KEY, audit_names, begun_at, read_key
 from onetool.services.audit.reader import (
     MOST_SCANNED,

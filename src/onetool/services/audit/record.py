@@ -14,8 +14,7 @@ import msgspec
 
 from onetool.core.context import CallEvent, RunEvent
 from onetool.core.principal import Principal
-from onetool.core.text import distinct_name
-from onetool.core.times import utc_text_ms
+from onetool.core.text import distinct_name, utc_text_ms
 
 AuditKind = Literal["call", "change", "login", "approval", "refusal", "admin", "gap"]
 KINDS: tuple[AuditKind, ...] = get_args(AuditKind)

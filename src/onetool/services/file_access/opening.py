@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 
-from onetool.core.folder import ENTER
-from onetool.core.os_files import NO_LINK, NO_WAIT, PLAIN
+from onetool.core.os_files import ENTER, NO_LINK, NO_WAIT, PLAIN
 
 
 class PathRefusedError(Exception):

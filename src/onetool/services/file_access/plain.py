@@ -10,8 +10,7 @@ import os
 import re
 import stat
 
-from onetool.core.folder import OpenFolder
-from onetool.core.os_files import is_link
+from onetool.core.os_files import OpenFolder, is_link
 from onetool.services.file_access.opening import READ, Parts, PathRefusedError
 
 _OTHER = re.compile(rb'[\x00-\x1f\\:*?"<>|]|[. ]\Z')

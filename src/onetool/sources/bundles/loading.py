@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from onetool.core.source import Catalogue
+from onetool.core.registry import Catalogue
 from onetool.core.spec import ToolSpec
 from onetool.sources.bundles.model import Bundle, Tool
 from onetool.sources.bundles.named import FollowedTools

@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from onetool.app.describe import call_description, search_description
 from onetool.core.call import ToolCall, new_id
-from onetool.core.found_tools import FoundTool, found_lines
-from onetool.core.signature import signature
+from onetool.core.signature import FoundTool, found_lines, signature
 from onetool.core.spec import ToolSpec
 from onetool.interfaces.mcp.client import ClientCaller
 from onetool.interfaces.mcp.content import as_json, from_result, text_block

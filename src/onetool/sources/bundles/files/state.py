@@ -11,8 +11,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from secrets import token_bytes
 
-from onetool.core.folder import OpenFolder
-from onetool.core.os_files import open_no_link
+from onetool.core.os_files import OpenFolder, open_no_link
 from onetool.sources.bundles.files.disk import INDEX, KEY, LARGEST, READ, STATE
 from onetool.sources.bundles.files.writing import create, ensure_folder, exists, replace
 from onetool.sources.bundles.usage import Counts, UsageCounter

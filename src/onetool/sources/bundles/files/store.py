@@ -14,7 +14,7 @@ from pathlib import Path
 from secrets import token_bytes
 from typing import Any
 
-from onetool.core.folder import OpenFolder
+from onetool.core.os_files import OpenFolder
 from onetool.sources.bundles.errors import ConflictError, NotFoundError, UnavailableError
 from onetool.sources.bundles.files.disk import USAGE, Foreign, anybody
 from onetool.sources.bundles.files.indexed import FolderIndex

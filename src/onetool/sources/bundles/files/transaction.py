@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from onetool.core.folder import OpenFolder
+from onetool.core.os_files import OpenFolder
 from onetool.sources.bundles.errors import ConflictError, InvalidError, NotFoundError
 from onetool.sources.bundles.files import disk, writing
 from onetool.sources.bundles.files.disk import (

@@ -10,8 +10,7 @@ from zlib import crc32
 
 import msgspec
 
-from onetool.core.os_files import open_no_link
-from onetool.core.private_file import replace_file
+from onetool.core.os_files import open_no_link, replace_file
 from onetool.sources.bundles.searching import BundleSearch, SavedSearch
 
 NAME = "search.cache"
