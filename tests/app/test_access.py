@@ -14,8 +14,7 @@ from onetool.app.access import (
     token_store,
 )
 from onetool.config import load_config
-from onetool.config.access import JwtConfig, TokenConfig
-from onetool.config.model import HttpConfig
+from onetool.config.model import HttpConfig, JwtConfig, TokenConfig
 from onetool.core.principal import Principal, Rate
 from onetool.core.text import utc_text
 from onetool.http.errors import RequestRefusedError

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from services.audit_places import audit_database
 
-from onetool.config.access import AuditConfig
+from onetool.config.model import AuditConfig
 from onetool.core.principal import Principal
 from onetool.services.audit import AuditLog
 from onetool.services.audit.places import reader_of

@@ -122,7 +122,7 @@ class App:
 
     def info(self, name: str, allowed: Collection[str] | None = None) -> dict[str, Any] | None:
         """One tool's schemas and run-time facts, or None."""
-        from onetool.app.status import tool_info
+        from onetool.app.describe import tool_info
 
         return tool_info(name, allowed, self.catalog, self.runtime, self._bundles)
 
@@ -134,7 +134,7 @@ class App:
 
     def health(self, allowed: Collection[str] | None = None) -> dict[str, Any]:
         """Whether everything that should be there is there. Under an allow-list nothing else is named."""
-        from onetool.app.status import health
+        from onetool.app.describe import health
 
         return health(allowed, self.catalog, self.runtime, self._reloader.error)
 

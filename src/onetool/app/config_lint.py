@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from onetool.config.files import roots_within
+from onetool.config.load import roots_within
 from onetool.core.errors import Mistake
 from onetool.core.principal import AllowList, is_pattern
 

@@ -12,8 +12,7 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from onetool.config import Config
-from onetool.config.files import roots_within
-from onetool.config.load import PROVIDER_KEYS
+from onetool.config.load import PROVIDER_KEYS, roots_within
 from onetool.core.context import current_call
 from onetool.core.json_data import freeze
 from onetool.core.limits import worker_share

@@ -10,9 +10,11 @@ include        several files -> one root node
 secret_values  the key `secrets`, and `${NAME}` in other values
 convert        node + type -> value, or mistakes
 model          every key with its type and default
-load           all of these in order: a file -> Config
-files          which files and folders a loaded config was read from
-edit_servers   adds servers to the text of a config file and removes them
+load           all of these in order: a file -> Config; and which files and folders it was read from
+edit           adds servers and hosts to the text of a config file and removes them
+client_files   reads and changes files of other clients
+server_import  servers of other clients -> servers of the config
+starter        the config that `onetool init` writes
 """
 
 from onetool.config.find import Found, find, find_config, nearest_folder

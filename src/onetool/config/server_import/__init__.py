@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from onetool.config.client_files import EditError, put_file
 from onetool.config.find import FOLDER, NAME, find, own_folder, trust_store
 from onetool.config.include import read_files
 from onetool.config.load import load_config, load_secrets
@@ -28,7 +29,6 @@ from onetool.config.secret_values import check_kept
 from onetool.config.server_import.hide_secrets import SecretCollector, Variables, without_secrets
 from onetool.config.server_import.translate import ClientServers, SkipServer, translated
 from onetool.config.starter import IGNORED, starter_config
-from onetool.config.text_file import EditError, put_file
 from onetool.config.trust import trust_renewed
 from onetool.config.yaml_text import PLACEHOLDER
 from onetool.config.yaml_text import ConfigFileError as NotYaml

@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
+from onetool.config.client_files import JsoncError, read_json
 from onetool.config.convert import plain
-from onetool.config.jsonc import JsoncError, read_json
 from onetool.config.node import Findings
 from onetool.config.server_import.hide_secrets import Variables
 from onetool.config.yaml_nodes import node_of

@@ -25,7 +25,7 @@ from onetool.interfaces.cli.output import echo, print_json, print_table, printab
 
 if TYPE_CHECKING:
     from onetool.config import Config
-    from onetool.config.access import TokenConfig
+    from onetool.config.model import TokenConfig
     from onetool.services.access_tokens import StoredToken, TokenStore
 
 NONE = "There are no named tokens. Make one: onetool tokens add NAME"
@@ -137,7 +137,7 @@ def _checked(
     name: str, hash: str, role: Role, patterns: list[str] | None, rate: str | None, expires: str | None
 ) -> "TokenConfig":
     """A usage error for what the config would refuse, too."""
-    from onetool.config.access import TokenConfig
+    from onetool.config.model import TokenConfig
 
     tools = tuple(dict.fromkeys(patterns)) if patterns else None
     token = TokenConfig(name=name, hash=hash, tools=tools, role=role, rate=rate, expires=expires)

@@ -23,7 +23,7 @@ from threading import Lock, Thread
 
 import msgspec
 
-from onetool.config.access import OWN_TOKEN
+from onetool.config.model import OWN_TOKEN
 from onetool.core.os_files import UnsafeFileError
 from onetool.database import DatabaseError
 from onetool.database.documents import Documents, HeldDocument, Version

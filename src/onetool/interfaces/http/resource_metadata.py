@@ -18,8 +18,7 @@ from onetool.interfaces.asgi import HttpError, Receive, Scope, Send, respond
 from onetool.interfaces.http.jwt_token import JwtError
 
 if TYPE_CHECKING:
-    from onetool.config.access import JwtConfig
-    from onetool.config.model import HttpConfig
+    from onetool.config.model import HttpConfig, JwtConfig
 
 METADATA_PATH = "/.well-known/oauth-protected-resource"
 MCP_PATH = "/mcp"

@@ -55,9 +55,9 @@ async def import_servers(request: RestRequest) -> RestResponse:
 
 
 def _import_servers(request: RestRequest, data: Any) -> RestResponse:
-    from onetool.config.edit_entries import put_servers
+    from onetool.config.client_files import JsoncError
+    from onetool.config.edit import put_servers
     from onetool.config.find import NAME, own_folder
-    from onetool.config.jsonc import JsoncError
     from onetool.config.server_import import ConfigTarget, ConfigUnchangedError, Planner
     from onetool.config.server_import.translate import servers_in
 

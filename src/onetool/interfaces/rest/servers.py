@@ -202,7 +202,7 @@ async def _switch(request: RestRequest, on: bool) -> RestResponse:
 
 
 def _switched(context: RestContext, status: "ServerStatus", on: bool) -> RestResponse:
-    from onetool.config.edit_entries import switch_server
+    from onetool.config.edit import switch_server
     from onetool.config.server_import import ConfigTarget, ConfigUnchangedError
 
     app, name = context.app, status.name

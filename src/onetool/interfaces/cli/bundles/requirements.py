@@ -10,7 +10,7 @@ from onetool.interfaces.cli.output import echo, print_json, printable, wants_jso
 
 if TYPE_CHECKING:
     from onetool.app import App
-    from onetool.app.tool_requirements import Requirements
+    from onetool.app.findings import Requirements
 
 
 # Hints on standard error

@@ -2,7 +2,6 @@
 
 known        each client: where its files are, and how it writes a server
 edit_files   adds an entry to a JSON or TOML file and changes nothing else in it
-jsonc        JSON with comments, parsed with the position of every member
 """
 
 import os
@@ -14,8 +13,8 @@ import click
 import msgspec
 
 from onetool.config import Found, find, load_config
+from onetool.config.client_files import EditError, put_file
 from onetool.config.find import FOLDER, NAME, user_home
-from onetool.config.text_file import EditError, put_file
 from onetool.interfaces.cli.clients.edit_files import json_snippet, put_json, put_toml, toml_snippet
 from onetool.interfaces.cli.clients.known import CLIENTS, KnownClient, OwnServer, own_command, served_at
 

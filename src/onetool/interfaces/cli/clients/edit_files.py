@@ -8,8 +8,7 @@ import re
 import tomllib
 from typing import Any
 
-from onetool.config.jsonc import JsoncDocument, JsoncError, Value, read_json
-from onetool.config.text_file import EditError
+from onetool.config.client_files import EditError, JsoncDocument, JsoncError, Value, read_json
 
 
 def name_taken(name: str) -> EditError:
