@@ -30,8 +30,7 @@ from onetool.sources.catalogues import Offered
 from onetool.sources.packs import Registry
 
 if TYPE_CHECKING:
-    from onetool.app.ask import AskService, PendingAnswer
-    from onetool.app.ask_models import ModelOverview
+    from onetool.app.ask import AskService, ModelOverview, PendingAnswer
     from onetool.app.code_names import CodeNames
     from onetool.ask.sessions import AskSessions
     from onetool.config.trust import Untrusted
@@ -40,8 +39,8 @@ if TYPE_CHECKING:
     from onetool.core.errors import ConfigError
     from onetool.core.threads import LoopThread
     from onetool.database import Database, ReplicaDatabase
-    from onetool.script.code_places import CodeReport
-    from onetool.script.reply import ReadOn, RunReply
+    from onetool.script.parse import CodeReport
+    from onetool.script.render import ReadOn, RunReply
     from onetool.script.run_result import RunResult
     from onetool.sources.bundles.service import BundleService
     from onetool.sources.mcp_servers.servers import Servers
@@ -220,7 +219,7 @@ class App:
 
     async def ask_models(self, within: Collection[str] | None = None) -> "ModelOverview":
         """Which models can be asked, and about how many tokens these tools cost with each question."""
-        from onetool.app.ask_models import model_overview
+        from onetool.app.ask import model_overview
 
         return await model_overview(self._ask_service, within)
 

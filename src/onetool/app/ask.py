@@ -3,7 +3,8 @@
     answer = await app.ask("What time is it?")                  # the whole answer
     async for event in app.ask("What time is it?"): …           # events as they happen; `.answer` afterwards
 
-Toolsets are cached per registry snapshot; everything else is made for one question.
+Toolsets are cached per registry snapshot; everything else is made for one question. `model_overview` says which models
+can be asked here, and what the tools cost with each question.
 """
 
 import asyncio
@@ -12,6 +13,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from onetool.app.describe import run_tool
 from onetool.app.provider_keys import keys_for
@@ -29,8 +31,17 @@ from onetool.ask.errors import AskError
 from onetool.ask.events import Answer, Done, Event
 from onetool.ask.loop import AskLoop
 from onetool.ask.messages import NO_TOOLS, File, Toolset, User
-from onetool.ask.model_choice import ModelChoice, choose_model
+from onetool.ask.model_choice import (
+    OLLAMA_SETTING,
+    PROBE,
+    ModelChoice,
+    Secret,
+    choose_model,
+    chosen_provider,
+    model_lister,
+)
 from onetool.ask.prompts import MUCH_TEXT, AskTask
+from onetool.ask.providers import NAMES, adapter
 from onetool.ask.sessions import AskSessions, ChatSession, SessionStore
 from onetool.ask.tool_calls import run_user_call
 from onetool.core.call import ToolCall, ToolResult, new_id
@@ -42,6 +53,7 @@ if TYPE_CHECKING:
     from onetool.ask.tool_calls import ToolBackend
     from onetool.core.context import CallWatch
     from onetool.core.registry import Snapshot
+
 
 MENUS = ("direct", "run")
 USER_SOURCE = "chat"  # where calls come from that a person makes in a session
@@ -274,3 +286,61 @@ class PendingAnswer:
 
 def _with_hints(answer: Answer) -> Answer:
     return msgspec.structs.replace(answer, hints=(ALLOWING,)) if answer.denied else answer
+
+
+# Which models can be asked. No hosted provider is asked for that: of these, the models are known that the config names,
+# and the one that is used where nobody names one. A server of one's own (Ollama, `ask.base_url`) is asked for its list.
+
+
+class KnownProvider(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A provider. `missing` is what has to be set before it can be asked."""
+
+    id: str
+    models: tuple[str, ...]
+    is_configured: bool
+    missing: str | UnsetType = UNSET
+
+
+class ModelOverview(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """`provider` and `model` answer where a question names none; null: there is none."""
+
+    provider: str | None
+    model: str | None
+    providers: tuple[KnownProvider, ...]
+    tool_tokens: int
+
+
+async def model_overview(service: AskService, within: Collection[str] | None) -> ModelOverview:
+    """`within` are the tools that may be called; None allows all."""
+    providers = await asyncio.gather(*(_known_provider(service, name) for name in NAMES))
+    by_name = {one.id: one for one in providers}
+    choice = service.choice(None)
+    name = await asyncio.to_thread(lambda: chosen_provider(choice, keys_for(service.runtime.config, choice)))
+    chosen, toolset = by_name[name or "ollama"], service.toolset(within)
+    return ModelOverview(
+        provider=chosen.id if chosen.is_configured else None,
+        model=next(iter(chosen.models), None) if chosen.is_configured else None,
+        providers=tuple(providers),
+        tool_tokens=await asyncio.to_thread(toolset.tokens, chosen.id),
+    )
+
+
+async def _known_provider(service: AskService, name: str) -> KnownProvider:
+    choice, own = service.choice(name), adapter(name)
+    secret = keys_for(service.runtime.config, choice)
+    if name == "ollama" or choice.base_url is not None:
+        listed = await _listed(service, choice, secret)
+        is_there, missing, further = listed is not None or choice.base_url is not None, OLLAMA_SETTING, listed or []
+    else:
+        is_there, missing, further = bool(await asyncio.to_thread(secret, own.key)), own.key, [own.model]
+    models = tuple(dict.fromkeys(filter(None, [choice.model, *further])))
+    return KnownProvider(id=name, models=models, is_configured=is_there, missing=UNSET if is_there else missing)
+
+
+async def _listed(service: AskService, choice: ModelChoice, secret: Secret) -> list[str] | None:
+    """The models of a server of one's own; None where it does not answer."""
+    try:
+        lister = await asyncio.to_thread(model_lister, choice, secret, service.runtime.client)
+        return await lister.names(PROBE)
+    except AskError:
+        return None

@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from onetool.app.bundles import PAGE, live_bundle
-from onetool.config.secret_values import check_kept
+from onetool.config.include import check_kept
 from onetool.core.errors import OneToolError, ToolFailure
 from onetool.http.url import HttpRequest, parse_url
 from onetool.services.secret_file import SecretExistsError, drop_secret, has_secret, put_secret

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from onetool.http.client import HttpClient
     from onetool.http.tool import HttpContext
     from onetool.script.engine import Engine, SharedWorkers
-    from onetool.script.reply import ReadOn, RunReply
+    from onetool.script.render import ReadOn, RunReply
     from onetool.script.run_result import RunResult
     from onetool.services.results import Results, StoredResult
     from onetool.services.stats import UsageStats
@@ -258,7 +258,7 @@ class Runtime:
 
     def reply(self, result: "RunResult", whole: bool = False, read_on: "ReadOn | None" = None) -> "RunReply":
         """What a run's caller gets to read. A large result is stored, unless it is wanted whole."""
-        from onetool.script.reply import in_code, run_reply
+        from onetool.script.render import in_code, run_reply
 
         store = None if whole else self.store_result
         return run_reply(result, self.config.results.inline_bytes, store, read_on or in_code)

@@ -6,8 +6,7 @@ trust          whether a project's folder may be used, and what is remembered ab
 reach          what a project's config would run, call and read
 yaml_text      the text of a file, and what its unquoted scalars mean
 yaml_nodes     YAML text -> nodes, each with its file and line (node: the class itself)
-include        several files -> one root node
-secret_values  the key `secrets`, and `${NAME}` in other values
+include        several files -> one root node; the key `secrets`, and `${NAME}` in other values
 convert        node + type -> value, or mistakes
 model          every key with its type and default
 load           all of these in order: a file -> Config; and which files and folders it was read from

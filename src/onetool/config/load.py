@@ -45,8 +45,10 @@ def load_config(at: Found | Path | None, *, env: Mapping[str, str] = os.environ)
         return Config(home=home, secrets=load_secrets(found, env=env), whose=found.whose, folder=found.folder)
 
     from onetool.config.convert import read_fields
-    from onetool.config.include import read_files  # here, because a start without a file need not load the YAML parser
-    from onetool.config.secret_values import resolve
+    from onetool.config.include import (
+        read_files,  # here, because a start without a file need not load the YAML parser
+        resolve,
+    )
 
     findings = Findings()
     root, included = read_files(path, findings)
@@ -94,8 +96,7 @@ def load_secrets(at: Found | Path | None, *, env: Mapping[str, str] = os.environ
 def load_roots(path: Path, *, env: Mapping[str, str] = os.environ) -> tuple[str, ...]:
     """`fs.roots` alone: also of a config that can't be used otherwise. None of them where they can't be read."""
     from onetool.config.convert import convert
-    from onetool.config.include import read_files
-    from onetool.config.secret_values import resolve
+    from onetool.config.include import read_files, resolve
 
     findings = Findings()
     try:
@@ -149,7 +150,7 @@ def _secrets(
     """The secrets of a config. A project has its own ones; from the environment and the keyring it gets only those that
     were accepted.
     """
-    from onetool.config.secret_values import read_secrets
+    from onetool.config.include import read_secrets
 
     if found.whose != "project":
         return read_secrets(node, home, env, findings, may_be_missing)
@@ -203,7 +204,7 @@ def _kept_here(found: Found, root: Node) -> frozenset[str]:
     """Names that a project's servers get only if they are stored with the project: provider keys and the HTTP token."""
     if found.whose != "project":
         return frozenset()
-    from onetool.config.secret_values import names_in
+    from onetool.config.include import names_in
 
     http = root.value.get("http")
     token = http.value.get("token") if http is not None and isinstance(http.value, dict) else None

@@ -17,8 +17,8 @@ from typing import Any
 import msgspec
 
 from onetool.config.file_checks import MAX_DIGEST_BYTES, SECRETS_FILE, digest_of, is_inside, stamp_of
+from onetool.config.include import LITERAL_KEYS
 from onetool.config.node import Findings, Node
-from onetool.config.secret_values import LITERAL_KEYS
 from onetool.config.yaml_text import PLACEHOLDER
 from onetool.core.errors import ConfigError
 from onetool.core.redaction import sounds_secret

@@ -17,15 +17,16 @@ from msgspec.structs import replace
 
 from onetool.core.call import (
     Code,
+    Pauses,
     ServerResult,
     ToolCall,
     ToolError,
     ToolResult,
     WrongArgument,
+    client_name,
     is_seconds,
     wrong_arguments,
 )
-from onetool.core.caller import Pauses, client_name
 from onetool.core.context import (
     CallContext,
     CallEvent,

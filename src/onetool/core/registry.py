@@ -13,10 +13,9 @@ from typing import Any, Protocol, overload
 
 import msgspec
 
-from onetool.core.definition import Handlers, accept
 from onetool.core.errors import DuplicateToolError, Mistake
 from onetool.core.principal import AllowList, is_pattern
-from onetool.core.spec import ToolSpec
+from onetool.core.spec import Handlers, ToolSpec, accept
 
 Further = Callable[[str], ToolSpec | None]
 """Finds tools that are in no list but can be called by their full name: `bundle.tool@version`."""

@@ -21,11 +21,10 @@ import msgspec
 
 from onetool.config.client_files import EditError, put_file
 from onetool.config.find import FOLDER, NAME, find, own_folder, trust_store
-from onetool.config.include import read_files
+from onetool.config.include import check_kept, read_files
 from onetool.config.load import load_config, load_secrets
 from onetool.config.model import Config
 from onetool.config.node import Findings, Node
-from onetool.config.secret_values import check_kept
 from onetool.config.server_import.hide_secrets import SecretCollector, Variables, without_secrets
 from onetool.config.server_import.translate import ClientServers, SkipServer, translated
 from onetool.config.starter import IGNORED, starter_config

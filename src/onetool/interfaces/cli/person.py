@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from onetool.core.caller import CannotAsk, Declined, ForPerson, ForRoots, Level, Question, current_caller
+from onetool.core.call import CannotAsk, Declined, ForPerson, ForRoots, Level, Question, current_caller
 from onetool.core.context import paused_for_caller
 from onetool.core.threads import Threads
 from onetool.interfaces.cli.output import printable

@@ -18,7 +18,7 @@ from onetool.packs.ot.listings import listed_packs as packs_listed
 from onetool.packs.ot.view import View, current_catalogue
 from onetool.sdk import LogSpan, tool
 from onetool.sdk.decorators import TOOL_MARK
-from onetool.sdk.signature import tool_from_function
+from onetool.sdk.pack import tool_from_function
 from onetool.services.results.errors import HandleNotFoundError, ResultExpiredError
 from onetool.services.results.paging import Page
 
