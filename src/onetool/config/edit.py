@@ -27,12 +27,12 @@ _UNPARSEABLE = re.compile(r"\$\{" + VARIABLE + r"\}|\\u[dD][89abAB][0-9a-fA-F]{2
 _UNQUOTED = re.compile(r"[A-Za-z0-9_./$][\w./${}@:+=,?&%-]*(?<!:)", re.ASCII)
 
 
-def edited(text: str, candidates: Ways, key: str, value: Any) -> str:
+def _edited(text: str, candidates: Ways, key: str, value: Any) -> str:
     """The first candidate text whose data differs in this value only. Raises ConfigFileError if there is none."""
-    expected = {**data_of(text), key: value}
+    expected = {**_data_of(text), key: value}
     for new in candidates(ConfigText(text)):
         try:
-            data = data_of(new)
+            data = _data_of(new)
         except ConfigFileError:
             continue
         if {**data, key: data.get(key) or type(value)()} == expected:
@@ -40,7 +40,7 @@ def edited(text: str, candidates: Ways, key: str, value: Any) -> str:
     raise ConfigFileError(BY_HAND)
 
 
-def data_of(text: str) -> dict[str, Any]:
+def _data_of(text: str) -> dict[str, Any]:
     findings = Findings()
     data = plain(node_of(text, ""), findings)
     if findings.errors:
@@ -84,7 +84,7 @@ class ConfigText:
         if mapping.flow_style:
             yield self._added_in_braces(mapping, members)
             return
-        lines = lines_of(members, self.indent_of(mapping), self.unit())
+        lines = _lines_of(members, self.indent_of(mapping), self.unit())
         last = self.line_end(self.end_of(mapping))
         if not at_end:
             yield from self.with_lines(last, lines, ("",))
@@ -94,7 +94,7 @@ class ConfigText:
         begin, end = mapping.start_mark.index, mapping.end_mark.index
         indent = self.newline + self.indent_at(mapping.value[0][0].start_mark.index) if mapping.value else ""
         space = indent if indent and "\n" in self.text[begin:end] else " "
-        entries = [f"{quoted(name)}: {quoted(member)}" for name, member in members.items()]
+        entries = [f"{_quoted(name)}: {_quoted(member)}" for name, member in members.items()]
         if not mapping.value:
             return self.spliced(begin + 1, begin + 1, ", ".join(entries))
         at = self.end_of_entry(mapping.value[-1])
@@ -105,8 +105,8 @@ class ConfigText:
         key, value = entry
         begin, end = value.start_mark.index, value.end_mark.index
         if self.root is not None and self.root.flow_style:
-            return self.spliced(begin, end, f" {quoted(members)}" if begin == end else quoted(members))
-        lines = lines_of(members, self.indent_at(key.start_mark.index) + "  ", "  ")
+            return self.spliced(begin, end, f" {_quoted(members)}" if begin == end else _quoted(members))
+        lines = _lines_of(members, self.indent_at(key.start_mark.index) + "  ", "  ")
         line = self.line_end(end)
         rest = self.text[end:line]
         rest = rest if rest.endswith("\n") else rest + self.newline
@@ -116,8 +116,8 @@ class ConfigText:
         key, value = entry
         if mapping.flow_style:
             begin, end = value.start_mark.index, value.end_mark.index
-            return self.spliced(begin, end, f" {quoted(block)}" if begin == end else quoted(block))
-        lines = lines_of({name: block}, self.indent_of(mapping), self.unit())
+            return self.spliced(begin, end, f" {_quoted(block)}" if begin == end else _quoted(block))
+        lines = _lines_of({name: block}, self.indent_of(mapping), self.unit())
         begin, end = key.start_mark.index, self.end_of_entry(entry)
         return self.spliced(begin, end, self.newline.join(lines).lstrip(" "))
 
@@ -182,24 +182,24 @@ class ConfigText:
 # Writing YAML
 
 
-def lines_of(members: Mapping[str, Any], indent: str, unit: str) -> list[str]:
+def _lines_of(members: Mapping[str, Any], indent: str, unit: str) -> list[str]:
     """A mapping as lines: one for each scalar and each short list."""
     lines: list[str] = []
     for name, value in members.items():
-        head = f"{indent}{scalar(name)}:"
+        head = f"{indent}{_scalar(name)}:"
         if isinstance(value, Mapping) and value:
-            lines += [head, *lines_of(value, indent + unit, unit)]
-        elif isinstance(value, list | tuple) and len(quoted(value)) > WIDEST:
-            lines += [head, *(f"{indent}{unit}- {scalar(item)}" for item in value)]
+            lines += [head, *_lines_of(value, indent + unit, unit)]
+        elif isinstance(value, list | tuple) and len(_quoted(value)) > WIDEST:
+            lines += [head, *(f"{indent}{unit}- {_scalar(item)}" for item in value)]
         else:
-            lines.append(f"{head} {scalar(value)}")
+            lines.append(f"{head} {_scalar(value)}")
     return lines
 
 
-def scalar(value: Any) -> str:
+def _scalar(value: Any) -> str:
     if isinstance(value, str) and _UNQUOTED.fullmatch(value) and _stays_text(value):
         return value
-    return quoted(value)
+    return _quoted(value)
 
 
 def _stays_text(text: str) -> bool:
@@ -209,7 +209,7 @@ def _stays_text(text: str) -> bool:
         return False
 
 
-def quoted(value: Any) -> str:
+def _quoted(value: Any) -> str:
     """What is JSON is YAML too. Characters that are better not seen are escaped."""
     text = json.dumps(value, ensure_ascii=False)
     return text if text.isprintable() else json.dumps(value)
@@ -227,15 +227,15 @@ def put_servers(text: str, servers: Mapping[str, Block]) -> str:
     """The text with these servers: new ones behind those that are there, known ones in the place of the old."""
     there = _servers_of(text)
     for name in servers.keys() & there.keys():
-        text = edited(text, _replacing(name, servers[name]), SERVERS_KEY, {**_servers_of(text), name: servers[name]})
+        text = _edited(text, _replacing(name, servers[name]), SERVERS_KEY, {**_servers_of(text), name: servers[name]})
     new = {name: block for name, block in servers.items() if name not in there}
-    return edited(text, _adding(new), SERVERS_KEY, {**_servers_of(text), **new}) if new else text
+    return _edited(text, _adding(new), SERVERS_KEY, {**_servers_of(text), **new}) if new else text
 
 
 def drop_server(text: str, name: str) -> str:
     """The text without this server."""
     rest = {other: block for other, block in _servers_of(text).items() if other != name}
-    return edited(text, _dropping(name), SERVERS_KEY, rest)
+    return _edited(text, _dropping(name), SERVERS_KEY, rest)
 
 
 def switch_server(text: str, name: str, on: bool) -> str:
@@ -247,13 +247,13 @@ def switch_server(text: str, name: str, on: bool) -> str:
     changes = {key: value for key, value in (("enabled", on), ("disabled", not on)) if key in block}
     for key, value in (changes or {"enabled": on}).items():
         block = {**block, key: value}
-        text = edited(text, _setting(name, key, value), SERVERS_KEY, {**servers, name: block})
+        text = _edited(text, _setting(name, key, value), SERVERS_KEY, {**servers, name: block})
     return text
 
 
 def servers_yaml(servers: Mapping[str, Block]) -> str:
     """The servers by themselves, to look at or to paste."""
-    return "\n".join([*lines_of({SERVERS_KEY: servers}, "", "  "), ""])
+    return "\n".join([*_lines_of({SERVERS_KEY: servers}, "", "  "), ""])
 
 
 # Edits: each yields candidate texts, the preferred one first
@@ -262,7 +262,7 @@ def servers_yaml(servers: Mapping[str, Block]) -> str:
 def _adding(servers: Mapping[str, Block]) -> Ways:
     def ways(text: ConfigText) -> Iterator[str]:
         if text.root is None:
-            yield from text.with_lines(len(text.text), lines_of({SERVERS_KEY: servers}, "", "  "), ("", text.newline))
+            yield from text.with_lines(len(text.text), _lines_of({SERVERS_KEY: servers}, "", "  "), ("", text.newline))
             return
         found = text.find(SERVERS_KEY)
         if found is None:
@@ -294,7 +294,7 @@ def _dropping(name: str) -> Ways:
 def _setting(name: str, key: str, value: bool) -> Ways:
     def ways(text: ConfigText) -> Iterator[str]:
         if (place := text.find(SERVERS_KEY, name, key)) is not None:
-            yield text.spliced(place[1].start_mark.index, place[1].end_mark.index, quoted(value))
+            yield text.spliced(place[1].start_mark.index, place[1].end_mark.index, _quoted(value))
         else:
             yield from text.added(text.mapping(SERVERS_KEY, name), {key: value})
 
@@ -302,7 +302,7 @@ def _setting(name: str, key: str, value: bool) -> Ways:
 
 
 def _servers_of(text: str) -> dict[str, Any]:
-    servers = data_of(text).get(SERVERS_KEY) or {}
+    servers = _data_of(text).get(SERVERS_KEY) or {}
     if not isinstance(servers, dict):
         raise ConfigFileError(f"{SERVERS_KEY} in it is no mapping")
     return servers
@@ -331,7 +331,7 @@ def put_host(text: str, host: str, private: bool) -> str:
     new = entry_of(host, private)
     if any(host_of(entry) == host.lower() for entry in _entries(text)):
         text = drop_host(text, host)
-    return edited(text, _adding_hosts(new), HOSTS_KEY, [*_entries(text), new])
+    return _edited(text, _adding_hosts(new), HOSTS_KEY, [*_entries(text), new])
 
 
 def drop_host(text: str, host: str) -> str:
@@ -339,7 +339,7 @@ def drop_host(text: str, host: str) -> str:
     while (at := next((i for i, one in enumerate(_entries(text)) if host_of(one) == host.lower()), None)) is not None:
         rest = _entries(text)
         del rest[at]
-        text = edited(text, _dropping_host(at), HOSTS_KEY, rest)
+        text = _edited(text, _dropping_host(at), HOSTS_KEY, rest)
     return text
 
 
@@ -347,7 +347,7 @@ def _adding_hosts(entry: Entry) -> Ways:
     def ways(text: ConfigText) -> Iterator[str]:
         found = text.find(HOSTS_KEY)
         if text.root is None:
-            yield from text.with_lines(len(text.text), lines_of({HOSTS_KEY: [entry]}, "", "  "), ("", text.newline))
+            yield from text.with_lines(len(text.text), _lines_of({HOSTS_KEY: [entry]}, "", "  "), ("", text.newline))
         elif found is None:
             yield from text.added(text.root, {HOSTS_KEY: [entry]}, at_end=True)
         elif not isinstance(found[1], yaml.SequenceNode):  # nothing stands behind the key
@@ -393,12 +393,12 @@ def _dropping_host(at: int) -> Ways:
 
 def _written(entry: Entry) -> str:
     if isinstance(entry, str):
-        return scalar(entry) if not set(entry) & set(",[]{}") else quoted(entry)
-    return f"{{host: {quoted(entry['host'])}, allowPrivate: true}}"
+        return _scalar(entry) if not set(entry) & set(",[]{}") else _quoted(entry)
+    return f"{{host: {_quoted(entry['host'])}, allowPrivate: true}}"
 
 
 def _entries(text: str) -> list[Any]:
-    entries = data_of(text).get(HOSTS_KEY) or []
+    entries = _data_of(text).get(HOSTS_KEY) or []
     if not isinstance(entries, list):
         raise ConfigFileError(f"{HOSTS_KEY} in it is no list")
     return list(entries)

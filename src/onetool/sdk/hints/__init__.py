@@ -56,16 +56,16 @@ from onetool.sdk.hints.values import (
 _HOOK = "__get_pydantic_core_schema__"
 
 
-def is_model(cls: type) -> bool:
+def _is_model(cls: type) -> bool:
     return hasattr(cls, _HOOK) or hasattr(cls, "__pydantic_validator__")
 
 
-def is_foreign_rule(fact: Any) -> bool:
+def _is_foreign_rule(fact: Any) -> bool:
     """Something in Annotated that only pydantic can carry out, such as a validator."""
     return hasattr(fact, _HOOK)
 
 
-def model_form(hints: HintForms, hint: Any) -> JsonForm:
+def _model_form(hints: HintForms, hint: Any) -> JsonForm:
     from pydantic import TypeAdapter, ValidationError
 
     try:
@@ -128,10 +128,10 @@ _TESTS = {**_BOUNDS, **_LENGTHS, **_OTHERS}
 _COUNTED = {"string": "Length", "array": "Items", "object": "Properties"}
 
 
-def annotated_form(hints: HintForms, hint: Any) -> JsonForm:
+def _annotated_form(hints: HintForms, hint: Any) -> JsonForm:
     inner, *metadata = get_args(hint)
-    if not hints.is_output and any(map(is_foreign_rule, metadata)):
-        return model_form(hints, hint)
+    if not hints.is_output and any(map(_is_foreign_rule, metadata)):
+        return _model_form(hints, hint)
     form, facts = hints.form(inner), list(_flat(metadata))
     rules = [rule for fact in facts for rule in _rules(fact)]
     schema, said = form.schema, True
@@ -234,7 +234,7 @@ def _passes(test: Test, value: Any, limit: Any) -> bool:
 
 
 _KINDS: dict[Any, Callable[["HintReader", Any], JsonForm]] = {
-    Annotated: annotated_form,
+    Annotated: _annotated_form,
     Literal: literal_form,
     Union: union_form,
     UnionType: union_form,
@@ -291,8 +291,8 @@ class HintReader:
         return known.reference()
 
     def _class(self, cls: type, hint: Any) -> JsonForm:
-        if is_model(cls) and not (self.is_output and is_record(cls)):  # pydantic's dataclasses leave like any other
-            return model_form(self, hint)
+        if _is_model(cls) and not (self.is_output and is_record(cls)):  # pydantic's dataclasses leave like any other
+            return _model_form(self, hint)
         if is_record(cls):
             return record_form(self, hint)
         if issubclass(cls, Enum):
