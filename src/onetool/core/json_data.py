@@ -5,18 +5,20 @@ else of the process runs, so whoever reads JSON of others calls `check_json` fir
 write: its decoder refuses what Python's takes and other programs refuse, or read in another way.
 """
 
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import deepcopy
 from inspect import iscoroutine
 from math import isfinite
 from os import PathLike, fspath
-from typing import Any, Literal, NamedTuple, NoReturn, Protocol, Self, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, Protocol, Self, cast
 
 import msgspec
 
 from onetool.core.errors import ToolFailure, describe_error
+
+if TYPE_CHECKING:
+    from json import JSONDecoder
 
 Block = dict[str, Any]
 
@@ -288,5 +290,7 @@ def no_constant(text: str) -> NoReturn:
     raise StrictJsonError("constant", text)
 
 
-def strict_decoder(parse_float: Callable[[str], float] = finite) -> json.JSONDecoder:
-    return json.JSONDecoder(object_pairs_hook=unique, parse_float=parse_float, parse_constant=no_constant)
+def strict_decoder(parse_float: Callable[[str], float] = finite) -> "JSONDecoder":
+    from json import JSONDecoder  # few read strict JSON
+
+    return JSONDecoder(object_pairs_hook=unique, parse_float=parse_float, parse_constant=no_constant)

@@ -6,7 +6,6 @@ Arguments that somebody typed as texts are JSON where the tool's schema wants da
 search found take a line each, the best first, within a budget of tokens.
 """
 
-import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from keyword import iskeyword
@@ -332,8 +331,9 @@ def named_values(key: str, spec: ToolSpec) -> list[str]:
     fields = cast(Mapping[str, Any], field)
     if fields.get("type") == "boolean":
         return ["true", "false"]
-    values = fields.get("enum") or ()
-    return [value if isinstance(value, str) else json.dumps(value) for value in values]
+    from json import dumps
+
+    return [value if isinstance(value, str) else dumps(value) for value in fields.get("enum") or ()]
 
 
 def _kinds(schema: Any, root: Mapping[str, Any], depth: int) -> set[str] | None:
