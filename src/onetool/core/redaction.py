@@ -8,7 +8,6 @@ conditions. So a mark that counts in one case counts in all.
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
-from urllib.parse import unquote
 
 MASK = "***"
 
@@ -184,6 +183,8 @@ class SecretPlaces:
                 yield from cast(Schema, found).values()
 
     def _resolved(self, ref: str) -> Any:
+        from urllib.parse import unquote  # masks need none of it, and are loaded with every tool
+
         base, _, fragment = ref.partition("#")
         here: Any = self._named.get(base, self._root) if base else self._root
         if not fragment.startswith("/"):
