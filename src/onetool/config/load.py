@@ -44,11 +44,8 @@ def load_config(at: Found | Path | None, *, env: Mapping[str, str] = os.environ)
     if path is None:
         return Config(home=home, secrets=load_secrets(found, env=env), whose=found.whose, folder=found.folder)
 
-    from onetool.config.convert import read_fields
-    from onetool.config.include import (
-        read_files,  # here, because a start without a file need not load the YAML parser
-        resolve,
-    )
+    from onetool.config.convert import read_fields  # here, because a start without a file need not load the YAML parser
+    from onetool.config.include import read_files, resolve
 
     findings = Findings()
     root, included = read_files(path, findings)
