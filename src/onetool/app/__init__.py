@@ -4,8 +4,8 @@ app             App itself: what every interface calls
 catalog         the tools that there are now, a search over them, and why one is missing
 reload          reads the config and its packs again
 runtime         the services that belong to one config (executor, engine, results, stats)
-ask             `App.ask`: one question to a model (tool_backends: how its tool calls are executed and approved)
-provider_keys   which API key is sent to which address
+ask             `App.ask`: one question to a model, and which API key is sent where (tool_backends: how its tool calls
+                are executed and approved)
 bundles         the bundles of the config in force (bundle_runtime: what their tools use of the app)
 bundle_import   takes in tools: an archive, an OpenAPI document, or a curl command
 view            what the pack `ot` and declared tools see of the app

@@ -4,7 +4,6 @@ find           which file is in force, and whose it is
 file_checks    who owns a file, who can write it, and whether it has changed
 trust          whether a project's folder may be used, and what is remembered about that
 reach          what a project's config would run, call and read
-yaml_text      the text of a file, and what its unquoted scalars mean
 yaml_nodes     YAML text -> nodes, each with its file and line (node: the class itself)
 include        several files -> one root node; the key `secrets`, and `${NAME}` in other values
 convert        node + type -> value, or mistakes

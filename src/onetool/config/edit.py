@@ -13,8 +13,7 @@ import yaml
 
 from onetool.config.convert import plain
 from onetool.config.node import Findings
-from onetool.config.yaml_nodes import compose, node_of
-from onetool.config.yaml_text import VARIABLE, ConfigFileError, plain_value, yaml_1_1_advice
+from onetool.config.yaml_nodes import VARIABLE, ConfigFileError, compose, node_of, plain_value, yaml_1_1_advice
 
 WIDEST = 100  # a longer list gets a line for each item
 BY_HAND = "it is written in a way that can't be changed from here; please edit it by hand"

@@ -18,8 +18,7 @@ from onetool.config.convert import BAD, convert, fields_of, report_mismatch, unk
 from onetool.config.file_checks import SECRETS_FILE
 from onetool.config.model import Keys
 from onetool.config.node import BROKEN, Findings, Node
-from onetool.config.yaml_nodes import read_yaml
-from onetool.config.yaml_text import PLACEHOLDER, ConfigFileError
+from onetool.config.yaml_nodes import PLACEHOLDER, ConfigFileError, read_yaml
 from onetool.core.errors import Mistake
 from onetool.core.text import did_you_mean
 from onetool.services.secrets import UNMISTAKABLE, Fits, Secret, SecretHostError, Secrets, too_open

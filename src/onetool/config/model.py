@@ -199,8 +199,7 @@ def read_prompts(path: Path | None, beside: Path, findings: Findings) -> tuple[P
             findings.add([Mistake(message=message, file=str(beside), key="prompts", severity="warning")])
         return path if named else None, PromptTexts()
     from onetool.config.convert import convert
-    from onetool.config.yaml_nodes import read_yaml
-    from onetool.config.yaml_text import ConfigFileError
+    from onetool.config.yaml_nodes import ConfigFileError, read_yaml
 
     try:
         root = read_yaml(path)

@@ -287,8 +287,7 @@ def _is_strict(own: Path) -> bool:
             return False
     except OSError:
         return False
-    from onetool.config.yaml_nodes import read_yaml
-    from onetool.config.yaml_text import ConfigFileError
+    from onetool.config.yaml_nodes import ConfigFileError, read_yaml
 
     try:
         root = read_yaml(file).value

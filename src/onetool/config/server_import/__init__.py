@@ -29,8 +29,8 @@ from onetool.config.server_import.hide_secrets import SecretCollector, Variables
 from onetool.config.server_import.translate import ClientServers, SkipServer, translated
 from onetool.config.starter import IGNORED, starter_config
 from onetool.config.trust import trust_renewed
-from onetool.config.yaml_text import PLACEHOLDER
-from onetool.config.yaml_text import ConfigFileError as NotYaml
+from onetool.config.yaml_nodes import PLACEHOLDER
+from onetool.config.yaml_nodes import ConfigFileError as NotYaml
 from onetool.core.errors import ConfigError, OneToolError
 from onetool.core.os_files import draft_of, write_new
 from onetool.services.secret_file import drop_secret, put_secret
