@@ -15,10 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from services.audit_places import Flaky, audit_database, empty_database, lines
 
-from onetool.config.access import AuditConfig
+from onetool.config.model import AuditConfig
 from onetool.core.call import ToolCall, ToolError
 from onetool.core.context import CallEvent
-from onetool.core.folder import OpenFolder
+from onetool.core.os_files import OpenFolder
 from onetool.core.principal import Principal, current_address, current_principal
 from onetool.core.spec import ToolSpec
 from onetool.services import audit
@@ -505,7 +505,7 @@ def test_a_real_full_disk_takes_whole_lines_alone(tmp_path: Path) -> None:
     code = f"""
 import resource, signal
 from pathlib import Path
-from onetool.config.access import AuditConfig
+from onetool.config.model import AuditConfig
 from onetool.services.audit import AuditLog
 log = AuditLog(Path({str(tmp_path / "audit")!r}), AuditConfig())
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from helpers import until
 
-from onetool.config.access import AuditConfig
+from onetool.config.model import AuditConfig
 from onetool.services.audit import AuditLog, AuditUnavailableError, files
 from onetool.services.audit.files import AuditFolder
 from onetool.services.audit.record import AuditFilter
@@ -18,7 +18,7 @@ from onetool.services.audit.record import AuditFilter
 WRITER = """
 import sys
 from pathlib import Path
-from onetool.config.access import AuditConfig
+from onetool.config.model import AuditConfig
 from onetool.services.audit import AuditLog
 log = AuditLog(Path(sys.argv[1]), AuditConfig(max_mb=1))
 print("ready", flush=True)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from services.audit_places import audit_database
 
-from onetool.config.access import AuditConfig
+from onetool.config.model import AuditConfig
 from onetool.core.principal import Principal
 from onetool.services.audit import AuditLog, reader_of
 from onetool.services.audit.files import BLOCK

@@ -6,7 +6,7 @@ import pytest
 from helpers import until
 from services.audit_places import Flaky, audit_database, empty_database, lines
 
-from onetool.config.access import AuditConfig
+from onetool.config.model import AuditConfig
 from onetool.core.call import ToolCall
 from onetool.core.context import CallEvent
 from onetool.core.spec import ToolSpec

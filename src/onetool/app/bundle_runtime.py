@@ -167,7 +167,7 @@ class AppBundleRuntime:
         self._catalog = catalog
 
     def signature(self, name: str) -> str | None:
-        from onetool.app.status import tool_signature
+        from onetool.app.describe import tool_signature
 
         return tool_signature(self._catalog.current_snapshot(), name)
 

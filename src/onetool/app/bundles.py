@@ -16,8 +16,8 @@ from msgspec.structs import replace
 
 from onetool.app.database import index_folder
 from onetool.core.errors import Mistake
+from onetool.core.registry import Catalogue
 from onetool.core.signature import call_text
-from onetool.core.source import Catalogue
 from onetool.core.spec import ToolSpec
 from onetool.sources.bundles.errors import BundleError, ForbiddenError
 from onetool.sources.catalogues import Offered

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from onetool.core.errors import ConfigError, Mistake
-from onetool.core.times import utc_text
+from onetool.core.text import utc_text
 from onetool.database.errors import DatabaseAwayError, DatabaseError
 
 if TYPE_CHECKING:

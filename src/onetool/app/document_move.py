@@ -13,7 +13,7 @@ import msgspec
 
 from onetool.app.access import token_key_file
 from onetool.app.documents import DocumentKind, documents_in
-from onetool.core.private_file import UnsafeFileError
+from onetool.core.os_files import UnsafeFileError
 from onetool.database import ReplicaDatabase
 from onetool.database.documents import HeldDocument
 from onetool.database.file_documents import FileDocuments

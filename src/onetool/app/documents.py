@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from onetool.core.errors import ConfigError
-from onetool.core.private_file import UnsafeFileError
+from onetool.core.os_files import UnsafeFileError
 from onetool.database import ReplicaDatabase
 from onetool.database.database_documents import DatabaseDocuments, Following
 from onetool.database.sealing import Seal, SealError
@@ -70,7 +70,7 @@ def secrets_of(config: "Config") -> list[bytes]:
     A `cluster.key` that is not set on this machine is an error, too: what another key encrypts, no replica could read.
     """
     from onetool.config.find import own_folder
-    from onetool.core.key_file import key_in
+    from onetool.core.flock import key_in
 
     try:
         shared = None if config.cluster is None else str(config.cluster.key).encode()

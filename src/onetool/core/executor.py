@@ -15,18 +15,18 @@ from typing import Any, Protocol, cast
 
 from msgspec.structs import replace
 
-from onetool.core.allow_list import allowed_by_both
 from onetool.core.call import (
     Code,
+    Pauses,
     ServerResult,
     ToolCall,
     ToolError,
     ToolResult,
     WrongArgument,
+    client_name,
     is_seconds,
     wrong_arguments,
 )
-from onetool.core.caller import Pauses, client_name
 from onetool.core.context import (
     CallContext,
     CallEvent,
@@ -49,7 +49,7 @@ from onetool.core.errors import (
 )
 from onetool.core.json_data import AnsweredValue, ServerAnswer
 from onetool.core.lenient import Taken, taken
-from onetool.core.principal import Principal, current_address, current_principal
+from onetool.core.principal import Principal, allowed_by_both, current_address, current_principal
 from onetool.core.redaction import mask_values, secret_values
 from onetool.core.registry import Snapshot
 from onetool.core.running import TRIES, HandlerRunner, HandlerTask

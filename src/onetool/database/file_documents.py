@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Literal
 
 from onetool.core import flock
-from onetool.core.os_files import PLAIN, open_no_link, sync_folder
-from onetool.core.private_file import draft_of, private, read_private
-from onetool.core.private_folder import lockable_folder
+from onetool.core.flock import lockable_folder
+from onetool.core.os_files import PLAIN, draft_of, open_no_link, private, read_private, sync_folder
 from onetool.database.documents import Document, Unknown, Version
 
 PAUSE = 0.05  # seconds between two attempts on an event loop

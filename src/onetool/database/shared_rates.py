@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from onetool.core.rate_window import PARTS, RateWindow
+from onetool.core.limits import PARTS, RateWindow
 from onetool.database.connection import Database, Transaction
 from onetool.database.errors import DatabaseError
 

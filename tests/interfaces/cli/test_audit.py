@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 from helpers import cli
 
-from onetool.config.access import AuditConfig
+from onetool.config.model import AuditConfig
 from onetool.core.call import ToolCall
 from onetool.core.context import CallEvent
 from onetool.core.principal import Principal

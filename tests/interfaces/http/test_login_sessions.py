@@ -12,7 +12,7 @@ import pytest
 from document_places import database, database_url, places, postgres
 from helpers import until
 
-from onetool.core.private_file import HAS_OWNERS
+from onetool.core.os_files import HAS_OWNERS
 from onetool.database import file_documents
 from onetool.interfaces.http import login_sessions
 from onetool.interfaces.http.login_sessions import (

@@ -6,8 +6,7 @@ import re
 import msgspec
 import pytest
 
-from onetool.config.access import Grant, JwtConfig
-from onetool.config.model import HttpConfig
+from onetool.config.model import Grant, HttpConfig, JwtConfig
 from onetool.interfaces.asgi import HttpError
 from onetool.interfaces.http.jwt_token import METADATA_PATH, JwtError, ResourceMetadata, challenge, refusal
 

@@ -32,8 +32,7 @@ from onetool.ask.sessions.records import (
     transcript,
 )
 from onetool.core import flock
-from onetool.core.folder import HAS_DIR_FD, OpenFolder
-from onetool.core.os_files import NO_WAIT, open_no_link, read_at, sync_folder
+from onetool.core.os_files import HAS_DIR_FD, NO_WAIT, OpenFolder, open_no_link, read_at, sync_folder
 
 LARGEST = 32 * 1024 * 1024
 SUFFIX = ".jsonl"

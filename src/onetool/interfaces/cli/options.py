@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from onetool.core.allow_list import is_pattern
+from onetool.core.principal import is_pattern
 from onetool.interfaces.cli.output import claim_stdout, printable
 
 if TYPE_CHECKING:

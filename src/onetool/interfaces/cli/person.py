@@ -20,9 +20,9 @@ from typing import Any
 
 import click
 
-from onetool.core.caller import CannotAsk, Declined, ForPerson, ForRoots, Level, Question, current_caller
+from onetool.core.call import CannotAsk, Declined, ForPerson, ForRoots, Level, Question, current_caller
 from onetool.core.context import paused_for_caller
-from onetool.core.private_file import private
+from onetool.core.os_files import private
 from onetool.core.threads import Threads
 from onetool.interfaces.cli.output import printable
 

@@ -140,7 +140,7 @@ def print_envelope(whole: dict[str, Any], as_yaml: bool, as_json: bool) -> None:
 
 
 def print_error(error: "ToolError") -> None:
-    from onetool.script.reply import error_text
+    from onetool.script.render import error_text
 
     first, _, rest = printable(error_text(error)).partition(" ")
     click.echo(f"{styled(first, fg='red')} {rest}", err=True)

@@ -25,7 +25,7 @@ from onetool.interfaces.cli.output import echo, print_json, print_table, printab
 
 if TYPE_CHECKING:
     from onetool.config import Config
-    from onetool.config.access import TokenConfig
+    from onetool.config.model import TokenConfig
     from onetool.services.access_tokens import StoredToken, TokenStore
 
 NONE = "There are no named tokens. Make one: onetool tokens add NAME"
@@ -138,7 +138,7 @@ def _checked(
     name: str, hash: str, role: Role, patterns: list[str] | None, rate: str | None, expires: str | None
 ) -> "TokenConfig":
     """A usage error for what the config would refuse, too."""
-    from onetool.config.access import TokenConfig
+    from onetool.config.model import TokenConfig
 
     tools = tuple(dict.fromkeys(patterns)) if patterns else None
     token = TokenConfig(name=name, hash=hash, tools=tools, role=role, rate=rate, expires=expires)
@@ -151,7 +151,7 @@ def _checked(
 
 def _until(expires: str | None) -> str | None:
     """A time from now on as a date and time; others as they are."""
-    from onetool.core.times import read_span, utc_text
+    from onetool.core.text import read_span, utc_text
 
     later = read_span(expires or "")
     return expires if not later else utc_text(time.time() + later)
@@ -253,7 +253,7 @@ def list_tokens(ctx: click.Context, as_json: bool) -> None:
 
 def _row(token: "StoredToken", where: str = "stored", is_revoked: bool = False) -> dict[str, Any]:
     """What may be shown of a token: nothing of its hash."""
-    from onetool.core.times import utc_text
+    from onetool.core.text import utc_text
 
     is_over = token.expires is not None and token.expires <= time.time()
     return {
@@ -269,7 +269,7 @@ def _row(token: "StoredToken", where: str = "stored", is_revoked: bool = False) 
 
 
 def _revoked_row(name: str, at: float) -> dict[str, Any]:
-    from onetool.core.times import utc_text
+    from onetool.core.text import utc_text
 
     return {"name": name, "where": "stored", "state": "revoked", "revoked": utc_text(at)}
 

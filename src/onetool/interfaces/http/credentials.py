@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from onetool.app.access import needs_credential
-from onetool.config.access import OWN_TOKEN
+from onetool.config.model import OWN_TOKEN
 from onetool.core.principal import Principal
 from onetool.interfaces.asgi import HttpError
 from onetool.interfaces.http.jwt_token import looks_like_jwt

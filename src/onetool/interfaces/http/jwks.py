@@ -24,7 +24,7 @@ from onetool.http.url import HttpRequest, Url, parse_url
 from onetool.interfaces.http.jwt_token import JwtError
 
 if TYPE_CHECKING:
-    from onetool.config.access import JwtConfig
+    from onetool.config.model import JwtConfig
     from onetool.http.client import HttpClient
 
 log = logging.getLogger("onetool")

@@ -23,8 +23,7 @@ from onetool.core.principal import ROLES
 from onetool.interfaces.asgi import HttpError, Receive, Scope, Send, respond
 
 if TYPE_CHECKING:
-    from onetool.config.access import JwtConfig
-    from onetool.config.model import HttpConfig
+    from onetool.config.model import HttpConfig, JwtConfig
 
 LONGEST_TOKEN = 16 * 1024  # bytes
 LONGEST_NAME = 256  # characters of a subject or of the name of a key

@@ -23,8 +23,8 @@ from threading import Lock, Thread
 
 import msgspec
 
-from onetool.config.access import OWN_TOKEN
-from onetool.core.private_file import UnsafeFileError
+from onetool.config.model import OWN_TOKEN
+from onetool.core.os_files import UnsafeFileError
 from onetool.database import DatabaseError
 from onetool.database.documents import Documents, HeldDocument, Version
 from onetool.database.file_documents import FileDocuments

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from onetool.core.limits import worker_share
 from onetool.core.principal import Principal
-from onetool.core.worker_share import worker_share
 from onetool.interfaces.asgi import AUDIT, Scope
 from onetool.interfaces.non_blocking_log import NonBlockingHandler
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from onetool.core.caller import CannotAsk, Declined, ForModel, ForPerson, ForRoots, Question
+from onetool.core.call import CannotAsk, Declined, ForModel, ForPerson, ForRoots, Question
 from onetool.core.errors import ToolFailure
 from onetool.sources.mcp_servers.shared import ServerRequest
 

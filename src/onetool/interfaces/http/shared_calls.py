@@ -9,7 +9,7 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from onetool.core.caller import CannotAsk, Level, Question, current_caller
+from onetool.core.call import CannotAsk, Level, Question, current_caller
 from onetool.core.errors import ToolFailure
 from onetool.interfaces.asgi import FORWARDED, HttpError, Receive, Scope, Send, read_body, respond
 from onetool.interfaces.disconnect import DisconnectWatch

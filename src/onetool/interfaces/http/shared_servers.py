@@ -20,7 +20,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from onetool.core.caller import CannotAsk, Question, current_caller
+from onetool.core.call import CannotAsk, Question, current_caller
 from onetool.core.context import current_call
 from onetool.core.errors import ToolFailure
 from onetool.core.principal import LOCAL, current_principal
@@ -49,7 +49,7 @@ from onetool.sources.mcp_servers.shared import ServerRequest, SharedResult, Shar
 
 if TYPE_CHECKING:
     from onetool.app import App
-    from onetool.core.caller import Caller
+    from onetool.core.call import Caller
     from onetool.interfaces.http.cluster import Cluster
     from onetool.services.cluster import Replica
 

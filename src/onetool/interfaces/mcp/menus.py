@@ -17,9 +17,8 @@ import msgspec
 from onetool.app.describe import call_description, run_tool, search_description
 from onetool.core.call import ToolCall, new_id
 from onetool.core.errors import BadArguments
-from onetool.core.found_tools import FoundTool, found_lines
 from onetool.core.principal import lasting_owner
-from onetool.core.signature import signature
+from onetool.core.signature import FoundTool, found_lines, signature
 from onetool.core.spec import ToolSpec
 from onetool.core.structured_content import HANDLE, RESULT
 from onetool.interfaces.json_data import encode

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from onetool.core.errors import ToolFailure
+from onetool.core.registry import Prompt, Resource
 from onetool.core.signature import signature
-from onetool.core.source import Prompt, Resource
 from onetool.interfaces.mcp.client import ClientCaller
 from onetool.interfaces.mcp.content import RESULTS, as_json, blocks_of, is_block, media_in, text_block
 from onetool.interfaces.mcp.pending_calls import lacking_capability, run_pausable

@@ -9,8 +9,7 @@ import msgspec
 from onetool._version import __version__
 from onetool.app.allow_lists import Offered, allow_lists
 from onetool.core.call import ToolCall, ToolResult, new_id
-from onetool.core.registry import Snapshot
-from onetool.core.source import Prompt, Resource, SingleTool
+from onetool.core.registry import Prompt, Resource, SingleTool, Snapshot
 from onetool.core.spec import ToolSpec
 from onetool.interfaces.mcp.client import RemoteClient
 from onetool.interfaces.mcp.menus import Menu, menu

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from onetool.core.errors import ConfigError, Mistake
-from onetool.core.times import utc_text
+from onetool.core.text import utc_text
 from onetool.interfaces.json_data import encode
 from onetool.interfaces.rest.imports import reloaded
 from onetool.interfaces.rest.problem import RestError

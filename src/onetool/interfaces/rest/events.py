@@ -27,9 +27,9 @@ import msgspec
 from onetool._version import __version__
 from onetool.app.allow_lists import Offered
 from onetool.core.context import CallEvent
+from onetool.core.limits import worker_share
 from onetool.core.principal import Principal
 from onetool.core.spec import ToolSpec
-from onetool.core.worker_share import worker_share
 from onetool.interfaces.asgi import Receive, Scope, Send
 from onetool.interfaces.disconnect import DisconnectWatch
 from onetool.interfaces.json_data import encode

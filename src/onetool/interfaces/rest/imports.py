@@ -96,7 +96,7 @@ async def export(request: RestRequest) -> RestResponse:
 
 def _imported(request: RestRequest, data: bytes, options: "ImportOptions") -> RestResponse:
     from onetool.app.bundle_import import name_taken, read_import, store_import
-    from onetool.app.tool_requirements import requirements_of
+    from onetool.app.findings import requirements_of
 
     app, dry_run = request.context.app, request.query["dryRun"]
     arrival = read_import(app, data, options)
@@ -130,9 +130,8 @@ def _tool_rows(arrival: "BundleImport") -> list[dict[str, Any]]:
 
 
 def _curl(app: "App", asked: CurlRequest, dry_run: bool) -> RestResponse:
-    from onetool.app.bundle_import import assemble
-    from onetool.app.curl_import import SecretsNotKeptError, read_curl, secrets_stored
-    from onetool.app.tool_requirements import requirements_of
+    from onetool.app.bundle_import import SecretsNotKeptError, assemble, read_curl, secrets_stored
+    from onetool.app.findings import requirements_of
 
     known = app.config.secrets
     content, secrets, notes = read_curl(asked.command, asked.tool, asked.description, known, reuse=False)

@@ -1,6 +1,6 @@
 """What the OpenAPI document says of /ask and what is below: questions, approvals, cancelling."""
 
-from onetool.app.ask_models import ModelOverview
+from onetool.app.ask import ModelOverview
 from onetool.ask.sessions.records import LAST, SESSION_ID
 from onetool.interfaces.rest.ask_approvals import ApprovalAnswer
 from onetool.interfaces.rest.ask_sessions import (

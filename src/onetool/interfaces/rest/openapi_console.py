@@ -6,7 +6,7 @@ from onetool.interfaces.rest.insight import AuditList, ResultLines, ResultList
 from onetool.interfaces.rest.openapi_parts import COUNTED_NOTE, IS_COUNTED, Part, request_body, schema_ref
 from onetool.interfaces.rest.run import RunAnswer, RunRequest
 from onetool.interfaces.rest.servers import LoginPage, NoOptions, ServerEntry, ServerList, ServerLogPage
-from onetool.script.code_places import CodeReport
+from onetool.script.parse import CodeReport
 from onetool.services.audit import KINDS
 from onetool.services.stats.overview import StatsOverview
 

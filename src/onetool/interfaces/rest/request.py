@@ -19,9 +19,8 @@ from urllib.parse import quote, unquote_to_bytes
 
 from onetool.app.allow_lists import Offered, allow_lists
 from onetool.core.call import ToolCall, ToolResult, new_id
-from onetool.core.json_data import JsonTooCostlyError, check_json
+from onetool.core.json_data import JsonTooCostlyError, StrictJsonError, check_json, finite, strict_decoder
 from onetool.core.principal import Principal, current_principal
-from onetool.core.strict_json import StrictJsonError, finite, strict_decoder
 from onetool.http.definition import FROM_TOOL
 from onetool.interfaces.asgi import JSON, Message, Receive, Scope, Send, read_body
 from onetool.interfaces.json_data import (

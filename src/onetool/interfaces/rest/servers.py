@@ -213,7 +213,7 @@ async def _switch(request: RestRequest, on: bool) -> RestResponse:
 
 
 def _switched(context: RestContext, status: "ServerStatus", on: bool) -> RestResponse:
-    from onetool.config.edit_entries import switch_server
+    from onetool.config.edit import switch_server
     from onetool.config.server_import import ConfigTarget, ConfigUnchangedError
 
     app, name = context.app, status.name
@@ -287,9 +287,9 @@ async def import_servers(request: RestRequest) -> RestResponse:
 
 
 def _import_servers(request: RestRequest, data: Any) -> RestResponse:
-    from onetool.config.edit_entries import put_servers
+    from onetool.config.client_files import JsoncError
+    from onetool.config.edit import put_servers
     from onetool.config.find import NAME, own_folder
-    from onetool.config.jsonc import JsoncError
     from onetool.config.server_import import ConfigTarget, ConfigUnchangedError, Planner
     from onetool.config.server_import.translate import servers_in
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 
-from onetool.core.worker_share import WorkerShare, set_worker_share
+from onetool.core.limits import WorkerShare, set_worker_share
 from onetool.interfaces.workers.channel import LAST, Reloaded, Report, Serving, WorkerOrder, decode_order
 
 if TYPE_CHECKING:

@@ -19,8 +19,7 @@ from time import time
 from typing import Any
 from weakref import finalize
 
-from onetool.core.call import ToolCall
-from onetool.core.caller import client_name
+from onetool.core.call import ToolCall, client_name
 from onetool.core.context import CallEvent, RunEvent, current_call
 from onetool.core.errors import ToolFailure
 from onetool.core.principal import LOCAL, Principal, current_address, current_principal

@@ -25,10 +25,8 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
-from onetool.core.folder import OpenFolder
-from onetool.core.os_files import NO_WAIT, read_at
-from onetool.core.private_file import HAS_OWNERS
-from onetool.core.private_folder import locked_folder
+from onetool.core.flock import locked_folder
+from onetool.core.os_files import HAS_OWNERS, NO_WAIT, OpenFolder, read_at
 from onetool.services.audit.record import (
     LONGEST_LINE,
     MOST_SCANNED,

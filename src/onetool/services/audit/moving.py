@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from onetool.core.errors import ToolFailure
-from onetool.core.folder import OpenFolder
+from onetool.core.os_files import OpenFolder
 from onetool.database import Database, Transaction
 from onetool.database.moving import LeftBehind, Moved, MoveOptions
 from onetool.services.audit.files import KEY, AuditFiles, AuditFolder, read_key

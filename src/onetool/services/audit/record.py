@@ -16,8 +16,7 @@ import msgspec
 
 from onetool.core.context import CallEvent, RunEvent
 from onetool.core.principal import Principal
-from onetool.core.text import distinct_name, wanted_name
-from onetool.core.times import read_span, read_time, utc_text_ms
+from onetool.core.text import distinct_name, read_span, read_time, utc_text_ms, wanted_name
 
 AuditKind = Literal["call", "change", "login", "approval", "refusal", "admin", "gap"]
 KINDS: tuple[AuditKind, ...] = get_args(AuditKind)

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from onetool.core.times import read_time
+from onetool.core.text import read_time
 from onetool.database import ChangeUnknownError, Database, DatabaseAwayError, DatabaseError, Transaction, lock_numbers
 from onetool.services.audit.record import (
     MOST_SCANNED,

@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple, TypeVar
 
-from onetool.core.folder import ENTER, HAS_DIR_FD, LIST, OpenFolder
+from onetool.core.os_files import ENTER, HAS_DIR_FD, LIST, OpenFolder
 from onetool.services.file_access.open_folder import (
     FolderEntry,
     append,

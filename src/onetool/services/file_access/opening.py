@@ -14,8 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 
-from onetool.core.folder import ENTER, OpenFolder
-from onetool.core.os_files import NO_LINK, NO_WAIT, PLAIN, is_link
+from onetool.core.os_files import ENTER, NO_LINK, NO_WAIT, PLAIN, OpenFolder, is_link
 
 
 class PathRefusedError(Exception):

@@ -21,7 +21,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from onetool.core.private_file import private
+from onetool.core.os_files import private
 from onetool.services.results.errors import (
     HandleNotFoundError,
     NotStoredError,

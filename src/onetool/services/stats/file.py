@@ -11,7 +11,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, TypeVar
 
-from onetool.core.private_file import make_private
+from onetool.core.os_files import make_private
 from onetool.services.stats.spread import SpreadOfSqlite
 from onetool.services.stats.storage import (
     CALLS,

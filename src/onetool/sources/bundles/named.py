@@ -22,8 +22,7 @@ import msgspec
 from msgspec import Struct
 
 from onetool.core.errors import Mistake
-from onetool.core.registry import lazy_tool
-from onetool.core.source import Catalogue
+from onetool.core.registry import Catalogue, lazy_tool
 from onetool.core.spec import ToolSpec
 from onetool.sources.bundles.model import Bundle, Tool, function_of
 from onetool.sources.bundles.names import code_name

@@ -11,7 +11,7 @@ import msgspec
 
 from onetool.core.call import ToolResult
 from onetool.core.context import CallEvent, Progress
-from onetool.core.source import SingleTool
+from onetool.core.registry import SingleTool
 from onetool.core.spec import ToolSpec
 from onetool.http.definition import below
 from onetool.sources.bundles.derived import DerivedBundles, KeptSettings, kept_settings

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from onetool.core.errors import Mistake, ToolFailure, cut
 from onetool.core.inferred_schema import SeenValues
 from onetool.core.json_data import AnsweredValue, StoreBlob
-from onetool.core.source import Catalogue
+from onetool.core.registry import Catalogue
 from onetool.core.spec import ToolSpec
 from onetool.core.structured_content import is_wrapper
 from onetool.core.text import lookalikes

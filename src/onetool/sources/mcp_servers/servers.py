@@ -16,8 +16,8 @@ from msgspec.structs import replace
 
 from onetool.core.errors import ToolFailure
 from onetool.core.json_data import StoreBlob
+from onetool.core.registry import Catalogue, Resource, Source
 from onetool.core.signature import as_identifier
-from onetool.core.source import Catalogue, Resource, Source
 from onetool.database.documents import Documents
 from onetool.sources.mcp_servers.proxy import ServerProxy
 from onetool.sources.mcp_servers.server_cache import Offers, file_name

@@ -35,7 +35,7 @@ from onetool.interfaces.cli.output import counted, echo, print_json, print_table
 
 if TYPE_CHECKING:
     from onetool.app import App
-    from onetool.app.tool_requirements import Requirements
+    from onetool.app.findings import Requirements
     from onetool.sources.bundles.service import BundleService, Shown
 
 
@@ -178,7 +178,7 @@ KEYS = ("description", "type", "tags", "isEnabled", "disabledReason", "isBuiltIn
 
 def facts(app: "App", bundle: "Shown", tool: "Shown") -> dict[str, Any]:
     """As REST shows it, with its bundle, its name in code, and what it needs."""
-    from onetool.app.tool_requirements import requirements_of
+    from onetool.app.findings import requirements_of
     from onetool.sources.bundles.names import code_name
 
     name = f"{code_name(bundle['slug'])}.{code_name(tool['slug'])}@{tool['version']}"
@@ -191,7 +191,7 @@ def facts(app: "App", bundle: "Shown", tool: "Shown") -> dict[str, Any]:
 
 
 def print_facts(app: "App", bundle: "Shown", tool: Mapping[str, Any]) -> None:
-    from onetool.app.tool_requirements import requirements_of
+    from onetool.app.findings import requirements_of
 
     heading = f"{bundle['slug']}/{tool['slug']}@{tool['version']}  {tool['displayName']}"
     echo(click.style(printable(heading), bold=True))

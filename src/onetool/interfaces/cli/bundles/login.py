@@ -122,7 +122,7 @@ def _logins_of(app: "App", tool: "Shown") -> Iterator[tuple["ToolLogin", str]]:
     """
     if tool["type"] != "http":
         return
-    from onetool.app.tool_requirements import read_http_tool
+    from onetool.app.findings import read_http_tool
     from onetool.http.oauth_login import LoginAuthenticator
 
     made, context = read_http_tool(tool), app.runtime.http_context

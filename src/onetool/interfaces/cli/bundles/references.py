@@ -18,7 +18,7 @@ from onetool.interfaces.cli.output import echo, print_json, printable, wants_jso
 
 if TYPE_CHECKING:
     from onetool.app import App
-    from onetool.app.tool_requirements import Requirements
+    from onetool.app.findings import Requirements
     from onetool.sources.bundles.service import BundleService, Shown
 
 LONGEST = 120  # characters of a description, in a list

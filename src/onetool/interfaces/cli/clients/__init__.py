@@ -18,9 +18,8 @@ import click
 import msgspec
 
 from onetool.config import Found, find, load_config
+from onetool.config.client_files import EditError, JsoncDocument, JsoncError, Value, put_file, read_json
 from onetool.config.find import FOLDER, NAME, user_home
-from onetool.config.jsonc import JsoncDocument, JsoncError, Value, read_json
-from onetool.config.text_file import EditError, put_file
 from onetool.interfaces.cli.clients.known import CLIENTS, KnownClient, OwnServer, own_command, served_at
 
 

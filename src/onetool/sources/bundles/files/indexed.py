@@ -20,9 +20,7 @@ from typing import TypeVar
 import msgspec
 
 from onetool.core.errors import Mistake
-from onetool.core.folder import OpenFolder
-from onetool.core.os_files import open_no_link
-from onetool.core.private_file import make_private
+from onetool.core.os_files import OpenFolder, make_private, open_no_link
 from onetool.sources.bundles.errors import UnavailableError
 from onetool.sources.bundles.files.disk import INDEX, KEY, LARGEST, READ, STATE, Foreign, anybody
 from onetool.sources.bundles.files.overlay import BuiltIn

@@ -18,7 +18,7 @@ from pathlib import Path
 from secrets import token_bytes
 from typing import Any, TypeVar
 
-from onetool.core.folder import OpenFolder
+from onetool.core.os_files import OpenFolder
 from onetool.sources.bundles.errors import ConflictError, InvalidError, NotFoundError, UnavailableError
 from onetool.sources.bundles.files import disk, writing
 from onetool.sources.bundles.files.disk import (

@@ -19,8 +19,7 @@ from zlib import crc32
 
 import msgspec
 
-from onetool.core.os_files import open_no_link
-from onetool.core.private_file import replace_file
+from onetool.core.os_files import open_no_link, replace_file
 from onetool.sources.bundles.index.changes import KEPT_REVISIONS
 from onetool.sources.bundles.index.database import IndexConnection
 from onetool.sources.bundles.index.rows import read_bundle, tools_of_ids

@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 
 from onetool.config import load_config
 from onetool.config.convert import plain
-from onetool.config.edit_entries import drop_server, put_servers, servers_yaml
+from onetool.config.edit import drop_server, put_servers, servers_yaml
 from onetool.config.node import Findings
 from onetool.config.starter import starter_config
-from onetool.config.yaml_nodes import node_of
-from onetool.config.yaml_text import ConfigFileError
+from onetool.config.yaml_nodes import ConfigFileError, node_of
 
 TIME = {"command": "mcp-server-time", "args": ["--zone", "UTC"]}
 IN_BRACES = '{"command": "mcp-server-time", "args": ["--zone", "UTC"]}'

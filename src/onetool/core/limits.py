@@ -1,11 +1,15 @@
-"""`RateWindow` counts in a sliding window of time: there are never more than so many in any window.
+"""What is limited for a server: how many there may be in a time, and which part of a total each of its workers has.
 
-A window is counted in parts. A part counts until all of it has left the window, so that what is remembered does not
-grow with the rate: a rate may be a little lower than it says, by a sixtieth, and is never higher.
+`RateWindow` counts in a sliding window of time: there are never more than so many in any window. A window is counted in
+parts. A part counts until all of it has left the window, so that what is remembered does not grow with the rate: a rate
+may be a little lower than it says, by a sixtieth, and is never higher.
+
+Most processes are alone, and are the first of one worker. What needs doing once is done by the first.
 """
 
 from collections import deque
 from collections.abc import Iterable
+from typing import NamedTuple
 
 PARTS = 60  # of a window
 
@@ -49,3 +53,33 @@ class RateWindow:
     def next_free(self, now: float) -> float:
         """Seconds until the oldest part has left; 0 if there is none."""
         return (self._parts[0][0] + PARTS + 1) * self._part_s - now if self._parts else 0.0
+
+
+# A worker's share
+
+
+class WorkerShare(NamedTuple):
+    number: int = 1
+    workers: int = 1
+    run: str = ""  # the same for all workers of one start of the server
+
+    @property
+    def is_first(self) -> bool:
+        return self.number == 1
+
+    def of(self, total: int) -> int:
+        """This worker's part of a total, at least 1."""
+        return max(1, total // self.workers + (self.number <= total % self.workers))
+
+
+_own = WorkerShare()
+
+
+def worker_share() -> WorkerShare:
+    return _own
+
+
+def set_worker_share(share: WorkerShare) -> None:
+    """Called once, when the process starts."""
+    global _own
+    _own = share
