@@ -14,7 +14,7 @@ from onetool.interfaces.http.app import READ, HttpApp, Route
 from onetool.interfaces.http.credentials import NOBODY
 from onetool.interfaces.http.listen import BoundAddress
 from onetool.interfaces.http.rules import AccessRules
-from onetool.interfaces.non_blocking_log import NonBlockingHandler, make_log_non_blocking
+from onetool.interfaces.watchdog import NonBlockingHandler, make_log_non_blocking
 from onetool.services.telemetry import set_up_logging
 
 JSON = (b"content-type", b"application/json")

@@ -153,8 +153,7 @@ def mcp(ctx: click.Context, menu: str | None, allowed: list[str] | None, watch: 
     app = open_app(ctx, allowed, watch=watch)
     from onetool.interfaces.mcp.service import Service
     from onetool.interfaces.mcp.stdio import serve
-    from onetool.interfaces.non_blocking_log import make_log_non_blocking
-    from onetool.interfaces.watchdog import Watchdog
+    from onetool.interfaces.watchdog import Watchdog, make_log_non_blocking
 
     def warm() -> None:
         app.runtime.warm()

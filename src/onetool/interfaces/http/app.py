@@ -35,6 +35,7 @@ from onetool.interfaces.asgi import (
     Receive,
     Scope,
     Send,
+    check_content_type,
     read_body,
     replayed,
     respond,
@@ -51,7 +52,6 @@ from onetool.interfaces.http.rules import (
     is_preflight,
     relevant_headers,
 )
-from onetool.interfaces.json_data import check_content_type
 from onetool.services.request_rates import PrincipalRates, RequestRates
 
 if TYPE_CHECKING:

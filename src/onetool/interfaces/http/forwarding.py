@@ -30,9 +30,9 @@ from onetool.interfaces.asgi import (
     Send,
     read_body,
 )
-from onetool.interfaces.disconnect import DisconnectWatch
 from onetool.interfaces.http.connection import ConnectionLimits
 from onetool.interfaces.http.forward_header import OTHER_REPLICA, ForwardSeal, target_of
+from onetool.interfaces.response_stream import DisconnectWatch
 from onetool.services.cluster import UNIX, Replica
 from onetool.services.cluster.members import Members
 from onetool.services.cluster.signatures import SAME_KEY

@@ -21,7 +21,7 @@ import msgspec
 from onetool.core.limits import worker_share
 from onetool.core.principal import Principal
 from onetool.interfaces.asgi import AUDIT, Scope
-from onetool.interfaces.non_blocking_log import NonBlockingHandler
+from onetool.interfaces.watchdog import NonBlockingHandler
 
 if TYPE_CHECKING:
     from onetool.app.audit import AppAudit

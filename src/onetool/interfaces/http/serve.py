@@ -37,11 +37,10 @@ from onetool.interfaces.http.rules import AccessRules
 from onetool.interfaces.http.server import serve
 from onetool.interfaces.mcp.http import McpHttpApp
 from onetool.interfaces.mcp.http_headers import as_json_rpc
-from onetool.interfaces.non_blocking_log import make_log_non_blocking
 from onetool.interfaces.rest import CallApp, RestApp, check_route, problem_body, routing
 from onetool.interfaces.rest.events import EVENTS_PATH, STATUS_PATH, EventsApp, StatusApp
 from onetool.interfaces.rest.problem import PROBLEM_TYPE
-from onetool.interfaces.watchdog import Watchdog
+from onetool.interfaces.watchdog import Watchdog, make_log_non_blocking
 from onetool.services.access_tokens import mask_tokens
 
 if TYPE_CHECKING:

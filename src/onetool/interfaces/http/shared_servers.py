@@ -26,7 +26,7 @@ from onetool.core.errors import ToolFailure
 from onetool.core.principal import LOCAL, current_principal
 from onetool.interfaces.asgi import HttpError
 from onetool.interfaces.http.forwarding import ReplicaGoneError, ReplicaRefusedError
-from onetool.interfaces.http.shared_call import (
+from onetool.interfaces.http.shared_calls import (
     CAPABILITIES,
     FailureLine,
     LackLine,
@@ -37,12 +37,12 @@ from onetool.interfaces.http.shared_call import (
     QuestionLine,
     ResultLine,
     SharedCall,
+    SharedCalls,
     answer_of,
     decode_line,
     failure_of,
     question_of,
 )
-from onetool.interfaces.http.shared_calls import SharedCalls
 from onetool.services.cluster import UNIX
 from onetool.services.cluster.leases import SERVERS, Leases
 from onetool.sources.mcp_servers.shared import ServerRequest, SharedResult, SharedState, parts_of_lease

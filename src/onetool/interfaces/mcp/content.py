@@ -13,7 +13,7 @@ from onetool.core.errors import ToolFailure
 from onetool.core.json_data import Block, ServerAnswer
 from onetool.core.spec import ToolSpec
 from onetool.core.structured_content import HANDLE, RESULT
-from onetool.interfaces.json_data import encode
+from onetool.interfaces.asgi import encode
 from onetool.services.results.errors import is_handle
 
 if TYPE_CHECKING:

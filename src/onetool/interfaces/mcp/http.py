@@ -12,7 +12,6 @@ from onetool.app.allow_lists import Offered
 from onetool.config.model import Menu
 from onetool.core.principal import LOCAL, Principal
 from onetool.interfaces.asgi import HttpError, Receive, Scope, Send, replayed, respond
-from onetool.interfaces.disconnect import DisconnectWatch
 from onetool.interfaces.mcp.client import RemoteClient, client_from_meta, is_stateless_message
 from onetool.interfaces.mcp.http_headers import (
     HTTP_STATUS,
@@ -55,7 +54,7 @@ from onetool.interfaces.mcp.protocol import (
 )
 from onetool.interfaces.mcp.request import McpRequest
 from onetool.interfaces.mcp.service import Service
-from onetool.interfaces.response_stream import ResponseStream, send_json
+from onetool.interfaces.response_stream import DisconnectWatch, ResponseStream, send_json
 
 if TYPE_CHECKING:
     from onetool.app import App

@@ -13,8 +13,7 @@ from time import monotonic
 from typing import Any
 
 from onetool.core.principal import Principal
-from onetool.interfaces.asgi import HttpError, Receive, Send
-from onetool.interfaces.json_data import encode
+from onetool.interfaces.asgi import HttpError, Receive, Send, encode
 from onetool.interfaces.mcp.client import RemoteClient
 from onetool.interfaces.mcp.conversation import MOST_IN_BATCH, Conversation
 from onetool.interfaces.mcp.http_headers import Headers, wait_for_disconnect

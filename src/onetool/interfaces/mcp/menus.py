@@ -21,7 +21,7 @@ from onetool.core.principal import lasting_owner
 from onetool.core.signature import FoundTool, found_lines, signature
 from onetool.core.spec import ToolSpec
 from onetool.core.structured_content import HANDLE, RESULT
-from onetool.interfaces.json_data import encode
+from onetool.interfaces.asgi import encode
 from onetool.interfaces.mcp.client import ClientCaller
 from onetool.interfaces.mcp.content import (
     as_json,

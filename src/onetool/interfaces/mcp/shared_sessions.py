@@ -18,8 +18,7 @@ import msgspec
 from onetool.config.model import Menu
 from onetool.core.principal import Principal
 from onetool.database import DatabaseError
-from onetool.interfaces.asgi import HttpError, Receive, Scope, Send, read_body
-from onetool.interfaces.json_data import encode
+from onetool.interfaces.asgi import HttpError, Receive, Scope, Send, encode, read_body
 from onetool.interfaces.mcp.client import RemoteClient
 from onetool.interfaces.mcp.http_sessions import IDLE_SECONDS, MOST_SESSIONS, HttpSession, HttpSessions, check_batch
 from onetool.interfaces.mcp.protocol import Message, check_message, decode, is_id, is_message

@@ -11,8 +11,19 @@ from typing import TYPE_CHECKING, Any
 from onetool.app.allow_lists import Offered
 from onetool.core.call import ToolResult
 from onetool.core.errors import OneToolError
-from onetool.interfaces.asgi import AUDIT, FORWARDED, HttpError, Receive, Scope, Send, read_body, read_headers, respond
-from onetool.interfaces.json_data import check_content_type, encode
+from onetool.interfaces.asgi import (
+    AUDIT,
+    FORWARDED,
+    HttpError,
+    Receive,
+    Scope,
+    Send,
+    check_content_type,
+    encode,
+    read_body,
+    read_headers,
+    respond,
+)
 from onetool.interfaces.rest.invoke import answer_call, refuse_unrun
 from onetool.interfaces.rest.problem import (
     PROBLEM_TYPE,

@@ -16,7 +16,7 @@ from msgspec import UNSET, UnsetType
 
 from onetool.core.errors import ConfigError, Mistake
 from onetool.core.text import utc_text
-from onetool.interfaces.json_data import encode
+from onetool.interfaces.asgi import encode
 from onetool.interfaces.rest.imports import reloaded
 from onetool.interfaces.rest.problem import RestError
 from onetool.interfaces.rest.request import RestRequest, RestResponse, json_body

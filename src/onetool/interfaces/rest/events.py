@@ -30,9 +30,8 @@ from onetool.core.context import CallEvent
 from onetool.core.limits import worker_share
 from onetool.core.principal import Principal
 from onetool.core.spec import ToolSpec
-from onetool.interfaces.asgi import Receive, Scope, Send
-from onetool.interfaces.disconnect import DisconnectWatch
-from onetool.interfaces.json_data import encode
+from onetool.interfaces.asgi import Receive, Scope, Send, encode
+from onetool.interfaces.response_stream import DisconnectWatch
 from onetool.interfaces.rest.app import RestApp
 from onetool.interfaces.rest.invoke import EVENT_STREAM, sse_event, wants_events
 from onetool.interfaces.rest.problem import RestError

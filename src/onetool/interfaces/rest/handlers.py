@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from onetool.interfaces.json_data import encode
+from onetool.interfaces.asgi import encode
 from onetool.interfaces.rest.problem import RestError
 from onetool.interfaces.rest.query import picked
 from onetool.interfaces.rest.request import (

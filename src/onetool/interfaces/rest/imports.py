@@ -15,8 +15,7 @@ import msgspec
 
 from onetool.app.bundles import live_bundle
 from onetool.core.errors import ConfigError
-from onetool.interfaces.asgi import JSON, read_body
-from onetool.interfaces.json_data import encode
+from onetool.interfaces.asgi import JSON, encode, read_body
 from onetool.interfaces.rest.problem import RestError
 from onetool.interfaces.rest.request import RestRequest, RestResponse, etag, is_known, json_body, parse_json
 from onetool.sources.bundles.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError

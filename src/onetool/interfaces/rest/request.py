@@ -22,10 +22,15 @@ from onetool.core.call import ToolCall, ToolResult, new_id
 from onetool.core.json_data import JsonTooCostlyError, StrictJsonError, check_json, finite, strict_decoder
 from onetool.core.principal import Principal, current_principal
 from onetool.http.definition import FROM_TOOL
-from onetool.interfaces.asgi import JSON, Message, Receive, Scope, Send, read_body
-from onetool.interfaces.json_data import (
+from onetool.interfaces.asgi import (
+    JSON,
+    Message,
+    Receive,
+    Scope,
+    Send,
     check_content_type,
     encode,  # also of data that JSON has no word for
+    read_body,
 )
 from onetool.interfaces.rest.problem import RestError
 from onetool.sources.bundles.drafts import PreProcessorTurns
