@@ -10,7 +10,7 @@ from onetool.config.model import AuditConfig
 from onetool.core.call import ToolCall
 from onetool.core.context import CallEvent
 from onetool.core.spec import ToolSpec
-from onetool.database import lock_numbers
+from onetool.database import LockNumber
 from onetool.database.postgres import Postgres
 from onetool.services import audit
 from onetool.services.audit import AuditLog, AuditUnavailableError, table
@@ -151,7 +151,7 @@ def test_one_replica_at_a_time_removes_old_lines(replicas) -> None:
     database.write(lambda work: work.execute("UPDATE audit SET written_at = 0"))
 
     def while_it_sweeps(work) -> None:
-        work.execute("SELECT pg_advisory_xact_lock(%s)", (lock_numbers.AUDIT_SWEEP,))
+        work.execute("SELECT pg_advisory_xact_lock(%s)", (LockNumber.AUDIT_SWEEP,))
         writer.sweep()
 
     other.write(while_it_sweeps)

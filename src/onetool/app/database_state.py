@@ -11,7 +11,7 @@ import msgspec
 
 from onetool.core.errors import ConfigError, Mistake
 from onetool.core.text import utc_text
-from onetool.database.errors import DatabaseAwayError, DatabaseError
+from onetool.database.connection import DatabaseAwayError, DatabaseError
 
 if TYPE_CHECKING:
     from onetool.config import Config

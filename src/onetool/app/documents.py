@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from onetool.core.errors import ConfigError
 from onetool.core.os_files import UnsafeFileError
 from onetool.database import ReplicaDatabase
-from onetool.database.database_documents import DatabaseDocuments, Following
-from onetool.database.sealing import Seal, SealError
+from onetool.database.database_documents import DatabaseDocuments, Following, Seal, SealError
 
 if TYPE_CHECKING:
     from onetool.config import Config

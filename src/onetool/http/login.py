@@ -24,8 +24,7 @@ from urllib.parse import parse_qs, urlsplit
 import msgspec
 
 from onetool.database import ChangeUnknownError, DatabaseAwayError, DatabaseError
-from onetool.database.documents import Document, Documents, HeldDocument, Version
-from onetool.database.file_documents import FileDocuments
+from onetool.database.documents import Documents, FileDocuments, HeldDocument, StoredDocument, Version
 from onetool.http.errors import AuthError
 
 T = TypeVar("T")
@@ -103,7 +102,7 @@ class LoginStore:
     async def load_async(self) -> tuple[Version, StoredLogin]:
         return await asyncio.to_thread(self.load)
 
-    def decoded(self, document: Document) -> tuple[Version, StoredLogin]:
+    def decoded(self, document: StoredDocument) -> tuple[Version, StoredLogin]:
         login = self.empty
         with suppress(msgspec.MsgspecError, RecursionError):
             login = login if document.body is None else msgspec.json.decode(document.body, type=StoredLogin)

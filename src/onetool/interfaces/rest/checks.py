@@ -104,7 +104,7 @@ def _database(app: "App", wrong: Iterable[Mistake]) -> DatabaseReport | UnsetTyp
     """`wrong` has what a new connection has found."""
     if app.config.database is None or (database := app.database) is None:
         return UNSET
-    from onetool.database.errors import DatabaseError
+    from onetool.database.connection import DatabaseError
     from onetool.database.migrations import missing
 
     why = next((one.message for one in wrong if one.key == "database" and one.severity == "error"), None)

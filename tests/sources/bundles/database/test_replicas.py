@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from sources.bundles.files.things import an_id, built_in, bundle, rows, tool, with_tool
 
-from onetool.database.listener import Listener
+from onetool.database.postgres import Listener
 from onetool.sources.bundles.database import tables
 from onetool.sources.bundles.errors import ConflictError, OutdatedError
 from onetool.sources.bundles.files.form import time_text
