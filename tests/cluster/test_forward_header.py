@@ -10,7 +10,7 @@ import pytest
 from cluster.members import KEY
 
 from onetool.core.principal import Principal
-from onetool.interfaces.http.forward_header import ForwardSeal
+from onetool.interfaces.http.forwarding import ForwardSeal
 
 NEWS = json.dumps({"session": "none"}).encode()
 ADA = Principal(name="ada", owner="ada", role="call")

@@ -9,10 +9,10 @@ import pytest
 
 from onetool.core.principal import Principal
 from onetool.interfaces.http import forwarding
-from onetool.interfaces.http.forward_header import ForwardSeal
 from onetool.interfaces.http.forwarding import (
     AnswerNotProvenError,
     Forwarder,
+    ForwardSeal,
     HeadTooLargeError,
     ReplicaBusyError,
     ReplicaGoneError,

@@ -9,11 +9,10 @@ from helpers import until
 
 from onetool.database.sqlite import SqliteDatabase
 from onetool.interfaces.http.cluster import Cluster
-from onetool.services.cluster import ClusterSettings, mcp_rows, members
+from onetool.services.cluster import ROWS, ClusterSettings, derived_key, mcp_rows, members, row_signature
 from onetool.services.cluster.leases import Leases
 from onetool.services.cluster.mcp_rows import McpSessionRows, McpTaskRows, SessionState, UnreadableRowError
 from onetool.services.cluster.members import Members
-from onetool.services.cluster.signatures import ROWS, derived_key, row_signature
 
 STATE = SessionState(revision="2025-11-25", capabilities={"roots": {}}, name="é\0", menu="direct", watched=("a://b",))
 

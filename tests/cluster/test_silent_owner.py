@@ -6,8 +6,7 @@ import time
 import pytest
 
 from onetool.core.principal import LOCAL
-from onetool.interfaces.http.forward_header import ForwardSeal
-from onetool.interfaces.http.forwarding import Forwarder, ReplicaGoneError
+from onetool.interfaces.http.forwarding import Forwarder, ForwardSeal, ReplicaGoneError
 from onetool.services.cluster import Replica
 
 

@@ -155,7 +155,7 @@ def _mistakes(config: "Config", database: "Database") -> Iterator[Mistake]:
 
 
 def _other_keys(config: "Config", state: DatabaseState) -> Iterator[Mistake]:
-    from onetool.services.cluster.signatures import SAME_KEY, other_key
+    from onetool.services.cluster import SAME_KEY, other_key
 
     for one in [one for one in state.replicas if one.has_other_key][:MOST_TOLD]:
         yield _mistake(config, other_key(one.id, one.address), SAME_KEY, "error", "cluster.key")

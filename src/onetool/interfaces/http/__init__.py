@@ -13,6 +13,6 @@ login           the route /login
 login_sessions  the sessions of people who have signed in
 mount           the same routes in somebody's web app
 
-cluster, forwarding, forward_header    requests among replicas
+cluster, forwarding    requests among replicas
 shared_servers, shared_calls    stdio servers that run in one process, and are called from the others
 """

@@ -56,7 +56,7 @@ from onetool.services.request_rates import PrincipalRates, RequestRates
 
 if TYPE_CHECKING:
     from onetool.interfaces.http.cluster import Cluster
-    from onetool.interfaces.http.forward_header import ForwardSeal
+    from onetool.interfaces.http.forwarding import ForwardSeal
 
 LINGER_S = 2.0  # for a client that reads nothing before it has sent everything …
 LINGER_TIMES = 8  # … and how many times the limit it may send meanwhile

@@ -10,12 +10,10 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from onetool.interfaces.asgi import Asgi, HttpError, Receive, Scope, Send
-from onetool.interfaces.http.forward_header import ForwardSeal
-from onetool.interfaces.http.forwarding import Forwarder, ReplicaGoneError
+from onetool.interfaces.http.forwarding import Forwarder, ForwardSeal, ReplicaGoneError
 from onetool.interfaces.http.listen import listen_unix
-from onetool.services.cluster import UNIX, ClusterSettings, Replica
+from onetool.services.cluster import UNIX, ClusterSettings, Replica, derived_key
 from onetool.services.cluster.members import Members
-from onetool.services.cluster.signatures import derived_key
 
 if TYPE_CHECKING:
     from onetool.app import App

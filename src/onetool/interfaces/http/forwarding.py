@@ -2,18 +2,36 @@
 
 A request is read whole before it is sent on: those that are forwarded are messages and decisions, no files. Its answer
 is passed on as it comes. Of its headers only those go along that the routes read; the client's token stays here. Of
-the headers of the answer only those come back that the routes send.
+the headers of the answer only those come back that the routes send. `ForwardSeal` makes and checks two headers, under
+the cluster's key:
+
+    onetool-forwarded: base64url(HMAC-SHA256 | {sender, to, at, nonce, principal, address, body}), or that compressed
+
+It says who asks, checked at the sender. The HMAC is over the method, the path with its query, and these members; `body`
+is the SHA-256 of the whole body, which is read before anything is done with it. So nothing of a request can be changed,
+and it is good for one replica, once, for a minute. A header that anybody else has made is refused, wherever it comes
+from.
+
+    onetool-answered: HMAC-SHA256 over the header of the request, and the status of the answer
+
+It says that a holder of the key has answered this request so. An answer without it is not passed on.
 """
 
 import asyncio
+import hmac
 import logging
 import sys
+import zlib
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Generator
 from contextlib import asynccontextmanager, contextmanager, suppress
+from hashlib import sha256
 from itertools import count
+from secrets import token_hex
 from threading import Lock
 from typing import NamedTuple
+
+import msgspec
 
 from onetool.core.principal import LOCAL, Principal
 from onetool.http.connection import Connection, HttpResponse
@@ -31,11 +49,14 @@ from onetool.interfaces.asgi import (
     read_body,
 )
 from onetool.interfaces.http.connection import ConnectionLimits
-from onetool.interfaces.http.forward_header import OTHER_REPLICA, ForwardSeal, target_of
 from onetool.interfaces.response_stream import DisconnectWatch
-from onetool.services.cluster import UNIX, Replica
+from onetool.interfaces.signed import sign, verify
+from onetool.services.cluster import SAME_KEY, UNIX, Replica, derived_key
 from onetool.services.cluster.members import Members
-from onetool.services.cluster.signatures import SAME_KEY
+
+VALID_S = 60.0  # both ways: the replicas' clocks agree with the database's within a beat
+OTHER_REPLICA = 421
+LARGE = 4096  # bytes, from which on it is compressed: a token may be for thousands of tools
 
 log = logging.getLogger("onetool.cluster")
 
@@ -54,11 +75,103 @@ _PASSED_ON = frozenset((b"content-type", b"accept", b"user-agent", b"last-event-
 _PASSED_BACK = frozenset(
     ("allow", "cache-control", "etag", "link", "location", "retry-after", "vary", "www-authenticate")
 )
+
+GONE = "the replica that has this is gone; begin again"
+
+
+class ForwardedBy(msgspec.Struct, frozen=True, kw_only=True):
+    """Which replica sends a request, and for whom."""
+
+    sender: str
+    to: str
+    at: float
+    nonce: str
+    principal: Principal
+    address: str
+    body: str
+
+
+class ForwardSeal:
+    """Makes these headers and verifies them. It belongs to one event loop."""
+
+    def __init__(self, key: bytes, members: Members) -> None:
+        self._key = derived_key(key, "forward")
+        self._answer_key = derived_key(key, "answer")
+        self._members = members
+        self._seen: dict[str, float] = {}  # nonces and until when they count, the oldest first
+
+    def write(self, to: str, method: str, target: bytes, principal: Principal, body: bytes, address: str) -> str:
+        told = ForwardedBy(
+            sender=self._members.id,
+            to=to,
+            at=self._members.now(),
+            nonce=token_hex(16),
+            principal=principal,
+            address=address,
+            body=sha256(body).hexdigest(),
+        )
+        data = msgspec.json.encode(told)
+        return sign(self._key, data if len(data) < LARGE else zlib.compress(data), _bound(method, target))
+
+    def open(self, header: bytes, scope: Scope) -> bytes:
+        """What it says. Raises HttpError (401) unless a holder of the key has made it for this request."""
+        data = verify(self._key, header.decode("latin-1"), _bound(scope["method"], target_of(scope)))
+        if data is None:
+            raise _refused("it was not made by a replica of this cluster for this request")
+        return data
+
+    def read(self, data: bytes) -> ForwardedBy:
+        """Raises HttpError (401, 421) for what was not made now, and for this replica."""
+        try:
+            told = msgspec.json.decode(data if data.startswith(b"{") else zlib.decompress(data), type=ForwardedBy)
+        except (msgspec.DecodeError, zlib.error):  # of another version, which knows more or less than we do
+            raise _refused("another version of OneTool has made it, which this one does not understand") from None
+        if told.to != self._members.id:
+            # Its sender learns that the replica is gone, whose address we have now.
+            raise HttpError(OTHER_REPLICA, "other_replica", "This request is for another replica, which is gone.")
+        self._check_once(told)
+        return told
+
+    def check_body(self, told: ForwardedBy, body: bytes) -> None:
+        """Raises HttpError (401) for another body than the one that the header was made for."""
+        if not hmac.compare_digest(sha256(body).hexdigest(), told.body):
+            raise _refused("the body is not the one that it was made for")
+
+    def proof(self, header: bytes, status: int) -> bytes:
+        """That a holder of the key has answered the request with this header so."""
+        return hmac.new(self._answer_key, b"%d " % status + header, sha256).hexdigest().encode()
+
+    def is_proof(self, header: bytes, status: int, shown: str) -> bool:
+        return hmac.compare_digest(self.proof(header, status), shown.encode("utf-8", "replace"))
+
+    def _check_once(self, told: ForwardedBy) -> None:
+        now = self._members.now()
+        if abs(now - told.at) > VALID_S:
+            raise _refused("it has expired, or the clocks of the replicas differ by more than a minute")
+        while self._seen and (oldest := next(iter(self._seen.items())))[1] < now:
+            del self._seen[oldest[0]]
+        if told.nonce in self._seen:
+            raise _refused("it was used already: it is good once")
+        self._seen[told.nonce] = now + 2 * VALID_S
+
+
+def target_of(scope: Scope) -> bytes:
+    """The path with its query, as it is sent."""
+    query = scope.get("query_string", b"")
+    return scope["raw_path"] + (b"?" + query if query else b"")
+
+
+def _bound(method: str, target: bytes) -> bytes:
+    return method.encode() + b" " + target + b"\n"
+
+
+def _refused(why: str) -> HttpError:
+    return HttpError(401, "bad_forward", f"The header {FORWARDED_HEADER.decode()} can't be accepted: {why}.")
+
+
 _PASSED_BACK |= {"content-disposition", "content-length", "content-location", "content-type", "mcp-session-id"}
 _PASSED_BACK |= {"ratelimit", "ratelimit-limit", "ratelimit-policy", "ratelimit-remaining", "ratelimit-reset"}
 _PASSED_BACK |= {"www-authenticate", "x-accel-buffering", "x-content-type-options"}
-
-GONE = "the replica that has this is gone; begin again"
 
 
 class ReplicaGoneError(HttpError):

@@ -19,8 +19,17 @@ import msgspec
 
 from onetool._version import __version__
 from onetool.database import Database, DatabaseError, Transaction
-from onetool.services.cluster import UNIX, ClusterSettings, Replica
-from onetool.services.cluster.signatures import ROWS, SAME_KEY, derived_key, is_signed, other_key, row_signature
+from onetool.services.cluster import (
+    ROWS,
+    SAME_KEY,
+    UNIX,
+    ClusterSettings,
+    Replica,
+    derived_key,
+    is_signed,
+    other_key,
+    row_signature,
+)
 
 log = logging.getLogger("onetool.cluster")
 
