@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 
 from bench.table import OURS, Row, row, show
 from onetool.app.access import KnownTokens
-from onetool.config.access import Grant, JwtConfig, TokenConfig
-from onetool.config.model import HttpConfig
+from onetool.config.model import Grant, HttpConfig, JwtConfig, TokenConfig
 from onetool.interfaces.asgi import Scope, respond
 from onetool.interfaces.http.app import HttpApp, Route
 from onetool.interfaces.http.credentials import Credentials

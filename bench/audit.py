@@ -10,7 +10,7 @@ from typing import Any
 
 from bench.table import OURS, Row, row, show
 from onetool import Executor, Registry, ToolCall, ToolSpec
-from onetool.config.access import AuditConfig
+from onetool.config.model import AuditConfig
 from onetool.core.context import CallEvent
 from onetool.services import audit
 from onetool.services.audit import AuditLog

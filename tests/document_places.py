@@ -20,9 +20,8 @@ def places(request, tmp_path):
         yield lambda kind, follow=None: tmp_path / kind
         return
     from onetool.app.documents import KINDS
-    from onetool.database.database_documents import DatabaseDocuments
+    from onetool.database.database_documents import DatabaseDocuments, Seal
     from onetool.database.postgres import Postgres
-    from onetool.database.sealing import Seal
 
     request.getfixturevalue("database")  # makes the tables
     opened = []

@@ -36,7 +36,7 @@ def test_the_config_loads_with_its_variables_and_with_no_fewer():
     assert config.warnings == ()
     for name in VARIABLES:
         with pytest.raises(ConfigError, match=name):
-            load_config(CONFIG, env={key: value for key, value in VARIABLES.items() if key != name})
+            load_config(CONFIG, env={key: value for key, value in VARIABLES.items() if key != name}).cluster.require()
 
 
 def test_the_services_have_what_the_config_takes(compose):

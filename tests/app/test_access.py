@@ -14,10 +14,9 @@ from onetool.app.access import (
     token_store,
 )
 from onetool.config import load_config
-from onetool.config.access import JwtConfig, TokenConfig
-from onetool.config.model import HttpConfig
+from onetool.config.model import HttpConfig, JwtConfig, TokenConfig
 from onetool.core.principal import Principal, Rate
-from onetool.core.times import utc_text
+from onetool.core.text import utc_text
 from onetool.http.errors import RequestRefusedError
 from onetool.services.access_tokens import TokenStore, token_digest, token_hash
 from onetool.services.secrets import Secret

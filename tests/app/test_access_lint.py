@@ -7,7 +7,7 @@ import pytest
 from onetool.app import App
 from onetool.app.access import token_store
 from onetool.config import load_config
-from onetool.core.times import utc_text
+from onetool.core.text import utc_text
 
 HASH = "sha256:" + "ab" * 32
 

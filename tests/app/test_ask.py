@@ -505,7 +505,7 @@ def test_another_provider_does_not_get_what_the_config_says_of_its_own(tmp_path)
     ],
 )
 def test_a_projects_config_does_not_say_whose_key_goes_to_a_stranger(tmp_path, monkeypatch, caplog, base_url, is_sent):
-    from onetool.app.provider_keys import keys_for
+    from onetool.app.ask import keys_for
     from onetool.ask.model_choice import ModelChoice
     from onetool.config import load_config
 
@@ -524,7 +524,7 @@ def test_a_projects_config_does_not_say_whose_key_goes_to_a_stranger(tmp_path, m
 def test_a_project_does_not_get_the_persons_key_by_naming_their_file(own_home, tmp_path, named):
     from pathlib import Path
 
-    from onetool.app.provider_keys import keys_for
+    from onetool.app.ask import keys_for
     from onetool.ask.model_choice import ModelChoice
     from onetool.config import load_config
 
@@ -542,7 +542,7 @@ def test_a_project_does_not_get_the_persons_key_by_naming_their_file(own_home, t
 def test_a_key_that_the_person_keeps_is_there_for_projects_too(own_home, tmp_path):
     from pathlib import Path
 
-    from onetool.app.provider_keys import keys_for
+    from onetool.app.ask import keys_for
     from onetool.ask.model_choice import ModelChoice
     from onetool.config import load_config
 
@@ -560,7 +560,7 @@ def test_a_key_that_the_person_keeps_is_there_for_projects_too(own_home, tmp_pat
 def test_the_persons_own_config_says_it(own_home, monkeypatch):
     from pathlib import Path
 
-    from onetool.app.provider_keys import keys_for
+    from onetool.app.ask import keys_for
     from onetool.ask.model_choice import ModelChoice
     from onetool.config import load_config
 

@@ -10,8 +10,7 @@ from postgres import database, database_url, postgres
 from onetool import App, ToolCall
 from onetool.app.audit import audit_mistakes, noted_command, record_command
 from onetool.core.principal import Principal, current_principal
-from onetool.services.audit import AuditUnavailableError
-from onetool.services.audit.places import reader_of
+from onetool.services.audit import AuditUnavailableError, reader_of
 
 __all__ = ["database", "database_url", "postgres"]  # fixtures
 

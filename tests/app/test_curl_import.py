@@ -2,7 +2,7 @@
 
 import pytest
 
-from onetool.app.curl_import import SecretsNotKeptError, read_curl, secrets_stored
+from onetool.app.bundle_import import SecretsNotKeptError, read_curl, secrets_stored
 from onetool.services.secrets import Secrets
 
 COMMAND = "curl -H 'Authorization: Bearer very-hidden-value-123' https://api.example.com/v1"

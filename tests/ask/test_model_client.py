@@ -11,7 +11,7 @@ from ask.fake import KEY, PROMPT, Fake, Pauses, heard, listen, model_at, run
 from helpers import forever, until, until_async
 from upstream import CLOSE, Reply, Upstream
 
-from onetool.ask import model_client, streaming
+from onetool.ask import model_client
 from onetool.ask.errors import ModelError, NoModelError
 from onetool.ask.messages import ModelReply as Whole
 from onetool.ask.messages import TextDelta, ThoughtDelta, User
@@ -91,7 +91,7 @@ def test_a_stream_of_lines(upstream):
 def test_lines_wherever_they_are_cut():
     data = '{"a": "Ж€"}\n\n  \n[1]\r\nno JSON\nlast'.encode()
     for size in (1, 2, 3, 7, 100):
-        frames = streaming.JsonLines()
+        frames = model_client.JsonLines()
         found = [one for at in range(0, len(data), size) for one in frames.feed(data[at : at + size])]
         assert [one.strip() for one in found + frames.end()] == ['{"a": "Ж€"}', "[1]", "no JSON", "last"]
 
@@ -139,7 +139,7 @@ def test_half_a_character_does_not_stop_a_question(upstream):
 
 
 def test_what_follows_a_complete_answer_is_not_waited_for_long(upstream, monkeypatch):
-    monkeypatch.setattr(streaming, "AFTERWARDS", 0.05)
+    monkeypatch.setattr(model_client, "AFTERWARDS", 0.05)
     upstream.say([HEAD, chunk({"say": "a"}, DONE), 60.0])
     assert heard(model_at(upstream.url)) == [TextDelta("a"), Whole(text="a")]
     upstream.say([HEAD, chunk({"say": "a"}, DONE), CLOSE])
@@ -152,7 +152,7 @@ PING = b"8\r\n: alive\n\r\n"
 @pytest.mark.parametrize("coming", [PING, chunk({}), chunk(DONE), PING * 5000], ids=["ping", "event", "end", "many"])
 @pytest.mark.parametrize("ending", [(DONE,), (DONE, "[DONE]")], ids=["complete", "ended"])
 def test_nor_for_what_comes_for_ever(upstream, monkeypatch, ending, coming):
-    monkeypatch.setattr(streaming, "AFTERWARDS", 0.2)
+    monkeypatch.setattr(model_client, "AFTERWARDS", 0.2)
 
     def endless(_):
         yield from (HEAD, chunk({"say": "a"}, *ending))
@@ -170,7 +170,7 @@ def test_after_its_end_nothing_is_read(upstream):
 
 def test_more_of_an_answer_has_its_time(upstream, monkeypatch):
     """Some servers say with each piece that this is all."""
-    monkeypatch.setattr(streaming, "AFTERWARDS", 0.6)
+    monkeypatch.setattr(model_client, "AFTERWARDS", 0.6)
     upstream.say([HEAD, *[step for _ in range(9) for step in (chunk({"say": "a", **DONE}), 0.1)], b"0\r\n\r\n"])
     assert heard(model_at(upstream.url))[-1] == Whole(text="aaaaaaaaa")
 
@@ -439,7 +439,7 @@ def test_an_answer_that_is_too_long_is_not_asked_for_again(upstream, stream):
 
 @pytest.mark.parametrize("framing", ["events", "lines"])
 def test_an_event_has_an_end(upstream, monkeypatch, framing):
-    monkeypatch.setattr(streaming, "LARGEST", 50_000)
+    monkeypatch.setattr(model_client, "LARGEST", 50_000)
     begins = "data: " if framing == "events" else ""
     upstream.say(Reply(headers=SSE, body=f'{begins}{{"say": "{"x" * 200_000}"}}\n\n'.encode()))
     error, said = failed(model_at(upstream.url, Fake(stream=framing)))

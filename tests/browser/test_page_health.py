@@ -155,10 +155,15 @@ def test_who_serves_and_whether_the_database_is_reached(browser, postgres, repli
         postgres.stop()
         try:
             person.see("Not reached", "Tools, lists and search go on.", "1 process serves")
+            assert person.value("document.querySelector('main').innerText.split(\"can't be reached\").length") == 2, (
+                "once"
+            )
             assert wrong(person) == []
+            person.open("#/results").see("It could not be read", "Try again")
         finally:
             until(postgres.start_again, 60)  # somebody else may have its port for a moment
-        person.see_no("Not reached").see("Reached")
+        person.see("No result is stored")  # it has tried again by itself
+        person.open("#/health").see_no("Not reached").see("Reached")
         assert person.faults() == []
 
 

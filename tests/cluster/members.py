@@ -57,7 +57,7 @@ class Member(Server):
 class Replica(Member):
     """`onetool serve` with `database` and `cluster` in its config."""
 
-    def __init__(self, folder, url, *args, more="", address=None):
+    def __init__(self, folder, url, *args, more="", address=None, key=KEY):
         """`more` are lines of its config. `address` may be ${REPLICA_ADDRESS}, as in deploy/."""
         folder.mkdir(parents=True)
         self.folder = folder
@@ -65,7 +65,7 @@ class Replica(Member):
         self.port = free_port()
         config = folder / "onetool.yaml"
         self.address = f"127.0.0.1:{self.port}"
-        cluster = f"database: {url}\ncluster: {{address: '{address or self.address}', key: '{KEY}'}}\n"
+        cluster = f"database: {url}\ncluster: {{address: '{address or self.address}', key: '{key}'}}\n"
         config.write_text(CONFIG.read_text().replace("[packs]", f"[{CONFIG.parent / 'packs'}]") + cluster + more)
         env = environment(folder, REPLICA_ADDRESS=self.address)
         self._start(("--menu", "direct", *args), config, None, env)

@@ -2,6 +2,7 @@
 
 import json
 from contextlib import ExitStack
+from secrets import token_hex
 
 import pytest
 from ask.stand_in import Says, StandIn, Wants
@@ -15,6 +16,7 @@ from interfaces.mcp.servers import CONFIG
 
 RATE = 30
 ELICIT = "elicitation/create"
+MANY = ["asking.*", *(f"github.repos_{number}_{word}" for number in range(1500) for word in ("get", "list"))]
 PING = {"jsonrpc": "2.0", "id": 7, "method": "ping"}
 
 
@@ -28,6 +30,7 @@ def model():
 def guarded(tmp_path_factory, model):
     folder = tmp_path_factory.mktemp("guarded")
     tokens = [token_entry("ada"), token_entry("bob"), token_entry("eve", rate=f"{RATE}/min")]
+    tokens += [token_entry("max", tools=MANY), token_entry("pat", tools=MANY + [token_hex(16) for _ in range(4000)])]
     config = {
         "packs": [str(CONFIG.parent / "packs")],
         "http": {"tokens": tokens},
@@ -65,6 +68,24 @@ def test_a_call_that_waits_is_its_owners_everywhere(guarded):
     guarded.skip()
     assert ada.result("tools/call", again)["content"][0]["text"] == "Hello, A!"
     assert "expired" in ada.error("tools/call", again)["message"]  # wherever it comes to
+
+
+def test_a_token_for_thousands_of_tools(guarded):
+    """What it may goes along, or a refusal says what to do."""
+    first, second = guarded.servers
+    asked = {"name": "asking__name", "arguments": {}}
+    for who in ("max", "pat"):
+        peer = HttpPeer(first, "new", token=token_of(who))
+        state = peer.result("tools/call", asked)["requestState"]
+        answers = {"name": {"action": "accept", "content": {"name": "A"}}}
+        again = peer.message("tools/call", {**asked, "requestState": state, "inputResponses": answers})
+        peer.server = second
+        found = peer.send(again)
+        if who == "max":
+            assert found.message["result"]["content"][0]["text"] == "Hello, A!"
+        else:
+            assert (found.status, found.message["error"]["data"]["reason"]) == (431, "head_too_large")
+            assert "Give your token patterns of tools" in found.message["error"]["message"]
 
 
 def test_what_was_sent_on_counts_once(guarded):

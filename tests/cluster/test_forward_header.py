@@ -10,7 +10,7 @@ import pytest
 from cluster.members import KEY
 
 from onetool.core.principal import Principal
-from onetool.interfaces.http.forward_header import ForwardSeal
+from onetool.interfaces.http.forwarding import ForwardSeal
 
 NEWS = json.dumps({"session": "none"}).encode()
 ADA = Principal(name="ada", owner="ada", role="call")
@@ -59,6 +59,14 @@ def test_one_of_another_time(target, seconds):
     server, id = target
     assert send(server, seal(now=seconds).write(id, "POST", PATH, ADA, NEWS, ""))[0] == 401
     assert send(server, seal(now=seconds / 2).write(id, "POST", PATH, ADA, NEWS, ""))[0] == 202
+
+
+def test_a_token_for_thousands_of_tools_fits(target):
+    server, id = target
+    tools = tuple(f"github.repos_{number}_{word}" for number in range(1500) for word in ("get", "list"))
+    header = seal().write(id, "POST", PATH, Principal(name="ada", owner="ada", tools=tools), NEWS, "")
+    assert len(header) < 32 * 1024
+    assert send(server, header) == (202, None)
 
 
 def test_one_of_another_key(target):

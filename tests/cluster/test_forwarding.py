@@ -3,18 +3,25 @@
 import asyncio
 import time
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from secrets import token_hex
 
 import pytest
 
 from onetool.core.principal import Principal
 from onetool.interfaces.http import forwarding
-from onetool.interfaces.http.forward_header import ForwardSeal
-from onetool.interfaces.http.forwarding import Forwarder, ReplicaBusyError, ReplicaGoneError
+from onetool.interfaces.http.forwarding import (
+    AnswerNotProvenError,
+    Forwarder,
+    ForwardSeal,
+    HeadTooLargeError,
+    ReplicaBusyError,
+    ReplicaGoneError,
+)
 from onetool.services.cluster import Replica
 
 ADA, BOB = Principal(owner="ada"), Principal(owner="bob")
-BEGUN = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
-DONE = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\nset-cookie: a=1\r\nx-other: 1\r\ncontent-length: 2\r\n\r\nok"
+BEGUN = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked%b\r\n\r\n"
+DONE = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\nset-cookie: a=1\r\nx-other: 1\r\ncontent-length: 2%b\r\n\r\nok"
 
 
 class Others:
@@ -32,8 +39,13 @@ class Others:
         return time.time()
 
 
+def proven(header, status=200, key=b"k" * 32):
+    """The line that shows that a holder of the key has answered."""
+    return b"\r\nonetool-answered: " + ForwardSeal(key, Others()).proof(header, status)
+
+
 @asynccontextmanager
-async def other_replica(folder):
+async def other_replica(folder, proof=proven):
     """A replica that begins streams for GET, and answers the rest; and who forwards to it."""
 
     ended = []
@@ -41,9 +53,10 @@ async def other_replica(folder):
     async def answer(reader, writer):
         ended.append(end := asyncio.Event())
         while line := await reader.readline():
-            while await reader.readline() not in (b"\r\n", b""):
-                pass
-            writer.write(BEGUN if line.startswith(b"GET") else DONE)
+            header = b""
+            while (one := await reader.readline()) not in (b"\r\n", b""):
+                header = one.partition(b" ")[2].strip() if one.startswith(b"onetool-forwarded:") else header
+            writer.write((BEGUN if line.startswith(b"GET") else DONE) % proof(header))
         writer.close()
         with suppress(OSError):
             await writer.wait_closed()
@@ -127,6 +140,49 @@ def test_an_answer_sets_no_cookies(tmp_path):
             return sent[0]["headers"]
 
     assert asyncio.run(main()) == [(b"content-type", b"text/plain"), (b"content-length", b"2")]
+
+
+NO_PROOFS = {
+    "none": lambda header: b"",
+    "empty": lambda header: b"\r\nonetool-answered:",
+    "of another key": lambda header: proven(header, key=b"x" * 32),
+    "of another status": lambda header: proven(header, 202),
+    "of another request": lambda header: proven(header[:-1]),
+    "no ASCII": lambda header: b"\r\nonetool-answered: " + "é".encode(),
+}
+
+
+@pytest.mark.parametrize("proof", NO_PROOFS.values(), ids=NO_PROOFS)
+@pytest.mark.parametrize("method", ["GET", "DELETE", "post"])
+def test_an_answer_of_who_lacks_the_key_is_not_passed_on(tmp_path, caplog, proof, method):
+    got = []
+
+    async def main():
+        async with other_replica(tmp_path, proof) as (forwarder, replica):
+            if method == "post":
+                async for piece in forwarder.post(replica, "/cluster/x", b"", ADA):
+                    got.append(piece)
+            else:
+                got.append(await forwarded(forwarder, replica, method, ADA))
+
+    with pytest.raises(AnswerNotProvenError, match=r"holder of cluster\.key") as refused:
+        asyncio.run(asyncio.wait_for(main(), 20))
+    assert (refused.value.status, got) == (502, [])
+    (told,) = [one.getMessage() for one in caplog.records]
+    assert f"replica 11111111 at unix:{tmp_path}/s.sock (status 200)" in told
+    assert "give all replicas the same key" in told
+
+
+def test_what_does_not_fit_into_a_head_is_refused_before_it_is_sent(tmp_path):
+    many = Principal(owner="ada", tools=tuple(token_hex(16) for _ in range(5000)))
+
+    async def main():
+        async with other_replica(tmp_path) as (forwarder, replica):
+            await forwarded(forwarder, replica, "DELETE", many)
+
+    with pytest.raises(HeadTooLargeError, match=r"64 KiB\. Give your token patterns") as refused:
+        asyncio.run(asyncio.wait_for(main(), 20))
+    assert refused.value.status == 431
 
 
 @pytest.mark.parametrize("address", ["nonsense", "host:notaport", "a..b:80", "127.0.0.1:99999", "unix:\0"])

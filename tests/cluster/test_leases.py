@@ -64,3 +64,12 @@ def test_one_whose_holder_refuses_connections_and_sends_no_heartbeat_is_taken(sh
 def test_one_whose_holder_is_gone_is_taken(shared, leases):
     seen(shared, "a", LEASE_S * 1.5)
     assert leases[1].take("ok") == "b"
+
+
+def test_one_who_has_closed_takes_none_and_gives_up_what_it_has(shared, leases):
+    leases[0].close()
+    assert leases[0].take("other") is None
+    assert leases[0].is_own("ok")
+    leases[0].release(["ok"])
+    assert leases[0].take("ok") is None
+    assert leases[1].take("ok") == "b"

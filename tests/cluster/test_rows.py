@@ -9,7 +9,7 @@ from helpers import until
 
 from onetool.database.sqlite import SqliteDatabase
 from onetool.interfaces.http.cluster import Cluster
-from onetool.services.cluster import ClusterSettings, mcp_rows, members
+from onetool.services.cluster import ROWS, ClusterSettings, derived_key, mcp_rows, members, row_signature
 from onetool.services.cluster.leases import Leases
 from onetool.services.cluster.mcp_rows import McpSessionRows, McpTaskRows, SessionState, UnreadableRowError
 from onetool.services.cluster.members import Members
@@ -224,8 +224,15 @@ def test_a_beat_writes_the_address_anew(shared, monkeypatch):
 
 
 def add_row(shared, id, address, since="0", later=0.0):
-    sql = f"INSERT INTO replicas VALUES (%s, %s, '9', {since}, {shared.clock} + %s, false)"
-    shared.write(lambda work: work.execute(sql, (id, address, later)))
+    """A row that a holder of the key has written."""
+    sql = f"INSERT INTO replicas VALUES (%s, %s, '9', {since}, %s, false, %s)"
+
+    def job(work):
+        seen_at = work.execute(f"SELECT {shared.clock}")[0][0] + later
+        signature = row_signature(derived_key(b"k", ROWS), id, address, "9", False, seen_at)
+        work.execute(sql, (id, address, seen_at, signature))
+
+    shared.write(job)
 
 
 @pytest.mark.parametrize("body", ["[]", "{bad", '{"revision":7}', ""])

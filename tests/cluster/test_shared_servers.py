@@ -50,7 +50,9 @@ class Pair:
     def holder(self):
         """The number of the member that runs the server."""
         rows = self.database.read(
-            lambda work: work.execute("SELECT address FROM replicas, leases WHERE id = replica AND name = 'server:ok'")
+            lambda work: work.execute(
+                "SELECT address FROM replicas, leases WHERE id = replica AND name LIKE 'server:ok@%'"
+            )
         )
         return "ab".index(rows[0][0][-6]) if rows else None
 
@@ -186,4 +188,5 @@ def servers_of(member):
 
 
 def told_holder(pair):
-    return pair.database.read(lambda work: work.execute("SELECT replica FROM leases WHERE name = 'server:ok'"))[0][0]
+    sql = "SELECT replica FROM leases WHERE name LIKE 'server:ok@%'"
+    return pair.database.read(lambda work: work.execute(sql))[0][0]

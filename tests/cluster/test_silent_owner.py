@@ -6,8 +6,7 @@ import time
 import pytest
 
 from onetool.core.principal import LOCAL
-from onetool.interfaces.http.forward_header import ForwardSeal
-from onetool.interfaces.http.forwarding import Forwarder, ReplicaGoneError
+from onetool.interfaces.http.forwarding import Forwarder, ForwardSeal, ReplicaGoneError
 from onetool.services.cluster import Replica
 
 
@@ -32,10 +31,15 @@ class Beats:
 def test_who_falls_silent_is_waited_for_no_more(tmp_path):
     async def asked():
         came, ended, beats = asyncio.Event(), asyncio.Event(), Beats()
+        seal = ForwardSeal(b"k" * 32, beats)
 
         async def silent(reader, writer):
             if b"/cluster/answered" in await reader.readline():
-                writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
+                head = (await reader.readuntil(b"\r\n\r\n")).split(b"\r\n")
+                (header,) = [one.partition(b" ")[2] for one in head if one.startswith(b"onetool-forwarded:")]
+                proof = seal.proof(header, 200)
+                writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n")
+                writer.write(b"onetool-answered: " + proof + b"\r\n\r\n")
                 writer.close()
                 return
             came.set()
@@ -44,7 +48,7 @@ def test_who_falls_silent_is_waited_for_no_more(tmp_path):
             ended.set()
 
         server = await asyncio.start_unix_server(silent, f"{tmp_path}/s.sock")
-        forwarder = Forwarder(beats, ForwardSeal(b"k" * 32, beats))
+        forwarder = Forwarder(beats, seal)
         replica = Replica("11111111", f"unix:{tmp_path}/s.sock", "0", 0.0, False)
 
         async def post(path):

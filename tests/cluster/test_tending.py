@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 from helpers import until
+from msgspec.structs import replace
 
 from onetool.interfaces.http.shared_servers import SharedServers
 from onetool.services.cluster import Replica
@@ -18,15 +19,18 @@ class Place:
         self.calls, self.tended, self.asked, self.fails = [], 0, 0, False
         self.may_go_on, self.answer = Event(), asyncio.Event()
         owner = Replica("11111111", "127.0.0.1:1", "0", 0.0, False)
-        members = SimpleNamespace(id="00000000", on_beat=self.calls.append, alive=lambda: [owner])
+        self.own = Replica("00000000", "127.0.0.1:2", "0", 0.0, False)
+        members = SimpleNamespace(id=self.own.id, on_beat=self.calls.append, alive=lambda: [owner, self.own])
+        self.settings = SimpleNamespace(database=None, all_stop=lambda: False)
         self.cluster = SimpleNamespace(
-            settings=SimpleNamespace(database=None), members=members, id=members.id, routes={}, forwarder=self
+            settings=self.settings, members=members, id=members.id, routes={}, forwarder=self
         )
         self.cluster.on_serving, self.cluster.on_close = [], []
         servers = SimpleNamespace(tend_shared=self._tend, names=lambda: ["one"], end_shared=lambda: None)
+        servers.leases, servers.lease_of = lambda: {"one": "one@1"}, {"one": "one@1"}.get
         app = SimpleNamespace(servers=servers, catalog=SimpleNamespace(share_servers=lambda owners: None))
         self.shared = SharedServers(self.cluster, app)
-        self.shared._leases._holders = {"one": owner.id}
+        self.shared._leases._holders = {"one@1": owner.id}
         self.calls.remove(self.shared._leases.renew)  # there is no database
 
     def beat(self):
@@ -91,5 +95,24 @@ def test_states_are_read_once_at_a_time(serving):
         await asyncio.to_thread(until, lambda: place.shared._reading.done())
         await asyncio.to_thread(place.beat)
         await asyncio.to_thread(until, lambda: place.asked == 2)
+
+    serving(test)
+
+
+@pytest.mark.parametrize("why", ["it drains", "all stop", "it has closed"])
+def test_a_process_that_stops_takes_no_server(serving, why):
+    async def test(place):
+        taken = []
+        place.shared._leases.take = lambda name: taken.append(name) or place.own.id
+        assert place.shared.take("one")
+        assert taken.pop() == "one@1"
+        if why == "it drains":
+            place.own = replace(place.own, is_draining=True)
+        elif why == "all stop":
+            place.settings.all_stop = lambda: True
+        else:
+            await asyncio.to_thread(place.shared.close)
+        assert not place.shared.take("one")
+        assert taken == []
 
     serving(test)

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from onetool.config.convert import plain
 from onetool.config.node import Findings, Node
-from onetool.config.yaml_nodes import node_of
-from onetool.config.yaml_text import ConfigFileError
+from onetool.config.yaml_nodes import ConfigFileError, node_of
 
 PARSERS = [yaml.SafeLoader, *([yaml.CSafeLoader] if yaml.__with_libyaml__ else [])]
 

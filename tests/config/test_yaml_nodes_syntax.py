@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from onetool.config.convert import convert
 from onetool.config.node import Findings
-from onetool.config.yaml_nodes import compose, node_of
-from onetool.config.yaml_text import ConfigFileError
+from onetool.config.yaml_nodes import ConfigFileError, compose, node_of
 
 # A busy or fresh machine (hypothesis collects Unicode's characters once) is no mistake of ours.
 patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])

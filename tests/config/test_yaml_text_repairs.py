@@ -5,8 +5,7 @@ import yaml
 
 from onetool.config.convert import plain
 from onetool.config.node import Findings
-from onetool.config.yaml_nodes import node_of
-from onetool.config.yaml_text import repaired
+from onetool.config.yaml_nodes import node_of, repaired
 
 PARSERS = [yaml.SafeLoader, *([yaml.CSafeLoader] if yaml.__with_libyaml__ else [])]
 

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from onetool.config.yaml_text import ConfigFileError, plain_value, tagged_value, yaml_1_1_advice
+from onetool.config.yaml_nodes import ConfigFileError, plain_value, tagged_value, yaml_1_1_advice
 
 
 @pytest.mark.parametrize(

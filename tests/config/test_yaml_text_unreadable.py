@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from onetool.config import Config, load_config
-from onetool.config.yaml_text import MAX_BYTES
+from onetool.config.yaml_nodes import MAX_BYTES
 from onetool.core.errors import ConfigError, Mistake
 
 

@@ -18,7 +18,7 @@ from threading import Thread
 from typing import Any
 
 from onetool import App, ToolCall, ToolResult, ToolSpec
-from onetool.core.caller import Caller, ForPerson, current_caller
+from onetool.core.call import Caller, ForPerson, current_caller
 from onetool.core.errors import OneToolError
 from onetool.sources.mcp_servers.oauth import login
 

@@ -7,7 +7,7 @@ import pytest
 from helpers import forever
 
 from onetool import Executor, Registry, ToolCall, ToolSpec
-from onetool.core.caller import CannotAsk, Declined, Pauses, current_caller
+from onetool.core.call import CannotAsk, Declined, Pauses, current_caller
 from onetool.core.context import paused_for_caller
 from onetool.core.errors import ToolFailure
 from onetool.core.principal import LOCAL, Principal, current_principal, owner
@@ -45,7 +45,7 @@ def called(handler, caller, timeout=None, principal=LOCAL):
 def clock(monkeypatch):
     """The time that counts: a list with the seconds in it."""
     seconds = [100.0]
-    monkeypatch.setattr("onetool.core.caller.monotonic", lambda: seconds[0])
+    monkeypatch.setattr("onetool.core.call.monotonic", lambda: seconds[0])
     return seconds
 
 

@@ -6,7 +6,7 @@ import pytest
 from helpers import Checkpoint, executor_for, run
 
 from onetool import App, Executor, Registry, ToolCall, ToolSpec
-from onetool.core.caller import current_caller
+from onetool.core.call import current_caller
 from onetool.core.context import current_call
 from onetool.script.engine import Engine
 from onetool.script.run_result import RunLimits

@@ -13,6 +13,7 @@ from helpers import computing, executor_for, forever, run, until_async
 from onetool import Executor, Registry, ToolCall, ToolSpec
 from onetool.core.errors import BadArguments, ToolFailure
 from onetool.core.json_data import plain
+from onetool.database import ChangeUnknownError, DatabaseAwayError, DatabaseError
 
 NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 
@@ -27,6 +28,31 @@ def test_sync_and_async_handlers_alike():
         assert result.meta["tool"] == "t"
         assert result.meta["source"] == "test"
         assert result.meta["duration_ms"] >= 0
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (DatabaseAwayError("host db, role onetool"), "database_away"),
+        (ChangeUnknownError(), "change_unknown"),
+        (DatabaseError("the database is full"), None),
+    ],
+)
+def test_a_database_error_is_told_as_our_own_stores_tell_it(error, reason):
+    def sync():
+        raise error
+
+    async def alone():
+        raise error
+
+    async def in_a_group():
+        async with asyncio.TaskGroup() as group:
+            group.create_task(alone())
+
+    for handler in (sync, alone):
+        found = run(executor_for(handler)).error
+        assert (found.message, found.reason, found.hints) == (str(error), reason, ())
+    assert run(executor_for(in_a_group)).error.message.endswith(f": {error}")
 
 
 def test_a_sync_handler_runs_in_a_thread_and_sees_the_context_of_its_caller():

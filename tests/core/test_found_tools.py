@@ -1,7 +1,6 @@
 """What a model reads of a search: lines, within a budget."""
 
-from onetool.core.found_tools import MOST_TOKENS, NAME_TOKENS, FoundTool, found_lines
-from onetool.core.signature import signature
+from onetool.core.signature import MOST_TOKENS, NAME_TOKENS, FoundTool, found_lines, signature
 from onetool.core.spec import ToolSpec
 from onetool.core.text import count_tokens
 

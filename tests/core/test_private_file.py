@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from onetool.core import flock
-from onetool.core.private_file import draft_of, replace_file
+from onetool.core.os_files import draft_of, replace_file
 
 
 def test_a_file_is_replaced_as_a_whole(tmp_path: Path) -> None:

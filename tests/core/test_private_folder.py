@@ -4,8 +4,8 @@ import stat
 
 import pytest
 
-from onetool.core.private_file import HAS_OWNERS
-from onetool.core.private_folder import IGNORE, LOCK, locked_folder
+from onetool.core.flock import IGNORE, LOCK, locked_folder
+from onetool.core.os_files import HAS_OWNERS
 
 
 def test_it_is_made_with_what_git_ignores(tmp_path):

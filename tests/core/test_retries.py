@@ -13,7 +13,7 @@ from onetool.core.errors import BadArguments, DefinitionError, ToolFailure
 from onetool.core.executor import Executor
 from onetool.core.spec import ToolSpec
 from onetool.sdk import tool
-from onetool.sdk.signature import tool_from_function
+from onetool.sdk.pack import tool_from_function
 
 
 class Flaky:

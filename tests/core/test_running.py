@@ -5,8 +5,7 @@ import time
 
 import pytest
 
-from onetool.core.call import ToolCall
-from onetool.core.caller import Pauses
+from onetool.core.call import Pauses, ToolCall
 from onetool.core.context import CallContext
 from onetool.core.running import Deadline, within_deadline
 from onetool.core.spec import ToolSpec

@@ -2,7 +2,7 @@
 
 import pytest
 
-from onetool.core.secret_places import SecretPlaces
+from onetool.core.redaction import SecretPlaces
 
 MARK = {"type": "string", "writeOnly": True}
 PASSWORD = {"type": "string", "format": "password"}

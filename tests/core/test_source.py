@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onetool.core.source import Prompt, Resource, SingleTool
+from onetool.core.registry import Prompt, Resource, SingleTool
 from onetool.core.spec import ToolSpec
 
 SPEC = ToolSpec(name="p.t", description="d")
@@ -81,7 +81,7 @@ def test_characters_of_patterns_are_no_pattern(template):
 def test_a_hostile_address_costs_no_time():
     """In a process of its own, which can be ended: a pattern that never ends can't."""
     code = (
-        "from onetool.core.source import Resource; from onetool.core.spec import ToolSpec\n"
+        "from onetool.core.registry import Resource; from onetool.core.spec import ToolSpec\n"
         "spec = ToolSpec(name='t', description='')\n"
         "print(Resource(uri='x://{a}-{b}-{c}/{d}', name='r', spec=spec).match('x://' + '-' * 20_000))"
     )

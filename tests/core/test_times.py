@@ -2,7 +2,7 @@
 
 import pytest
 
-from onetool.core.times import read_span, read_time, utc_text, utc_text_ms
+from onetool.core.text import read_span, read_time, utc_text, utc_text_ms
 
 NOON = 1_794_830_400  # 2026-11-16T12:00:00Z
 

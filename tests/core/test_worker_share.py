@@ -2,7 +2,7 @@
 
 import pytest
 
-from onetool.core.worker_share import WorkerShare
+from onetool.core.limits import WorkerShare
 
 
 @pytest.mark.parametrize(("total", "parts"), [(8, [3, 3, 2]), (3, [1, 1, 1]), (4, [2, 1, 1]), (1, [1, 1, 1])])

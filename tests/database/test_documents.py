@@ -8,11 +8,10 @@ import time
 
 import pytest
 
-from onetool.database import DatabaseAwayError, following
-from onetool.database.database_documents import DatabaseDocuments
-from onetool.database.file_documents import FileDocuments
+from onetool.database import DatabaseAwayError, database_documents
+from onetool.database.database_documents import DatabaseDocuments, Seal, SealError
+from onetool.database.documents import FileDocuments
 from onetool.database.postgres import Postgres
-from onetool.database.sealing import Seal, SealError
 
 SECRET = b"a secret that all replicas know, and nobody else"
 
@@ -205,13 +204,13 @@ def test_what_is_known_goes_on_while_the_database_is_away(postgres, database):
 
 
 def test_a_question_that_is_asked_once_starts_no_listener(database, database_url, monkeypatch):
-    monkeypatch.setattr(following, "FRESH_S", float("inf"))
+    monkeypatch.setattr(database_documents, "FRESH_S", float("inf"))
     documents, other = DatabaseDocuments(database, "things"), Postgres(database_url)
     documents.write("a", b"1")
     fresh = DatabaseDocuments(other, "things")
     assert (fresh.read("a"), fresh.read("a"), other._listener) == (b"1", b"1", None)
     documents.write("a", b"2")
-    monkeypatch.setattr(following, "FRESH_S", 0.0)
+    monkeypatch.setattr(database_documents, "FRESH_S", 0.0)
     assert fresh.version("a") != fresh.version("a")  # not known any more
     assert fresh.read("a") == b"2"
     assert other._listener is not None

@@ -12,7 +12,6 @@ from sources.bundles.files.things import FileStore as Store
 from sources.bundles.files.things import an_id, built_in, bundle, files, tool, with_tool
 
 from onetool.core import flock, os_files
-from onetool.core import folder as core_folder
 from onetool.sources.bundles.errors import UnavailableError
 from onetool.sources.bundles.files import disk, writing
 from onetool.sources.bundles.model import Bundle
@@ -102,7 +101,7 @@ def tried(store, id, change, folder, monkeypatch, faulty):
     """Whether it failed, and whether the system did."""
     before, seen = files(folder), everything(store)
     with monkeypatch.context() as patch:
-        for module in (writing, flock, disk, core_folder, os_files):
+        for module in (writing, flock, disk, os_files):
             patch.setattr(module, "os", faulty)
         try:
             change(store, id)
@@ -149,7 +148,7 @@ def test_the_disk_is_full_before_there_is_anything(tmp_path, monkeypatch):
     for at in range(1, 4):
         with monkeypatch.context() as patch:
             faulty = Faulty(at, errno.ENOSPC, goes_on=True)
-            for module in (writing, core_folder, os_files):
+            for module in (writing, os_files):
                 patch.setattr(module, "os", faulty)
             with pytest.raises(UnavailableError, match="No space left"):
                 store.put_bundle(an_id(), bundle())

@@ -10,7 +10,7 @@ from faults.crowd import some
 
 from onetool.ask.errors import SessionError
 from onetool.ask.messages import Result, Usage, User
-from onetool.ask.sessions import SessionStore, files
+from onetool.ask.sessions import SessionStore, store
 from onetool.ask.sessions.records import INTERRUPTED, UNDER_WAY
 from onetool.core import flock, os_files
 
@@ -98,7 +98,7 @@ def test_the_system_says_no(tmp_path, monkeypatch, call):
         raise OSError(5, "Input/output error")
 
     with monkeypatch.context() as patch:
-        for module in (files, flock, os_files):
+        for module in (store, flock, os_files):
             patch.setattr(module, "os", _Faulty(call, no))
         with pytest.raises(SessionError, match="Input/output error"):
             asyncio.run(turn(sessions, User(text="a")))

@@ -14,9 +14,8 @@ from http_stage import allowed, run, stage
 from upstream import CLOSE, Reply, Upstream
 
 from onetool.core.errors import BadArguments, ToolFailure
-from onetool.http.client import HttpClient
+from onetool.http.client import FetchedToken, HttpClient, TokenCache
 from onetool.http.placeholders import TemplateError
-from onetool.http.token_cache import FetchedToken, TokenCache
 
 SECRETS = {"USER": "ann", "PASSWORD": "pa:ss wörd", "KEY": "k/e y&1", "SIGN": "sign-with-me"}
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from upstream import CLOSE, Reply, Upstream
 
 from onetool.core.errors import ToolFailure
+from onetool.http.body import EventDecoder, StreamedText
 from onetool.http.client import HttpClient
-from onetool.http.decoding import EventDecoder, StreamedText
 
 STREAM = {"Content-Type": "text/event-stream"}
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\n"

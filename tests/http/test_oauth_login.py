@@ -20,9 +20,9 @@ from postgres import database_url, postgres
 from sources.mcp_servers.authority import Authority, browser, visit
 
 from onetool import App, ToolCall
-from onetool.database.file_documents import FileDocuments
+from onetool.database.documents import FileDocuments
 from onetool.http.errors import AuthError
-from onetool.http.login_store import StoredLogin, forget
+from onetool.http.login import StoredLogin, forget
 from onetool.http.oauth_login import log_in
 from onetool.interfaces.cli.bundles.login import _logins
 from onetool.interfaces.cli.bundles.references import ToolReference

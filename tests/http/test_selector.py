@@ -9,7 +9,7 @@ from helpers import computing
 
 from onetool.core.errors import ToolFailure
 from onetool.http import jmespath_bounds
-from onetool.http.selector import LARGE, Selector, SelectorError
+from onetool.http.response import LARGE_ANSWER, Selector, SelectorError
 
 DATA = {"daily": [{"c": 21, "tags": ["a", "b"]}, {"c": 19, "tags": []}], "name": "Kyiv", "none": None}
 
@@ -121,7 +121,7 @@ def test_large_data_does_not_hold_up_the_loop():
     chosen = Selector("[?a > `5` && b[0] != `7`].a | length(@)")
 
     async def main():
-        longest, work = 0.0, asyncio.ensure_future(chosen.of(data, LARGE + 1))
+        longest, work = 0.0, asyncio.ensure_future(chosen.of(data, LARGE_ANSWER + 1))
         while not work.done():
             before = time.thread_time()  # what others do to the machine is not counted
             await asyncio.sleep(0.001)

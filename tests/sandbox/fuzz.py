@@ -14,7 +14,6 @@ from contextlib import suppress
 from math import isfinite
 
 from onetool.sandbox import CodeError, SandboxError, ValueTransferError, messages, wire
-from onetool.sandbox.encode import Function, HostObject
 from onetool.sandbox.messages import (
     Complete,
     FunctionCall,
@@ -28,7 +27,8 @@ from onetool.sandbox.messages import (
     WorkerLimits,
     read_event,
 )
-from onetool.sandbox.process import WorkerProcess, binary
+from onetool.sandbox.pool import WorkerProcess, binary
+from onetool.sandbox.wire import Function, HostObject
 
 BUDGETS = (100, 65_536, 1_048_576)
 STRETCH = 5  # a key that is no text is written out, with escapes: so much longer than it weighs, at most

@@ -14,8 +14,8 @@ from helpers import sandboxed
 
 from onetool.sandbox import CodeError, ProtocolError, TraceLine, TypeCheckError, messages
 from onetool.sandbox.decode import SCALARS
-from onetool.sandbox.encode import HOST, Function, HostObject
 from onetool.sandbox.messages import NotHandled, Pending, Raised, Returned, SourceRange, WorkerLimits, read_event
+from onetool.sandbox.wire import HOST, Function, HostObject
 
 ROOT = Path(__file__).parents[2]
 PROTO = ROOT / "tests" / "data" / "monty" / "monty.proto"

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from pydantic_monty import Monty
 
 from onetool.sandbox import NeverAwaitedError, TooLargeError, TooManyDigitsError
-from onetool.sandbox.encode import Function
 from onetool.sandbox.messages import FunctionCall, NameLookup, Returned, WorkerLimits
 from onetool.sandbox.pool import WorkerPool
+from onetool.sandbox.wire import Function
 from onetool.script.rewrite import prelude
 
 BUDGET = 16 * 1024 * 1024

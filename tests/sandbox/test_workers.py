@@ -24,9 +24,9 @@ from onetool.sandbox import (
     WorkerError,
     wire,
 )
-from onetool.sandbox.encode import Function
 from onetool.sandbox.messages import WorkerLimits
 from onetool.sandbox.pool import WorkerPool
+from onetool.sandbox.wire import Function
 
 MEGABYTE = 1024 * 1024
 OK = wire.message(10, b"")

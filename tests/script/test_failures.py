@@ -6,7 +6,7 @@ import pytest
 from helpers import NO_ARGUMENTS
 
 from onetool.core.errors import BadArguments, ToolFailure
-from onetool.script.sandbox_gaps import BUILTINS, MODULES
+from onetool.script.failures import MISSING_BUILTINS, MISSING_MODULES
 
 ASYNCIO = "import asyncio\n"
 
@@ -89,7 +89,7 @@ MISSING = {
         "await before it",
     ),
     "endless recursion": ("def f():\n    return f()\nf()", "line 2: return f()", "use a loop"),
-    **{name: (f"x = 1\n{name}(x)", f"line 2: {name}(x)", "") for name in BUILTINS if name != "open"},
+    **{name: (f"x = 1\n{name}(x)", f"line 2: {name}(x)", "") for name in MISSING_BUILTINS if name != "open"},
 }
 
 
@@ -104,12 +104,12 @@ def test_what_is_missing_is_told_with_its_line_and_the_way_around(small, name):
     assert is_short(error)
 
 
-@pytest.mark.parametrize("module", MODULES)
+@pytest.mark.parametrize("module", MISSING_MODULES)
 def test_modules_that_are_missing_are_missing(small, module):
     """At the top they are told before anything has run, elsewhere when they are reached."""
     name = "urllib.request" if module == "urllib" else module
-    assert MODULES[module] in small.error(f"import {name}").message
-    assert MODULES[module] in small.error(f"if True:\n    import {name}").hints
+    assert MISSING_MODULES[module] in small.error(f"import {name}").message
+    assert MISSING_MODULES[module] in small.error(f"if True:\n    import {name}").hints
 
 
 @pytest.fixture(scope="module")

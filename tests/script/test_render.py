@@ -14,7 +14,7 @@ from helpers import computing, examples
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from onetool.config.yaml_text import plain_value, yaml_1_1_advice
+from onetool.config.yaml_nodes import plain_value, yaml_1_1_advice
 from onetool.core.schema import larger_than
 from onetool.script.render import RenderTooLargeError, render
 

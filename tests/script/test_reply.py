@@ -5,7 +5,7 @@ import pytest
 from onetool import App
 from onetool.core.call import ToolError
 from onetool.core.errors import ToolFailure
-from onetool.script.reply import run_reply
+from onetool.script.render import run_reply
 from onetool.script.run_result import RunResult
 
 

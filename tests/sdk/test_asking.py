@@ -5,7 +5,7 @@ from types import ModuleType
 
 import pytest
 
-from onetool.core.caller import CannotAsk, Declined, ForModel, ForPerson, ForRoots, current_caller
+from onetool.core.call import CannotAsk, Declined, ForModel, ForPerson, ForRoots, current_caller
 from onetool.sdk import ask_model, ask_person, asking, client_can, client_roots, log_message
 from onetool.sdk.testing import packs
 

@@ -459,7 +459,7 @@ def test_a_thread_that_cannot_start_fails_its_item(monkeypatch):
 def test_importing_the_helpers_loads_nothing_heavy():
     program = (
         "import sys\n"
-        "from onetool.sdk import batch, http as clients, http, requirements, spans\n"
+        "from onetool.sdk import batch, context, http as clients, http, requirements\n"
         "heavy = {'asyncio', 'concurrent.futures', 'httpx', 'importlib.metadata', 'json', 'logging', 'subprocess'}\n"
         "print(*heavy & set(sys.modules))\n"
     )

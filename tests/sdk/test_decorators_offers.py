@@ -6,7 +6,7 @@ from types import ModuleType
 import pytest
 
 from onetool import Executor, ToolCall
-from onetool.core.source import SingleTool
+from onetool.core.registry import SingleTool
 from onetool.sdk import prompt, resource, tool
 from onetool.sdk.decorators import offer_marks_of
 from onetool.sdk.pack import tools_of

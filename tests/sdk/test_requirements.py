@@ -15,9 +15,9 @@ from helpers import executor_for, run, until
 from onetool import Registry, ToolSpec
 from onetool.core.spec import Requirement
 from onetool.sdk import requirements
+from onetool.sdk.context import LogSpan
 from onetool.sdk.decorators import marks_of, tool
 from onetool.sdk.requirements import check, check_deps, requirements_of, requires_cli, requires_lib
-from onetool.sdk.spans import LogSpan
 
 
 @pytest.fixture(autouse=True)

@@ -34,7 +34,7 @@ import pytest
 import typing_extensions
 
 from onetool.sdk import tool
-from onetool.sdk.signature import tool_from_function
+from onetool.sdk.pack import tool_from_function
 
 NULL = {"type": "null"}
 TEXT = {"type": "string"}

@@ -19,7 +19,7 @@ import pytest
 from helpers import executor_for, run
 
 from onetool.core.errors import BadArguments
-from onetool.sdk.signature import tool_from_function
+from onetool.sdk.pack import tool_from_function
 
 
 def handler_of(hint):

@@ -10,7 +10,7 @@ import pytest
 from pydantic import BaseModel, BeforeValidator, Field, RootModel
 
 from onetool.core.errors import BadArguments
-from onetool.sdk.signature import tool_from_function
+from onetool.sdk.pack import tool_from_function
 
 INTEGER = {"type": "integer"}
 TEXT = {"type": "string"}
@@ -188,7 +188,7 @@ def test_a_model_that_can_not_be_described_is_told():
 
 def test_nobody_imports_pydantic_for_a_pack_that_does_not():
     code = (
-        "import sys; from onetool.sdk.signature import tool_from_function\n"
+        "import sys; from onetool.sdk.pack import tool_from_function\n"
         "def f(a: int, b: list[str]) -> dict[str, int]: ...\n"
         "tool_from_function(f, 'p'); sys.exit('pydantic' in sys.modules)"
     )

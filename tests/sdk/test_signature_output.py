@@ -14,7 +14,7 @@ import pydantic
 import pytest
 
 from onetool.core.json_data import plain
-from onetool.sdk.signature import tool_from_function
+from onetool.sdk.pack import tool_from_function
 
 TEXT = {"type": "string"}
 INTEGER = {"type": "integer"}

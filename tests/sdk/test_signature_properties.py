@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from onetool.core.errors import BadArguments
 from onetool.core.json_data import plain
-from onetool.sdk.signature import tool_from_function
+from onetool.sdk.pack import tool_from_function
 
 # The JSON types, and a few values of each: what is wrong for a kind is drawn from those that it does not take.
 JSON = {

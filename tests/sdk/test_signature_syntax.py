@@ -5,7 +5,7 @@ from types import ModuleType
 
 import pytest
 
-from onetool.sdk.signature import tool_from_function
+from onetool.sdk.pack import tool_from_function
 
 INTEGER = {"type": "integer"}
 TEXT = {"type": "string"}

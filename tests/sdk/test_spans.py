@@ -15,7 +15,7 @@ import pytest
 from helpers import executor_for, forever, run
 
 from onetool.sdk.batch import batch_execute
-from onetool.sdk.spans import LogSpan
+from onetool.sdk.context import LogSpan
 from onetool.services.secrets import Secrets
 from onetool.services.telemetry import JsonFormatter
 

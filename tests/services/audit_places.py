@@ -5,7 +5,7 @@ import json
 import pytest
 
 from onetool.database import ChangeUnknownError, DatabaseAwayError
-from onetool.services.audit.places import reader_of
+from onetool.services.audit import reader_of
 
 
 @pytest.fixture(scope="module")

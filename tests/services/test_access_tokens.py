@@ -17,7 +17,7 @@ from document_places import places
 from helpers import until
 
 from onetool.core.principal import Principal, Rate
-from onetool.database import DatabaseAwayError, file_documents
+from onetool.database import DatabaseAwayError, documents
 from onetool.services.access_tokens import (
     PREFIX,
     TokenFileError,
@@ -268,9 +268,9 @@ def test_what_cant_be_written_changes_nothing_and_is_told(how, store, monkeypatc
         raise OSError(28, "No space left on device")
 
     if how == "draft":
-        monkeypatch.setattr(file_documents, "draft_of", refuse)
+        monkeypatch.setattr(documents, "draft_of", refuse)
     elif how == "lock":
-        monkeypatch.setattr(file_documents.flock, "wait", lambda *_: False)
+        monkeypatch.setattr(documents.flock, "wait", lambda *_: False)
     else:
         store.file.parent.rename(tmp_path / "moved")
         store.file.parent.symlink_to(tmp_path / "moved")
@@ -368,7 +368,7 @@ def test_a_writer_that_is_killed_leaves_a_whole_file(tmp_path):
 def test_a_question_costs_a_stat_and_no_more(store, monkeypatch):
     digests = [token_digest(store.add(f"t{number}")) for number in range(50)]
     assert store.find(digests[0])
-    monkeypatch.setattr(file_documents, "read_private", None)  # who reads the file fails
+    monkeypatch.setattr(documents, "read_private", None)  # who reads the file fails
     assert all(store.find(digest) for digest in digests)
     assert store.find(bytes(32)) is None
     print(f"{timeit(lambda: store.find(digests[25]), number=20_000) / 20_000 * 1e6:.2f} µs")

@@ -15,18 +15,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from services.audit_places import Flaky, audit_database, empty_database, lines
 
-from onetool.config.access import AuditConfig
+from onetool.config.model import AuditConfig
 from onetool.core.call import ToolCall, ToolError
 from onetool.core.context import CallEvent
-from onetool.core.folder import OpenFolder
+from onetool.core.os_files import OpenFolder
 from onetool.core.principal import Principal, current_address, current_principal
 from onetool.core.spec import ToolSpec
 from onetool.services import audit
-from onetool.services.audit import AuditLog, AuditUnavailableError
+from onetool.services.audit import AuditLog, AuditUnavailableError, reader_of
 from onetool.services.audit.files import AuditFiles
-from onetool.services.audit.places import reader_of
-from onetool.services.audit.reader import AuditFilter
-from onetool.services.audit.record import AuditHasher, call_entry
+from onetool.services.audit.record import AuditFilter, AuditHasher, call_entry
 
 __all__ = ["audit_database", "empty_database"]  # fixtures
 
@@ -507,7 +505,7 @@ def test_a_real_full_disk_takes_whole_lines_alone(tmp_path: Path) -> None:
     code = f"""
 import resource, signal
 from pathlib import Path
-from onetool.config.access import AuditConfig
+from onetool.config.model import AuditConfig
 from onetool.services.audit import AuditLog
 log = AuditLog(Path({str(tmp_path / "audit")!r}), AuditConfig())
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

@@ -6,14 +6,13 @@ import msgspec
 import pytest
 from services.audit_places import audit_database, empty_database, lines
 
-from onetool.config.access import AuditConfig
+from onetool.config.model import AuditConfig
 from onetool.core.call import ToolCall
 from onetool.core.context import CallEvent
 from onetool.core.spec import ToolSpec
 from onetool.database.moving import Moved, MoveOptions
-from onetool.services.audit import AuditLog, moving
-from onetool.services.audit.places import reader_of
-from onetool.services.audit.reader import AuditFilter
+from onetool.services.audit import AuditLog, moving, reader_of
+from onetool.services.audit.record import AuditFilter
 
 __all__ = ["audit_database", "empty_database"]  # fixtures
 

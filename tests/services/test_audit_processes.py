@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 from helpers import until
 
-from onetool.config.access import AuditConfig
+from onetool.config.model import AuditConfig
 from onetool.services.audit import AuditLog, AuditUnavailableError, files
-from onetool.services.audit.reader import AuditFilter
-from onetool.services.audit.reading import AuditFolder
+from onetool.services.audit.files import AuditFolder
+from onetool.services.audit.record import AuditFilter
 
 WRITER = """
 import sys
 from pathlib import Path
-from onetool.config.access import AuditConfig
+from onetool.config.model import AuditConfig
 from onetool.services.audit import AuditLog
 log = AuditLog(Path(sys.argv[1]), AuditConfig(max_mb=1))
 print("ready", flush=True)

@@ -5,12 +5,11 @@ from pathlib import Path
 import pytest
 from services.audit_places import audit_database
 
-from onetool.config.access import AuditConfig
+from onetool.config.model import AuditConfig
 from onetool.core.principal import Principal
-from onetool.services.audit import AuditLog
-from onetool.services.audit.places import reader_of
-from onetool.services.audit.reader import AuditFilter, AuditPosition
-from onetool.services.audit.reading import BLOCK
+from onetool.services.audit import AuditLog, reader_of
+from onetool.services.audit.files import BLOCK
+from onetool.services.audit.record import AuditFilter, AuditPosition
 
 __all__ = ["audit_database"]  # a fixture
 

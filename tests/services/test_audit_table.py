@@ -6,15 +6,15 @@ import pytest
 from helpers import until
 from services.audit_places import Flaky, audit_database, empty_database, lines
 
-from onetool.config.access import AuditConfig
+from onetool.config.model import AuditConfig
 from onetool.core.call import ToolCall
 from onetool.core.context import CallEvent
 from onetool.core.spec import ToolSpec
-from onetool.database import lock_numbers
+from onetool.database import LockNumber
 from onetool.database.postgres import Postgres
 from onetool.services import audit
 from onetool.services.audit import AuditLog, AuditUnavailableError, table
-from onetool.services.audit.reader import AuditFilter
+from onetool.services.audit.record import AuditFilter
 from onetool.services.audit.table import AuditTable, AuditTableWriter
 
 __all__ = ["audit_database", "empty_database"]  # fixtures
@@ -151,7 +151,7 @@ def test_one_replica_at_a_time_removes_old_lines(replicas) -> None:
     database.write(lambda work: work.execute("UPDATE audit SET written_at = 0"))
 
     def while_it_sweeps(work) -> None:
-        work.execute("SELECT pg_advisory_xact_lock(%s)", (lock_numbers.AUDIT_SWEEP,))
+        work.execute("SELECT pg_advisory_xact_lock(%s)", (LockNumber.AUDIT_SWEEP,))
         writer.sweep()
 
     other.write(while_it_sweeps)

@@ -4,6 +4,7 @@ import logging
 import os
 import signal
 import sqlite3
+import stat
 import subprocess
 import sys
 import threading
@@ -103,6 +104,18 @@ def test_an_older_file_is_written_on(tmp_path):
     stats.record(event())
     assert stats.summary()["total_calls"] == 4
     assert asked(tmp_path / "stats.db", "PRAGMA user_version") == [(1,)]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="there are no modes")
+@pytest.mark.parametrize("is_older", [False, True])
+def test_the_file_is_for_its_owner_alone(tmp_path, is_older):
+    if is_older:
+        first_file(tmp_path / "stats.db")
+        (tmp_path / "stats.db").chmod(0o644)
+    stats = UsageStats(tmp_path / "stats.db")
+    stats.record(event())
+    assert stats.summary()["total_calls"] == (4 if is_older else 1)
+    assert {stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()} == {0o600}
 
 
 def test_many_processes_find_an_older_file_at_once(tmp_path):

@@ -14,9 +14,9 @@ from onetool.app import App
 from onetool.config.file_checks import is_writable_by_others, ownership_mistake
 from onetool.config.find import find
 from onetool.core.errors import ConfigError
-from onetool.http.login_store import login_documents
+from onetool.http.login import login_documents
 from onetool.interfaces.cli.init import init
-from onetool.interfaces.cli.line_editor import LineEditor
+from onetool.interfaces.cli.person import LineEditor
 from onetool.services.results import EndedResult, ResultStore
 from onetool.sources.bundles.model import BundleContent, ToolContent
 from onetool.sources.bundles.names import new_id

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from onetool.config.access import TokenConfig, read_rate
+from onetool.config.model import TokenConfig, read_rate
 from onetool.core.principal import Principal
-from onetool.core.times import read_time, utc_text
+from onetool.core.text import read_time, utc_text
 from onetool.services.access_tokens import FOLDER, KEY_FILE, StoredToken, TokenStore, TokenView
 
 if TYPE_CHECKING:

@@ -3,8 +3,7 @@
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
-from onetool.core.allow_list import AllowList
-from onetool.core.principal import Principal, current_principal
+from onetool.core.principal import AllowList, Principal, current_principal
 from onetool.core.registry import Snapshot
 
 if TYPE_CHECKING:

@@ -22,16 +22,15 @@ from onetool.app.runtime import Runtime
 from onetool.app.view import AppView, internal_handlers
 from onetool.config import Config, Found, find, load_config
 from onetool.core.errors import Mistake
-from onetool.core.source import Catalogue
+from onetool.core.limits import worker_share
+from onetool.core.registry import Catalogue
 from onetool.core.spec import ToolSpec
-from onetool.core.worker_share import worker_share
 from onetool.packs.ot import ot_tools
 from onetool.sources.catalogues import Offered
 from onetool.sources.packs import Registry
 
 if TYPE_CHECKING:
-    from onetool.app.ask import AskService, PendingAnswer
-    from onetool.app.ask_models import ModelOverview
+    from onetool.app.ask import AskService, ModelOverview, PendingAnswer
     from onetool.app.code_names import CodeNames
     from onetool.ask.sessions import AskSessions
     from onetool.config.trust import Untrusted
@@ -40,8 +39,8 @@ if TYPE_CHECKING:
     from onetool.core.errors import ConfigError
     from onetool.core.threads import LoopThread
     from onetool.database import Database, ReplicaDatabase
-    from onetool.script.code_places import CodeReport
-    from onetool.script.reply import ReadOn, RunReply
+    from onetool.script.parse import CodeReport
+    from onetool.script.render import ReadOn, RunReply
     from onetool.script.run_result import RunResult
     from onetool.sources.bundles.service import BundleService
     from onetool.sources.mcp_servers.servers import Servers
@@ -54,7 +53,13 @@ class App:
     """A config in force, the tools that it gives, and the services behind them."""
 
     def __init__(
-        self, config: Config, *, imports: bool = True, watch: bool = False, found: Found | None = None
+        self,
+        config: Config,
+        *,
+        imports: bool = True,
+        watch: bool = False,
+        makes_tables: bool = True,
+        found: Found | None = None,
     ) -> None:
         """`found` is where the config was found, if it was: then a reload looks for it again."""
         handlers = internal_handlers(
@@ -68,7 +73,7 @@ class App:
         self._bundles = AppBundles(config, self._open_bundles, lambda: self.catalog.refresh_sync())
         self._on_call: list[Recorder] = []
         self._recorders = (self._bundles.count, lambda event: self.catalog.count_call(event), self._tell_call)
-        self._database = AppDatabase(config)
+        self._database = AppDatabase(config, makes_tables=makes_tables)
         self.audit = AppAudit(config, self._database.get)
         self.runtime = Runtime(
             config,
@@ -104,15 +109,23 @@ class App:
         self._apply(config, self._reloader.read(config), found)
 
     @classmethod
-    def open(cls, config: str | Path | Found | None = None, *, imports: bool = True, watch: bool = False) -> Self:
+    def open(
+        cls,
+        config: str | Path | Found | None = None,
+        *,
+        imports: bool = True,
+        watch: bool = False,
+        makes_tables: bool = True,
+    ) -> Self:
         """The app for a config file, or for the one that is found from here. Raises ConfigError if it can't be used.
 
         A file that is named is trusted by that. A project's folder that is found and not trusted is not used, and
         nobody is asked: `untrusted` tells. Without `imports` packs are parsed and not run: the names of their tools
         are known, and calling one fails. With `watch` a connected app reloads on changes, whatever the config says.
+        It makes missing tables in the database of the config, unless `makes_tables` says no: then they are an error.
         """
         found = config if isinstance(config, Found) else find(config)
-        return cls(load_config(found), imports=imports, watch=watch, found=found)
+        return cls(load_config(found), imports=imports, watch=watch, makes_tables=makes_tables, found=found)
 
     # What there is
 
@@ -122,7 +135,7 @@ class App:
 
     def info(self, name: str, allowed: Collection[str] | None = None) -> dict[str, Any] | None:
         """One tool's schemas and run-time facts, or None."""
-        from onetool.app.status import tool_info
+        from onetool.app.describe import tool_info
 
         return tool_info(name, allowed, self.catalog, self.runtime, self._bundles)
 
@@ -134,7 +147,7 @@ class App:
 
     def health(self, allowed: Collection[str] | None = None) -> dict[str, Any]:
         """Whether everything that should be there is there. Under an allow-list nothing else is named."""
-        from onetool.app.status import health
+        from onetool.app.describe import health
 
         return health(allowed, self.catalog, self.runtime, self._reloader.error)
 
@@ -220,7 +233,7 @@ class App:
 
     async def ask_models(self, within: Collection[str] | None = None) -> "ModelOverview":
         """Which models can be asked, and about how many tokens these tools cost with each question."""
-        from onetool.app.ask_models import model_overview
+        from onetool.app.ask import model_overview
 
         return await model_overview(self._ask_service, within)
 

@@ -17,9 +17,8 @@ if TYPE_CHECKING:
     from onetool.core.call import ToolCall
     from onetool.core.context import CallEvent, RunEvent
     from onetool.database import Database
-    from onetool.services.audit import AuditKind, AuditLog
-    from onetool.services.audit.places import AuditPlace
-    from onetool.services.audit.reader import AuditReader
+    from onetool.services.audit import AuditKind, AuditLog, AuditPlace
+    from onetool.services.audit.record import AuditReader
 
 FOLDER = "audit"  # of the state
 TOLD_DAYS = 7  # for which `onetool check` tells of lines that were lost
@@ -156,14 +155,14 @@ def record_command(config: "Config", what: str, even_if_required: bool = False) 
 @contextmanager
 def audit_reader(config: "Config") -> "Generator[AuditReader]":
     """What reads the log of a config. Nothing is made for it: neither a folder nor a table."""
-    from onetool.services.audit.places import reader_of
+    from onetool.services.audit import reader_of
 
     if config.database is None:
         yield reader_of(config.home / FOLDER)
         return
     from onetool.app.database import open_database
 
-    database = open_database(config, migrates=False)
+    database = open_database(config, "required")
     try:
         yield reader_of(database)
     finally:
@@ -180,7 +179,7 @@ def audit_mistakes(config: "Config") -> Iterator[Mistake]:
         return
     from time import time
 
-    from onetool.services.audit.reader import AuditFilter
+    from onetool.services.audit.record import AuditFilter
 
     try:
         with audit_reader(config) as log:

@@ -7,7 +7,7 @@ from onetool.app.bundle_runtime import foreign_file
 from onetool.app.bundles import FOLDER
 from onetool.database import DatabaseError, ReplicaDatabase
 from onetool.database.moving import LeftBehind, Moved, MoveOptions
-from onetool.sources.bundles.database.store import DatabaseStore
+from onetool.sources.bundles.database import DatabaseStore
 from onetool.sources.bundles.errors import BundleError
 from onetool.sources.bundles.files.store import FileStore
 from onetool.sources.bundles.rules import MOST_TOOLS, StoreRules

@@ -20,12 +20,11 @@ from onetool.core.context import current_call
 from onetool.core.errors import Mistake, ToolFailure
 from onetool.core.registry import Snapshot
 from onetool.core.spec import ToolSpec
-from onetool.sources.bundles.catalogue_store import CatalogueStore
-from onetool.sources.bundles.derived import DerivedBundles
+from onetool.sources.bundles.derived import CatalogueStore, DerivedBundles
 from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.files.disk import STATE
+from onetool.sources.bundles.files.indexed import make_state
 from onetool.sources.bundles.files.overlay import BuiltIn
-from onetool.sources.bundles.files.state import make_state
 from onetool.sources.bundles.model import built_in_bundles
 from onetool.sources.bundles.rate_limits import RateLimiter
 from onetool.sources.bundles.service import BundleService, InvokeVersion
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
     from onetool.core.context import Progress
     from onetool.database.shared_rates import SharedWindows
     from onetool.http.definition import HttpImpl, ToolLimits
-    from onetool.http.preview import PreviewRequest
+    from onetool.http.tool_request import PreviewRequest
     from onetool.sources.bundles.model import Tool
     from onetool.sources.bundles.row_facts import Health
 
@@ -78,7 +77,7 @@ def _open_store(folder: Path, built_in: BuiltIn, derived: DerivedBundles, runtim
     database, most = runtime.database, runtime.config.bundles.max_tools
     if database is None:
         return CatalogueStore(folder, built_in, derived, max_tools=most, foreign=foreign_file)
-    from onetool.sources.bundles.database.store import DatabaseCatalogueStore
+    from onetool.sources.bundles.database import DatabaseCatalogueStore
 
     state = index_folder(runtime.config)
     return DatabaseCatalogueStore(database, state, built_in, derived, max_tools=most, foreign=foreign_file)
@@ -168,7 +167,7 @@ class AppBundleRuntime:
         self._catalog = catalog
 
     def signature(self, name: str) -> str | None:
-        from onetool.app.status import tool_signature
+        from onetool.app.describe import tool_signature
 
         return tool_signature(self._catalog.current_snapshot(), name)
 

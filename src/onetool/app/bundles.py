@@ -16,8 +16,8 @@ from msgspec.structs import replace
 
 from onetool.app.database import index_folder
 from onetool.core.errors import Mistake
+from onetool.core.registry import Catalogue
 from onetool.core.signature import call_text
-from onetool.core.source import Catalogue
 from onetool.core.spec import ToolSpec
 from onetool.sources.bundles.errors import BundleError, ForbiddenError
 from onetool.sources.catalogues import Offered
@@ -28,18 +28,24 @@ if TYPE_CHECKING:
     from onetool.core.context import CallEvent
     from onetool.core.registry import Further
     from onetool.services.search import KeptDocuments
+    from onetool.sources.bundles.derived import KeptSettings
     from onetool.sources.bundles.service import BundleService, Shown
-    from onetool.sources.bundles.switches import KeptSettings
 
 log = logging.getLogger("onetool.bundles")
 
 FOLDER = "bundles"
 RETRY_SECONDS = 2.0
+UNREAD = "bundles can't be read"
 
 Functions = Callable[[], Mapping[str, ToolSpec]]
 """All tools beside those of bundles, by their names: what a tool of a bundle may stand for."""
 
 OpenService = Callable[[Path, Functions, Callable[[], Offered]], "BundleService"]
+
+
+def is_unread_store(mistake: Mistake) -> bool:
+    """Whether it says that no bundle could be read."""
+    return mistake.key == FOLDER and mistake.message.startswith(UNREAD)
 
 
 class AppBundles:
@@ -138,7 +144,7 @@ class AppBundles:
     def _problem(self, error: BundleError) -> Catalogue:
         self._retry_at = monotonic() + RETRY_SECONDS
         file = str(self._folder) if self._config.database is None else None
-        mistake = Mistake(message=f"bundles can't be read: {error}", file=file, key=FOLDER)
+        mistake = Mistake(message=f"{UNREAD}: {error}", file=file, key=FOLDER)
         return Catalogue(mistakes=(mistake,))
 
     def count(self, event: "CallEvent") -> None:

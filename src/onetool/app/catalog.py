@@ -5,22 +5,22 @@ It unites what packs, declared tools, bundles and MCP servers offer, and does so
 
 import logging
 import re
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
+from math import log2
 from pathlib import Path
-from threading import RLock
+from threading import Lock, RLock
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from onetool.app.bundles import AppBundles
-from onetool.app.call_evidence import CallEvidence
 from onetool.app.config_lint import lint_config
 from onetool.core.errors import Mistake, ToolFailure, message_of
 from onetool.core.json_data import StoreBlob, freeze
 from onetool.core.principal import owner
-from onetool.core.registry import NO_PACKS, LazyPacks, Snapshot, ToolList
-from onetool.core.source import Catalogue, Prompt, Resource
+from onetool.core.registry import NO_PACKS, Catalogue, LazyPacks, Prompt, Resource, Snapshot, ToolList
 from onetool.core.spec import ToolSpec
 from onetool.core.text import or_rather
 from onetool.sources.catalogues import Offered, add_first, united
@@ -402,3 +402,41 @@ def _with_reason(error: "ToolError", why: ToolFailure) -> "ToolError":
         return error
     message = GUESS.sub("", error.message)
     return replace(error, message=f"{message}; {message_of(why)}", reason=why.reason)
+
+
+# What callers have called before
+
+
+MOST_CALLERS, MOST_TOOLS = 64, 256  # the least recent are forgotten
+ONCE, MOST = 0.01, 0.03  # what one call counts, and any number of them: a fair match has 0.5
+
+Counts = OrderedDict[str, int]
+
+
+class CallEvidence:
+    """The tools that a caller has called with success count a little more in that caller's searches.
+
+    It decides between tools that fit alike, and nothing else. It is kept in memory only, and for its caller only.
+    """
+
+    def __init__(self) -> None:
+        self._called: OrderedDict[str, Counts] = OrderedDict()
+        self._lock = Lock()
+
+    def record(self, caller: str, tool: str) -> None:
+        """Note a call that succeeded."""
+        with self._lock:
+            counts = self._called.setdefault(caller, Counts())
+            counts[tool] = counts.get(tool, 0) + 1
+            counts.move_to_end(tool)
+            self._called.move_to_end(caller)
+            if len(counts) > MOST_TOOLS:
+                counts.popitem(last=False)
+            if len(self._called) > MOST_CALLERS:
+                self._called.popitem(last=False)
+
+    def of(self, caller: str) -> dict[str, float]:
+        """Tool -> what is added to its score."""
+        with self._lock:
+            counts = dict(self._called.get(caller, ()))
+        return {tool: min(ONCE * log2(1 + count), MOST) for tool, count in counts.items()}

@@ -11,7 +11,7 @@ from msgspec import UNSET
 
 from onetool.core.signature import as_identifier, signature, type_name
 from onetool.packs.ot.listings import gist
-from onetool.script import sandbox_gaps
+from onetool.script.failures import MISSING_BUILTINS
 from onetool.script.names import BUILTINS, CALL, ScriptNames
 from onetool.script.rewrite import MODULES
 from onetool.script.snippets import parameters, usage
@@ -79,7 +79,7 @@ def code_names(catalogue: "Snapshot", config: "Config", allowed: Collection[str]
     return CodeNames(
         packs=sorted(_packs(names, config, shown), key=lambda pack: pack.name),
         functions=[_tool(word, word, spec) for word, spec in functions.items() if word not in config.aliases],
-        builtins=sorted(word for word in BUILTINS if word[0] != "_" and word not in sandbox_gaps.BUILTINS),
+        builtins=sorted(word for word in BUILTINS if word[0] != "_" and word not in MISSING_BUILTINS),
         modules=sorted(MODULES),
         snippets=[_snippet(name, snippet) for name, snippet in config.snippets.items()],
         aliases={word: spec.name for word, spec in functions.items() if word in config.aliases},

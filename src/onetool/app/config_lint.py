@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from onetool.config.files import roots_within
-from onetool.core.allow_list import AllowList, is_pattern
+from onetool.config.load import roots_within
 from onetool.core.errors import Mistake
+from onetool.core.principal import AllowList, is_pattern
 
 if TYPE_CHECKING:
     from onetool.config import Config

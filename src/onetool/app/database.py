@@ -1,8 +1,9 @@
 """The database of the config in force: opened when it is first needed, and kept over reloads that do not change it."""
 
+import logging
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from onetool.core.errors import ConfigError, Mistake
 
@@ -15,13 +16,21 @@ if TYPE_CHECKING:
 
 FOLDER = "database"
 SCHEMES = ("postgresql://", "postgres://")
+Tables = Literal["made", "required", "any"]
+"""What happens with missing tables when a database is first used: they are made, they are an error, or nobody looks."""
+
+log = logging.getLogger("onetool.database")
 
 
 class AppDatabase:
-    """`get` gives the database, or None where the config has none. Then nothing is imported and nothing is opened."""
+    """`get` gives the database, or None where the config has none. Then nothing is imported and nothing is opened.
 
-    def __init__(self, config: "Config") -> None:
+    Missing tables are an error, unless it `makes_tables`.
+    """
+
+    def __init__(self, config: "Config", *, makes_tables: bool = False) -> None:
         self._config = config
+        self._tables: Tables = "made" if makes_tables else "required"
         self._lock = Lock()
         self._opened: ReplicaDatabase | None = None
         self._rates: tuple[Database, SharedWindows] | None = None
@@ -34,7 +43,7 @@ class AppDatabase:
             return None
         with self._lock:
             if self._opened is None:
-                self._opened = open_database(self._config)
+                self._opened = open_database(self._config, self._tables)
             return self._opened
 
     def rates(self) -> "SharedWindows | None":
@@ -79,8 +88,8 @@ def index_folder(config: "Config") -> Path:
     return config.home / FOLDER / sha256(text.encode()).hexdigest()[:16]
 
 
-def open_database(config: "Config", *, migrates: bool = True) -> "ReplicaDatabase":
-    """The database of a config that has one. Nothing is connected yet. It makes missing tables when it first is.
+def open_database(config: "Config", tables: Tables = "any") -> "ReplicaDatabase":
+    """The database of a config that has one. Nothing is connected yet.
 
     Raises ConfigError, whose message has nothing of the address: that may hold a password.
     """
@@ -88,7 +97,7 @@ def open_database(config: "Config", *, migrates: bool = True) -> "ReplicaDatabas
     if not url.startswith(SCHEMES):
         raise _mistake(config, "database must be the address of a PostgreSQL", "write postgresql://user@host/name")
     try:
-        from onetool.database.migrations import migrate
+        from onetool.database.migrations import require_tables
         from onetool.database.postgres import Postgres, is_url
     except ImportError:
         message = "a database needs the package psycopg, which is not installed"
@@ -96,7 +105,14 @@ def open_database(config: "Config", *, migrates: bool = True) -> "ReplicaDatabas
     if not is_url(url):
         hint = "write postgresql://user:password@host:5432/name, with %40 for @ and %2F for / in a password"
         raise _mistake(config, "PostgreSQL does not understand the address of the database", hint)
-    return Postgres(url, prepare=migrate if migrates else None)
+    return Postgres(url, prepare={"made": _make_tables, "required": require_tables, "any": None}[tables])
+
+
+def _make_tables(database: "Database") -> None:
+    from onetool.database.migrations import migrate
+
+    if done := migrate(database):
+        log.warning("tables of the database were missing, and were made: %s", ", ".join(done))
 
 
 def _mistake(config: "Config", message: str, hint: str) -> ConfigError:

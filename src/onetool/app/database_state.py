@@ -4,18 +4,21 @@ It changes nothing: no table is made for it.
 """
 
 import re
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
 from onetool.core.errors import ConfigError, Mistake
-from onetool.core.times import utc_text
-from onetool.database.errors import DatabaseAwayError, DatabaseError
+from onetool.core.text import utc_text
+from onetool.database.connection import DatabaseAwayError, DatabaseError
 
 if TYPE_CHECKING:
     from onetool.config import Config
     from onetool.database import Database, Transaction
+
+MOST_TOLD = 20  # replicas with another key: anybody who writes the database can add rows
+T = TypeVar("T")
 
 _ADVICE = {  # a pattern in what PostgreSQL says -> what to do
     "password authentication failed": "check the user and the password in the address",
@@ -40,13 +43,14 @@ _ADVICE = {  # a pattern in what PostgreSQL says -> what to do
 
 
 class ReplicaRow(msgspec.Struct, frozen=True):
-    """A replica that gives signs of life."""
+    """A replica that gives signs of life. `has_other_key`: its row is not signed with our `cluster.key`."""
 
     id: str
     address: str
     version: str
     since: str
     is_draining: bool
+    has_other_key: bool = False
 
 
 class DatabaseState(msgspec.Struct, frozen=True):
@@ -58,40 +62,47 @@ class DatabaseState(msgspec.Struct, frozen=True):
     replicas: tuple[ReplicaRow, ...]
 
 
-def database_state(database: "Database") -> DatabaseState:
+def database_state(database: "Database", config: "Config") -> DatabaseState:
     """Raises DatabaseError."""
     from onetool.database.migrations import missing, tables
 
-    def job(work: "Transaction") -> tuple[str, int, bool]:
+    def job(work: "Transaction") -> tuple[str, int]:
         version = work.execute("SHOW server_version")[0][0]
         found = [name for name in tables() if work.execute("SELECT to_regclass(%s)", (name,))[0][0] is not None]
-        return str(version).partition(" ")[0], len(found), "replicas" in found
+        return str(version).partition(" ")[0], len(found)
 
-    server, count, has_replicas = database.read(job)
-    replicas = alive_replicas(database) if has_replicas else ()
-    return DatabaseState(server, count, tuple(missing(database)), replicas)
+    server, count = database.read(job)
+    lacks = tuple(missing(database))
+    return DatabaseState(server, count, lacks, () if lacks else alive_replicas(database, config))
 
 
-def alive_replicas(database: "Database") -> tuple[ReplicaRow, ...]:
+def alive_replicas(database: "Database", config: "Config") -> tuple[ReplicaRow, ...]:
     from onetool.services.cluster.members import read_members
 
-    found = read_members(database)
-    return tuple(ReplicaRow(one.id, one.address, one.version, utc_text(one.since), one.is_draining) for one in found)
+    key = None if config.cluster is None or not config.cluster.has_key else config.cluster.key.encode()
+    return tuple(
+        ReplicaRow(one.id, one.address, one.version, utc_text(one.since), one.is_draining, not one.is_known)
+        for one in read_members(database, key)
+    )
 
 
 def server_holders(config: "Config") -> dict[str, ReplicaRow]:
     """Which replica runs which of the MCP servers that they share. Raises ConfigError and DatabaseError."""
-    from onetool.app.database import open_database
+    from onetool.sources.mcp_servers.shared import is_shared, lease_name
+
+    holders = dict(_read(config, lambda database: _lease_holders(database, config)))
+    leases = {name: lease_name(name, one) for name, one in config.servers.items() if is_shared(one)}
+    return {name: holders[lease] for name, lease in leases.items() if lease in holders}
+
+
+def _lease_holders(database: "Database", config: "Config") -> list[tuple[str, ReplicaRow]]:
+    """The leases of MCP servers, and which replica holds each."""
     from onetool.services.cluster.leases import SERVERS
 
-    database = open_database(config, migrates=False)
-    try:
-        sql = f"SELECT name, replica FROM leases WHERE name LIKE %s AND until > {database.clock}"  # noqa: S608 - ours
-        rows = database.read(lambda work: work.execute(sql, (f"{SERVERS}%",)))
-        alive = {one.id: one for one in alive_replicas(database)} if rows else {}
-    finally:
-        database.close()
-    return {name.removeprefix(SERVERS): alive[id] for name, id in rows if id in alive}
+    sql = f"SELECT name, replica FROM leases WHERE name LIKE %s AND until > {database.clock}"  # noqa: S608 - ours
+    rows = database.read(lambda work: work.execute(sql, (f"{SERVERS}%",)))
+    alive = {one.id: one for one in alive_replicas(database, config)} if rows else {}
+    return [(name.removeprefix(SERVERS), alive[id]) for name, id in rows if id in alive]
 
 
 def explain(error: DatabaseError) -> tuple[str, str | None]:
@@ -108,7 +119,7 @@ def explain(error: DatabaseError) -> tuple[str, str | None]:
 def database_mistakes(config: "Config") -> list[Mistake]:
     """What `onetool check` says of the database of a config that has one."""
     try:
-        return list(_missing(config, read_state(config)))
+        return _read(config, lambda database: list(_mistakes(config, database)))
     except ConfigError as error:
         return list(error.mistakes)
     except DatabaseError as error:
@@ -118,23 +129,51 @@ def database_mistakes(config: "Config") -> list[Mistake]:
 
 def read_state(config: "Config") -> DatabaseState:
     """The state, over a connection of its own. Raises ConfigError and DatabaseError."""
+    return _read(config, lambda database: database_state(database, config))
+
+
+def _read(config: "Config", read: "Callable[[Database], T]") -> T:
     from onetool.app.database import open_database
 
-    database = open_database(config, migrates=False)
+    database = open_database(config)
     try:
-        return database_state(database)
+        return read(database)
     finally:
         database.close()
 
 
-def _missing(config: "Config", state: DatabaseState) -> Iterator[Mistake]:
-    if state.missing:
+def _mistakes(config: "Config", database: "Database") -> Iterator[Mistake]:
+    state = database_state(database, config)
+    yield from _other_keys(config, state)
+    if state.replicas:
+        yield from _differing(config, _lease_holders(database, config))
+    if state.tables == 0:
+        yield _mistake(config, "the database has no tables: run `onetool db init`", None, "warning")
+    elif state.missing:
         message = f"tables are missing in the database: {', '.join(state.missing)}"
-        yield _mistake(
-            config, message, "onetool db migrate; `onetool serve` makes them, too, when it starts", "warning"
-        )
+        yield _mistake(config, message, "onetool db migrate", "warning")
 
 
-def _mistake(config: "Config", message: str, hint: str | None, severity: str) -> Mistake:
+def _other_keys(config: "Config", state: DatabaseState) -> Iterator[Mistake]:
+    from onetool.services.cluster import SAME_KEY, other_key
+
+    for one in [one for one in state.replicas if one.has_other_key][:MOST_TOLD]:
+        yield _mistake(config, other_key(one.id, one.address), SAME_KEY, "error", "cluster.key")
+
+
+def _differing(config: "Config", leases: list[tuple[str, ReplicaRow]]) -> Iterator[Mistake]:
+    """Servers with a command that replicas would share, if their configs said the same of them."""
+    from onetool.sources.mcp_servers.shared import block_digest, is_shared, parts_of_lease
+
+    for lease, replica in leases:
+        name, digest = parts_of_lease(lease)
+        settings = config.servers.get(name)
+        if settings is not None and is_shared(settings) and block_digest(settings) != digest:
+            message = f"the server {name} is configured differently on the replica {replica.id} at {replica.address}"
+            hint = "give all replicas the same command, args, cwd and names of env: only then they share the server"
+            yield _mistake(config, message, hint, "warning", f"servers.{name}")
+
+
+def _mistake(config: "Config", message: str, hint: str | None, severity: str, key: str = "database") -> Mistake:
     file = str(config.path) if config.path else None
-    return Mistake(message=message, file=file, key="database", hint=hint, severity=severity)
+    return Mistake(message=message, file=file, key=key, hint=hint, severity=severity)

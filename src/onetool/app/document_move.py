@@ -13,16 +13,15 @@ import msgspec
 
 from onetool.app.access import token_key_file
 from onetool.app.documents import DocumentKind, documents_in
-from onetool.core.private_file import UnsafeFileError
+from onetool.core.os_files import UnsafeFileError
 from onetool.database import ReplicaDatabase
-from onetool.database.documents import HeldDocument
-from onetool.database.file_documents import FileDocuments
+from onetool.database.database_documents import SealError
+from onetool.database.documents import FileDocuments, HeldDocument
 from onetool.database.moving import LeftBehind, Moved, MoveOptions
-from onetool.database.sealing import SealError
-from onetool.http.login_store import StoredLogin, login_documents
+from onetool.http.login import StoredLogin, login_documents
 from onetool.services.access_tokens import FOLDER, TokenFileError, TokenStore
 from onetool.services.page_sessions import read_session_state
-from onetool.sources.bundles.own_examples import OwnLists, own_documents
+from onetool.sources.bundles.editing import OwnLists, own_documents
 from onetool.sources.mcp_servers.server_cache import CachedServer, server_documents
 
 PATIENCE_S = 10.0  # for replicas that change the same document

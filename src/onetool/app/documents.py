@@ -9,21 +9,22 @@
 What decides who may do what is encrypted, too: who can write the database alone can let nobody in. The key is derived
 from `cluster.key`. Without one, a random key counts that lies in the person's own folder, and is made when it is first
 needed: then the database is for one machine. That key goes on to open what it has encrypted, on its machine, after a
-`cluster.key` was added.
+`cluster.key` was added, and `onetool db init` there encrypts all of it with the new one.
 """
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from onetool.core.private_file import UnsafeFileError
+from onetool.core.errors import ConfigError
+from onetool.core.os_files import UnsafeFileError
 from onetool.database import ReplicaDatabase
-from onetool.database.database_documents import DatabaseDocuments, Following
-from onetool.database.sealing import Seal, SealError
+from onetool.database.database_documents import DatabaseDocuments, Following, Seal, SealError
 
 if TYPE_CHECKING:
     from onetool.config import Config
 
 KEY_FILE = "database.key"  # in the person's own folder
+PATIENCE = 10.0  # seconds for a document that somebody is changing
 
 DocumentKind = Literal["servers", "logins", "own_examples", "tokens", "page_sessions"]
 
@@ -53,12 +54,27 @@ def documents_in(
     return DatabaseDocuments(database, kind, seal, follow or keeping.follow)
 
 
-def secrets_of(config: "Config") -> list[bytes]:
-    """The secrets that keys are derived from, the one that encrypts first. Raises SealError."""
-    from onetool.config.find import own_folder
-    from onetool.core.key_file import key_in
+def seal_anew(database: ReplicaDatabase, config: "Config") -> int:
+    """Encrypt with `cluster.key` what this machine's own key has encrypted before there was one, so that every replica
+    can read it. Gives how many documents those are. Where the key is not set, nothing is done.
+    """
+    if config.cluster is None or not config.cluster.has_key:
+        return 0
+    return sum(documents_in(database, kind, config, "never").seal_anew(PATIENCE) for kind in KINDS)
 
-    shared = None if config.cluster is None else str(config.cluster.key).encode()
+
+def secrets_of(config: "Config") -> list[bytes]:
+    """The secrets that keys are derived from, the one that encrypts first. Raises SealError.
+
+    A `cluster.key` that is not set on this machine is an error, too: what another key encrypts, no replica could read.
+    """
+    from onetool.config.find import own_folder
+    from onetool.core.flock import key_in
+
+    try:
+        shared = None if config.cluster is None else str(config.cluster.key).encode()
+    except ConfigError as error:
+        raise SealError(f"what is encrypted in the database needs cluster.key: {error}") from None
     file: Path = own_folder() / KEY_FILE
     try:
         own = key_in(file, make=shared is None)

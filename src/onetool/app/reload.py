@@ -9,10 +9,10 @@ from time import time
 from typing import TYPE_CHECKING
 
 from onetool.config import Config, Found, find, load_config
-from onetool.config.files import pack_paths, watched_files
 from onetool.config.find import trust_store
+from onetool.config.load import pack_paths, watched_files
 from onetool.core.errors import ConfigError, Mistake
-from onetool.core.source import Catalogue
+from onetool.core.registry import Catalogue
 from onetool.core.spec import Handler
 from onetool.sources.catalogues import DeclaredTools, united
 from onetool.sources.packs import PackSource, pack_modules, restore_modules

@@ -12,13 +12,12 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from onetool.config import Config
-from onetool.config.files import roots_within
-from onetool.config.load import PROVIDER_KEYS
+from onetool.config.load import PROVIDER_KEYS, roots_within
 from onetool.core.context import current_call
 from onetool.core.json_data import freeze
+from onetool.core.limits import worker_share
 from onetool.core.principal import owner
 from onetool.core.registry import Snapshot
-from onetool.core.worker_share import worker_share
 from onetool.sources.packs import Registry
 
 if TYPE_CHECKING:
@@ -34,12 +33,12 @@ if TYPE_CHECKING:
     from onetool.http.client import HttpClient
     from onetool.http.tool import HttpContext
     from onetool.script.engine import Engine, SharedWorkers
-    from onetool.script.reply import ReadOn, RunReply
+    from onetool.script.render import ReadOn, RunReply
     from onetool.script.run_result import RunResult
     from onetool.services.results import Results, StoredResult
     from onetool.services.stats import UsageStats
     from onetool.services.topics import Topics
-    from onetool.sources.bundles.own_examples import OwnExamples
+    from onetool.sources.bundles.editing import OwnExamples
 
 log = logging.getLogger("onetool")
 
@@ -259,7 +258,7 @@ class Runtime:
 
     def reply(self, result: "RunResult", whole: bool = False, read_on: "ReadOn | None" = None) -> "RunReply":
         """What a run's caller gets to read. A large result is stored, unless it is wanted whole."""
-        from onetool.script.reply import in_code, run_reply
+        from onetool.script.render import in_code, run_reply
 
         store = None if whole else self.store_result
         return run_reply(result, self.config.results.inline_bytes, store, read_on or in_code)
@@ -275,7 +274,7 @@ class Runtime:
     @cached_property
     def own_examples(self) -> "OwnExamples":
         """The examples of tools that callers keep for themselves."""
-        from onetool.sources.bundles.own_examples import OwnExamples  # brings bundles
+        from onetool.sources.bundles.editing import OwnExamples  # brings bundles
 
         return OwnExamples(self.documents("own_examples"))
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from msgspec.structs import replace
 
+from onetool.ask.loop import SOURCE
 from onetool.ask.messages import Toolset
-from onetool.ask.tool_calls import SOURCE
 from onetool.core.call import ServerResult, ToolCall, ToolError, ToolResult
 from onetool.core.context import kept_value
 from onetool.core.errors import ToolFailure

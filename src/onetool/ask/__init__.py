@@ -1,10 +1,10 @@
 """A model that uses the tools: the loop behind `ask`, its sessions, and the providers of models.
 
     loop          ask the model, run the tools that it calls, give it the results, until there is an answer
-    tool_calls    runs the calls of one step
-    messages      messages and tools in one form; events: what happens, in order; errors: why there is no answer
-    prompts       what the model is given at each step; prompt_texts: our own words, and marks around data
-    model_client  sends prompts and reads replies; endpoint: its URL and errors; streaming: reading streams
+    messages      messages and tools in one form, and our own words to a model
+    events        what happens, in order; errors: why there is no answer
+    prompts       what the model is given at each step
+    model_client  sends prompts and reads replies, also streamed ones; endpoint: its URL and errors
     model_choice  which provider and model, if nobody said it
     providers/    adapters of the providers' APIs
     sessions/     what was said, kept in files

@@ -1,31 +1,34 @@
 """ModelClient: sends a prompt to a provider and reads the reply. Only the host of its base URL is called.
 
 A failed try is repeated if the provider says that this may help, but only while no part of an answer has come: what has
-been shown can't be taken back.
+been shown can't be taken back. An answer that is streamed comes as server-sent events or as JSON lines; how long the
+next one is waited for depends on what has come.
 """
 
 import asyncio
+import codecs
 from codecs import BOM_UTF8
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from contextlib import aclosing, contextmanager
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from onetool.ask.endpoint import SETTING, Endpoint, ProviderErrors
 from onetool.ask.errors import AskError, ModelError, NoModelError
 from onetool.ask.messages import ModelPrompt, ModelReply, TextDelta, ThoughtDelta
-from onetool.ask.providers import Adapter, ProviderRequest
-from onetool.ask.streaming import SILENCE, StreamTimeouts, each_stream_value, encode_body
+from onetool.ask.providers import Adapter, ProviderRequest, ReplyReader
 from onetool.core.errors import ToolFailure
 from onetool.core.json_data import JsonTooCostlyError
-from onetool.http.body import BodyStream
+from onetool.core.text import replace_all_surrogates
+from onetool.http.body import BodyStream, EventDecoder, Framing, each_event, event_value, json_of
 from onetool.http.client import HttpClient
 from onetool.http.connection import HttpResponse
-from onetool.http.decoding import json_of
 from onetool.http.definition import longest_pause
 from onetool.http.errors import InvalidResponseError, RequestTimeoutError, WireError
 from onetool.http.url import HttpRequest
+
+LARGEST_EVENT = 16 * 1024 * 1024  # bytes of one event, or one line
 
 CONNECT = 10.0  # seconds for a connection
 LARGEST = 64 * 1024 * 1024  # bytes of an answer
@@ -37,6 +40,135 @@ LARGEST_ERROR = 1024 * 1024  # bytes of an answer that is none
 BODY_HEADERS = (("Content-Type", "application/json"),)
 HEADERS = (*BODY_HEADERS, ("Accept", "application/json"))
 NO_COMPRESSION = ("Accept-Encoding", "identity")  # what compresses a stream may hold it back
+
+
+# Streams
+
+
+class StreamStalledError(RequestTimeoutError):
+    """Nothing was received for too long. It is not retried: that would take as long again."""
+
+    again = False
+
+
+class JsonLines:
+    """Framing of a stream with one JSON object per line; same interface as `Events`."""
+
+    def __init__(self) -> None:
+        self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+        self._rest: list[str] = []  # of a line that has not ended yet, in pieces
+
+    def feed(self, piece: bytes, last: bool = False) -> list[str]:
+        first, *others = self._decode(piece, last).split("\n")
+        self._rest.append(first)
+        if not others:
+            return []
+        lines = ["".join(self._rest), *others]
+        self._rest = [lines.pop()]
+        return [line for line in lines if line.strip()]
+
+    def end(self) -> list[str]:
+        return [*self.feed(b"", last=True), *self.feed(b"\n")]
+
+
+class _BoundedFraming:
+    """Wraps a framing, and limits the size of one event."""
+
+    def __init__(self, framing: Framing, host: str) -> None:
+        self._framing, self._host = framing, host
+        self._pending = 0
+
+    def feed(self, piece: bytes) -> list[str]:
+        found = self._framing.feed(piece)
+        self._pending = 0 if found else self._pending + len(piece)
+        if self._pending > LARGEST_EVENT:
+            raise InvalidResponseError(f"{self._host} sends one event of more than {LARGEST_EVENT:,} bytes")
+        return found
+
+    def end(self) -> list[str]:
+        return self._framing.end()
+
+
+async def each_stream_value(
+    pieces: BodyStream, framing: Literal["events", "lines"], host: str, timeouts: Callable[[], float | None]
+) -> AsyncGenerator[Any]:
+    """The value of each event or line: its JSON, or the text if it is not JSON.
+
+    `timeouts` gives the seconds to wait for the next byte; None waits for ever. `StreamStalledError` is raised after
+    that, and where there are none left: also when there would be something at hand.
+    """
+    frames = _BoundedFraming(EventDecoder() if framing == "events" else JsonLines(), host)
+    async with (
+        aclosing(_with_timeout(pieces, host, timeouts)) as coming,
+        aclosing(each_event(coming, frames)) as texts,
+    ):
+        async for text in texts:
+            yield event_value(text)
+
+
+async def _with_timeout(pieces: BodyStream, host: str, timeouts: Callable[[], float | None]) -> AsyncGenerator[bytes]:
+    async with aclosing(aiter(pieces)) as coming:
+        while (piece := await _next_piece(coming, host, timeouts())) is not None:
+            yield piece
+
+
+async def _next_piece(coming: AsyncGenerator[bytes], host: str, seconds: float | None) -> bytes | None:
+    silent = StreamStalledError(f"{host} did not go on with its answer", max(seconds or 0, 0))
+    if seconds is not None and seconds <= 0:
+        raise silent
+    try:
+        async with asyncio.timeout(seconds):
+            return await anext(coming, None)
+    except TimeoutError:
+        raise silent from None
+
+
+def encode_body(body: Mapping[str, Any]) -> bytes:
+    try:
+        return msgspec.json.encode(body)
+    except UnicodeEncodeError:
+        return msgspec.json.encode(replace_all_surrogates(body))
+
+
+# Timeouts: until the answer begins, while it goes on, and after it is complete
+
+
+SILENCE = 120.0  # seconds without a byte, once an answer has begun: before that a model may think as long as it likes
+AFTERWARDS = 3.0  # seconds in all for what may follow an answer that is complete: how many tokens it took …
+ENDING = 0.1  # … and for the end of the body, where nothing may follow: then the connection can be used again
+
+
+class StreamTimeouts:
+    """The timeouts of one streamed answer. `until` is the loop time of the deadline."""
+
+    def __init__(self, reader: ReplyReader, silence: float, until: float) -> None:
+        self._reader, self._silence, self._until = reader, silence, until
+        self._now = asyncio.get_running_loop().time
+        self._ends = until
+        self._begun = self._was_complete = False
+
+    def seconds(self) -> float | None:
+        """Seconds to wait for the next byte; None waits until the deadline."""
+        if self._reader.is_complete:
+            return self._ends - self._now()
+        return self._silence if self._begun else None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the deadline has passed, also for a stream that never pauses."""
+        return self._now() >= self._ends
+
+    def event_received(self, has_delta: bool) -> None:
+        """An event was received. `has_delta`: it had more of the answer. Some servers say `complete` with each one."""
+        self._begun = True
+        if self._reader.has_ended:
+            self._ends = min(self._ends, self._now() + ENDING)
+        elif self._reader.is_complete and (has_delta or not self._was_complete):
+            self._was_complete = True
+            self._ends = min(self._until, self._now() + AFTERWARDS)
+
+
+# The client
 
 
 class Retrying(msgspec.Struct, frozen=True):

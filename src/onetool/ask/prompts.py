@@ -11,9 +11,23 @@ from collections.abc import Sequence
 import msgspec
 
 from onetool.ask.errors import AskError, ModelError
-from onetool.ask.messages import Assistant, File, ModelPrompt, Result, SessionMessage, Toolset, User, UserCall
+from onetool.ask.messages import (
+    LAST_STEP_TEXT,
+    USER_CALL_TEXT,
+    Assistant,
+    File,
+    ModelPrompt,
+    Result,
+    SessionMessage,
+    Toolset,
+    User,
+    UserCall,
+    mark_as_data,
+    on_one_line,
+    system_prompt,
+    unmark,
+)
 from onetool.ask.model_client import ModelClient
-from onetool.ask.prompt_texts import LAST_STEP_TEXT, USER_CALL_TEXT, mark_as_data, on_one_line, system_prompt, unmark
 from onetool.ask.sessions import ChatSession
 from onetool.core.text import count_tokens, cut_to_tokens
 

@@ -4,15 +4,15 @@ find           which file is in force, and whose it is
 file_checks    who owns a file, who can write it, and whether it has changed
 trust          whether a project's folder may be used, and what is remembered about that
 reach          what a project's config would run, call and read
-yaml_text      the text of a file, and what its unquoted scalars mean
 yaml_nodes     YAML text -> nodes, each with its file and line (node: the class itself)
-include        several files -> one root node
-secret_values  the key `secrets`, and `${NAME}` in other values
+include        several files -> one root node; the key `secrets`, and `${NAME}` in other values
 convert        node + type -> value, or mistakes
 model          every key with its type and default
-load           all of these in order: a file -> Config
-files          which files and folders a loaded config was read from
-edit_servers   adds servers to the text of a config file and removes them
+load           all of these in order: a file -> Config; and which files and folders it was read from
+edit           adds servers and hosts to the text of a config file and removes them
+client_files   reads and changes files of other clients
+server_import  servers of other clients -> servers of the config
+starter        the config that `onetool init` writes
 """
 
 from onetool.config.find import Found, find, find_config, nearest_folder

@@ -23,7 +23,7 @@ import msgspec
 from msgspec.structs import FieldInfo, replace
 
 from onetool.config.node import BROKEN, Findings, Node, in_order
-from onetool.config.yaml_text import plain_value
+from onetool.config.yaml_nodes import plain_value
 from onetool.core.text import did_you_mean
 from onetool.services.secrets import Secret
 

@@ -1,7 +1,7 @@
-"""The text of a config file, changed in one place: comments, order and layout of everything else stay.
+"""Changes the text of a config file in one place: adds and removes servers and allowed hosts.
 
-The places come from the YAML parser; what was made is read once more, and has to be the same data but for the change.
-Works on texts; touches no file.
+Comments, order and layout of everything else stay. The places come from the YAML parser; what was made is read once
+more, and has to be the same data but for the change. Works on texts; touches no file.
 """
 
 import json
@@ -13,8 +13,7 @@ import yaml
 
 from onetool.config.convert import plain
 from onetool.config.node import Findings
-from onetool.config.yaml_nodes import compose, node_of
-from onetool.config.yaml_text import VARIABLE, ConfigFileError, plain_value, yaml_1_1_advice
+from onetool.config.yaml_nodes import VARIABLE, ConfigFileError, compose, node_of, plain_value, yaml_1_1_advice
 
 WIDEST = 100  # a longer list gets a line for each item
 BY_HAND = "it is written in a way that can't be changed from here; please edit it by hand"
@@ -27,12 +26,12 @@ _UNPARSEABLE = re.compile(r"\$\{" + VARIABLE + r"\}|\\u[dD][89abAB][0-9a-fA-F]{2
 _UNQUOTED = re.compile(r"[A-Za-z0-9_./$][\w./${}@:+=,?&%-]*(?<!:)", re.ASCII)
 
 
-def edited(text: str, candidates: Ways, key: str, value: Any) -> str:
+def _edited(text: str, candidates: Ways, key: str, value: Any) -> str:
     """The first candidate text whose data differs in this value only. Raises ConfigFileError if there is none."""
-    expected = {**data_of(text), key: value}
+    expected = {**_data_of(text), key: value}
     for new in candidates(ConfigText(text)):
         try:
-            data = data_of(new)
+            data = _data_of(new)
         except ConfigFileError:
             continue
         if {**data, key: data.get(key) or type(value)()} == expected:
@@ -40,7 +39,7 @@ def edited(text: str, candidates: Ways, key: str, value: Any) -> str:
     raise ConfigFileError(BY_HAND)
 
 
-def data_of(text: str) -> dict[str, Any]:
+def _data_of(text: str) -> dict[str, Any]:
     findings = Findings()
     data = plain(node_of(text, ""), findings)
     if findings.errors:
@@ -84,7 +83,7 @@ class ConfigText:
         if mapping.flow_style:
             yield self._added_in_braces(mapping, members)
             return
-        lines = lines_of(members, self.indent_of(mapping), self.unit())
+        lines = _lines_of(members, self.indent_of(mapping), self.unit())
         last = self.line_end(self.end_of(mapping))
         if not at_end:
             yield from self.with_lines(last, lines, ("",))
@@ -94,7 +93,7 @@ class ConfigText:
         begin, end = mapping.start_mark.index, mapping.end_mark.index
         indent = self.newline + self.indent_at(mapping.value[0][0].start_mark.index) if mapping.value else ""
         space = indent if indent and "\n" in self.text[begin:end] else " "
-        entries = [f"{quoted(name)}: {quoted(member)}" for name, member in members.items()]
+        entries = [f"{_quoted(name)}: {_quoted(member)}" for name, member in members.items()]
         if not mapping.value:
             return self.spliced(begin + 1, begin + 1, ", ".join(entries))
         at = self.end_of_entry(mapping.value[-1])
@@ -105,8 +104,8 @@ class ConfigText:
         key, value = entry
         begin, end = value.start_mark.index, value.end_mark.index
         if self.root is not None and self.root.flow_style:
-            return self.spliced(begin, end, f" {quoted(members)}" if begin == end else quoted(members))
-        lines = lines_of(members, self.indent_at(key.start_mark.index) + "  ", "  ")
+            return self.spliced(begin, end, f" {_quoted(members)}" if begin == end else _quoted(members))
+        lines = _lines_of(members, self.indent_at(key.start_mark.index) + "  ", "  ")
         line = self.line_end(end)
         rest = self.text[end:line]
         rest = rest if rest.endswith("\n") else rest + self.newline
@@ -116,8 +115,8 @@ class ConfigText:
         key, value = entry
         if mapping.flow_style:
             begin, end = value.start_mark.index, value.end_mark.index
-            return self.spliced(begin, end, f" {quoted(block)}" if begin == end else quoted(block))
-        lines = lines_of({name: block}, self.indent_of(mapping), self.unit())
+            return self.spliced(begin, end, f" {_quoted(block)}" if begin == end else _quoted(block))
+        lines = _lines_of({name: block}, self.indent_of(mapping), self.unit())
         begin, end = key.start_mark.index, self.end_of_entry(entry)
         return self.spliced(begin, end, self.newline.join(lines).lstrip(" "))
 
@@ -182,24 +181,24 @@ class ConfigText:
 # Writing YAML
 
 
-def lines_of(members: Mapping[str, Any], indent: str, unit: str) -> list[str]:
+def _lines_of(members: Mapping[str, Any], indent: str, unit: str) -> list[str]:
     """A mapping as lines: one for each scalar and each short list."""
     lines: list[str] = []
     for name, value in members.items():
-        head = f"{indent}{scalar(name)}:"
+        head = f"{indent}{_scalar(name)}:"
         if isinstance(value, Mapping) and value:
-            lines += [head, *lines_of(value, indent + unit, unit)]
-        elif isinstance(value, list | tuple) and len(quoted(value)) > WIDEST:
-            lines += [head, *(f"{indent}{unit}- {scalar(item)}" for item in value)]
+            lines += [head, *_lines_of(value, indent + unit, unit)]
+        elif isinstance(value, list | tuple) and len(_quoted(value)) > WIDEST:
+            lines += [head, *(f"{indent}{unit}- {_scalar(item)}" for item in value)]
         else:
-            lines.append(f"{head} {scalar(value)}")
+            lines.append(f"{head} {_scalar(value)}")
     return lines
 
 
-def scalar(value: Any) -> str:
+def _scalar(value: Any) -> str:
     if isinstance(value, str) and _UNQUOTED.fullmatch(value) and _stays_text(value):
         return value
-    return quoted(value)
+    return _quoted(value)
 
 
 def _stays_text(text: str) -> bool:
@@ -209,7 +208,196 @@ def _stays_text(text: str) -> bool:
         return False
 
 
-def quoted(value: Any) -> str:
+def _quoted(value: Any) -> str:
     """What is JSON is YAML too. Characters that are better not seen are escaped."""
     text = json.dumps(value, ensure_ascii=False)
     return text if text.isprintable() else json.dumps(value)
+
+
+# Entries of `servers`
+
+
+SERVERS_KEY = "servers"
+
+Block = Mapping[str, Any]
+
+
+def put_servers(text: str, servers: Mapping[str, Block]) -> str:
+    """The text with these servers: new ones behind those that are there, known ones in the place of the old."""
+    there = _servers_of(text)
+    for name in servers.keys() & there.keys():
+        text = _edited(text, _replacing(name, servers[name]), SERVERS_KEY, {**_servers_of(text), name: servers[name]})
+    new = {name: block for name, block in servers.items() if name not in there}
+    return _edited(text, _adding(new), SERVERS_KEY, {**_servers_of(text), **new}) if new else text
+
+
+def drop_server(text: str, name: str) -> str:
+    """The text without this server."""
+    rest = {other: block for other, block in _servers_of(text).items() if other != name}
+    return _edited(text, _dropping(name), SERVERS_KEY, rest)
+
+
+def switch_server(text: str, name: str, on: bool) -> str:
+    """The text with this server switched on or off: by the keys that its block has, else by a new `enabled`."""
+    servers = _servers_of(text)
+    block = servers.get(name)
+    if not isinstance(block, dict):
+        raise ConfigFileError(BY_HAND)
+    changes = {key: value for key, value in (("enabled", on), ("disabled", not on)) if key in block}
+    for key, value in (changes or {"enabled": on}).items():
+        block = {**block, key: value}
+        text = _edited(text, _setting(name, key, value), SERVERS_KEY, {**servers, name: block})
+    return text
+
+
+def servers_yaml(servers: Mapping[str, Block]) -> str:
+    """The servers by themselves, to look at or to paste."""
+    return "\n".join([*_lines_of({SERVERS_KEY: servers}, "", "  "), ""])
+
+
+# Edits: each yields candidate texts, the preferred one first
+
+
+def _adding(servers: Mapping[str, Block]) -> Ways:
+    def ways(text: ConfigText) -> Iterator[str]:
+        if text.root is None:
+            yield from text.with_lines(len(text.text), _lines_of({SERVERS_KEY: servers}, "", "  "), ("", text.newline))
+            return
+        found = text.find(SERVERS_KEY)
+        if found is None:
+            yield from text.added(text.root, {SERVERS_KEY: servers}, at_end=True)
+        elif not isinstance(found[1], yaml.MappingNode) or not found[1].value:
+            yield text.filled(found, servers)
+        else:
+            yield from text.added(found[1], servers)
+
+    return ways
+
+
+def _replacing(name: str, block: Block) -> Ways:
+    def ways(text: ConfigText) -> Iterator[str]:
+        if (place := text.find(SERVERS_KEY, name)) is not None:
+            yield text.replaced(place, text.mapping(SERVERS_KEY), name, block)
+
+    return ways
+
+
+def _dropping(name: str) -> Ways:
+    def ways(text: ConfigText) -> Iterator[str]:
+        if (place := text.find(SERVERS_KEY, name)) is not None:
+            yield text.cut(place, text.mapping(SERVERS_KEY))
+
+    return ways
+
+
+def _setting(name: str, key: str, value: bool) -> Ways:
+    def ways(text: ConfigText) -> Iterator[str]:
+        if (place := text.find(SERVERS_KEY, name, key)) is not None:
+            yield text.spliced(place[1].start_mark.index, place[1].end_mark.index, _quoted(value))
+        else:
+            yield from text.added(text.mapping(SERVERS_KEY, name), {key: value})
+
+    return ways
+
+
+def _servers_of(text: str) -> dict[str, Any]:
+    servers = _data_of(text).get(SERVERS_KEY) or {}
+    if not isinstance(servers, dict):
+        raise ConfigFileError(f"{SERVERS_KEY} in it is no mapping")
+    return servers
+
+
+# Entries of `allowedHosts`
+
+
+HOSTS_KEY = "allowedHosts"
+
+Entry = str | dict[str, Any]
+
+
+def entry_of(host: str, private: bool) -> Entry:
+    """The entry for the file: a host, or a mapping that also allows private addresses."""
+    return {"host": host, "allowPrivate": True} if private else host
+
+
+def host_of(entry: Any) -> str:
+    """What an entry is about, in small letters."""
+    return str(entry.get("host", "") if isinstance(entry, dict) else entry).lower()
+
+
+def put_host(text: str, host: str, private: bool) -> str:
+    """The text with this host behind the others. An entry of the same host that says less is replaced."""
+    new = entry_of(host, private)
+    if any(host_of(entry) == host.lower() for entry in _entries(text)):
+        text = drop_host(text, host)
+    return _edited(text, _adding_hosts(new), HOSTS_KEY, [*_entries(text), new])
+
+
+def drop_host(text: str, host: str) -> str:
+    """The text without the entries of this host."""
+    while (at := next((i for i, one in enumerate(_entries(text)) if host_of(one) == host.lower()), None)) is not None:
+        rest = _entries(text)
+        del rest[at]
+        text = _edited(text, _dropping_host(at), HOSTS_KEY, rest)
+    return text
+
+
+def _adding_hosts(entry: Entry) -> Ways:
+    def ways(text: ConfigText) -> Iterator[str]:
+        found = text.find(HOSTS_KEY)
+        if text.root is None:
+            yield from text.with_lines(len(text.text), _lines_of({HOSTS_KEY: [entry]}, "", "  "), ("", text.newline))
+        elif found is None:
+            yield from text.added(text.root, {HOSTS_KEY: [entry]}, at_end=True)
+        elif not isinstance(found[1], yaml.SequenceNode):  # nothing stands behind the key
+            begin, end = found[1].start_mark.index, found[1].end_mark.index
+            yield text.spliced(begin, end, f" [{_written(entry)}]" if begin == end else f"[{_written(entry)}]")
+        elif found[1].flow_style:
+            yield _added_in_brackets(text, found[1], _written(entry))
+        else:
+            line = f"{' ' * found[1].start_mark.column}- {_written(entry)}"
+            yield from text.with_lines(text.line_end(text.end_of(found[1])), [line], ("",))
+
+    return ways
+
+
+def _added_in_brackets(text: ConfigText, found: yaml.SequenceNode, entry: str) -> str:
+    if not found.value:
+        at = found.start_mark.index + 1
+        return text.spliced(at, at, entry)
+    at, first = text.end_of(found.value[-1]), found.value[0].start_mark.index
+    indent = text.newline + text.indent_at(first)
+    is_spread = "\n" in text.text[found.start_mark.index : first]
+    return text.spliced(at, at, f",{indent if is_spread else ' '}{entry}")
+
+
+def _dropping_host(at: int) -> Ways:
+    def ways(text: ConfigText) -> Iterator[str]:
+        found = text.find(HOSTS_KEY)
+        if found is None or not isinstance(found[1], yaml.SequenceNode):
+            raise ConfigFileError(BY_HAND)
+        items = found[1].value
+        begin, end = items[at].start_mark.index, text.end_of(items[at])
+        if not found[1].flow_style:
+            yield text.spliced(text.text.rfind("\n", 0, begin) + 1, text.line_end(end), "")
+        elif at + 1 < len(items):
+            yield text.spliced(begin, items[at + 1].start_mark.index, "")
+        elif at:
+            yield text.spliced(text.end_of(items[at - 1]), end, "")
+        else:
+            yield text.spliced(begin, end, "")
+
+    return ways
+
+
+def _written(entry: Entry) -> str:
+    if isinstance(entry, str):
+        return _scalar(entry) if not set(entry) & set(",[]{}") else _quoted(entry)
+    return f"{{host: {_quoted(entry['host'])}, allowPrivate: true}}"
+
+
+def _entries(text: str) -> list[Any]:
+    entries = _data_of(text).get(HOSTS_KEY) or []
+    if not isinstance(entries, list):
+        raise ConfigFileError(f"{HOSTS_KEY} in it is no list")
+    return list(entries)

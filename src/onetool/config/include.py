@@ -1,18 +1,27 @@
-"""A config file and those that it includes -> one root node. What two files both set is refused, not overridden."""
+"""A config file and those that it includes -> one root node, with its secrets filled in.
+
+What two files both set is refused, not overridden. The key `secrets` says where secrets come from, and `${NAME}` in
+other values is replaced by one: in one pass, so that a secret which itself contains `${…}` stays as it is. No error
+message repeats a value.
+"""
 
 import os
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, get_origin
 
+import msgspec
 from msgspec.structs import replace
 
 from onetool.config.convert import BAD, convert, fields_of, report_mismatch, unknown_key
+from onetool.config.file_checks import SECRETS_FILE
 from onetool.config.model import Keys
 from onetool.config.node import BROKEN, Findings, Node
-from onetool.config.yaml_nodes import read_yaml
-from onetool.config.yaml_text import ConfigFileError
+from onetool.config.yaml_nodes import PLACEHOLDER, ConfigFileError, read_yaml
 from onetool.core.errors import Mistake
+from onetool.core.text import did_you_mean
+from onetool.services.secrets import UNMISTAKABLE, Fits, Secret, SecretHostError, Secrets, UnsetSecret, too_open
 
 MAX_DEPTH = 10
 ALSO = {"mcpServers": "servers"}  # the word of other clients: what is pasted from them works as it is
@@ -132,3 +141,257 @@ def _of_kind(kind: type, nodes: list[Node], wanted: Any, findings: Findings) -> 
         else:
             convert(node, wanted, findings)
     return [node for node in nodes if isinstance(node.value, kind)]
+
+
+# `${NAME}` in values
+
+
+# An entry of these with a missing secret is skipped; the rest of the config works.
+OPTIONAL_KEYS = {"servers"}
+
+# What these lack is told by those who need it: most commands need neither the address of a replica nor the key.
+LATE_KEYS = {"cluster"}
+
+# `${…}` in these is not ours and stays.
+LITERAL_KEYS = {"tools", "snippets", "aliases", "prompts", "allowedHosts"}
+
+_OTHER = re.compile(r"\$\{[^{}]{0,100}\}")  # bounded: a text of nothing but `${` would take a square of time
+
+
+def resolve(root: Node, secrets: Secrets | None, findings: Findings, kept_here: Collection[str] = frozenset()) -> Node:
+    """The root with secrets filled in. `secrets` is None if they could not be read; that has been reported.
+
+    The names in `kept_here` are filled in only if they are kept with the config.
+    """
+    values = {
+        key: node if key in LITERAL_KEYS else _filled(key, node, secrets, findings, kept_here)
+        for key, node in root.value.items()
+    }
+    return replace(root, value=values)
+
+
+def names_in(text: object) -> list[str]:
+    """The names of secrets that a text asks for."""
+    return PLACEHOLDER.findall(text) if isinstance(text, str) else []
+
+
+def _filled(key: str, node: Node, secrets: Secrets | None, findings: Findings, kept_here: Collection[str]) -> Node:
+    filler = _Filler(secrets, findings, key in OPTIONAL_KEYS, _kept_names_for(key, kept_here), key in LATE_KEYS)
+    if key != "servers" or not isinstance(node.value, dict):
+        return filler.node(node)
+    return replace(node, value={name: filler.server(server) for name, server in node.value.items()})
+
+
+def _kept_names_for(key: str, kept_here: Collection[str]) -> Collection[str]:
+    """The names that this key can't take from elsewhere. http.token may come from any source."""
+    return () if key == "http" else kept_here
+
+
+class _Filler:
+    def __init__(
+        self,
+        secrets: Secrets | None,
+        findings: Findings,
+        spares: bool,
+        kept_here: Collection[str],
+        is_late: bool,
+    ) -> None:
+        self.secrets = secrets
+        self.findings = findings
+        self.spares = spares
+        self.kept_here = kept_here
+        self.is_late = is_late
+
+    def node(self, node: Node, fits: Fits | None = None) -> Node:
+        """`fits` is for what is sent in requests, and tells of hosts whether it is sent there."""
+        if isinstance(node.value, dict):
+            return replace(node, value={key: self.node(item, fits) for key, item in node.value.items()})
+        if isinstance(node.value, list):
+            return replace(node, value=[self.node(item, fits) for item in node.value])
+        if isinstance(node.value, str) and "${" in node.value:
+            return self._text(node, node.value, fits)
+        return node
+
+    def server(self, node: Node) -> Node:
+        """One block of `servers`: what goes to its url may hold secrets that are for its host only."""
+        url = node.value.get("url") if isinstance(node.value, dict) else None
+        if url is None or not isinstance(url.value, str):
+            return self.node(node)
+        fits = self._goes_to(url.value)
+        return replace(
+            node,
+            value={key: self.node(item, fits if _goes_along(key, item) else None) for key, item in node.value.items()},
+        )
+
+    def _goes_to(self, url: str) -> Fits:
+        secrets = self.secrets
+
+        def fits(hosts: tuple[str, ...]) -> bool:
+            from onetool.http.allowed_hosts import is_one_of  # most configs have no secrets for hosts
+            from onetool.http.errors import RequestRefusedError
+            from onetool.http.url import parse_url
+
+            def known(match: "re.Match[str]") -> str:
+                return (secrets.get(match[1], lambda _: True) if secrets else None) or match[0]
+
+            try:
+                return is_one_of(parse_url(PLACEHOLDER.sub(known, url)), hosts)
+            except RequestRefusedError:
+                return False
+
+        return fits
+
+    def _text(self, node: Node, text: str, fits: Fits | None) -> Node:
+        names = list(dict.fromkeys(PLACEHOLDER.findall(text)))
+        for other in _OTHER.findall(PLACEHOLDER.sub("", text)):
+            self.findings.warn(node, f"{other} stays as it is", "only ${NAME} is replaced, by the secret of that name")
+        if not names:
+            return node
+        if self.secrets is None:
+            return replace(node, value=BROKEN)
+        values: dict[str, str | None] = {}
+        for name in names:
+            try:
+                values[name] = self._value(self.secrets, name, fits)
+                if values[name] is None and self.is_late:
+                    unset = node.mistake(f"{name} is not set on this machine")
+                    return replace(node, value=UnsetSecret.of(text, name, unset), written=text)
+                if values[name] is None:
+                    self._missing(node, name, self.secrets)
+            except SecretHostError as bound:
+                values[name] = None
+                (self.findings.warn if self.spares else self.findings.error)(node, str(bound), bound.hints[0])
+        if None in values.values():
+            return node if self.spares else replace(node, value=BROKEN)
+        filled = PLACEHOLDER.sub(lambda match: values[match[1]] or "", text)
+        return replace(node, value=Secret(filled, shown=text), written=text)
+
+    def _value(self, secrets: Secrets, name: str, fits: Fits | None) -> str | None:
+        elsewhere = name in self.kept_here and secrets.where(name) not in ("file", "config")
+        return None if elsewhere else secrets.get(name, fits)
+
+    def _missing(self, node: Node, name: str, secrets: Secrets) -> None:
+        file = (
+            f"add it to {secrets.file}" if secrets.file else "name a file with `secrets: secrets.yaml` and add it there"
+        )
+        hint = f"run: onetool auth set {name}; or set the environment variable {name}, or {file}"
+        # For a server another name would be another service's token, and go to the wrong party.
+        near = None if self.spares else did_you_mean(name, secrets.names())
+        tell = self.findings.warn if self.spares else self.findings.error
+        tell(node, f"the secret {name} is not set", f"{near} Else {hint}" if near else hint)
+
+
+def _goes_along(key: str, node: Node) -> bool:
+    """Whether this key of a server is sent to the server's URL and nowhere else. Credentials of a login are not."""
+    if key != "auth" or not isinstance(node.value, dict):
+        return key in ("url", "headers", "auth")
+    kind = node.value.get("type")
+    return kind is not None and kind.value == "bearer"
+
+
+# The key `secrets`
+
+
+class HostBoundSecret(msgspec.Struct, frozen=True, kw_only=True):
+    """A secret that is only for requests to some hosts, written as in `allowedHosts`."""
+
+    value: Secret
+    hosts: tuple[str, ...]
+
+    def problems(self) -> Iterator[tuple[str, str, str | None]]:
+        from onetool.http.allowed_hosts import read_entry  # most secrets have no hosts
+
+        if not self.hosts:
+            yield "hosts", "hosts is empty", "write those that it is for, or the value alone: KEY: value"
+        for host in self.hosts:
+            try:
+                if not read_entry(host).host:
+                    yield "hosts", f"{host!r} is any host", "write those that it is for"
+            except ValueError as error:
+                yield "hosts", str(error).removeprefix("allowedHosts: "), None
+
+
+Values = tuple[dict[str, str], dict[str, tuple[str, ...]]]
+"""The values by name, and the hosts of those that have some."""
+
+
+def read_secrets(
+    node: Node | None, home: Path, env: Mapping[str, str], findings: Findings, may_be_missing: bool = False
+) -> Secrets | None:
+    """The secrets of the file or mapping, and of the environment. None when something is wrong with the first.
+
+    Where nothing is said, the file is `secrets.yaml` among the state: where `onetool auth` keeps them.
+    """
+    if node is None or node.value is None:
+        return _default_file(home, env, findings)
+    if isinstance(node.value, dict):
+        findings.warn(node, "secrets stand in the config itself", "better keep them in a file: secrets: secrets.yaml")
+        values = _secret_values(node, findings)
+        return None if values is None else Secrets(values[0], env=env, hosts=values[1])
+    # The file's own name can only come from the environment.
+    named = resolve(Node(value={"secrets": node}, file=node.file, line=1), Secrets(env=env), findings).value["secrets"]
+    path = convert(named, Path | dict[str, str], findings)
+    if path is BAD:
+        return None
+    if may_be_missing and not path.exists():
+        return Secrets(env=env, file=path)
+    return _from_file(path, node, env, findings)
+
+
+def _default_file(home: Path, env: Mapping[str, str], findings: Findings) -> Secrets | None:
+    """The secrets of the default file, which may be missing."""
+    file = home / SECRETS_FILE
+    if not file.exists():
+        return Secrets(env=env, file=file)
+    return _from_file(file, Node(value=None, file=str(file), line=1), env, findings)
+
+
+def _from_file(path: Path, entry: Node, env: Mapping[str, str], findings: Findings) -> Secrets | None:
+    command = too_open(path)
+    if command:
+        findings.error(entry, f"others than its owner may read or write {path}", f"run: {command}")
+        return None
+    try:
+        root = read_yaml(path)
+    except ConfigFileError as refused:
+        findings.add([mistake_of(refused, path, entry)])
+        return None
+    if root.value is None:
+        return Secrets(env=env, file=path)
+    values = _secret_values(root, findings)
+    return None if values is None else Secrets(values[0], env=env, file=path, hosts=values[1])
+
+
+def _secret_values(node: Node, findings: Findings) -> Values | None:
+    findings.add(node.mistakes)
+    if not isinstance(node.value, dict):
+        if node.value is not BROKEN:
+            findings.error(node, "expected a mapping of names to texts", "write NAME: value")
+        return None
+    values: dict[str, str] = {}
+    hosts: dict[str, tuple[str, ...]] = {}
+    for name, entry in node.value.items():
+        findings.add(entry.mistakes)
+        found = convert(entry, HostBoundSecret, findings) if isinstance(entry.value, dict) else entry.value
+        if isinstance(found, HostBoundSecret):
+            values[name], hosts[name] = str(found.value), found.hosts
+        elif isinstance(found, str):
+            values[name] = found
+        elif entry.value is not BROKEN and not isinstance(entry.value, dict):
+            findings.error(entry, "a secret must be a text", "quote it")
+        if name in values and 0 < len(values[name]) < UNMISTAKABLE:
+            message = f"a secret shorter than {UNMISTAKABLE} characters can't be masked well"
+            findings.warn(entry, message, "choose a longer one: other texts have a short one by chance")
+    return (values, hosts) if len(values) == len(node.value) else None
+
+
+def check_kept(secret: str, value: str | None, draft: Path) -> None:
+    """Check that the draft of the secrets file can be read and holds this value. Raises ValueError."""
+    try:
+        found = read_yaml(draft).value or {}
+        kept = found[secret].value if secret in found else None
+        kept = kept["value"].value if isinstance(kept, dict) else kept
+    except (ConfigFileError, TypeError, AttributeError):
+        kept = draft  # whatever it is, it is not what was meant
+    if kept != value:
+        raise ValueError("the file is written in a way that can't be changed from here; please edit it by hand")

@@ -1,18 +1,32 @@
-"""A config file -> Config, or a ConfigError with everything that is wrong."""
+"""A config file -> Config, or a ConfigError with everything that is wrong. And what a config was read from."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from onetool.config.file_checks import SECRETS_FILE, STATE, is_inside, require_no_links, require_ownership
-from onetool.config.find import FOLDER, NAME, Found, own_folder, place_of, state_home, trust_store, user_home
+from onetool.config.find import (
+    FOLDER,
+    NAME,
+    Found,
+    nearest_folder,
+    own_folder,
+    place_of,
+    state_home,
+    trust_store,
+    user_home,
+)
 from onetool.config.model import PROMPTS_FILE, Config, FsConfig, Keys, read_prompts
 from onetool.config.node import Findings, Node, in_order
 from onetool.core.errors import ConfigError
 from onetool.services.secrets import Secrets
+from onetool.sources.mcp_servers.settings import PlacedServer, ServerSettings
+from onetool.sources.packs.importing import parts_of
 
 # Those of `onetool auth`: they pay for models, and go to the providers of these.
 PROVIDER_KEYS = frozenset({"OPENAI_API_KEY", "GEMINI_API_KEY", "ANTHROPIC_API_KEY", "OLLAMA_API_KEY"})
@@ -32,15 +46,14 @@ def load_config(at: Found | Path | None, *, env: Mapping[str, str] = os.environ)
     if path is None:
         return Config(home=home, secrets=load_secrets(found, env=env), whose=found.whose, folder=found.folder)
 
-    from onetool.config.convert import read_fields
-    from onetool.config.include import read_files  # here, because a start without a file need not load the YAML parser
-    from onetool.config.secret_values import resolve
+    from onetool.config.convert import read_fields  # here, because a start without a file need not load the YAML parser
+    from onetool.config.include import read_files, resolve
 
     findings = Findings()
     root, included = read_files(path, findings)
     secrets = _secrets(root.value.pop("secrets", None), found, home, env, findings)
     values = read_fields(resolve(root, secrets, findings, _kept_here(found, root)), Keys, findings)
-    values["servers"] = _placed(values.get("servers"), path)
+    values["servers"] = _placed(values.get("servers"), root.value.get("servers"), path)
     _refuse_prompts_elsewhere(root, values.get("prompts"), found, findings)
     values["prompts"], texts = read_prompts(values.get("prompts"), path.parent, findings)
     if findings.errors or secrets is None:
@@ -82,8 +95,7 @@ def load_secrets(at: Found | Path | None, *, env: Mapping[str, str] = os.environ
 def load_roots(path: Path, *, env: Mapping[str, str] = os.environ) -> tuple[str, ...]:
     """`fs.roots` alone: also of a config that can't be used otherwise. None of them where they can't be read."""
     from onetool.config.convert import convert
-    from onetool.config.include import read_files
-    from onetool.config.secret_values import resolve
+    from onetool.config.include import read_files, resolve
 
     findings = Findings()
     try:
@@ -137,7 +149,7 @@ def _secrets(
     """The secrets of a config. A project has its own ones; from the environment and the keyring it gets only those that
     were accepted.
     """
-    from onetool.config.secret_values import read_secrets
+    from onetool.config.include import read_secrets
 
     if found.whose != "project":
         return read_secrets(node, home, env, findings, may_be_missing)
@@ -166,15 +178,28 @@ def _refuse_prompts_elsewhere(root: Node, named: Any, found: Found, findings: Fi
         findings.error(node, message, "keep it in the project, or name it by its own path")
 
 
-def _placed(servers: Any, config: Path) -> Any:
+def _placed(servers: Any, written: Node | None, config: Path) -> Any:
     """Set the working folder of servers to that of their config: the current folder may contain other programs."""
-    if not isinstance(servers, dict):  # there are none, or what is wrong with them was told
+    if not isinstance(servers, dict) or written is None:  # there are none, or what is wrong with them was told
         return servers or {}
-    folder = place_of(config)
     return {
-        name: replace(server, cwd=folder) if server.command and server.cwd is None else server
+        name: _placed_server(server, written.value[name].value.get("cwd"), config) if server.command else server
         for name, server in servers.items()
     }
+
+
+def _placed_server(server: ServerSettings, cwd: Node | None, config: Path) -> PlacedServer:
+    values: dict[str, Any] = msgspec.structs.asdict(server)
+    if server.cwd is None or cwd is None:
+        return PlacedServer(**{**values, "cwd": place_of(config)})
+    return PlacedServer(**values, written_cwd=_written_path(cwd, config))
+
+
+def _written_path(node: Node, config: Path) -> str:
+    """A path as it is written; a relative one from the config's folder, whichever of its files it stands in."""
+    if os.path.isabs(os.path.expanduser(node.value)):
+        return node.value
+    return os.path.normpath(os.path.join(os.path.relpath(Path(node.file).parent, config.parent), node.value))
 
 
 def _check_state(home: Path, env: Mapping[str, str]) -> None:
@@ -191,9 +216,56 @@ def _kept_here(found: Found, root: Node) -> frozenset[str]:
     """Names that a project's servers get only if they are stored with the project: provider keys and the HTTP token."""
     if found.whose != "project":
         return frozenset()
-    from onetool.config.secret_values import names_in
+    from onetool.config.include import names_in
 
     http = root.value.get("http")
     token = http.value.get("token") if http is not None and isinstance(http.value, dict) else None
     of_the_door = names_in(token.value) if token is not None else ()
     return PROVIDER_KEYS | {OWN_VARIABLE, *of_the_door}
+
+
+# The files and folders that a config is read from, and those that its `fs.roots` may be in
+
+
+def pack_paths(config: Config) -> list[Path]:
+    """The packs that the config names, and the folder `packs` beside it, or in the nearest `.onetool`."""
+    beside = _config_folder(config) / "packs"
+    paths = [*config.packs, *([beside] if beside.is_dir() and beside not in config.packs else [])]
+    owned = (part for path in paths for part in (path, *_importable(path)))
+    require_ownership(owned, user_home(os.environ), trust_store().owners)
+    return paths
+
+
+def _importable(path: Path) -> Iterator[Path]:
+    """What may be imported: every file and folder of it has an owner of its own."""
+    with suppress(OSError):  # it is not there, or can't be read: the loader says so
+        yield from (part.path for part in parts_of(path) if part.place)
+
+
+def watched_files(config: Config, failed: Iterable[Path], finds: bool) -> list[Path]:
+    """Files to watch for changes. `failed`: files with the mistakes of a failed reload; `finds`: also watch for a
+    config to appear.
+    """
+    beside = _config_folder(config)
+    place = beside / NAME if config.path is None and finds else config.path
+    named = (place, *config.include, config.prompts or beside / PROMPTS_FILE, config.secrets.file)
+    files = [*(file for file in named if file), *config.packs, beside / "packs", *failed]
+    return list(dict.fromkeys(files))
+
+
+def roots_within(config: Config) -> list[str] | None:
+    """Where the roots of a config may lie: those of a project below it, or where the person's own config has some.
+
+    None is anywhere: for the person's own config, and for one that was named by hand.
+    """
+    if config.whose != "project" or config.path is None:
+        return None
+    own = user_home(os.environ) / FOLDER / NAME
+    return [str(place_of(config.path)), *(load_roots(own) if own.is_file() else ())]
+
+
+def _config_folder(config: Config) -> Path:
+    """The folder of the config, or the one that it would be in."""
+    if config.folder is not None:
+        return config.folder
+    return config.path.parent if config.path else nearest_folder()

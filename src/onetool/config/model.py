@@ -1,5 +1,17 @@
 """Declares every key of the config and of the prompts file: its type, its default and its limits.
 
+Who may call `onetool serve` is said by keys such as these:
+
+    http:
+      tokens:
+        - {name: ci, hash: "sha256:…", tools: [time.*, web.*], role: call, rate: 600/min, expires: 2027-01-01}
+      jwt:
+        issuer: https://id.example.com
+        audience: onetool
+        jwks: https://id.example.com/jwks.json
+        scopes: {"tools:call": {tools: [web.*], role: call}}
+    audit: required
+
 The prompts file holds texts for models that replace or add to the built-in ones. Models read them again and again, so
 each has a limit in tokens.
 
@@ -16,13 +28,133 @@ from typing import Annotated, Any, ClassVar, Literal
 import msgspec
 from msgspec import UNSET, Meta
 
-from onetool.config.access import AuditConfig, JwtConfig, TokenConfig
+from onetool.config.cluster import ClusterConfig
 from onetool.config.node import Findings, Node
 from onetool.core.errors import Mistake
-from onetool.core.text import count_tokens
+from onetool.core.principal import Rate, Role
+from onetool.core.text import count_tokens, read_time
 from onetool.services.secrets import Secret, Secrets
 from onetool.sources.catalogues import ToolDeclaration
 from onetool.sources.mcp_servers.settings import ServerSettings as ServerSettings
+
+Name = Annotated[str, Meta(min_length=1)]
+Count = Annotated[int, Meta(ge=1)]
+Seconds = Annotated[float, Meta(gt=0)]
+Port = Annotated[int, Meta(ge=0, le=65535)]  # 0 lets the system choose one
+Problem = tuple[str, str, str | None]  # the field, what is wrong with it, and a hint
+
+
+# Who may call `onetool serve`, and the audit log
+
+
+OWN_TOKEN = "http.token"  # noqa: S105 - who calls with it is shown by this name
+
+_TOKEN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_HASH = re.compile(r"sha256:[0-9a-f]{64}")
+_RATE = re.compile(r"([1-9][0-9]{0,8})/(s|sec|min|h|hour|day)")
+_SECONDS = {"s": 1, "sec": 1, "min": 60, "h": 3600, "hour": 3600, "day": 86400}
+_PATTERN = re.compile(r"[^\s,]+")
+
+
+def read_rate(text: str) -> Rate | None:
+    """`600/min` -> 600 in 60 seconds; None if it is no rate."""
+    match = _RATE.fullmatch(text)
+    return Rate(int(match[1]), _SECONDS[match[2]]) if match else None
+
+
+def token_name_problem(name: str) -> str | None:
+    """Why a token can't have this name. `|` and `:` are in names of others: of JWTs, and of a web app's users."""
+    if name == OWN_TOKEN:
+        return f"{OWN_TOKEN} is the name of the token that stands in the config by itself"
+    if _TOKEN_NAME.fullmatch(name):
+        return None
+    return f"{name[:70]!r} is no name: letters, digits, dots, dashes and underscores, at most 64"
+
+
+class TokenConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """A named token. Only its hash is known here: `onetool tokens add` makes both."""
+
+    name: Name
+    hash: Name
+    tools: tuple[Name, ...] | None = None  # names and patterns of tools; None: all
+    role: Role = "call"
+    rate: Name | None = None
+    expires: Name | None = None
+
+    def problems(self) -> Iterator[Problem]:
+        if problem := token_name_problem(self.name):
+            yield "name", problem, None
+        if not _HASH.fullmatch(self.hash):
+            hint = "`onetool tokens add NAME --print` makes a token, and shows the line for the config"
+            yield "hash", "must be sha256: and 64 hexadecimal digits", hint
+        yield from _limit_problems(self.tools, self.rate)
+        if self.expires is not None and read_time(self.expires) is None:
+            yield "expires", f"{self.expires!r} is no date", "write 2027-01-01, or 2027-01-01T12:00:00Z"
+
+
+class Grant(msgspec.Struct, frozen=True, kw_only=True):
+    """What those may do who have a scope or a claim in their JWT."""
+
+    tools: tuple[Name, ...] | None = None
+    role: Role = "call"
+    rate: Name | None = None
+
+    def problems(self) -> Iterator[Problem]:
+        yield from _limit_problems(self.tools, self.rate)
+
+
+Algorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
+"""Signatures with a public key. HMAC is not among them: who checks such a signature could make it."""
+
+
+class JwtConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """JWTs of an authorization server that are accepted beside tokens. Without a matching scope or claim: nothing."""
+
+    issuer: Name
+    audience: Name | tuple[Name, ...] | None = None  # None: http.url, which is accepted in any case
+    jwks: Name | None = None  # None: the issuer's metadata says where its keys are
+    algorithms: tuple[Algorithm, ...] = ("RS256", "ES256", "EdDSA")
+    leeway_s: Annotated[float, Meta(ge=0, le=300)] = 30.0  # how far the issuer's clock and ours may differ
+    scopes: dict[str, Grant] = {}
+    claims: dict[str, dict[str, Grant]] = {}  # claim -> value -> grant: {groups: {tool-admins: {role: admin}}}
+
+    def problems(self) -> Iterator[Problem]:
+        for field, url in (("issuer", self.issuer), ("jwks", self.jwks)):
+            if url is not None and not _is_safe_url(url):
+                yield field, f"{url!r} must begin with https://", "http:// is for this machine alone"
+        if "|" in self.issuer:
+            yield "issuer", f"{self.issuer!r} has a |, which stands between issuer and subject in names", None
+        if not self.algorithms:
+            yield "algorithms", "there is none, so that no JWT would be accepted", "remove the key"
+        if not self.scopes and not self.claims:
+            yield "scopes", "there is none, so that no JWT could do anything", 'such as {"tools:call": {role: call}}'
+
+
+class AuditConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """The audit log of `onetool serve`. `audit: required` alone will do."""
+
+    shorthand: ClassVar[str] = "mode"
+
+    mode: Literal["usual", "required", "none"] = "usual"  # required: where it can't be written, nothing is called
+    retention_days: Count = 90
+    max_mb: Count = 64  # of one file; then a new one begins
+
+
+def _limit_problems(tools: tuple[str, ...] | None, rate: str | None) -> Iterator[Problem]:
+    for one in tools or ():
+        if not _PATTERN.fullmatch(one):
+            yield "tools", f"{one!r} is no name of a tool and no pattern", "write time.now, or time.*"
+    if rate is not None and read_rate(rate) is None:
+        yield "rate", f"{rate!r} is no rate", "write a number and a time: 600/min, 10/s, 5000/day"
+
+
+def _is_safe_url(url: str) -> bool:
+    host = r"(localhost|127\.0\.0\.1|\[::1\])(:[0-9]{1,5})?(/|$)"
+    return url.startswith("https://") or re.match("http://" + host, url) is not None
+
+
+# The prompts file
+
 
 PROMPTS_FILE = "prompts.yaml"  # taken without being named, if it is there
 PROMPT_TOKENS = {"instructions": 300, "run": 260, "packs": 1_000}
@@ -68,8 +200,7 @@ def read_prompts(path: Path | None, beside: Path, findings: Findings) -> tuple[P
             findings.add([Mistake(message=message, file=str(beside), key="prompts", severity="warning")])
         return path if named else None, PromptTexts()
     from onetool.config.convert import convert
-    from onetool.config.yaml_nodes import read_yaml
-    from onetool.config.yaml_text import ConfigFileError
+    from onetool.config.yaml_nodes import ConfigFileError, read_yaml
 
     try:
         root = read_yaml(path)
@@ -83,14 +214,9 @@ def read_prompts(path: Path | None, beside: Path, findings: Findings) -> tuple[P
 # The config
 
 
-Count = Annotated[int, Meta(ge=1)]
-Seconds = Annotated[float, Meta(gt=0)]
-Name = Annotated[str, Meta(min_length=1)]
 ParamType = Literal["string", "integer", "number", "boolean", "array", "object"]
 _TYPES = {int: "integer", float: "number", bool: "boolean", list: "array", dict: "object"}
 Menu = Literal["run", "search", "direct"]  # what MCP clients are shown
-LEAST_KEY = 32  # characters of cluster.key
-Port = Annotated[int, Meta(ge=0, le=65535)]  # 0 lets the system choose one
 
 
 class Declared(ToolDeclaration, frozen=True):
@@ -246,19 +372,6 @@ class HttpConfig(msgspec.Struct, frozen=True, kw_only=True):
             yield "url", f"{self.url!r} is no address of a server", "write https://tools.example.com"
         if self.jwt is not None and not self.jwt.audience and not self.url:
             yield "jwt", "nobody says which JWTs are meant for this server", "set audience, or http.url"
-
-
-class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the other replicas reach this one, and the secret that they share. It counts together with `database`."""
-
-    address: Name
-    key: Annotated[Secret, Meta(min_length=1)]
-
-    def problems(self) -> Iterator[tuple[str, str, str | None]]:
-        if not re.fullmatch(r"(\[[0-9a-fA-F:.]+\]|[\w.-]+):\d{1,5}", self.address):
-            yield "address", f"{self.address!r} is no host with a port", "write 10.0.0.7:8765"
-        if len(self.key) < LEAST_KEY:
-            yield "key", f"the key must have at least {LEAST_KEY} characters", "make one: openssl rand -hex 32"
 
 
 class Keys(msgspec.Struct, frozen=True, kw_only=True, rename={"allowed_hosts": "allowedHosts"}):

@@ -17,9 +17,9 @@ from typing import Any
 import msgspec
 
 from onetool.config.file_checks import MAX_DIGEST_BYTES, SECRETS_FILE, digest_of, is_inside, stamp_of
+from onetool.config.include import LITERAL_KEYS
 from onetool.config.node import Findings, Node
-from onetool.config.secret_values import LITERAL_KEYS
-from onetool.config.yaml_text import PLACEHOLDER
+from onetool.config.yaml_nodes import PLACEHOLDER
 from onetool.core.errors import ConfigError
 from onetool.core.redaction import sounds_secret
 from onetool.sources.packs.importing import Part, parts_of
@@ -356,8 +356,7 @@ def _read_values(file: Path | None) -> dict[str, Any]:
     if file is None or not file.is_file():
         return {}
     from onetool.config.convert import plain
-    from onetool.config.yaml_nodes import read_yaml
-    from onetool.config.yaml_text import ConfigFileError
+    from onetool.config.yaml_nodes import ConfigFileError, read_yaml
 
     try:
         found = plain(read_yaml(file), Findings())

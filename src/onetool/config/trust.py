@@ -24,7 +24,7 @@ from onetool.config.file_checks import CONFIG_FILE as NAME
 from onetool.config.file_checks import is_inside, ownership_mistake
 from onetool.core import flock
 from onetool.core.errors import ConfigError, Mistake
-from onetool.core.private_file import replace_file
+from onetool.core.os_files import replace_file
 
 if TYPE_CHECKING:
     from onetool.config.reach import Reach
@@ -287,8 +287,7 @@ def _is_strict(own: Path) -> bool:
             return False
     except OSError:
         return False
-    from onetool.config.yaml_nodes import read_yaml
-    from onetool.config.yaml_text import ConfigFileError
+    from onetool.config.yaml_nodes import ConfigFileError, read_yaml
 
     try:
         root = read_yaml(file).value

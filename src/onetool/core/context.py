@@ -12,8 +12,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from onetool.core.call import ToolCall, ToolError, ToolResult
-from onetool.core.caller import Pauses, current_caller
+from onetool.core.call import Pauses, ToolCall, ToolError, ToolResult, current_caller
 from onetool.core.errors import ToolFailure
 from onetool.core.principal import LOCAL, Principal
 from onetool.core.redaction import MASK, mask_arguments, mask_values, secret_values

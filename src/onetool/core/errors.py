@@ -111,13 +111,18 @@ LONGEST_MESSAGE = 2_000
 
 
 def describe_error(error: BaseException, depth: int = 0) -> str:
-    """An exception as one line. Its own text may be missing, huge or broken, and it may hold others without end."""
+    """An exception as one line. Its own text may be missing, huge or broken, and it may hold others without end.
+
+    What OneTool itself raises speaks for itself: the name of its class tells a reader nothing.
+    """
     text, name = message_of(error), type(error).__name__
     if isinstance(error, SystemExit):
         return f"the tool tried to end the process (SystemExit: {text})"
     if isinstance(error, BaseExceptionGroup) and depth == 0:
         inner = cast(tuple[BaseException, ...], error.exceptions)  # pyright: ignore[reportUnknownMemberType]
         text += ": " + "; ".join(describe_error(one, depth + 1) for one in inner[:MOST_IN_GROUP])
+    if isinstance(error, OneToolError) and text:
+        return text
     return f"{name}: {text}" if text else name
 
 

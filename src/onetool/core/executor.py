@@ -15,18 +15,18 @@ from typing import Any, Protocol, cast
 
 from msgspec.structs import replace
 
-from onetool.core.allow_list import allowed_by_both
 from onetool.core.call import (
     Code,
+    Pauses,
     ServerResult,
     ToolCall,
     ToolError,
     ToolResult,
     WrongArgument,
+    client_name,
     is_seconds,
     wrong_arguments,
 )
-from onetool.core.caller import Pauses, client_name
 from onetool.core.context import (
     CallContext,
     CallEvent,
@@ -38,10 +38,18 @@ from onetool.core.context import (
     current_call,
     pauses_within,
 )
-from onetool.core.errors import BadArguments, SchemaError, ToolFailure, describe_error, message_of, raised_at
+from onetool.core.errors import (
+    BadArguments,
+    OneToolError,
+    SchemaError,
+    ToolFailure,
+    describe_error,
+    message_of,
+    raised_at,
+)
 from onetool.core.json_data import AnsweredValue, ServerAnswer
 from onetool.core.lenient import Taken, taken
-from onetool.core.principal import Principal, current_address, current_principal
+from onetool.core.principal import Principal, allowed_by_both, current_address, current_principal
 from onetool.core.redaction import mask_values, secret_values
 from onetool.core.registry import Snapshot
 from onetool.core.running import TRIES, HandlerRunner, HandlerTask
@@ -336,6 +344,8 @@ class Executor:
         if isinstance(error, ToolFailure):
             message = message_of(error) or "it failed"
             return CallRefused("execution_error", message, reason=_text(error.reason), hints=_texts(error.hints))
+        if isinstance(error, OneToolError):  # such as that the database is away: no line of the tool is to blame
+            return CallRefused("execution_error", describe_error(error), reason=_text(getattr(error, "reason", None)))
         installs = tuple(
             need.install for need in spec.requires if need.install and isinstance(error, MISSING_DEPENDENCY)
         )

@@ -1,12 +1,16 @@
-"""A lock (flock) on a file or folder: taken at once, or waited for as long as its caller says.
+"""Locks (flock) on files and folders: taken at once, or waited for as long as their caller says.
 
-The system gives it back when its holder ends, however that ends. Who has taken it looks whether the path still leads
-there: what is locked may have been deleted, or moved away, in the moment before.
+The system gives a lock back when its holder ends, however that ends. Who has taken it looks whether the path still
+leads there: what is locked may have been deleted, or moved away, in the moment before.
 
 Where there is no flock, as on Windows, SQLite locks another file for us: one in the folder for temporary files, whose
 name is made of the numbers that the system has given the file.
+
+At the end stands what is made under a lock, because several processes may want it at once: a folder of the state, and a
+random key in a file.
 """
 
+import errno
 import os
 import time
 from collections.abc import Callable, Generator, Iterator
@@ -14,8 +18,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from onetool.core.folder import OpenFolder
-from onetool.core.private_file import private
+from onetool.core.os_files import HAS_OWNERS, OpenFolder, UnsafeFileError, private, read_private, replace_file
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -215,3 +218,79 @@ def _process(pid: str) -> str:
     except (OSError, IndexError):
         return f"process {pid}"
     return f"process {pid} ({name}{', which is stopped' if state in 'Tt' else ''})"
+
+
+# A folder of the state: for its owner alone, ignored by git, never reached through a link, and locked
+
+
+LOCK = ".lock"
+IGNORE = ".gitignore"
+
+
+@contextmanager
+def locked_folder(path: Path, patience: float) -> Generator[OpenFolder]:
+    """Open the folder, which is made where there is none, and hold its lock. Others may hold it for so many seconds.
+
+    Raises OSError; TimeoutError if others hold it for longer.
+    """
+    with lockable_folder(path) as (folder, lock):
+        if not wait(lock, patience):
+            raise TimeoutError(errno.ETIMEDOUT, "another process holds its lock", str(path))
+        yield folder
+
+
+@contextmanager
+def lockable_folder(path: Path) -> Generator[tuple[OpenFolder, int]]:
+    """Open the folder, which is made where there is none, and the file of its lock. Leaving gives the lock back."""
+    with _opened(path) as folder:
+        if HAS_OWNERS and folder.status().st_mode & 0o077:
+            os.fchmod(folder.fileno(), 0o700)
+        lock = _open_lock(folder)
+        try:
+            yield folder, lock
+        finally:
+            give_back(lock)
+
+
+def _opened(path: Path) -> OpenFolder:
+    try:
+        with suppress(FileNotFoundError):
+            return OpenFolder.at(path, follow=False)
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return OpenFolder.at(path, follow=False)
+    except OSError:
+        if path.is_symlink():
+            raise OSError(errno.ELOOP, "its folder is a link, which state is not", str(path)) from None
+        raise
+
+
+def _open_lock(folder: OpenFolder) -> int:
+    """The file of the lock is the last that is made: where it is, the folder is ready."""
+    with suppress(FileNotFoundError):
+        return folder.open(LOCK, os.O_RDWR)
+    with suppress(FileExistsError), os.fdopen(folder.open(IGNORE, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "w") as stream:
+        stream.write("*\n")
+    return folder.open(LOCK, os.O_RDWR | os.O_CREAT)
+
+
+# A random key in a file: made when it is first needed, then shared by all processes of this person
+
+
+KEY_BYTES = 32
+
+
+def key_in(file: Path, make: bool = False) -> bytes:
+    """The key. With `make` there is one afterwards, else it may be empty. Raises OSError: UnsafeFileError for a file
+    that others could have written, or that is damaged.
+    """
+    key = read_private(file, KEY_BYTES + 1)
+    if key is None and make:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with lock_beside(file):  # two processes may want it at once
+            key = read_private(file, KEY_BYTES + 1)
+            if key is None:
+                key = os.urandom(KEY_BYTES)
+                replace_file(file, key)
+    if key is not None and len(key) != KEY_BYTES:
+        raise UnsafeFileError("it is damaged")
+    return key or b""

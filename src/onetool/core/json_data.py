@@ -1,19 +1,24 @@
-"""Converts the values of handlers to plain JSON data, freezes shared data, and bounds JSON that comes from outside.
+"""JSON data: values of handlers become plain data, shared data is frozen, and JSON that comes from outside is bounded.
 
 A few bytes of JSON can be much work: 4 MiB are 1.4 million empty lists. Parsers read it in one step, in which nothing
-else of the process runs, so whoever reads JSON of others calls `check_json` first.
+else of the process runs, so whoever reads JSON of others calls `check_json` first. Strict JSON is for what people
+write: its decoder refuses what Python's takes and other programs refuse, or read in another way.
 """
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import deepcopy
 from inspect import iscoroutine
+from math import isfinite
 from os import PathLike, fspath
-from typing import Any, NamedTuple, NoReturn, Protocol, Self, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, Protocol, Self, cast
 
 import msgspec
 
 from onetool.core.errors import ToolFailure, describe_error
+
+if TYPE_CHECKING:
+    from json import JSONDecoder
 
 Block = dict[str, Any]
 
@@ -243,3 +248,49 @@ def _is_endless(value: Any) -> bool:
 def _holders_in(holder: Any) -> list[Any]:
     parts = cast(Iterable[Any], holder.values() if hasattr(holder, "values") else holder)
     return [part for part in parts if type(part) in _HOLDERS]
+
+
+# Strict JSON
+
+
+_WORDS = {
+    "duplicate": "has {!r} twice; only one of them could be meant",
+    "constant": "has {}, which is not in JSON",
+    "range": "has {}, which is too large for a number",
+}
+
+
+class StrictJsonError(ValueError):
+    """Why it is refused, and the key or number. The message continues a sentence about the JSON."""
+
+    def __init__(self, kind: Literal["duplicate", "constant", "range"], text: str) -> None:
+        super().__init__(_WORDS[kind].format(text))
+        self.kind = kind
+        self.text = text
+
+
+def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An `object_pairs_hook`: each key stands once in an object."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        seen: set[str] = set()
+        raise StrictJsonError("duplicate", next(key for key, _ in pairs if key in seen or seen.add(key)))
+    return found
+
+
+def finite(text: str) -> float:
+    """A `parse_float`: 1e999 would become infinity, which JSON does not have."""
+    if not isfinite(value := float(text)):
+        raise StrictJsonError("range", text)
+    return value
+
+
+def no_constant(text: str) -> NoReturn:
+    """A `parse_constant`: NaN, Infinity and -Infinity."""
+    raise StrictJsonError("constant", text)
+
+
+def strict_decoder(parse_float: Callable[[str], float] = finite) -> "JSONDecoder":
+    from json import JSONDecoder  # few read strict JSON
+
+    return JSONDecoder(object_pairs_hook=unique, parse_float=parse_float, parse_constant=no_constant)

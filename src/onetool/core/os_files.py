@@ -1,13 +1,23 @@
-"""Files as POSIX has them, also where the system is another: flags, files that are no links, reading at an offset.
+"""Files and folders that are opened through no link, and files that are ours alone.
 
-`O_NOFOLLOW` and its like are missing on Windows, and `O_BINARY` is missing elsewhere. Without the latter Windows would
-change the bytes that are read and written.
+First come files as POSIX has them, also where the system is another: `O_NOFOLLOW` and its like are missing on Windows,
+and `O_BINARY` is missing elsewhere. Without the latter Windows would change the bytes that are read and written.
+
+`OpenFolder` is a folder that is open, and what is done in it, by names relative to it. Where the system can, the
+folder's descriptor counts (dir_fd): nothing that is swapped on the way to it leads elsewhere. Windows can't open a
+folder. There it is a path with all links resolved, and each step checks that it still leads to the same folder,
+through no link: before the step, and once more after a file was opened.
+
+Files that are ours are made readable by their owner, and replaced as a whole or not at all.
 """
 
 import errno
 import os
 import stat
-from typing import Any
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Self
 
 PLAIN = getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)  # bytes as they are, and not for child processes
 DIRECTORY = getattr(os, "O_DIRECTORY", 0)
@@ -72,3 +82,221 @@ def _refuse_link(status: os.stat_result) -> None:
 
 def _link_error() -> OSError:
     return OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+
+
+# Folders
+
+
+HAS_DIR_FD = bool(DIRECTORY and NO_LINK and os.open in os.supports_dir_fd)
+LIST = os.O_RDONLY | DIRECTORY | PLAIN
+# O_PATH passes through folders that may be entered but not listed, as the kernel's own lookup does.
+ENTER = getattr(os, "O_PATH", os.O_RDONLY) | DIRECTORY | PLAIN
+
+Name = str | bytes
+
+
+class OpenFolder:
+    """Raises OSError, as the functions of `os` with these names do. Nothing follows a link."""
+
+    def __init__(self, fd: int | None, path: str = "") -> None:
+        """With a descriptor the path is not used."""
+        self._fd = fd
+        self.path = path
+        self._at_first = None if fd is not None else os.stat(path, follow_symlinks=False)
+
+    @classmethod
+    def at(cls, path: StrOrBytesPath, flags: int = LIST, *, follow: bool = True) -> Self:
+        """Open the folder at a path; with `follow` it may be a link."""
+        if HAS_DIR_FD:
+            return cls(os.open(path, flags if follow else flags | NO_LINK))
+        status = os.stat(path, follow_symlinks=follow)
+        if is_link(status):
+            raise _link_error()
+        if not os.path.isdir(path):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        return cls(None, os.path.realpath(os.fsdecode(path)))
+
+    def fileno(self) -> int:
+        if self._fd is None:
+            raise OSError(errno.EBADF, "this system has no descriptors for folders")
+        return self._fd
+
+    def close(self) -> None:
+        if self._fd is not None:
+            os.close(self._fd)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # What it is, and what is in it
+
+    def status(self) -> os.stat_result:
+        return os.fstat(self._fd) if self._fd is not None else os.stat(self._whole(b"."))
+
+    def stat(self, name: Name) -> os.stat_result:
+        return self._do(os.stat, name, follow_symlinks=False)
+
+    def names(self) -> list[str]:
+        return os.listdir(self._fd if self._fd is not None else self._whole(b"."))
+
+    @contextmanager
+    def scan(self) -> Generator[Iterator["os.DirEntry[str]"]]:
+        with os.scandir(self._fd if self._fd is not None else self._whole(b".")) as entries:
+            yield entries
+
+    def folder(self, name: Name, flags: int = LIST) -> "OpenFolder":
+        if self._fd is not None:
+            return OpenFolder(os.open(name, flags | NO_LINK, dir_fd=self._fd))
+        return OpenFolder.at(self._whole(name), follow=False)
+
+    def open(self, name: Name, flags: int, mode: int = 0o600) -> int:
+        file = self._do(open_no_link, name, flags, mode)
+        try:
+            self._check()
+        except BaseException:
+            os.close(file)
+            raise
+        return file
+
+    # Changes
+
+    def mkdir(self, name: Name, mode: int = 0o700) -> None:
+        self._do(os.mkdir, name, mode)
+
+    def unlink(self, name: Name) -> None:
+        self._do(os.unlink, name)
+
+    def rmdir(self, name: Name) -> None:
+        self._do(os.rmdir, name)
+
+    def rename(self, name: Name, other: Name) -> None:
+        """What has the other name is replaced."""
+        if self._fd is not None:
+            os.rename(name, other, src_dir_fd=self._fd, dst_dir_fd=self._fd)
+        else:
+            os.replace(self._whole(name), self._whole(other))
+
+    def link(self, name: Name, other: Name) -> None:
+        """A second name for a file."""
+        if self._fd is not None:
+            os.link(name, other, src_dir_fd=self._fd, dst_dir_fd=self._fd, follow_symlinks=False)
+        else:
+            os.link(self._whole(name), self._whole(other))
+
+    def sync(self) -> None:
+        """Make new names in it safe. Windows needs no such step."""
+        if self._fd is not None:
+            os.fsync(self._fd)
+
+    def _do(self, function: Any, name: Name, *args: Any, **options: Any) -> Any:
+        if self._fd is not None:
+            return function(name, *args, dir_fd=self._fd, **options)
+        return function(self._whole(name), *args, **options)
+
+    def _whole(self, name: Name) -> str:
+        self._check()
+        return os.path.join(self.path, os.fsdecode(name))
+
+    def _check(self) -> None:
+        """Whether the path still leads to the folder that was opened, and through no link."""
+        if self._at_first is None:
+            return
+        if os.path.realpath(self.path) != self.path or not os.path.samestat(os.lstat(self.path), self._at_first):
+            raise OSError(errno.ELOOP, "another folder lies there now")
+
+
+# Files that are ours
+
+
+MODE = 0o600
+SQLITE_ENDS = ("-journal", "-wal", "-shm")
+HAS_OWNERS = hasattr(os, "geteuid")  # and modes that say who can read and write
+
+
+def private(path: str | Path, flags: int) -> int:
+    """An `opener` for `open` that refuses links: a link would make us write to another place. Raises OSError."""
+    return open_no_link(path, flags, MODE)
+
+
+class UnsafeFileError(OSError):
+    """A file that others could have written, or can read: why it is not used, and what to do."""
+
+    def __init__(self, why: str, hint: str | None = None) -> None:
+        super().__init__(why)
+        self.why, self.hint = why, hint
+
+
+def read_private(file: Path, most: int) -> bytes | None:
+    """So many bytes at the most of a file that is ours alone; None if there is none. Raises UnsafeFileError."""
+    try:
+        handle = open_no_link(file, os.O_RDONLY)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise UnsafeFileError("it is a link" if file.is_symlink() else f"it can't be read ({error.strerror})") from None
+    try:
+        with os.fdopen(handle, "rb") as stream:
+            status = os.fstat(handle)
+            if HAS_OWNERS and status.st_uid != os.geteuid():
+                raise UnsafeFileError("it belongs to somebody else")
+            if HAS_OWNERS and status.st_mode & 0o077:
+                hint = f"look at what it says, then: chmod 600 {file}"
+                raise UnsafeFileError("others can read or write it", hint)
+            return stream.read(most)
+    except UnsafeFileError:
+        raise
+    except OSError as error:
+        raise UnsafeFileError(f"it can't be read ({error.strerror})") from None
+
+
+def write_new(file: Path, text: str) -> None:
+    """Write a new file. An existing file or link stays as it is."""
+    with suppress(FileExistsError), open(file, "x", encoding="utf-8") as stream:
+        stream.write(text)
+
+
+def make_private(file: Path) -> None:
+    """Have a file that is its owner's alone, before SQLite opens it, which would make one that all can read.
+
+    What SQLite puts beside it has the same mode. One that is there already is not opened: closing it would end the
+    locks that other connections of this process have. Raises OSError.
+    """
+    try:
+        os.close(open_no_link(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, MODE))
+    except FileExistsError:
+        for one in (file, *(file.with_name(file.name + end) for end in SQLITE_ENDS)):
+            _close_to_others(one)
+
+
+def _close_to_others(file: Path) -> None:
+    """Files of former versions may be open to others. What is somebody else's, or a link, stays as it is."""
+    with suppress(OSError):
+        status = os.lstat(file)
+        if HAS_OWNERS and stat.S_ISREG(status.st_mode) and status.st_mode & 0o077 and status.st_uid == os.geteuid():
+            file.chmod(MODE)
+
+
+@contextmanager
+def draft_of(file: Path, data: bytes, mode: int = MODE, *, sync: bool = True) -> Generator[Path]:
+    """A file beside it with this content, to be moved to its place. If it is not, leaving removes it."""
+    draft = file.with_name(f".{file.name}.{os.urandom(8).hex()}")
+    handle = open_no_link(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            if sync:
+                os.fsync(handle)
+        yield draft
+    finally:
+        with suppress(OSError):
+            draft.unlink()
+
+
+def replace_file(file: Path, data: bytes, *, sync: bool = True) -> None:
+    """Readers see the old content or the new one. After OSError it is the old one."""
+    with draft_of(file, data, sync=sync) as draft:
+        draft.replace(file)

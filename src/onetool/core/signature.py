@@ -1,17 +1,23 @@
-"""Writes a tool as Python code would call it: its identifier, its signature, its types and its arguments.
+"""Writes a tool as Python code would call it, and as a model or a person reads it: its identifier, signature and types.
 
 Python can't write `12306-mcp.get-date`, so code writes `_12306_mcp.get_date`. A name that is an identifier stays as it
 is; of two names with the same identifier one gets a short hash, which does not depend on what other tools there are.
+Arguments that somebody typed as texts are JSON where the tool's schema wants data, else the text itself. Tools that a
+search found take a line each, the best first, within a budget of tokens.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from keyword import iskeyword
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from unicodedata import normalize
 
 from onetool.core.errors import cut
 from onetool.core.spec import ToolSpec
+from onetool.core.text import count_tokens, cut_to_tokens
+
+if TYPE_CHECKING:
+    from onetool.core.spec import ToolSpec
 
 
 def call_text(name: str, args: Mapping[str, Any]) -> str:
@@ -289,3 +295,110 @@ def inferred_type(spec: ToolSpec) -> str | None:
     count = spec.seen.results
     what = type_with_fields(schema, schema) or type_name(schema)
     return f"{what} (inferred from {count} result{'' if count == 1 else 's'})"
+
+
+# Arguments that somebody typed
+
+
+DEEPEST = 10  # references in a schema that are followed
+
+
+def is_text(key: str, spec: ToolSpec) -> bool | None:
+    """Whether an argument is a text; None where it may be one or something else, and both are tried."""
+    properties: Mapping[str, Any] = spec.input_schema.get("properties") or {}
+    kinds = _kinds(properties.get(key), spec.input_schema, DEEPEST)
+    if kinds is None:
+        return None
+    kinds -= {"null"}
+    return "string" in kinds if len(kinds) == 1 or "string" not in kinds else None
+
+
+def takes_others(spec: ToolSpec) -> bool:
+    """Whether it may have arguments that its schema does not name."""
+    schema = spec.input_schema
+    further = schema.get("additionalProperties", spec.source != "local")  # a server says itself what it does not take
+    if further or spec.prepare is not None:  # code of its own may make others of them
+        return True
+    return any(word in schema for word in ("patternProperties", "allOf", "anyOf", "oneOf", "$ref"))
+
+
+def named_values(key: str, spec: ToolSpec) -> list[str]:
+    """The values that the schema lists for an argument, as they are typed."""
+    properties: Mapping[str, Any] = spec.input_schema.get("properties") or {}
+    field = properties.get(key)
+    if not isinstance(field, Mapping):
+        return []
+    fields = cast(Mapping[str, Any], field)
+    if fields.get("type") == "boolean":
+        return ["true", "false"]
+    from json import dumps
+
+    return [value if isinstance(value, str) else dumps(value) for value in fields.get("enum") or ()]
+
+
+def _kinds(schema: Any, root: Mapping[str, Any], depth: int) -> set[str] | None:
+    """The types that a schema names; None where it names none."""
+    if not isinstance(schema, Mapping) or not depth:
+        return None
+    fields = cast(Mapping[str, Any], schema)
+    named = fields.get("type")
+    if named is not None:
+        return {named} if isinstance(named, str) else set(named)
+    if isinstance(target := fields.get("$ref"), str):
+        return _kinds(_pointed(target, root), root, depth - 1)
+    if "const" in fields or "enum" in fields:
+        values = fields["enum"] if "enum" in fields else [fields["const"]]
+        return {"string" if isinstance(value, str) else "null" if value is None else "other" for value in values}
+    parts = [_kinds(part, root, depth - 1) for word in ("anyOf", "oneOf") for part in fields.get(word, ())]
+    return None if not parts or None in parts else set[str]().union(*(part for part in parts if part))
+
+
+def _pointed(target: str, root: Mapping[str, Any]) -> Any:
+    """Where a reference into the same schema leads."""
+    found: Any = root
+    for step in target.removeprefix("#/").split("/"):
+        found = cast(Mapping[str, Any], found).get(step) if isinstance(found, Mapping) else None
+    return found
+
+
+# Tools that a search found: `fs.read_file(path: str, encoding: str = 'utf-8') -> str: The text of a file`
+
+
+SIGNATURE_TOKENS, GIST_TOKENS = 60, 20  # of one line: more is known from the tool's help
+MOST_TOKENS = 400  # of all lines
+NAME_TOKENS = 100  # of the names of those that had no room for a line
+
+
+class FoundTool(NamedTuple):
+    name: str
+    signature: str
+    description: str
+
+
+def found_lines(found: Sequence[FoundTool], more: str) -> list[str]:
+    """`more`, the last line, says how to see more of them, and more of each."""
+    lines = list(_within(MOST_TOKENS, (_line(tool) for tool in found)))
+    rest = [tool.name for tool in found[len(lines) :]]
+    named = list(_within(NAME_TOKENS, iter(rest)))
+    also = [f"Also: {', '.join(named)}{f' and {len(rest) - len(named)} more' if rest[len(named) :] else ''}"]
+    return [*lines, *(also if rest else ()), more]
+
+
+def _line(tool: FoundTool) -> str:
+    said = _on_a_line(tool.description.strip().partition("\n\n")[0])
+    line = cut_to_tokens(_on_a_line(tool.signature), SIGNATURE_TOKENS)
+    return f"{line}: {cut_to_tokens(said[: 8 * GIST_TOKENS], GIST_TOKENS)}" if said else line
+
+
+def _on_a_line(text: str) -> str:
+    """A stranger's text must not look like another line of ours."""
+    return " ".join(text.split())
+
+
+def _within(tokens: int, texts: Iterator[str]) -> Iterator[str]:
+    """As many as so many tokens hold, and one in any case."""
+    for count, text in enumerate(texts):
+        tokens -= count_tokens(text) + 1
+        if tokens < 0 and count:
+            return
+        yield text

@@ -1,11 +1,13 @@
 """`Database` is what stores are written against: transactions in SQL that PostgreSQL and SQLite both understand.
 
 Placeholders are `%s`. `Database.clock` is SQL for the seconds since 1970 on the database's own clock: replicas whose
-clocks differ agree on it. All methods block, and may be called from any thread.
+clocks differ agree on it. All methods block, and may be called from any thread. What they raise is a `DatabaseError`.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
+
+from onetool.core.errors import OneToolError
 
 T = TypeVar("T")
 Row = tuple[Any, ...]
@@ -91,3 +93,61 @@ class ReplicaDatabase(Database, Protocol):
     def lock(self, name: str) -> DatabaseLock:
         """A lock that nobody holds yet. It ends with its process, or when its process does not answer for long."""
         ...
+
+
+class LockNumber:
+    """Numbers of advisory locks (`pg_advisory_xact_lock`): each means one thing in the whole database.
+
+    A number never changes: replicas of another version use the same ones.
+    """
+
+    MIGRATIONS: Final = 7_307_199_513_280_411  # one replica makes tables at a time
+    STATS_SWEEP: Final = 7_307_199_513_280_412
+    STATS_IMPORT: Final = 7_307_199_513_280_413
+    RESULTS_ROOM: Final = 7_307_199_513_280_503  # one replica makes room at a time
+    AUDIT_APPEND: Final = 7_307_199_513_280_505  # one appends at a time
+    AUDIT_SWEEP: Final = 7_307_199_513_280_506
+
+
+class DatabaseError(OneToolError):
+    """The database refused something, or can't be used. No message has its address: that may hold a password.
+
+    `reason` is that of a tool's failure, where a tool lets it through.
+    """
+
+    reason: str | None = None
+
+
+class DatabaseAwayError(DatabaseError):
+    """Nobody reaches the database now. Nothing has changed. Callers read this: it does not say `why`, which is for the
+    log of the server and names its host and role.
+    """
+
+    reason = "database_away"
+
+    def __init__(self, why: str = "") -> None:
+        super().__init__("the database can't be reached; nothing has changed, try again")
+        self.why = why
+
+
+class TablesMissingError(DatabaseError):
+    """The database is reached, and does not have the tables that this version needs."""
+
+    def __init__(self, missing: list[str], has_none: bool) -> None:
+        super().__init__(
+            "the database has no tables: run `onetool db init`"
+            if has_none
+            else f"the database lacks tables of this version ({', '.join(missing)}): run `onetool db migrate`"
+        )
+
+
+class ChangeUnknownError(DatabaseError):
+    """The connection was lost while a change was being confirmed: it may have happened. Repeating it is safe."""
+
+    reason = "change_unknown"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the connection to the database was lost while the change was being written: "
+            "nobody knows whether it happened; read it again, or repeat it"
+        )

@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from importlib.resources import files
 from typing import NamedTuple
 
-from onetool.database import lock_numbers
-from onetool.database.connection import Database, Transaction
+from onetool.database.connection import Database, LockNumber, TablesMissingError, Transaction
 
 MOST_SECONDS = 600
 _TABLE = (
@@ -50,10 +49,16 @@ def migrate(database: Database) -> list[str]:
 
     def job(work: Transaction) -> list[str]:
         work.allow(MOST_SECONDS)  # others may be at it, and large tables take a while
-        work.execute("SELECT pg_advisory_xact_lock(%s)", (lock_numbers.MIGRATIONS,))
+        work.execute("SELECT pg_advisory_xact_lock(%s)", (LockNumber.MIGRATIONS,))
         return _run(work, list(migrations()), database.clock)
 
     return database.write(job)
+
+
+def require_tables(database: Database) -> None:
+    """Raises TablesMissingError if migrations are missing. Nothing is made."""
+    if names := missing(database):
+        raise TablesMissingError(names, has_none=len(names) == len(list(migrations())))
 
 
 def tables() -> list[str]:

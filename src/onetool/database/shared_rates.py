@@ -19,9 +19,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from onetool.core.rate_window import PARTS, RateWindow
-from onetool.database.connection import Database, Transaction
-from onetool.database.errors import DatabaseError
+from onetool.core.limits import PARTS, RateWindow
+from onetool.database.connection import Database, DatabaseError, Transaction
 
 log = logging.getLogger("onetool.database")
 

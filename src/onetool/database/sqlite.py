@@ -9,8 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from onetool.database.connection import Params, Row, Transaction
-from onetool.database.errors import DatabaseAwayError, DatabaseError
+from onetool.database.connection import DatabaseAwayError, DatabaseError, Params, Row, Transaction
 
 T = TypeVar("T")
 

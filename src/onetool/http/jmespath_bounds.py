@@ -7,7 +7,7 @@ from typing import Any
 from jmespath.functions import Functions, signature
 from jmespath.visitor import Options, TreeInterpreter
 
-from onetool.http.decoding import DEEPEST, levels
+from onetool.http.body import DEEPEST, levels
 
 SECONDS = 2.0
 MOST_STEPS = 2_000_000

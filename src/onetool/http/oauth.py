@@ -1,6 +1,6 @@
 """OAuth 2 for HTTP tools: the token endpoint, and tokens by client credentials or a refresh token.
 
-`token_cache` keeps those, and none is written to disk; `oauth_login` has the logins of people. Every new token is
+`TokenCache` keeps those, and none is written to disk; `oauth_login` has the logins of people. Every new token is
 registered for masking before it is used.
 """
 
@@ -15,11 +15,11 @@ from onetool.core.errors import ToolFailure
 from onetool.core.json_data import JsonTooCostlyError
 from onetool.core.redaction import MASK
 from onetool.http.auth import AUTH_POINTER, Authenticator, AuthTexts, Signer, basic, check_length, with_header
-from onetool.http.decoding import json_of
+from onetool.http.body import json_of
+from onetool.http.client import FetchedToken, TokenKey
 from onetool.http.definition import TOKEN_SECONDS, OAuth2, Request
 from onetool.http.errors import quoted, with_message
 from onetool.http.placeholders import KnownNames, Lookup, TemplateError
-from onetool.http.token_cache import FetchedToken, Key
 
 if TYPE_CHECKING:
     from onetool.http.client import HttpContext
@@ -82,7 +82,7 @@ class _OAuthSigner(Signer):
         )
         self._filled, self._context = filled, context
         # Everything that a token depends on: with another secret it is another token.
-        self._key: Key = (endpoint.url.text, self._auth.grant, *filled.values())
+        self._key: TokenKey = (endpoint.url.text, self._auth.grant, *filled.values())
         self._token = ""
         self._refused: str | None = None
         self._left = 0.0

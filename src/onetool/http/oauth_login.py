@@ -26,8 +26,15 @@ from onetool.database.documents import Documents, Version
 from onetool.http.auth import AUTH_POINTER, Authenticator, AuthTexts, Signer, with_header
 from onetool.http.definition import OAuth2, below
 from onetool.http.errors import AuthError, RequestRefusedError, RequestTimeoutError, in_short
-from onetool.http.login_callback import CallbackQuery, listening, open_browser
-from onetool.http.login_store import HeldLogin, LoginStore, StoredLogin, login_documents
+from onetool.http.login import (
+    CallbackQuery,
+    HeldLogin,
+    LoginStore,
+    StoredLogin,
+    listening,
+    login_documents,
+    open_browser,
+)
 from onetool.http.oauth import GrantedToken, TokenEndpoint, TokenRefusedError
 from onetool.http.placeholders import Lookup, TemplateError, refused_at
 from onetool.http.url import HttpRequest, Url, parse_url

@@ -1,4 +1,9 @@
-"""`ResponseReader` turns a response into the value of a call, or into a failure that quotes the server."""
+"""`ResponseReader` turns a response into the value of a call, or into a failure that quotes the server.
+
+`Selector` takes a part of the value by JMESPath, within bounds of time, steps and size. An expression is short, and yet
+it can make much of little: `[@,@]|[@,@]|…` doubles its data with every step. What it makes is counted wherever it is
+walked through.
+"""
 
 import asyncio
 import re
@@ -9,19 +14,20 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from onetool.core.errors import ToolFailure
+from onetool.core.errors import ToolFailure, cut
 from onetool.core.json_data import JsonTooCostlyError, StoreBlob, blob_record
+from onetool.http.body import StreamedText, TooDeepError, each_event, event_value, json_of
 from onetool.http.connection import HttpResponse
-from onetool.http.decoding import StreamedText, TooDeepError, each_event, event_value, json_of
 from onetool.http.definition import ResponseOptions
 from onetool.http.errors import LOOKED_AT, Redact, in_short, masked, quoted
 from onetool.http.placeholders import TemplateError
-from onetool.http.selector import Selector, SelectorError
 from onetool.http.sending import retry_after
 
 MOST_EVENTS = 100_000  # of one answer
 LONGEST_EXCERPT = 300
 LARGE = 256 * 1024  # bytes: more is read by a thread, or kept by one, since the disk may be slow
+LONGEST_SELECTOR = 4_000  # characters
+LARGE_ANSWER = 64 * 1024  # bytes of an answer, of which more is selected from by a thread
 _STRANGE = frozenset(
     ("idna", "punycode", "unicode_escape", "raw_unicode_escape", "undefined", "utf_7")
 )  # slow, or no text
@@ -216,6 +222,71 @@ def _reason(answer: HttpResponse, redact: Redact) -> str:
         return HTTPStatus(answer.status).phrase
     except ValueError:
         return ""
+
+
+class SelectorError(ValueError):
+    """An expression that is none."""
+
+
+class Selector:
+    """Compiled once. `await selector.of(data, size)` gives the part; ToolFailure where it takes too long."""
+
+    _WHAT, _DATA = "selector", "the answer"  # in messages
+
+    def __init__(self, text: str) -> None:
+        import jmespath
+        from jmespath.exceptions import JMESPathError
+
+        if len(text) > LONGEST_SELECTOR:
+            raise SelectorError(f"it has more than {LONGEST_SELECTOR:,} characters")
+        try:
+            self.tree = jmespath.compile(text).parsed
+        except (JMESPathError, RecursionError, ValueError) as error:
+            raise SelectorError(" ".join(str(error).split()) or "it is nested too deep") from None
+        self._check_functions(self.tree)
+        self._text = text
+
+    async def of(self, data: Any, size: int, redact: Redact = lambda value: value) -> Any:
+        """`redact` is for messages: some of them show data."""
+        if size <= LARGE_ANSWER:
+            return self.now(data, redact)
+        return await asyncio.get_running_loop().run_in_executor(None, self.now, data, redact)
+
+    def now(self, data: Any, redact: Redact = lambda value: value) -> Any:
+        from jmespath.exceptions import JMESPathError
+
+        from onetool.http.jmespath_bounds import Interpreter, SelectionTooLargeError, count
+
+        try:
+            value = Interpreter().visit(self.tree, data)
+            count(value)
+            return value
+        except SelectionTooLargeError as error:
+            raise self._failure(str(error)) from None
+        except RecursionError:
+            raise self._failure("it is nested too deep") from None
+        except (JMESPathError, TypeError, ValueError, OverflowError, AttributeError) as error:
+            raise self._failure(quoted(str(error), redact, 300)) from None
+
+    def _failure(self, why: str) -> ToolFailure:
+        return ToolFailure(
+            f"the {self._WHAT} {cut(self._text, 80)!r} can't be applied to {self._DATA}: {why}",
+            reason="output_invalid",
+        )
+
+    def _check_functions(self, node: Any) -> None:
+        """Refuse unknown functions before the first call."""
+        from jmespath.functions import Functions
+
+        table = Functions.FUNCTION_TABLE
+        waiting = [node]
+        while waiting:
+            one = waiting.pop()
+            if not isinstance(one, dict):
+                continue
+            if one.get("type") == "function_expression" and one["value"] not in table:
+                raise SelectorError(f"there is no function {one['value']}(); there are {', '.join(sorted(table))}")
+            waiting += one.get("children") or ()
 
 
 def _selector(response: ResponseOptions) -> Selector | None:

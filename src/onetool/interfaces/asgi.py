@@ -1,6 +1,12 @@
-"""The types of ASGI, and helpers that send JSON responses and errors (`{"error": {"code", "message"}}`)."""
+"""The types of ASGI, what a request sends, and answers and errors in JSON: `{"error": {"code", "message"}}`.
 
+Only bodies that say that they are JSON are accepted. A web page can send text, forms and bodies without a type to any
+other origin without asking, with whatever JSON in them; JSON it can't. `encode` makes JSON of any data.
+"""
+
+import json
 from collections.abc import Awaitable, Callable, Collection, Iterable, MutableMapping
+from math import isfinite
 from typing import Any
 
 import msgspec
@@ -17,6 +23,7 @@ CLOSE = (b"connection", b"close")
 AUDIT = "onetool.audit"  # in the scope: kind and name of what the audit log says when the request has ended
 FORWARDED = "onetool.forwarded"  # in the scope: by which replica a request was sent on, where it was
 FORWARDED_HEADER = b"onetool-forwarded"
+ANSWERED_HEADER = b"onetool-answered"
 BARE_PREFIX = "onetool.bare_prefix"  # in the scope: the address is the prefix of a mount, without a slash at its end
 
 # Of a page. No script, nothing loaded, no frame around it: there is nothing that an enemy's page could use.
@@ -25,6 +32,12 @@ SECURITY_HEADERS = [
     (b"referrer-policy", b"no-referrer"),
     (b"cache-control", b"no-store"),
 ]
+
+MOST_BITS = 14_000  # of a number: Python writes no longer ones in tens
+
+_encoder = msgspec.json.Encoder()
+_COMMON_TYPES = (JSON, b"application/json; charset=utf-8")  # taken without a closer look
+LONGEST_SHOWN = 100  # characters of a Content-Type that an answer repeats
 
 
 class HttpError(Exception):
@@ -84,3 +97,39 @@ async def respond(send: Send, status: int, body: bytes, kind: bytes = JSON, head
 def response_start(status: int, body: bytes, kind: bytes = JSON, headers: Headers = ()) -> Message:
     own = [(b"content-type", kind), (b"content-length", b"%d" % len(body)), (b"x-content-type-options", b"nosniff")]
     return {"type": "http.response.start", "status": status, "headers": [*own, *headers]}
+
+
+def encode(message: Any) -> bytes:
+    try:
+        return _encoder.encode(message)
+    except (ValueError, OverflowError, RecursionError, TypeError):
+        # Half of a surrogate pair, a number of any length, odd keys: rare, and worth the slower way.
+        return json.dumps(_with_json_numbers(message), default=str, skipkeys=True).encode()
+
+
+def _with_json_numbers(value: Any) -> Any:
+    """The same data with null for NaN and infinity, and hexadecimal text for huge integers."""
+    if isinstance(value, dict):
+        return {key: _with_json_numbers(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_with_json_numbers(one) for one in value]
+    if isinstance(value, int) and value.bit_length() > MOST_BITS:
+        return hex(value)
+    return None if isinstance(value, float) and not isfinite(value) else value
+
+
+# Content-Type
+
+
+def check_content_type(content_type: bytes | None) -> None:
+    if content_type in _COMMON_TYPES or (content_type is not None and _is_json(content_type)):
+        return
+    came = "there is none" if content_type is None else f"not {content_type[:LONGEST_SHOWN].decode('latin-1')!r}"
+    message = f"A body must be JSON in UTF-8, and say so: send `Content-Type: application/json`; {came}."
+    raise HttpError(415, "unsupported_media_type", message)
+
+
+def _is_json(content_type: bytes) -> bool:
+    name, *parameters = (part.strip().lower() for part in content_type.split(b";"))
+    charsets = [one[8:].strip(b'"') for one in parameters if one.startswith(b"charset=")]
+    return name == JSON and all(one in (b"utf-8", b"utf8") for one in charsets)

@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 
 from onetool.sandbox import CodeError, CodeSyntaxError, ProtocolError, TooLargeError, TraceLine, TypeCheckError, wire
 from onetool.sandbox.decode import MALFORMED, Check, Values, read_float, read_indexes, read_pair
-from onetool.sandbox.encode import Arena
-from onetool.sandbox.wire import fields, first_text, read_numbers, read_text
+from onetool.sandbox.wire import Arena, fields, first_text, read_numbers, read_text
 
 PROTOCOL_VERSION = 6
 MONTY_VERSION = "1.4.0"  # the one that is pinned; told to the worker, which does not check it

@@ -17,11 +17,10 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 from unicodedata import normalize
 
-from onetool.core.signature import as_identifier, parameter_named
+from onetool.core.json_data import strict_decoder
+from onetool.core.signature import as_identifier, is_text, named_values, parameter_named
 from onetool.core.spec import ToolSpec
-from onetool.core.strict_json import strict_decoder
 from onetool.core.text import or_rather
-from onetool.core.typed_arguments import is_text, named_values
 from onetool.script.names import ScriptNames
 from onetool.script.parse import ScriptError
 from onetool.script.snippets import value_shown

@@ -17,7 +17,7 @@ from onetool.core.schema_keywords import stands_alone
 from onetool.core.signature import as_identifier, parameter_named, signature
 from onetool.core.spec import ToolSpec
 from onetool.core.text import did_you_mean, or_rather
-from onetool.script import sandbox_gaps
+from onetool.script.failures import EACH_IN_TRY, SIDE_BY_SIDE, without_module
 from onetool.script.names import BUILTINS, CALL, ScriptNames, may_be_named
 from onetool.script.parse import CodeScan
 
@@ -274,7 +274,7 @@ class _Check:
                 continue
             for module in wanted:
                 if module not in self._modules and module != "__future__" and self._names.pack(module) is None:
-                    way = sandbox_gaps.module(module, (*self._modules, *self._names.words(self._allowed)))
+                    way = without_module(module, (*self._modules, *self._names.words(self._allowed)))
                     yield CodeFinding(node.lineno, f"there is no module {module}; {way}", node=node)
 
     def _asyncio(self, node: ast.Call, attr: str) -> Iterator[CodeFinding]:
@@ -282,9 +282,9 @@ class _Check:
         if id(node) in self._tried:
             return
         if attr not in ASYNCIO:
-            yield CodeFinding(node.lineno, f"there is no asyncio.{attr}; {sandbox_gaps.SIDE_BY_SIDE}", node=node)
+            yield CodeFinding(node.lineno, f"there is no asyncio.{attr}; {SIDE_BY_SIDE}", node=node)
         elif attr == "gather" and any(keyword.arg == "return_exceptions" for keyword in node.keywords):
-            message = f"gather takes no return_exceptions; {sandbox_gaps.EACH_IN_TRY}"
+            message = f"gather takes no return_exceptions; {EACH_IN_TRY}"
             yield CodeFinding(node.lineno, message, node=node)
 
     def _simple_aliases(self) -> Iterator[tuple[str, ToolSpec]]:

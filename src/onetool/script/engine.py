@@ -10,9 +10,7 @@ from threading import Lock
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from onetool.core.allow_list import allowed_by_both
-from onetool.core.call import ToolCall, ToolError, new_id
-from onetool.core.caller import Pauses
+from onetool.core.call import Pauses, ToolCall, ToolError, new_id
 from onetool.core.context import (
     CallContext,
     CallWatch,
@@ -25,14 +23,14 @@ from onetool.core.context import (
     pauses_within,
 )
 from onetool.core.executor import Executor
-from onetool.core.principal import owner
+from onetool.core.principal import allowed_by_both, owner
 from onetool.core.registry import Snapshot
 from onetool.core.spec import ToolSpec
 from onetool.core.threads import Threads
 from onetool.sandbox.messages import WorkerLimits
 from onetool.sandbox.pool import WorkerPool, WorkerSession
-from onetool.script.code_places import CodeReport
 from onetool.script.names import ScriptNames
+from onetool.script.parse import CodeReport
 from onetool.script.pipeline import Pipeline, PipelineSettings
 from onetool.script.rewrite import PreparedCode
 from onetool.script.run_result import ARGUMENT_BYTES, MEGABYTE, OnPrinted, RunLimits, RunResult, busy

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from onetool.core.call import ToolError
-from onetool.core.caller import client_name
+from onetool.core.call import ToolError, client_name
 from onetool.core.context import CallContext, RunEvent, current_call
 from onetool.core.executor import Executor
 from onetool.core.principal import lasting_owner
@@ -19,18 +18,22 @@ from onetool.core.threads import Threads
 from onetool.sandbox import CodeError, CodeSyntaxError, WorkerError
 from onetool.sandbox.pool import WorkerSession
 from onetool.script.check import CodeFinding, called_tools, check, findings_text
-from onetool.script.code_places import (
+from onetool.script.failures import RunScene, failed_line, failure, is_limit
+from onetool.script.names import rename_advice
+from onetool.script.parse import (
     CodeFault,
     CodePlace,
     CodeReport,
+    CodeScan,
+    ScriptError,
     in_sent_text,
     place_of_line,
     place_of_node,
     place_of_syntax_error,
+    read,
+    syntax_error,
+    why_not,
 )
-from onetool.script.failures import RunScene, failed_line, failure, is_limit
-from onetool.script.names import rename_advice
-from onetool.script.parse import CodeScan, ScriptError, read, syntax_error, why_not
 from onetool.script.rewrite import MODULES, PreparedCode, prepare
 from onetool.script.run_result import LimitError, OnPrinted, PrintedOutput, RunLimits, RunResult, cancelled, too_slow
 from onetool.script.sandbox_tools import SandboxTools

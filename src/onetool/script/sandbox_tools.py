@@ -15,7 +15,7 @@ import msgspec
 
 from onetool.core.signature import as_identifier, inferred_type
 from onetool.core.spec import ToolSpec
-from onetool.sandbox.encode import Function, HostObject
+from onetool.sandbox.wire import Function, HostObject
 from onetool.script.check import CodeFinding
 from onetool.script.names import ScriptNames, ScriptPack
 

@@ -20,7 +20,7 @@ from typing import Any, NoReturn, Protocol
 from msgspec import UNSET
 
 from onetool.core.errors import OneToolError
-from onetool.core.strict_json import no_constant
+from onetool.core.json_data import no_constant
 from onetool.core.text import did_you_mean, nearest
 from onetool.script.render import literal_block_mark, yaml_quoted, yaml_text
 from onetool.script.render import render as render_value

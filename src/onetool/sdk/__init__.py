@@ -6,8 +6,8 @@ tools imports packs.
 
 TYPE_CHECKING = False  # type checkers read this as true
 if TYPE_CHECKING:
-    from onetool.core.caller import CannotAsk as CannotAsk
-    from onetool.core.caller import Declined as Declined
+    from onetool.core.call import CannotAsk as CannotAsk
+    from onetool.core.call import Declined as Declined
     from onetool.core.errors import BadArguments as BadArguments
     from onetool.core.errors import ToolFailure as ToolFailure
     from onetool.sdk.asking import ask_model as ask_model
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from onetool.sdk.asking import log_message as log_message
     from onetool.sdk.batch import batch_execute as batch_execute
     from onetool.sdk.batch import normalize_items as normalize_items
+    from onetool.sdk.context import LogSpan as LogSpan
     from onetool.sdk.context import call_tool as call_tool
     from onetool.sdk.context import get_config as get_config
     from onetool.sdk.context import get_pack as get_pack
@@ -36,13 +37,12 @@ if TYPE_CHECKING:
     from onetool.sdk.requirements import check_deps as check_deps
     from onetool.sdk.requirements import requires_cli as requires_cli
     from onetool.sdk.requirements import requires_lib as requires_lib
-    from onetool.sdk.spans import LogSpan as LogSpan
 
 _HOMES = {
     "BadArguments": "onetool.core.errors",
-    "CannotAsk": "onetool.core.caller",
-    "Declined": "onetool.core.caller",
-    "LogSpan": "onetool.sdk.spans",
+    "CannotAsk": "onetool.core.call",
+    "Declined": "onetool.core.call",
+    "LogSpan": "onetool.sdk.context",
     "ToolFailure": "onetool.core.errors",
     "api_headers": "onetool.sdk.http",
     "ask_model": "onetool.sdk.asking",

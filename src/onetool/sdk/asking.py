@@ -6,7 +6,7 @@ Asking is for async tools. The time that an answer takes does not count against 
 from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
-from onetool.core.caller import (
+from onetool.core.call import (
     Caller,
     CannotAsk,
     ForModel,

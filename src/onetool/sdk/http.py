@@ -11,8 +11,7 @@ from threading import RLock
 from typing import Any, Protocol, TypeVar, overload
 
 from onetool.core.errors import message_of
-from onetool.sdk.context import get_secret
-from onetool.sdk.spans import redacted
+from onetool.sdk.context import get_secret, redacted
 
 LONGEST_BODY = 200
 

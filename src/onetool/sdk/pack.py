@@ -1,20 +1,37 @@
 """A module -> what it offers: the functions that `__all__` names, else every public one that is defined in it.
 
-A function is a tool, unless it is marked as a prompt or as a resource.
+A function is a tool, unless it is marked as a prompt or as a resource. Its type hints become the schema, its docstring
+the description. The handler converts validated JSON arguments to what the hints ask for and calls the function.
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from inspect import isfunction, unwrap
+from collections import abc
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import wraps
+from inspect import (
+    Parameter,
+    isasyncgenfunction,
+    iscoroutinefunction,
+    isfunction,
+    isgeneratorfunction,
+    signature,
+    unwrap,
+)
 from types import FunctionType, ModuleType
-from typing import Any
+from typing import Any, Unpack, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from onetool.core.errors import DefinitionError, Mistake, describe_error
-from onetool.core.source import Catalogue, Prompt, Resource
+from onetool.core.call import WrongArgument
+from onetool.core.errors import BadArguments, DefinitionError, Mistake, describe_error
+from onetool.core.redaction import MASK, secret_names
+from onetool.core.registry import Catalogue, Prompt, Resource
 from onetool.core.spec import Handler, ToolSpec, is_address
 from onetool.sdk.decorators import OfferMarks, marks_of, offer_marks_of
-from onetool.sdk.signature import tool_from_function
+from onetool.sdk.docs import FunctionDocs, read_docs
+from onetool.sdk.hints import HintMismatchError, HintReader, JsonForm
+from onetool.sdk.hints.form import Schema, UnsupportedHintError, evaluated, inlined
+from onetool.sdk.hints.records import NO_DEFAULT, RecordField, fields_of, property_schema, with_default
+from onetool.sdk.requirements import requirements_of
 
 
 def pack_name(module: ModuleType) -> str:
@@ -120,3 +137,290 @@ def _mistake(tool: str, function: FunctionType, error: BaseException) -> Mistake
 def _place(function: Callable[..., Any]) -> str:
     code = unwrap(function).__code__
     return f"{code.co_filename}:{code.co_firstlineno}"
+
+
+# The hints of a function
+
+
+_PROMISES = (abc.Awaitable, abc.Coroutine)
+_STREAMS = (abc.Iterable, abc.Iterator, abc.Generator, abc.AsyncIterable, abc.AsyncIterator, abc.AsyncGenerator)
+
+
+def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
+    """The hints by name, those that were written as text included. One that names nothing stays as it is."""
+    try:
+        return get_type_hints(function, include_extras=True)
+    except Exception:  # noqa: BLE001 - text is evaluated, so it may raise anything
+        names = names_of(function)
+        return {name: evaluated(hint, names) for name, hint in function.__annotations__.items()}
+
+
+def names_of(function: Callable[..., Any]) -> dict[str, Any]:
+    """The names that hints of the function can use."""
+    return getattr(unwrap(function), "__globals__", {})
+
+
+def arguments_of(parameters: Mapping[str, Parameter], hints: Mapping[str, Any]) -> Iterator[RecordField]:
+    """The arguments by name, however Python would have them passed: `*args` is one of them, an array."""
+    for name, parameter in parameters.items():
+        hint = hints.get(name, Any)
+        if parameter.kind is Parameter.VAR_POSITIONAL:
+            yield RecordField(name, name, _all_of(hint), required=False)
+        elif parameter.kind is not Parameter.VAR_KEYWORD:
+            yield RecordField(name, name, hint, parameter.default is Parameter.empty, _parameter_default(parameter))
+        elif get_origin(hint) is Unpack:
+            yield from fields_of(get_args(hint)[0])
+
+
+def _parameter_default(parameter: Parameter) -> Any:
+    default = parameter.default
+    if type(default).__name__ == "FieldInfo":  # pydantic's; the function itself would get it as a value
+        raise UnsupportedHintError(
+            "a default of Field(…)", "write it into the hint, Annotated[…, Field(…)]", parameter.name
+        )
+    return NO_DEFAULT if default is Parameter.empty else default
+
+
+def others_of(parameters: Mapping[str, Parameter], hints: Mapping[str, Any]) -> tuple[str, Any] | None:
+    """The name and the hint of `**kwargs`, which takes further arguments; unless it lists them."""
+    for name, parameter in parameters.items():
+        if parameter.kind is Parameter.VAR_KEYWORD:
+            hint = hints.get(name, Any)
+            return None if get_origin(hint) is Unpack else (name, hint)
+    return None
+
+
+def returned_by(function: Callable[..., Any], hints: Mapping[str, Any]) -> Any:
+    """The hint of what a caller gets: of a generator the list of what it yields, of a promise what it promises."""
+    hint = hints.get("return", Any)
+    origin, args = get_origin(hint), get_args(hint)
+    if args and origin in _STREAMS and (isgeneratorfunction(function) or isasyncgenfunction(function)):
+        return list[args[0]]
+    return args[-1] if origin in _PROMISES and args else hint
+
+
+def _all_of(hint: Any) -> Any:
+    """`*args: int` are any number of them; `*args: *tuple[int, str]` are those two."""
+    if get_origin(hint) is Unpack:
+        return get_args(hint)[0]
+    return tuple[get_args(hint)] if getattr(hint, "__unpacked__", False) else list[hint]
+
+
+# Calling the function
+
+
+Arrange = Callable[[dict[str, Any]], tuple[list[Any], dict[str, Any]]]
+"""Arguments by name -> what to pass by position, and what by name."""
+
+_SHOWN = 60  # characters of a wrong value that are worth showing
+
+
+def bind_handler(
+    function: Callable[..., Any],
+    parameters: Mapping[str, Parameter],
+    forms: Mapping[str, JsonForm],
+    others: JsonForm | None,
+) -> Handler:
+    """The function itself where JSON already is what it wants; else one that first converts, and places.
+
+    `forms` are those of the arguments by name, `others` that of all further ones, which `**kwargs` takes.
+    """
+    arrange = _arrangement(parameters, forms, others)
+    if isasyncgenfunction(function):
+        return _collecting_async(function, arrange)
+    if isgeneratorfunction(function):
+        return _collecting(function, arrange)
+    if arrange is _by_name:
+        return function
+    return _calling_async(function, arrange) if iscoroutinefunction(function) else _calling(function, arrange)
+
+
+def _calling(function: Callable[..., Any], arrange: Arrange) -> Handler:
+    @wraps(function)
+    def call(**arguments: Any) -> Any:
+        positional, named = arrange(arguments)
+        return function(*positional, **named)
+
+    return call
+
+
+def _calling_async(function: Callable[..., Any], arrange: Arrange) -> Handler:
+    @wraps(function)
+    async def call(**arguments: Any) -> Any:
+        positional, named = arrange(arguments)
+        return await function(*positional, **named)
+
+    return call
+
+
+def _collecting(function: Callable[..., Any], arrange: Arrange) -> Handler:
+    """A generator is no data; the list of what it yields is."""
+
+    @wraps(function)
+    def call(**arguments: Any) -> list[Any]:
+        positional, named = arrange(arguments)
+        return list(function(*positional, **named))
+
+    return call
+
+
+def _collecting_async(function: Callable[..., Any], arrange: Arrange) -> Handler:
+    @wraps(function)
+    async def call(**arguments: Any) -> list[Any]:
+        positional, named = arrange(arguments)
+        return [item async for item in function(*positional, **named)]
+
+    return call
+
+
+def _arrangement(
+    parameters: Mapping[str, Parameter], forms: Mapping[str, JsonForm], others: JsonForm | None
+) -> Arrange:
+    """The cheapest that will do, chosen once and not at every call."""
+    converts = {name: form for name, form in forms.items() if not form.as_is}
+    others = None if others is None or others.as_is else others
+    by_position = _by_position(parameters)
+    if not by_position:
+        return _converting(converts, forms, others) if converts or others else _by_name
+
+    convert = _converting(converts, forms, others)
+
+    def arrange(arguments: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+        _, named = convert(arguments)
+        positional: list[Any] = []
+        for parameter in by_position:
+            value = named.pop(parameter.name, parameter.default)
+            if parameter.kind is Parameter.VAR_POSITIONAL:
+                positional += () if value is Parameter.empty else value
+            elif value is Parameter.empty:
+                raise BadArguments(f"{parameter.name}: expected a value (required), got nothing")
+            else:
+                positional.append(value)
+        return positional, named
+
+    return arrange
+
+
+def _by_position(parameters: Mapping[str, Parameter]) -> list[Parameter]:
+    """The parameters that can't be passed by name: all that stand before `*args`, if there is one, or before `/`."""
+    listed = list(parameters.values())
+    kinds = [parameter.kind for parameter in listed]
+    if Parameter.VAR_POSITIONAL in kinds:
+        return listed[: kinds.index(Parameter.VAR_POSITIONAL) + 1]
+    return [parameter for parameter in listed if parameter.kind is Parameter.POSITIONAL_ONLY]
+
+
+def _by_name(arguments: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    return [], arguments
+
+
+def _converting(converts: Mapping[str, JsonForm], forms: Mapping[str, JsonForm], others: JsonForm | None) -> Arrange:
+    def convert(arguments: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+        for name in arguments:
+            form = converts.get(name)
+            if form is None and others is not None and name not in forms:
+                form = others
+            if form is not None:
+                try:
+                    arguments[name] = form.convert(arguments[name])
+                except HintMismatchError as wrong:
+                    raise _bad_arguments(wrong.under(name), form) from None
+        return [], arguments
+
+    return convert
+
+
+def _bad_arguments(wrong: HintMismatchError, form: JsonForm) -> BadArguments:
+    path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in wrong.path).removeprefix(".")
+    if wrong.message:
+        return BadArguments(f"{path}: {wrong.message}")
+    names: dict[str, Any] = {str(step): {} for step in wrong.path} | {str(wrong.path[0]): form.schema}
+    got = MASK if secret_names({"properties": names}) else _shown(wrong.got)
+    return BadArguments(str(WrongArgument(path=path, expected=wrong.expected, got=got)))
+
+
+def _shown(value: Any) -> str:
+    """Containers may hold a secret, and are long: what they are says enough."""
+    if isinstance(value, dict):
+        return f"object with {', '.join(map(str, value)) or 'nothing'}"[:_SHOWN]
+    if isinstance(value, list):
+        return f"array of {len(value)}"
+    text = msgspec.json.encode(value, enc_hook=repr).decode()
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
+
+
+# From a function to a ToolSpec
+
+
+def tool_from_function(function: Callable[..., Any], pack: str) -> ToolSpec:
+    """The tool `<pack>.<function>`. Raises TypeError where a parameter's hint has no form in JSON."""
+    marks, docs = marks_of(function), read_docs(function)
+    parameters, hints = signature(function).parameters, hints_of(function)
+    name = marks.name or function.__name__
+    try:
+        input_schema, forms, others = _input(HintReader(names_of(function)), parameters, hints, docs)
+    except UnsupportedHintError as error:
+        raise TypeError(f"{name}: {error}") from None
+    return ToolSpec(
+        name=f"{pack}.{name}",
+        description=docs.description,
+        input_schema=input_schema,
+        output_schema=_output_schema(
+            HintReader(names_of(function), is_output=True), returned_by(function, hints), docs.returns
+        ),
+        handler=bind_handler(function, parameters, forms, others),
+        timeout=marks.timeout,
+        retries=marks.retries,
+        task=marks.task,
+        pure=marks.pure,
+        idempotent=marks.idempotent,
+        read_only=marks.read_only,
+        parallel=marks.parallel,
+        hidden=marks.hidden,
+        tags=marks.tags,
+        examples=marks.examples or docs.examples,
+        requires=requirements_of(function),
+    )
+
+
+def _input(
+    reader: HintReader, parameters: Mapping[str, Parameter], hints: Mapping[str, Any], docs: FunctionDocs
+) -> tuple[Schema, dict[str, JsonForm], JsonForm | None]:
+    """The schema of all arguments; the form of each; and that of further ones, if the function takes any."""
+    forms: dict[str, JsonForm] = {}
+    schema: Schema = {"type": "object", "properties": {}}
+    required: list[str] = []
+    for field in arguments_of(parameters, hints):
+        form = with_default(_parameter_form(reader, field.key, field.hint), field.default)
+        forms[field.key] = form
+        schema["properties"][field.key] = property_schema(form, docs.parameters.get(field.key), field.default)
+        if field.required:
+            required.append(field.key)
+    if required:
+        schema["required"] = required
+    further = others_of(parameters, hints)
+    others = _parameter_form(reader, *further) if further else None
+    if others:
+        schema["additionalProperties"] = others.schema or True
+    if reader.definitions:
+        schema["$defs"] = reader.definitions
+    return schema, forms, others
+
+
+def _parameter_form(reader: HintReader, name: str, hint: Any) -> JsonForm:
+    try:
+        return reader.form(hint)
+    except UnsupportedHintError as error:
+        raise UnsupportedHintError(error.hint, error.advice, parameter=name) from None
+
+
+def _output_schema(reader: HintReader, hint: Any, description: str | None) -> Schema | None:
+    """The schema of the value after `core.plain`. None for a hint that says nothing, or nothing that JSON has."""
+    try:
+        schema = reader.form(hint).schema
+    except UnsupportedHintError:
+        return None
+    if not schema or schema == {"type": "null"}:
+        return None
+    schema = inlined(schema, reader.definitions)
+    return {**schema, "description": description} if description else schema

@@ -30,12 +30,11 @@ from typing import NamedTuple
 import msgspec
 
 from onetool.core.errors import OneToolError
-from onetool.core.key_file import key_in
+from onetool.core.flock import key_in
+from onetool.core.os_files import UnsafeFileError
 from onetool.core.principal import Principal, Rate, Role
-from onetool.core.private_file import UnsafeFileError
 from onetool.database import DatabaseError
-from onetool.database.documents import Documents, Version
-from onetool.database.file_documents import FileDocuments
+from onetool.database.documents import Documents, FileDocuments, Version
 from onetool.database.moving import LeftBehind, Moved
 
 log = logging.getLogger("onetool.serve")

@@ -23,7 +23,7 @@ class LoginSession(msgspec.Struct, frozen=True):
     id: str
 
 
-class SessionState(msgspec.Struct, frozen=True):
+class LoginSessionState(msgspec.Struct, frozen=True):
     """What is kept."""
 
     key: bytes
@@ -35,7 +35,7 @@ class SessionState(msgspec.Struct, frozen=True):
         until = max(self.ended_until, self.replaced.get(session.digest, 0))
         return session.id in self.ended or session.expires <= until
 
-    def ending(self, ended: dict[str, int], now: float, until: int = 0) -> "SessionState":
+    def ending(self, ended: dict[str, int], now: float, until: int = 0) -> "LoginSessionState":
         """With these ids, and those that expire until then."""
         left = {id: expires for id, expires in (self.ended | ended).items() if expires > now}
         until = max(self.ended_until, until)
@@ -44,11 +44,11 @@ class SessionState(msgspec.Struct, frozen=True):
             left = {id: expires for id, expires in left.items() if expires > until}
         return msgspec.structs.replace(self, ended=left, ended_until=until)
 
-    def replacing(self, token: bytes, until: int, now: float) -> "SessionState":
+    def replacing(self, token: bytes, until: int, now: float) -> "LoginSessionState":
         left = {digest: expires for digest, expires in self.replaced.items() if expires > now}
         return msgspec.structs.replace(self, replaced=left | {token_digest(self.key, token): until})
 
-    def joining(self, other: "SessionState", now: float) -> "SessionState":
+    def joining(self, other: "LoginSessionState", now: float) -> "LoginSessionState":
         """With all that was ended in another one of the same key."""
         replaced = {
             digest: max(self.replaced.get(digest, 0), other.replaced.get(digest, 0))
@@ -58,7 +58,7 @@ class SessionState(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(joined, replaced=replaced)
 
     def __repr__(self) -> str:
-        return "SessionState(***)"
+        return "LoginSessionState(***)"
 
 
 def token_digest(key: bytes, token: bytes) -> str:
@@ -66,9 +66,9 @@ def token_digest(key: bytes, token: bytes) -> str:
     return hmac.digest(key, b"token:" + token, sha256).hex()
 
 
-def read_session_state(body: bytes | None) -> SessionState | None:
+def read_session_state(body: bytes | None) -> LoginSessionState | None:
     """None if there is none that counts."""
     with suppress(msgspec.MsgspecError):
-        state = None if body is None else msgspec.json.decode(body, type=SessionState)
+        state = None if body is None else msgspec.json.decode(body, type=LoginSessionState)
         return state if state is not None and len(state.key) == KEY_BYTES else None
     return None

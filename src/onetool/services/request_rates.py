@@ -10,9 +10,9 @@ from collections.abc import Callable
 from threading import Lock
 from typing import TYPE_CHECKING, Protocol
 
+from onetool.core.limits import PARTS as PARTS
+from onetool.core.limits import RateWindow
 from onetool.core.principal import Principal
-from onetool.core.rate_window import PARTS as PARTS
-from onetool.core.rate_window import RateWindow
 
 if TYPE_CHECKING:
     from onetool.database.shared_rates import SharedWindows

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from onetool.core.flock import lock_beside
-from onetool.core.private_file import draft_of, write_new
+from onetool.core.os_files import draft_of, write_new
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 

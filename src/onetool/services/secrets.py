@@ -15,7 +15,7 @@ from typing import Any, Self
 
 import msgspec
 
-from onetool.core.errors import ToolFailure
+from onetool.core.errors import Mistake, ToolFailure
 from onetool.core.redaction import MASK
 
 SHORTEST = 4  # shorter values would blot out half of an innocent text
@@ -50,6 +50,19 @@ class Secret(str):
 
     def __repr__(self) -> str:
         return repr(self.shown)
+
+
+class UnsetSecret(Secret):
+    """Stands for a text with a secret that is not set on this machine. Who needs the text tells the `mistake`."""
+
+    name: str  # of the secret
+    mistake: Mistake
+
+    @classmethod
+    def of(cls, text: str, name: str, mistake: Mistake) -> Self:
+        unset = cls(text, shown=text)
+        unset.name, unset.mistake = name, mistake
+        return unset
 
 
 Fits = Callable[[tuple[str, ...]], bool]

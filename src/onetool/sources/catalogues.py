@@ -9,11 +9,9 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from onetool.core.definition import Handlers, accept
 from onetool.core.errors import DefinitionError, Mistake
-from onetool.core.registry import NO_PACKS, duplicate, lazy_tool
-from onetool.core.source import Catalogue, Prompt, Resource, Source
-from onetool.core.spec import ToolSpec
+from onetool.core.registry import NO_PACKS, Catalogue, Prompt, Resource, Source, duplicate, lazy_tool
+from onetool.core.spec import Handlers, ToolSpec, accept
 
 
 class ToolDeclaration(msgspec.Struct, frozen=True):

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from onetool import ToolSpec
 from onetool.ask.errors import ModelError
 from onetool.ask.messages import Assistant, ModelPrompt, ModelReply, Result, TextDelta, ThoughtDelta, Toolset, User
+from onetool.ask.model_client import JsonLines
 from onetool.ask.providers import NAMES, Adapter, adapter
-from onetool.ask.streaming import JsonLines
-from onetool.http.decoding import EventDecoder, event_value
+from onetool.http.body import EventDecoder, event_value
 
 DATA = Path(__file__).parent / "data"
 REFUSALS = ("errors", "refusals")

@@ -24,7 +24,7 @@ from onetool.ask.messages import (
     User,
 )
 from onetool.ask.providers import adapter
-from onetool.http.decoding import EventDecoder, event_value
+from onetool.http.body import EventDecoder, event_value
 
 DATA = Path(__file__).parent / "data" / "openai"
 OPENAI = adapter("openai")

@@ -10,8 +10,7 @@ import os
 import pytest
 
 from onetool.ask.sessions import SessionStore
-from onetool.ask.sessions.database import DatabaseSessions
-from onetool.ask.sessions.rows import SessionKey, add_records
+from onetool.ask.sessions.database import DatabaseSessions, SessionKey, add_records
 
 NOW = 1_794_000_000.25
 

@@ -10,8 +10,8 @@ from helpers import until_async
 
 from onetool.ask.errors import SessionError
 from onetool.ask.messages import Usage, User
-from onetool.ask.sessions import SessionStore, base, files, store
-from onetool.ask.sessions.files import run_in_thread
+from onetool.ask.sessions import SessionStore, base, store
+from onetool.ask.sessions.base import run_in_thread
 from onetool.core import flock
 
 LONGEST = 10  # seconds that a thread waits for the loop, which would never come if it were held up
@@ -79,7 +79,7 @@ async def cancelled_once_begun(sessions, function, times=1, id="x"):
 
 
 @pytest.mark.parametrize(
-    "what", [(base, "read_session"), (store, "find_sessions"), (files, "make_safe")], ids=lambda what: what[1]
+    "what", [(base, "read_session"), (store, "find_sessions"), (store, "make_safe")], ids=lambda what: what[1]
 )
 def test_nobody_else_is_held_up(sessions, held, what):
     function = held(*what)
@@ -93,7 +93,7 @@ def test_nobody_else_is_held_up(sessions, held, what):
     asyncio.run(others())
 
 
-@pytest.mark.parametrize("what", [(base, "read_session"), (files, "make_safe")], ids=lambda what: what[1])
+@pytest.mark.parametrize("what", [(base, "read_session"), (store, "make_safe")], ids=lambda what: what[1])
 def test_who_is_cancelled_leaves_no_lock_and_no_file_behind(sessions, held, what):
     before = open_files()
     asyncio.run(cancelled_once_begun(sessions, held(*what), times=2))
@@ -108,7 +108,7 @@ def test_a_new_one_is_not_left_empty(sessions, held):
 
 
 def test_it_is_safe_before_others_have_it(sessions, held):
-    function = held(files, "make_safe")
+    function = held(store, "make_safe")
 
     async def both():
         first = asyncio.create_task(turn(sessions))
@@ -127,7 +127,7 @@ def full(*_, **__):
 
 
 def test_what_came_first_says_more_than_a_full_disk(sessions, monkeypatch):
-    monkeypatch.setattr(files, "make_safe", full)
+    monkeypatch.setattr(store, "make_safe", full)
 
     async def failing():
         async with sessions.turn("x") as session:

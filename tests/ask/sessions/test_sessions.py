@@ -424,7 +424,7 @@ def test_a_later_form_is_refused(sessions, stage):
 
 def test_a_file_that_is_too_large_is_refused(sessions, monkeypatch):
     said(sessions, "x", "a")
-    monkeypatch.setattr("onetool.ask.sessions.files.LARGEST", 100)
+    monkeypatch.setattr("onetool.ask.sessions.store.LARGEST", 100)
     with pytest.raises(SessionError, match="bytes, and 100 is the most"):
         sessions.read("x")
 

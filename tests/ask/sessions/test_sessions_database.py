@@ -9,7 +9,7 @@ from ask.sessions.test_sessions import USAGE, entered, refused, said
 
 from onetool.ask.errors import SessionError
 from onetool.ask.messages import Assistant, Call, Result, User
-from onetool.ask.sessions import SessionStore, rows
+from onetool.ask.sessions import SessionStore
 from onetool.ask.sessions.database import DatabaseSessions
 from onetool.ask.sessions.moving import export_folder, import_folder
 from onetool.ask.sessions.records import INTERRUPTED, UNDER_WAY
@@ -84,7 +84,7 @@ def test_a_session_goes_on_at_another_replica_while_the_first_can_not_have_it(se
 
 
 def test_who_ended_without_a_word_loses_the_session_when_its_lease_ends(sessions, database, monkeypatch):
-    monkeypatch.setattr(rows, "LEASE_S", 15.0)
+    monkeypatch.setattr("onetool.ask.sessions.database.LEASE_S", 15.0)
 
     async def turns():
         async with sessions.turn("x") as dead:
@@ -108,7 +108,7 @@ def test_who_ended_without_a_word_loses_the_session_when_its_lease_ends(sessions
 
 
 def test_a_lease_is_renewed_while_nothing_is_said(sessions, database, monkeypatch):
-    monkeypatch.setattr(rows, "RENEW_S", 0.02)
+    monkeypatch.setattr("onetool.ask.sessions.database.RENEW_S", 0.02)
 
     async def turn():
         async with sessions.turn("x"):
@@ -157,8 +157,8 @@ def test_a_database_that_is_away_for_a_moment_is_waited_for(broken):
 
 
 def test_one_that_stays_away_is_told_and_no_tool_is_called(broken, monkeypatch):
-    monkeypatch.setattr(rows, "PATIENCE_S", 0.05)
-    monkeypatch.setattr(rows, "RETRY_S", 0.01)
+    monkeypatch.setattr("onetool.ask.sessions.database.PATIENCE_S", 0.05)
+    monkeypatch.setattr("onetool.ask.sessions.database.RETRY_S", 0.01)
     sessions = DatabaseSessions(broken)
 
     async def turn():

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 from helpers import cli
 
-from onetool.config.access import AuditConfig
+from onetool.config.model import AuditConfig
 from onetool.core.call import ToolCall
 from onetool.core.context import CallEvent
 from onetool.core.principal import Principal
@@ -220,7 +220,7 @@ def test_a_database_that_is_away_or_has_no_tables_is_told(folder, database_url):
     use_database(folder, database_url)
     result = run()
     assert result.exit_code == 1
-    assert 'relation "audit" does not exist' in result.stderr
+    assert "the audit log can't be read: the database has no tables: run `onetool db init`" in result.stderr
 
 
 def test_an_import_into_a_new_database_is_noted_there(tmp_path, database_url):

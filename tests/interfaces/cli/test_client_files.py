@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onetool.config.jsonc import read_json
-from onetool.config.text_file import EditError
-from onetool.interfaces.cli.clients.edit_files import put_json, put_toml
+from onetool.config.client_files import EditError, read_json
+from onetool.interfaces.cli.clients import put_json, put_toml
 
 ENTRY = {"command": "onetool", "args": ["mcp"]}
 WHOLE = """\

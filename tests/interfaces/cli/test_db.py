@@ -164,7 +164,7 @@ def test_state_that_no_store_stands_for_is_not_passed_over(folder, monkeypatch):
 
 def test_an_export_needs_an_empty_folder_and_tables(folder, tmp_path):
     refused = db(folder, "export", str(tmp_path / "new"))
-    assert (refused.returncode, "onetool db migrate" in refused.stderr) == (1, True)
+    assert (refused.returncode, "the database has no tables: run `onetool db init`" in refused.stderr) == (1, True)
     said(folder, "init")
     refused = db(folder, "export", str(folder))
     assert (refused.returncode, "is not empty" in refused.stderr) == (1, True)

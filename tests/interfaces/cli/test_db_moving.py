@@ -21,15 +21,15 @@ from onetool.config.find import own_folder
 from onetool.core.call import ToolCall
 from onetool.core.context import CallEvent
 from onetool.database.moving import MoveOptions
-from onetool.http.login_store import LoginStore, login_documents
+from onetool.http.login import LoginStore, login_documents
 from onetool.interfaces.http.login_sessions import LoginSessions
 from onetool.services.access_tokens import TokenStore, token_digest
 from onetool.services.results import ResultStore
 from onetool.services.stats import UsageStats
+from onetool.sources.bundles.editing import OwnExamples
 from onetool.sources.bundles.files.store import FileStore
 from onetool.sources.bundles.model import ToolExample
 from onetool.sources.bundles.names import new_id
-from onetool.sources.bundles.own_examples import OwnExamples
 from onetool.sources.bundles.transfer import export_bundles
 from onetool.sources.mcp_servers.server_cache import ServerCache
 from onetool.sources.mcp_servers.settings import ServerSettings
@@ -61,7 +61,7 @@ def said(folder, *args):
 def moved(folder, to=None, force=False, **changes):
     """The same in this process, which is quicker: into the database, or from it."""
     config = msgspec.structs.replace(load_config(find(folder / "onetool.yaml")), **changes)
-    database = open_database(config)
+    database = open_database(config, "made")
     options = MoveOptions(force=force, config=config)
     try:
         found = export_home(database, to, options, tell) if to else import_home(folder, database, options, tell)

@@ -12,9 +12,9 @@ import pytest
 from helpers import cli, trusted
 
 from onetool.config import load_config
-from onetool.config.text_file import EditError, put_file
+from onetool.config.client_files import EditError, put_file
+from onetool.interfaces.cli.clients import json_snippet, toml_snippet
 from onetool.interfaces.cli.clients import known as server_module
-from onetool.interfaces.cli.clients.edit_files import json_snippet, toml_snippet
 from onetool.interfaces.cli.clients.known import CLIENTS, OwnServer, _vscode_user, own_command, served_at
 from onetool.interfaces.cli.init import CLIENTS as CHOICES
 

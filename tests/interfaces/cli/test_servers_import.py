@@ -16,7 +16,7 @@ import pytest
 from helpers import cli, computing, start, trusted
 
 from onetool.config import load_config
-from onetool.config.jsonc import JsoncError
+from onetool.config.client_files import JsoncError
 from onetool.config.server_import import ConfigTarget, Planner
 from onetool.config.server_import.hide_secrets import is_secret
 from onetool.config.server_import.translate import MAX_BYTES, read_servers

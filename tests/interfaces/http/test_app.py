@@ -9,12 +9,12 @@ import pytest
 
 from onetool.config.model import HttpConfig
 from onetool.interfaces.asgi import respond
-from onetool.interfaces.http import access_log
+from onetool.interfaces.http import request_log
 from onetool.interfaces.http.app import READ, HttpApp, Route
 from onetool.interfaces.http.credentials import NOBODY
 from onetool.interfaces.http.listen import BoundAddress
 from onetool.interfaces.http.rules import AccessRules
-from onetool.interfaces.non_blocking_log import NonBlockingHandler, make_log_non_blocking
+from onetool.interfaces.watchdog import NonBlockingHandler, make_log_non_blocking
 from onetool.services.telemetry import set_up_logging
 
 JSON = (b"content-type", b"application/json")
@@ -222,8 +222,8 @@ HOSTILE = ["/a\nlevel: error", "/a\r\n{}", "/\x1b[2J", "/\x85", "/\u2028", "/\x9
 def test_nobody_can_forge_a_line(text, tmp_path):
     with (tmp_path / "log").open("w") as stream:
         set_up_logging("info", stream)
-        make_log_non_blocking(access_log.AccessHandler)
-        access_log.write_entry("GET", text, 200, 0.001, 1, None, {"mcp": text, "deep": [text]})
+        make_log_non_blocking(request_log.AccessHandler)
+        request_log.write_entry("GET", text, 200, 0.001, 1, None, {"mcp": text, "deep": [text]})
     (line,) = (tmp_path / "log").read_text().splitlines()
     entry = json.loads(line)
     assert entry["path"].isprintable()
@@ -245,7 +245,7 @@ def test_a_route_can_not_replace_what_the_line_says(lines, tmp_path):
     assert lines()[0]["name"] == "n"
     with (tmp_path / "log").open("w") as stream:
         set_up_logging("info", stream)
-        make_log_non_blocking(access_log.AccessHandler)
+        make_log_non_blocking(request_log.AccessHandler)
         ask(site(Route("/x", app)))
         written_now()
     assert json.loads((tmp_path / "log").read_text())["odd"] in ("{1, 2}", [1, 2])
@@ -255,7 +255,7 @@ def test_a_line_of_the_log_looks_like_every_other(tmp_path):
     with (tmp_path / "log").open("w") as stream:
         set_up_logging("info", stream)
         logging.getLogger("onetool").warning("before")
-        make_log_non_blocking(access_log.AccessHandler)
+        make_log_non_blocking(request_log.AccessHandler)
         logging.getLogger("onetool").warning("after")
         ask(site(Route("/x", telling("x"))))
         written_now()
@@ -271,8 +271,8 @@ def test_a_line_is_cheap(tmp_path):
     scope = {"method": "POST", "path": "/mcp", "raw_path": b"/mcp", "client": ("127.0.0.1", 1), "log": {"mcp": "x"}}
     with (tmp_path / "log").open("w") as stream:
         set_up_logging("info", stream)
-        make_log_non_blocking(access_log.AccessHandler)
-        assert calls_of(lambda: access_log.log_request(scope, 200, 0.001, 345, str)) < 60
+        make_log_non_blocking(request_log.AccessHandler)
+        assert calls_of(lambda: request_log.log_request(scope, 200, 0.001, 345, str)) < 60
     assert (tmp_path / "log").read_text().count("\n") == 2
 
 

@@ -11,7 +11,7 @@ import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from interfaces.http.issuer import AUDIENCE, Issuer, encoded, key, signed
 
-from onetool.config.access import Grant, JwtConfig
+from onetool.config.model import Grant, JwtConfig
 from onetool.core.principal import Rate
 from onetool.http.client import HttpClient
 from onetool.interfaces.http.jwks import json_fetcher

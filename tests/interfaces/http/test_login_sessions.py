@@ -12,8 +12,8 @@ import pytest
 from document_places import database, database_url, places, postgres
 from helpers import until
 
-from onetool.core.private_file import HAS_OWNERS
-from onetool.database import file_documents
+from onetool.core.os_files import HAS_OWNERS
+from onetool.database import documents
 from onetool.interfaces.http import login_sessions
 from onetool.interfaces.http.login_sessions import (
     LIFETIME_S,
@@ -226,7 +226,7 @@ def test_where_nothing_can_be_written_they_live_in_memory(tmp_path, clock, caplo
 
 def test_one_that_can_be_read_but_not_written_is_ended_here_nevertheless(tmp_path, sessions, monkeypatch):
     text, session = sessions.start(TOKEN)
-    monkeypatch.setattr(file_documents, "draft_of", refuse)
+    monkeypatch.setattr(documents, "draft_of", refuse)
     with pytest.raises(SessionNotEndedError):
         sessions.end(session)
     assert sessions.read(text, named(TOKEN)) is None
@@ -240,7 +240,7 @@ def test_one_that_can_be_read_but_not_written_is_ended_here_nevertheless(tmp_pat
 def test_what_was_in_memory_goes_when_the_file_can_be_written_again(tmp_path, sessions, clock, monkeypatch):
     text, session = sessions.start(TOKEN)
     with monkeypatch.context() as patched:
-        patched.setattr(file_documents, "draft_of", refuse)
+        patched.setattr(documents, "draft_of", refuse)
         with pytest.raises(SessionNotEndedError):
             sessions.end(session)
         in_memory, _ = sessions.start(TOKEN)
@@ -274,7 +274,7 @@ def test_sessions_of_a_token_that_was_replaced_do_not_come_back_with_it(
     text, _ = sessions.start(TOKEN)
     theirs, their_session = sessions.start(OTHER)
     if not can_write:
-        monkeypatch.setattr(file_documents, "draft_of", refuse)
+        monkeypatch.setattr(documents, "draft_of", refuse)
     sessions.replace_token(TOKEN)
     assert (sessions.read(text, named(TOKEN)), sessions.read(theirs, named(OTHER))) == (None, their_session)
     again, session = sessions.start(TOKEN)

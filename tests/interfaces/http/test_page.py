@@ -15,8 +15,7 @@ from interfaces.http.test_mount import served, starlette
 
 from onetool import App
 from onetool.interfaces.http.app import READ, Route
-from onetool.interfaces.web import static_files
-from onetool.interfaces.web.page import FOLDER, PageApp
+from onetool.interfaces.web import FOLDER, PageApp
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data: blob:; "
@@ -98,9 +97,7 @@ def test_assets_have_their_types_and_those_with_a_hash_are_kept(page, folder, na
 def test_text_is_packed_once_for_those_who_take_it(page, monkeypatch):
     packings = []
     packed = gzip.compress
-    monkeypatch.setattr(
-        static_files.gzip, "compress", lambda *args, **more: packings.append(1) or packed(*args, **more)
-    )
+    monkeypatch.setattr(gzip, "compress", lambda *args, **more: packings.append(1) or packed(*args, **more))
     for _ in range(3):
         _, headers, body = ask(page, HASHED, headers=[GZIP])
         assert (headers[b"content-encoding"], headers[b"vary"]) == (b"gzip", b"accept-encoding")

@@ -6,11 +6,9 @@ import re
 import msgspec
 import pytest
 
-from onetool.config.access import Grant, JwtConfig
-from onetool.config.model import HttpConfig
+from onetool.config.model import Grant, HttpConfig, JwtConfig
 from onetool.interfaces.asgi import HttpError
-from onetool.interfaces.http.jwt_token import JwtError
-from onetool.interfaces.http.resource_metadata import METADATA_PATH, ResourceMetadata, challenge, refusal
+from onetool.interfaces.http.jwt_token import METADATA_PATH, JwtError, ResourceMetadata, challenge, refusal
 
 ISSUER, URL = "https://id.example.com", "https://tools.example.com"
 SCOPES = {"tools:call": Grant(), "tools:read": Grant(), "tools:admin": Grant(role="admin"), 'a "b"': Grant()}

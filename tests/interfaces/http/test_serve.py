@@ -45,6 +45,17 @@ def test_it_says_where_it_is_and_what_to_try(serve):
     assert server.ask("/healthz").json["status"] == "ok"
 
 
+def test_behind_a_balancer_clients_are_told_its_address(serve):
+    server = serve(config={"http": {"url": "https://tools.example.com/", "hosts": ["127.0.0.1"]}})
+    own, url = f"http://127.0.0.1:{server.port}", "https://tools.example.com"
+    assert server.greeting.startswith(f"OneTool listens on {own} with ")
+    assert f"Clients reach it at {url}, as http.url says.\n" in server.greeting
+    assert server.greeting.count(own) == 1
+    assert f"onetool {url}/mcp\n" in server.greeting
+    assert server.ask("/status").json["url"] == url
+    assert f"onetool {url}/mcp" in server.ask("/").body.decode()
+
+
 def test_with_a_token_it_shows_how_to_send_it_and_never_the_token(serve):
     server = serve(config=WITH_TOKEN, env={"ONETOOL_TOKEN": TOKEN})
     assert "--header 'Authorization: Bearer ${ONETOOL_TOKEN}'" in server.greeting

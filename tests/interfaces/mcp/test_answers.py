@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onetool.core.caller import Declined, ForModel, ForPerson, ForRoots
+from onetool.core.call import Declined, ForModel, ForPerson, ForRoots
 from onetool.core.errors import ToolFailure
 from onetool.interfaces.mcp.client import BadAnswerError, RemoteClient, read_answer, request_for
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from interfaces.mcp.peers import ABLE, NEW, TASKS
 
-from onetool.core.caller import Declined, ForPerson
+from onetool.core.call import Declined, ForPerson
 from onetool.core.errors import ToolFailure
 from onetool.core.principal import Principal, is_admitted
 from onetool.interfaces.mcp import pending_calls

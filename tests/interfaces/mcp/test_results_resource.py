@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from onetool.interfaces.mcp import resources
+from onetool.interfaces.mcp import offers
 from onetool.interfaces.mcp.protocol import INTERNAL_ERROR, INVALID_PARAMS, JsonRpcError
 from onetool.services.results import ResultStore
 
@@ -21,7 +21,7 @@ def read(results, handle, owner=""):
     service = SimpleNamespace(app=app, allowed=None, resources=list)
     client = SimpleNamespace(owner=owner, is_stateless=True)
     request = SimpleNamespace(client=client, param=lambda _: f"ot://results/{handle}")
-    (content,) = asyncio.run(resources.read_resource(service, request))["contents"]
+    (content,) = asyncio.run(offers.read_resource(service, request))["contents"]
     return content
 
 
@@ -32,7 +32,7 @@ def test_a_result_is_read_whole(results):
 
 
 def test_one_that_is_too_large_is_told_how_to_read(results, monkeypatch):
-    monkeypatch.setattr(resources, "LARGEST_RESULT", 2_000_000)
+    monkeypatch.setattr(offers, "LARGEST_RESULT", 2_000_000)
     handle = results.put("x" * 2_000_001).handle
     with pytest.raises(JsonRpcError, match=f'2,000,001 bytes.*ot.result.handle="{handle}"') as caught:
         read(results, handle)
@@ -41,7 +41,7 @@ def test_one_that_is_too_large_is_told_how_to_read(results, monkeypatch):
 
 
 def test_that_of_another_is_not_found(results, monkeypatch):
-    monkeypatch.setattr(resources, "LARGEST_RESULT", 1)
+    monkeypatch.setattr(offers, "LARGEST_RESULT", 1)
     handle = results.put("mine", "alice").handle
     with pytest.raises(JsonRpcError, match="Handle not found") as caught:
         read(results, handle, "bob")

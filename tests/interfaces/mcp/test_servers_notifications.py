@@ -10,7 +10,7 @@ from interfaces.mcp.upstreams import Site, listen, names, up
 from onetool import App
 from onetool.interfaces.mcp.client import RemoteClient
 from onetool.interfaces.mcp.notifications import follow, reload
-from onetool.interfaces.mcp.service import Listener, Service
+from onetool.interfaces.mcp.service import ChangeListener, Service
 from onetool.sources.mcp_servers.server_cache import Offers
 from onetool.sources.mcp_servers.upstream import ServerListing
 
@@ -38,7 +38,7 @@ def heard_in(app, scene):
 
     async def run():
         service, heard = Service(app, None, None), []
-        service.changes.add(Listener(lambda method, params: heard.append(method), RemoteClient()))
+        service.changes.add(ChangeListener(lambda method, params: heard.append(method), RemoteClient()))
         follow(service)
         service.menu(RemoteClient())
         await scene(service)

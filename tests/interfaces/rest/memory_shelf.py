@@ -56,7 +56,7 @@ class Functions:
         return name
 
     async def steps(self, count=3, pause=0.0):
-        from onetool.http.decoding import StreamedText
+        from onetool.http.body import StreamedText
 
         tell = current_call.get().progress or (lambda *_: None)
         for number in range(count):

@@ -10,7 +10,7 @@ import pytest
 from onetool import App
 from onetool.core import schema
 from onetool.interfaces.rest import RestApp, imports
-from onetool.sources.bundles.index.access import IndexAccess
+from onetool.sources.bundles.index import IndexAccess
 from onetool.sources.bundles.model import built_in_id
 from onetool.sources.bundles.names import new_id
 

@@ -13,7 +13,7 @@ from onetool import App, ToolCall
 from onetool._version import __version__
 from onetool.interfaces.rest import events
 from onetool.interfaces.rest.events import EventsApp
-from onetool.sources.bundles.index.access import IndexAccess
+from onetool.sources.bundles.index import IndexAccess
 from onetool.sources.bundles.model import built_in_id
 
 ACCEPT = {"Accept": "text/event-stream"}

@@ -10,11 +10,11 @@ from pathlib import Path
 if __name__ == "__main__":
     sys.path = [entry for entry in sys.path if entry != str(Path(__file__).parent)]
     from onetool.interfaces.http.listen import listen, resolve
-    from onetool.interfaces.workers import process, supervisor
+    from onetool.interfaces.workers import supervisor
     from onetool.interfaces.workers.channel import WorkerOrder
 
     count, config, in_turn, *program = sys.argv[1:]
-    process.PROGRAM = tuple(program) or process.PROGRAM
+    supervisor.PROGRAM = tuple(program) or supervisor.PROGRAM
     supervisor.FIRST_PAUSE_S = 0.001  # people get longer ones
     supervisor.IN_TURN_S = float(in_turn)
     logging.basicConfig(level=logging.INFO)

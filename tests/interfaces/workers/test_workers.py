@@ -185,7 +185,7 @@ def test_no_call_fails_when_it_is_told_to_stop(fleet, tmp_path):
     for load in loads:
         load.goes_on()
     rests = fleet.connected()  # they are kept, and used again in the middle of it
-    workers, begun = fleet.workers(), tmp_path / "begun"
+    workers, begun, servers = fleet.workers(), tmp_path / "begun", fleet.stage.started()
     with ThreadPoolExecutor(1 + len(rests)) as threads:
         slow = threads.submit(fleet.call, "pid.slow", seconds=0.3, begun=str(begun))
         until(begun.exists)
@@ -195,6 +195,7 @@ def test_no_call_fails_when_it_is_told_to_stop(fleet, tmp_path):
         assert slow.result(PATIENCE) in workers
     assert fleet.process.wait(PATIENCE) == 0
     assert [failure for load in loads for failure in load.end()] == []
+    assert fleet.stage.started() == servers  # nobody who was about to stop has started one
 
 
 def test_a_config_that_cannot_be_used_is_told_once(tmp_path):

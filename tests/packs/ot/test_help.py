@@ -5,8 +5,7 @@ from helpers import computing
 from rs_bpe.bpe import openai
 
 from onetool import App, ToolSpec
-from onetool.packs.ot.help import comparable, others_for
-from onetool.packs.ot.help_pages import documentation
+from onetool.packs.ot.help import comparable, documentation, named, others_for
 
 SCHEMA = {
     "type": "object",
@@ -173,6 +172,6 @@ def test_names_are_compared_without_signs():
 
 def test_others_score_by_name_then_text_then_likeness():
     texts = {"web": "", "fetcher": "the web", "wab": "", "mail": ""}
-    assert [name for name, _ in others_for("web", texts)] == ["web", "fetcher", "wab"]
-    assert [name for name, _ in others_for("mali", texts)] == ["mail"]
-    assert [name for name, _ in others_for("fetchr", texts)] == ["fetcher"]
+    assert [name for name, _ in others_for("web", named(texts))] == ["web", "fetcher", "wab"]
+    assert [name for name, _ in others_for("mali", named(texts))] == ["mail"]
+    assert [name for name, _ in others_for("fetchr", named(texts))] == ["fetcher"]

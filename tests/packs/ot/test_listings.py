@@ -100,7 +100,7 @@ def test_a_change_of_the_catalogue_is_seen_at_once(app):
 
 
 def test_outside_of_an_app_there_is_nothing_to_list():
-    from onetool.packs.ot.view import current_catalogue
+    from onetool.packs.ot.listings import current_catalogue
 
     catalogue, allowed = current_catalogue()
     assert (len(catalogue), allowed) == (0, None)

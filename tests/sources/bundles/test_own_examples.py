@@ -6,10 +6,10 @@ from threading import Thread
 import pytest
 from document_places import database, database_url, places, postgres
 
-from onetool.sources.bundles import own_examples
+from onetool.sources.bundles import editing
+from onetool.sources.bundles.editing import OwnExamples, examples_tag, read_own_examples, shown_examples
 from onetool.sources.bundles.errors import InvalidError, UnavailableError
 from onetool.sources.bundles.model import ToolExample
-from onetool.sources.bundles.own_examples import OwnExamples, examples_tag, read_own_examples, shown_examples
 
 __all__ = ["database", "database_url", "places", "postgres"]
 
@@ -73,11 +73,11 @@ def test_the_list_of_before_is_looked_at_and_may_refuse(kept):
 
 def test_they_are_bounded(kept, monkeypatch):
     put(kept, "ada", HI)
-    monkeypatch.setattr(own_examples, "LARGEST_OF_OWNER", 100)
+    monkeypatch.setattr(editing, "LARGEST_OF_OWNER", 100)
     with pytest.raises(InvalidError, match="more than 100 bytes"):
         put(kept, "ada", ToolExample(name="x", args={"message": "x" * 100}), tool="t2")
     assert kept.of("ada", "t1") == (HI,)
-    monkeypatch.setattr(own_examples, "MOST_OWNERS", 1)
+    monkeypatch.setattr(editing, "MOST_OWNERS", 1)
     with pytest.raises(UnavailableError, match="no more can"):
         put(kept, "bob", HI)
     put(kept, "ada")

@@ -21,7 +21,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from sources.mcp_servers.authority import PROGRAM, Authority, browser, stored, visit
 
-from onetool.http.login_store import forget, login_documents
+from onetool.http.login import forget, login_documents
 from onetool.sources.mcp_servers.oauth import http_auth, login
 from onetool.sources.mcp_servers.upstream_calls import AuthError, LoginRequiredError, auth_error_in, watching_auth
 
@@ -432,7 +432,7 @@ class TestSeveralProcesses:
     def test_one_that_never_lets_go_is_not_waited_for_for_ever(self, authority, folder, monkeypatch):
         import fcntl
 
-        monkeypatch.setattr("onetool.http.login_store.PATIENCE", 0.3)
+        monkeypatch.setattr("onetool.http.login.PATIENCE", 0.3)
         log_in(authority, folder)
         authority.expire_everything()
         with open(folder / ".vault.auth.json.lock") as lock:

@@ -7,7 +7,7 @@ import pytest
 from sources.mcp_servers.stage import call, ran
 
 from onetool import ToolCall
-from onetool.core.caller import Declined, ForModel, ForPerson, current_caller
+from onetool.core.call import Declined, ForModel, ForPerson, current_caller
 
 
 @pytest.fixture

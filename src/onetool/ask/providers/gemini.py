@@ -26,9 +26,10 @@ from onetool.ask.messages import (
     Usage,
 )
 from onetool.ask.providers import ProviderRequest, ReplyReader
-from onetool.ask.providers.history import LEFT_OUT_TEXT, Piece, default_order, is_blank, pieces_in_order
 from onetool.ask.providers.reading import (
+    LEFT_OUT_TEXT,
     NO_TOOLS_HINTS,
+    Piece,
     a_count,
     a_list,
     a_name,
@@ -37,9 +38,12 @@ from onetool.ask.providers.reading import (
     arguments,
     as_json,
     body_text,
+    default_order,
     garbled_error,
+    is_blank,
     is_too_long,
     listed_models,
+    pieces_in_order,
     reason_of_status,
     text_limit,
     thoughts_limit,

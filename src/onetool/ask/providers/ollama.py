@@ -21,7 +21,6 @@ from onetool.ask.messages import (
     User,
 )
 from onetool.ask.providers import ProviderRequest, ReplyReader
-from onetool.ask.providers.history import merge_turns
 from onetool.ask.providers.reading import (
     NO_TOOLS_HINTS,
     a_count,
@@ -36,6 +35,7 @@ from onetool.ask.providers.reading import (
     has_no_tools,
     is_too_long,
     listed_models,
+    merge_turns,
     reason_of_status,
     text_limit,
     thoughts_limit,

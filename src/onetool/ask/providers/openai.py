@@ -11,10 +11,24 @@ from typing import Any
 from onetool.ask.errors import ModelError
 from onetool.ask.messages import Assistant, Call, File, Message, ModelPrompt, ModelReply, Result, User
 from onetool.ask.providers import ProviderRequest, ReplyReader
-from onetool.ask.providers.history import merge_turns
-from onetool.ask.providers.openai_errors import error_from_body, error_from_status
-from onetool.ask.providers.openai_replies import KEPT_CALL_MEMBERS, KEPT_MEMBERS, NAME, OpenAIStreamReader, ReplySoFar
-from onetool.ask.providers.reading import an_object, as_json, body_text, garbled_error, listed_models, with_files
+from onetool.ask.providers.openai_replies import (
+    KEPT_CALL_MEMBERS,
+    KEPT_MEMBERS,
+    NAME,
+    OpenAIStreamReader,
+    ReplySoFar,
+    error_from_body,
+    error_from_status,
+)
+from onetool.ask.providers.reading import (
+    an_object,
+    as_json,
+    body_text,
+    garbled_error,
+    listed_models,
+    merge_turns,
+    with_files,
+)
 from onetool.core.text import replace_surrogates
 
 # Between results and what a person says next. Models of Mistral's family want an answer there, whoever serves them and

@@ -1,22 +1,25 @@
-"""Reads what a provider sends, with checks of types and sizes, and writes what is sent to it.
+"""What all adapters read and write: checks of types and sizes, refusals, and the order of a conversation.
 
 Many servers implement somebody else's API only roughly: any member may be missing, null or of another type. What is
 missing is read as empty; anything else is a ModelError (garbled) that says where it stood. Models send far less than
 the size limits; a server that exceeds them is broken or hostile.
+
+Many servers, and the chat templates of many models, refuse two messages of a person in a row. Anthropic and Gemini want
+thoughts and signatures back in the order in which they came.
 """
 
 import json
 import re
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 
 from onetool.ask.errors import ModelError, Reason
-from onetool.ask.messages import User
-from onetool.ask.prompt_texts import fenced, on_one_line
+from onetool.ask.messages import Assistant, Call, Message, User, fenced, on_one_line
 from onetool.core.json_data import JsonTooCostlyError
 from onetool.core.text import replace_all_surrogates, replace_surrogates
-from onetool.http.decoding import json_of
+from onetool.http.body import json_of
 from onetool.http.errors import in_short
 
 MIB = 1024 * 1024
@@ -24,6 +27,11 @@ LARGEST_TEXT = 4 * MIB  # bytes of what is said
 LARGEST_THOUGHTS = 2 * MIB  # of thoughts and their signatures, as far as they are kept
 LARGEST_ARGUMENTS = 1 * MIB  # of one call
 LONGEST_TOOL_NAME = 1024  # of a tool
+
+NO_TOOLS_HINTS = ("choose a model that can call tools (--model)", "or ask without tools: --with-tools=false")
+
+LEFT_OUT_TEXT = "(What was said before is left out.)"
+"""Stands first where a conversation would begin with the model's own words: both APIs want a person's there."""
 
 
 class SizeLimit:
@@ -207,12 +215,73 @@ def has_no_tools(message: str) -> bool:
     return re.search(_NO_TOOLS, message) is not None
 
 
-NO_TOOLS_HINTS = ("choose a model that can call tools (--model)", "or ask without tools: --with-tools=false")
-
-
 def body_text(body: Any) -> str:
     """What a body says, on one line: JSON as it stands, pages without their tags."""
     text = body[:MOST_EXAMINED] if isinstance(body, str) else "" if body is None else as_json(body)
     if text.lstrip().startswith("<"):
         text = re.sub(_TAG, " ", text)
     return in_short(text, LONGEST_EXCERPT)
+
+
+# The order of a conversation
+
+
+def merge_turns(messages: Iterable[Message]) -> Iterator[Message]:
+    """The messages without blank replies; what a person said several times in a row is one."""
+    asked: User | None = None
+    for message in messages:
+        if isinstance(message, User):
+            asked = message if asked is None else _merged(asked, message)
+        elif not is_blank(message):
+            if asked is not None:
+                yield asked
+                asked = None
+            yield message
+    if asked is not None:
+        yield asked
+
+
+def is_blank(message: Message) -> bool:
+    """Whether a reply has neither text nor calls."""
+    return isinstance(message, Assistant) and not message.calls and not message.text.strip()
+
+
+def _merged(first: User, second: User) -> User:
+    texts = filter(None, (with_files(first), with_files(second)))
+    pictures = (file for file in (*first.files, *second.files) if file.data is not None)
+    return User(text="\n\n".join(texts), files=tuple(pictures))
+
+
+# Pieces of a reply in their order, with signatures (Anthropic, Gemini)
+
+
+Piece = tuple[str | Call | None, Mapping[str, Any]]
+"""A text, a call or neither, and what was kept of it."""
+
+
+def pieces_in_order(message: Assistant, order: Any) -> list[Piece] | None:
+    """The pieces of a message as they came. None where this is not, or no longer, the message that `order` is of."""
+    pieces: list[Piece] = []
+    calls = iter(message.calls)
+    at = 0
+    for kept in order if isinstance(order, list | tuple) else ():
+        if not isinstance(kept, Mapping):
+            return None
+        length, gap = kept.get("text"), kept.get("gap")
+        if isinstance(gap, int) and gap >= 0:
+            at += gap
+        elif isinstance(length, int) and length >= 0:
+            pieces.append((message.text[at : at + length], kept))
+            at += length
+        elif "call" in kept:
+            if (call := next(calls, None)) is None:
+                return None
+            pieces.append((call, kept))
+        else:
+            pieces.append((None, kept))
+    return pieces if at == len(message.text) and next(calls, None) is None else None
+
+
+def default_order(message: Assistant) -> list[Piece]:
+    """A text, then calls: what a message is where nothing was kept."""
+    return [(message.text, {}), *((call, {}) for call in message.calls)]

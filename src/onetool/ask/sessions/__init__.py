@@ -1,13 +1,10 @@
 """Sessions of `ask`: what was said, kept in files or in a database.
 
-    base        AskSessions: a turn in a session; list, read and delete sessions
-    store       SessionStore: sessions in a folder
-    database    DatabaseSessions: sessions in PostgreSQL
-    rows        what a turn writes into the database, and the lease that lets it alone do so
-    session     ChatSession: the messages so far, and where new ones are written
-    infos       what is told of a session
-    files       open, lock and append to a file: one turn at a time among all processes
-    records     the lines of a file, and reading them, whatever happened to the file
+    base        AskSessions: a turn in a session; list, read and delete sessions. ChatSession: the messages so far, and
+                where new ones are written
+    store       SessionStore: sessions in a folder; one turn at a time among all processes
+    database    DatabaseSessions: sessions in PostgreSQL, and the lease that lets one turn alone write
+    records     the lines of a session, reading them, whatever happened to the file, and what is told of them
     markdown    a session as a document
 
 A session is one file with one JSON object per line; in a database each line is a row. A turn writes this, for example:
@@ -41,10 +38,8 @@ A turn holds a lock on its file until it ends; other turns wait for it, also in 
 are read without the lock, so they also show a turn that is under way.
 """
 
-from onetool.ask.sessions.base import AskSessions
-from onetool.ask.sessions.infos import SessionInfo, Transcript
-from onetool.ask.sessions.records import check_id
-from onetool.ask.sessions.session import ChatSession, call_key
+from onetool.ask.sessions.base import AskSessions, ChatSession, call_key
+from onetool.ask.sessions.records import SessionInfo, Transcript, check_id
 from onetool.ask.sessions.store import SessionStore
 
 __all__ = ["AskSessions", "ChatSession", "SessionInfo", "SessionStore", "Transcript", "call_key", "check_id"]

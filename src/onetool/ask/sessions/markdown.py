@@ -12,10 +12,8 @@ from typing import Any
 
 import msgspec
 
-from onetool.ask.messages import Assistant, Call, Result, SessionMessage, User, UserCall
-from onetool.ask.prompt_texts import backticks, fenced, unmark
-from onetool.ask.sessions.infos import NO_ANSWER, Transcript
-from onetool.ask.sessions.records import UNDER_WAY
+from onetool.ask.messages import Assistant, Call, Result, SessionMessage, User, UserCall, backticks, fenced, unmark
+from onetool.ask.sessions.records import NO_ANSWER, UNDER_WAY, Transcript
 
 LATEST_TIME = 253_370_764_800  # the last year that a calendar has begins: in each zone's own time there is such a day
 

@@ -7,11 +7,10 @@ from io import BytesIO
 from pathlib import Path
 from typing import Literal
 
-from onetool.ask.sessions.files import SUFFIX, make_private
+from onetool.ask.sessions.database import SUMMARY, WHERE, SessionKey, SessionSummary, add_records
 from onetool.ask.sessions.records import SESSION_ID
-from onetool.ask.sessions.rows import SUMMARY, WHERE, SessionKey, SessionSummary, add_records
-from onetool.ask.sessions.store import OWNERS
-from onetool.core.private_file import draft_of
+from onetool.ask.sessions.store import OWNERS, SUFFIX, make_private
+from onetool.core.os_files import draft_of
 from onetool.database import Database, Transaction
 from onetool.database.moving import LeftBehind, Moved, MoveOptions
 

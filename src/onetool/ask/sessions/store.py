@@ -2,9 +2,14 @@
 
 A turn has its session alone; reading needs no lock. A list reads only the first line and the last ones of each file, so
 thousands are listed at once.
+
+The lock (flock) is on the file itself, and the system releases it when its holder ends. After locking, the holder
+checks that the name still leads to this file: its last holder may have deleted it. An empty file is no session: who
+locks it first begins one, and removes it again if nothing is said.
 """
 
 import builtins
+import errno
 import os
 import stat
 import time
@@ -13,18 +18,203 @@ from contextlib import suppress
 from pathlib import Path
 
 from onetool.ask.errors import SessionError
-from onetool.ask.sessions import files
 from onetool.ask.sessions.base import AskSessions, ListPlace, owner_folder
-from onetool.ask.sessions.files import SUFFIX, SessionFile
-from onetool.ask.sessions.infos import SessionEnding, SessionInfo, Transcript, read_ending, session_info, transcript
-from onetool.ask.sessions.records import SESSION_ID, Titled, record_line, short_title
+from onetool.ask.sessions.records import (
+    SESSION_ID,
+    SessionEnding,
+    SessionInfo,
+    Titled,
+    Transcript,
+    read_ending,
+    record_line,
+    session_info,
+    short_title,
+    transcript,
+)
 from onetool.core import flock
-from onetool.core.os_files import read_at
+from onetool.core.os_files import HAS_DIR_FD, NO_WAIT, OpenFolder, open_no_link, read_at, sync_folder
+
+LARGEST = 32 * 1024 * 1024
+SUFFIX = ".jsonl"
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+LINK_ERROR = "it is a link, and links are not followed"
+LINK_HINT = "take the link away; ONETOOL_HOME says where all of this is kept instead"
+
+READ_FLAGS = os.O_RDONLY | NO_WAIT
+WRITE_FLAGS = os.O_RDWR | os.O_APPEND | NO_WAIT
 
 HEAD_BYTES = 4096  # bytes; a first line is shorter
 TAIL_BYTES = 4096  # where an `ended` is found, as a rule; else more is read
 MOST_TAIL_BYTES = 8 * 1024 * 1024  # … but not more than that
 OWNERS = "owners"  # the folder of those that have a name
+
+
+# The file
+
+
+def open_file(path: Path, flags: int) -> int:
+    """Raises FileNotFoundError, and SessionError for what is no file of ours."""
+    try:
+        file = open_no_link(path, flags)
+    except OSError as error:
+        if isinstance(error, FileNotFoundError) and not flags & os.O_CREAT:
+            raise
+        raise _unusable_error(path, error) from None
+    try:
+        if stat.S_ISREG(os.fstat(file).st_mode):
+            return file
+    except OSError as error:
+        os.close(file)
+        raise _unusable_error(path, error) from None
+    os.close(file)
+    raise _unusable_error(path, "it is no regular file")
+
+
+def lock_file(path: Path, *, create: bool = False) -> int | None:
+    """Open and lock the file; None while another process has it. Raises as `open_file` does."""
+    while True:
+        file = open_file(path, WRITE_FLAGS | (os.O_CREAT if create else 0))
+        mine = False
+        try:
+            if not flock.take(file):
+                return None
+            mine = flock.leads_to(path, file, follow_symlinks=False)
+            if mine:
+                return file
+        except OSError as error:
+            raise _unusable_error(path, error) from None
+        finally:
+            if not mine:
+                os.close(file)
+
+
+def release_file(path: Path, file: int) -> None:
+    """Unlock and close the file, and remove it if it is empty. Never raises."""
+    is_empty = False
+    with suppress(OSError):
+        is_empty = os.fstat(file).st_size == 0 and flock.leads_to(path, file, follow_symlinks=False)
+    if not is_empty:
+        flock.give_back(file)
+        return
+    with suppress(OSError):
+        flock.remove(path, file)
+
+
+def read_content(path: Path, file: int) -> bytes:
+    """The content of the file, as far as it is written."""
+    parts: list[bytes] = []
+    at = 0
+    try:
+        size = os.fstat(file).st_size
+        if size > LARGEST:
+            raise _unusable_error(
+                path, f"it has {size:,} bytes, and {LARGEST:,} is the most; begin another, --new-session"
+            )
+        while at < size and (part := read_at(file, size - at, at)):
+            parts.append(part)
+            at += len(part)
+    except OSError as error:
+        raise _unusable_error(path, error) from None
+    return b"".join(parts)
+
+
+def append_lines(path: Path, file: int, lines: bytes) -> None:
+    """Append whole lines; an incomplete last line is ended first."""
+    try:
+        size = os.fstat(file).st_size
+        if size and read_at(file, 1, size - 1) != b"\n":
+            lines = b"\n" + lines
+        while lines:  # once, but on a disk that is nearly full: then the second time tells why
+            lines = lines[os.write(file, lines) :]
+    except OSError as error:
+        raise _unusable_error(path, error, "written") from None
+
+
+def make_safe(path: Path, file: int, *, is_new: bool) -> None:
+    """Flush the file to disk (fsync), and the folder too if the file is new."""
+    try:
+        os.fsync(file)
+        if is_new:
+            sync_folder(path.parent)
+    except OSError as error:
+        raise _unusable_error(path, error, "written") from None
+
+
+def make_private(folder: Path) -> None:
+    """Create the folder with mode 0700, or set its mode."""
+    refuse_link(folder)
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with OpenFolder.at(folder, follow=False) as itself:
+            if HAS_DIR_FD and itself.status().st_mode & 0o077:  # elsewhere modes say nothing
+                os.fchmod(itself.fileno(), 0o700)
+            _keep_from_git(itself)
+    except OSError as error:
+        raise SessionError(f"sessions can't be kept in {folder}: {_os_error_text(error)}", "session") from None
+
+
+def refuse_link(folder: Path) -> None:
+    """Refuse a folder that is a link: one that came with other people's files may lead anywhere."""
+    if folder.is_symlink():
+        raise SessionError(f"sessions can't be kept in {folder}: {LINK_ERROR}", "session", [LINK_HINT])
+
+
+def _keep_from_git(folder: OpenFolder) -> None:
+    """Write a .gitignore: sessions are private. An existing one stays."""
+    with suppress(FileExistsError):
+        os.close(folder.open(".gitignore", os.O_CREAT | os.O_EXCL))
+    if folder.stat(".gitignore").st_size == 0:  # made just now, or before a crash
+        file = folder.open(".gitignore", os.O_WRONLY)
+        try:
+            os.write(file, b"*\n")
+        finally:
+            os.close(file)
+
+
+class SessionFile:
+    """A file that is open and locked for a turn."""
+
+    def __init__(self, path: Path, file: int) -> None:
+        self._path = path
+        self._file = file
+
+    def read(self) -> bytes:
+        return read_content(self._path, self._file)
+
+    def append(self, lines: bytes) -> None:
+        append_lines(self._path, self._file, lines)
+
+    def flush(self) -> None:
+        """It is written already."""
+
+    async def settle(self) -> None:
+        """So it is."""
+
+    def make_safe(self, *, is_new: bool) -> None:
+        make_safe(self._path, self._file, is_new=is_new)
+
+    def give_back(self) -> None:
+        """Closing does it, at once."""
+
+    def close(self) -> None:
+        """Others may have it. Nothing more is written, not even into a file that gets this one's number."""
+        file, self._file = self._file, -1
+        if file != -1:
+            release_file(self._path, file)
+
+
+def _unusable_error(path: Path, why: OSError | str, how: str = "used") -> SessionError:
+    if isinstance(why, OSError):
+        why = _os_error_text(why)
+    return SessionError(f"the session {path.name.removesuffix(SUFFIX)} can't be {how}: {path}: {why}", "session")
+
+
+def _os_error_text(error: OSError) -> str:
+    if error.errno == errno.ELOOP:
+        return LINK_ERROR
+    if error.errno in DISK_FULL:
+        return f"{error.strerror}; what was said before is kept. Make room, and ask again"
+    return error.strerror or type(error).__name__
 
 
 def read_info(id: str, file: int) -> SessionInfo | None:
@@ -85,12 +275,12 @@ class SessionStore(AskSessions):
         id = self._resolve(id)
         path = self._path(id)
         try:
-            file = files.open_file(path, files.READ_FLAGS)
+            file = open_file(path, READ_FLAGS)
         except FileNotFoundError:
             raise self._not_found(id) from None
         try:
             goes_on = flock.holder(path) is not None  # asked first: a turn that ends meanwhile has all its results
-            data, modified = files.read_content(path, file), os.fstat(file).st_mtime
+            data, modified = read_content(path, file), os.fstat(file).st_mtime
         finally:
             os.close(file)
         if not data:
@@ -111,17 +301,17 @@ class SessionStore(AskSessions):
             if not before.st_size:
                 raise self._not_found(path.stem)
             line = record_line(Titled(title=short_title(title), at=round(self._now(), 3)))
-            files.append_lines(path, file, line)
+            append_lines(path, file, line)
             os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-            files.make_safe(path, file, is_new=False)
+            make_safe(path, file, is_new=False)
         finally:
-            files.release_file(path, file)
+            release_file(path, file)
 
     def _lock(self, id: str, then: str) -> tuple[Path, int]:
         id = self._resolve(id)
         path = self._path(id)
         try:
-            file = files.lock_file(path)
+            file = lock_file(path)
         except FileNotFoundError:
             raise self._not_found(id) from None
         if file is None:
@@ -153,7 +343,7 @@ class SessionStore(AskSessions):
         listed = []
         for id in ids:
             try:
-                file = files.open_file(self._path(id), files.READ_FLAGS)
+                file = open_file(self._path(id), READ_FLAGS)
             except (OSError, SessionError):
                 continue
             try:
@@ -171,21 +361,21 @@ class SessionStore(AskSessions):
 
     def _make_place(self) -> None:
         for folder in self._folders():
-            files.make_private(folder)
+            make_private(folder)
 
     def _check_place(self) -> None:
         for folder in self._folders():
-            files.refuse_link(folder)
+            refuse_link(folder)
 
     def _folders(self) -> tuple[Path, ...]:
         """Each that others must not have put there, the outer ones first."""
         return (self._root, self.folder.parent, self.folder) if self._owner else (self.folder,)
 
     def _path(self, id: str) -> Path:
-        return self.folder / f"{id}{files.SUFFIX}"
+        return self.folder / f"{id}{SUFFIX}"
 
     def _lock_for_turn(self, id: str) -> SessionFile | None:
-        file = files.lock_file(self._path(id), create=True)
+        file = lock_file(self._path(id), create=True)
         return None if file is None else SessionFile(self._path(id), file)
 
     def _holder(self, id: str) -> str:

@@ -19,21 +19,20 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from onetool.config.client_files import EditError, put_file
 from onetool.config.find import FOLDER, NAME, find, own_folder, trust_store
-from onetool.config.include import read_files
+from onetool.config.include import check_kept, read_files
 from onetool.config.load import load_config, load_secrets
 from onetool.config.model import Config
 from onetool.config.node import Findings, Node
-from onetool.config.secret_values import check_kept
 from onetool.config.server_import.hide_secrets import SecretCollector, Variables, without_secrets
 from onetool.config.server_import.translate import ClientServers, SkipServer, translated
 from onetool.config.starter import IGNORED, starter_config
-from onetool.config.text_file import EditError, put_file
 from onetool.config.trust import trust_renewed
-from onetool.config.yaml_text import PLACEHOLDER
-from onetool.config.yaml_text import ConfigFileError as NotYaml
+from onetool.config.yaml_nodes import PLACEHOLDER
+from onetool.config.yaml_nodes import ConfigFileError as NotYaml
 from onetool.core.errors import ConfigError, OneToolError
-from onetool.core.private_file import draft_of, write_new
+from onetool.core.os_files import draft_of, write_new
 from onetool.services.secret_file import drop_secret, put_secret
 from onetool.services.secrets import Secret
 

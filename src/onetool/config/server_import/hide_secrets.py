@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from onetool.config.yaml_text import VARIABLE
+from onetool.config.yaml_nodes import VARIABLE
 from onetool.core.redaction import sounds_secret
 from onetool.services.secret_file import NAME
 from onetool.services.secrets import Secret, Secrets

@@ -23,7 +23,7 @@ class LazyGroup(click.Group):
         "mcp": "onetool.interfaces.cli.serve:mcp",
         "serve": "onetool.interfaces.cli.serve:serve",
         "ask": "onetool.interfaces.cli.ask:ask",
-        "chat": "onetool.interfaces.cli.chat:chat",
+        "chat": "onetool.interfaces.cli.ask:chat",
         "sessions": "onetool.interfaces.cli.sessions:sessions",
         "tools": "onetool.interfaces.cli.tools:tools",
         "bundles": "onetool.interfaces.cli.bundles:bundles",

@@ -18,7 +18,7 @@ from onetool.interfaces.cli.output import counted, echo, print_text, printable, 
 if TYPE_CHECKING:
     from onetool.config import Found
     from onetool.services.audit import AuditRecord
-    from onetool.services.audit.reader import AuditFilter, AuditPosition, AuditReader
+    from onetool.services.audit.record import AuditFilter, AuditPosition, AuditReader
 
 USUAL = 50  # lines at a terminal
 USUAL_TO_FOLLOW = 10
@@ -39,7 +39,7 @@ class TimeOption(click.ParamType[float]):
     name = "time"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        from onetool.services.audit.reader import read_moment
+        from onetool.services.audit.record import read_moment
 
         if isinstance(value, float):
             return value
@@ -53,7 +53,7 @@ def complete_who(ctx: click.Context, _param: click.Parameter, incomplete: str) -
     """Names that the last lines have."""
     from onetool.config import find
     from onetool.core.errors import OneToolError
-    from onetool.services.audit.reader import AuditFilter
+    from onetool.services.audit.record import AuditFilter
 
     try:
         with _opened(find(ctx.find_root().params.get("config"))) as log:
@@ -89,7 +89,7 @@ def audit(ctx: click.Context, args: str | None, limit: int | None, follow: bool,
     It says who called or changed what, from where, and how it went. It holds no values: arguments are there as a keyed
     hash. With --args one sees whether a known call was made.
     """
-    from onetool.services.audit.reader import AuditFilter
+    from onetool.services.audit.record import AuditFilter
 
     with _opened(find_here(ctx)) as log, _told():
         only = AuditFilter(**wanted, args=None if args is None else _hash_of(args, log))
@@ -247,7 +247,7 @@ def _opened(found: "Found") -> "Generator[AuditReader]":
     """The log of a config: in the database that it names, else in the folder of the state."""
     from onetool.config.find import state_home
     from onetool.config.load import has_database, load_config
-    from onetool.services.audit.places import reader_of
+    from onetool.services.audit import reader_of
 
     if found.config is None or not has_database(found.config):
         yield reader_of(state_home(found.config, os.environ) / "audit")

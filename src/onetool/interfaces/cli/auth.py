@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from onetool.config import load_secrets
-from onetool.config.secret_values import check_kept
+from onetool.config.include import check_kept
 from onetool.core.text import did_you_mean
 from onetool.interfaces.cli.options import config_option, data_options, find_here
 from onetool.interfaces.cli.output import print_json, print_table, wants_json
@@ -25,7 +25,7 @@ PROVIDERS = {
 
 
 def _hosts(_ctx: click.Context, _param: click.Parameter, hosts: tuple[str, ...]) -> tuple[str, ...]:
-    from onetool.config.secret_values import HostBoundSecret
+    from onetool.config.include import HostBoundSecret
 
     for _, message, hint in HostBoundSecret(value=Secret(""), hosts=hosts).problems() if hosts else ():
         raise click.BadParameter(f"{message}; {hint}" if hint else message)
@@ -73,7 +73,9 @@ def set_secret(ctx: click.Context, name: str, in_keyring: bool, hosts: tuple[str
             put_secret(file, secret, value, partial(check_kept, secret, value), hosts)
     except (OSError, ValueError) as error:
         raise click.ClickException(f"nothing was kept in {file}: {error}") from None
-    click.echo(f"{secret} is kept in {file}.", err=True)
+    untrusted = find_here(ctx).untrusted
+    elsewhere = f", and not for {untrusted.folder}, which is not trusted" if untrusted else ""
+    click.echo(f"{secret} is kept in {file}{elsewhere}.", err=True)
 
 
 @auth.command("list")

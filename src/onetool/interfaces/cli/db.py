@@ -45,7 +45,7 @@ def db(ctx: click.Context, as_json: bool) -> None:
     config = _config(ctx)
     try:
         with _reached(config) as database:
-            shown = _state(database)
+            shown = _state(database, config)
     except UnreachedError as error:
         if wants_json(as_json):
             print_json({"reachable": False, "problem": error.problem, "hint": error.hint})
@@ -64,18 +64,26 @@ def db(ctx: click.Context, as_json: bool) -> None:
 @data_options
 @click.pass_context
 def init(ctx: click.Context, as_json: bool) -> None:
-    """Check that the database is reached, and make its tables."""
+    """Check that the database is reached, and make its tables.
+
+    After `cluster.key` was added, it also encrypts with it what this machine has kept in the database before.
+    """
     from onetool.app.database_state import database_state
+    from onetool.app.documents import seal_anew
     from onetool.database.migrations import migrate
 
-    with _reached(_config(ctx)) as database:
+    config = _config(ctx)
+    with _reached(config) as database:
         done = migrate(database)
-        state = database_state(database)
+        state = database_state(database, config)
+        sealed = seal_anew(database, config)
     if wants_json(as_json):
-        print_json({"server": state.server, "tables": state.tables, "done": done})
+        print_json({"server": state.server, "tables": state.tables, "done": done, "sealed": sealed})
         return
     made = f"Made: {', '.join(done)}." if done else "All of them were there: nothing was to do."
     echo(f"PostgreSQL {state.server} is reached, and has {counted(state.tables, 'table')} of OneTool.\n{made}")
+    if sealed:
+        echo(f"{counted(sealed, 'document')} that only this machine could read: encrypted with cluster.key now.")
     echo("Next: `onetool db import` copies what the folder has, `onetool serve` uses the database.")
 
 
@@ -133,22 +141,16 @@ def export_command(ctx: click.Context, folder: Path, as_json: bool) -> None:
     """
     from onetool.app.audit import noted_command
     from onetool.app.database_move import export_home
+    from onetool.database.migrations import require_tables
     from onetool.database.moving import MoveOptions
 
     config = _config(ctx)
     with _reached(config) as database:
-        _require_tables(database)
+        require_tables(database)
         with noted_command(config, "db export"):
             found = list(export_home(database, folder.absolute(), MoveOptions(config=config), _tell))
     _print_moved(found, as_json, f"Copied from the database into {folder.absolute()}")
     ctx.exit(1 if any(moved.left for _, moved in found) else 0)
-
-
-def _require_tables(database: "ReplicaDatabase") -> None:
-    from onetool.database.migrations import missing
-
-    if names := missing(database):
-        raise click.ClickException(f"tables are missing in the database ({', '.join(names)}): onetool db migrate")
 
 
 def _tell(store: str, done: int, total: int) -> None:
@@ -175,11 +177,11 @@ def _print_moved(found: "Iterable[tuple[str, Moved]]", as_json: bool, title: str
 # The state
 
 
-def _state(database: "ReplicaDatabase") -> dict[str, Any]:
+def _state(database: "ReplicaDatabase", config: "Config") -> dict[str, Any]:
     from onetool.app.database_move import count_stores
     from onetool.app.database_state import database_state
 
-    state = database_state(database)
+    state = database_state(database, config)
     return {**msgspec.to_builtins(state), "stores": None if state.missing else count_stores(database)}
 
 
@@ -194,12 +196,15 @@ def _print_state(shown: dict[str, Any]) -> None:
 
 def print_replicas(replicas: "Iterable[dict[str, Any]]") -> None:
     """Those that are alive."""
-    rows = [
-        (one["id"], one["address"], one["version"], one["since"], "ends" if one["is_draining"] else "")
-        for one in replicas
-    ]
+    rows = [(one["id"], one["address"], one["version"], one["since"], _remark(one)) for one in replicas]
     if rows:
         print_table(counted(len(rows), "replica"), ("id", "address", "version", "since", ""), rows)
+
+
+def _remark(replica: dict[str, Any]) -> str:
+    if replica["has_other_key"]:
+        return "has another cluster.key"
+    return "ends" if replica["is_draining"] else ""
 
 
 # The database
@@ -229,7 +234,7 @@ def _reached(config: "Config") -> "Generator[ReplicaDatabase]":
             "database: ${DATABASE_URL}    # postgresql://user:password@host/name"
         )
     logging.getLogger("onetool.database").setLevel(logging.CRITICAL)  # it would say the same again
-    database = open_database(config, migrates=False)
+    database = open_database(config)
     try:
         yield database
     except DatabaseError as error:
@@ -241,4 +246,8 @@ def _reached(config: "Config") -> "Generator[ReplicaDatabase]":
 def _config(ctx: click.Context) -> "Config":
     from onetool.config import load_config
 
-    return load_config(find_here(ctx))
+    found = find_here(ctx)
+    config = load_config(found)
+    if config.database is None and found.untrusted is not None:
+        raise click.ClickException(f"the config in {found.untrusted.folder} is not used, as the line above says.")
+    return config

@@ -63,7 +63,7 @@ def list_hosts(ctx: click.Context, as_json: bool) -> None:
 @click.pass_context
 def remove(ctx: click.Context, names: tuple[str, ...]) -> None:
     """Remove hosts from the config. Tools can't call them any more."""
-    from onetool.config.edit_entries import drop_host
+    from onetool.config.edit import drop_host
     from onetool.core.text import or_rather
 
     target = config_for_hosts(ctx)
@@ -106,7 +106,7 @@ def config_for_hosts(ctx: click.Context) -> "ConfigTarget":
 
 def allow_hosts(target: "ConfigTarget", wanted: Iterable[tuple[str, bool]]) -> list[str]:
     """Write those that are not allowed yet; which these were."""
-    from onetool.config.edit_entries import put_host
+    from onetool.config.edit import put_host
 
     there = {(one.host.lower(), one.allow_private) for one in target.config.allowed_hosts}
     new: list[str] = []

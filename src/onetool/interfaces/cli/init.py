@@ -71,7 +71,7 @@ def init(
 def _write_starter(folder: Path, force: bool) -> None:
     from onetool.config.file_checks import is_inside
     from onetool.config.starter import IGNORED, starter_config
-    from onetool.core.private_file import write_new
+    from onetool.core.os_files import write_new
     from onetool.interfaces.cli.trust import renew_trust
 
     file = folder / ".onetool" / "onetool.yaml"

@@ -88,7 +88,7 @@ def open_regular_file(name: str, refusal: Exception) -> BinaryIO:
 
 def read_data(name: str) -> Any:
     """JSON (comments allowed) or YAML, by its first character."""
-    from onetool.config.jsonc import JsoncError
+    from onetool.config.client_files import JsoncError
     from onetool.config.server_import import translate
 
     text = read_text(name)

@@ -13,10 +13,10 @@ import click
 import msgspec
 
 from onetool.core.call import ToolCall
+from onetool.core.json_data import StrictJsonError, strict_decoder
 from onetool.core.redaction import mask_arguments
-from onetool.core.strict_json import StrictJsonError, strict_decoder
+from onetool.core.signature import is_text, takes_others
 from onetool.core.text import did_you_mean
-from onetool.core.typed_arguments import is_text, takes_others
 from onetool.interfaces.cli.inputs import STDIN, read_input, shown_name
 from onetool.interfaces.cli.output import printable, show_progress
 from onetool.interfaces.cli.person import let_tools_ask

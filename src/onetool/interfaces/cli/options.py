@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from onetool.core.allow_list import is_pattern
+from onetool.core.principal import is_pattern
 from onetool.interfaces.cli.output import claim_stdout, printable
 
 if TYPE_CHECKING:
@@ -71,11 +71,12 @@ def open_app(
     *,
     imports: bool = True,
     watch: bool = False,
+    makes_tables: bool = False,
 ) -> "App":
     """The app for the config that was asked for. Warns about names in the allow-list that match nothing.
 
     `packs` are those whose tools have to be known; None is all. Servers that were never connected are connected for
-    that. Without `imports` no pack is run: for commands that call no tool.
+    that. Without `imports` no pack is run: for commands that call no tool. Only a server `makes_tables`.
     """
     import logging
 
@@ -85,7 +86,7 @@ def open_app(
     found = find_here(ctx)
     claim_stdout()
     trust_log.disabled = True  # it has been told, in words for a person
-    app = ctx.with_resource(App.open(found, imports=imports, watch=watch))
+    app = ctx.with_resource(App.open(found, imports=imports, watch=watch, makes_tables=makes_tables))
     trust_log.disabled = False
     if app.servers is not None:
         named = {name.partition(".")[0] for name in allowed or ()}
@@ -141,7 +142,7 @@ def _known_tools(ctx: click.Context) -> list[str]:
     from onetool.core.errors import OneToolError
 
     try:
-        with App.open(ctx.find_root().params.get("config"), imports=False) as app:
+        with App.open(ctx.find_root().params.get("config"), imports=False, makes_tables=False) as app:
             return [spec.name for spec in app.tools()]
     except OneToolError:
         return []

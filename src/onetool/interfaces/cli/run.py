@@ -18,7 +18,6 @@ import click
 from msgspec.structs import replace
 
 from onetool.interfaces.cli.inputs import STDIN, read_input
-from onetool.interfaces.cli.line_editor import LineEditor
 from onetool.interfaces.cli.options import allow_option, data_options, envelope_option, open_app
 from onetool.interfaces.cli.output import (
     echo,
@@ -30,7 +29,7 @@ from onetool.interfaces.cli.output import (
     styled,
     to_json,
 )
-from onetool.interfaces.cli.person import let_tools_ask
+from onetool.interfaces.cli.person import LineEditor, let_tools_ask
 
 if TYPE_CHECKING:
     from onetool.app import App
@@ -141,7 +140,7 @@ def print_envelope(whole: dict[str, Any], as_yaml: bool, as_json: bool) -> None:
 
 
 def print_error(error: "ToolError") -> None:
-    from onetool.script.reply import error_text
+    from onetool.script.render import error_text
 
     first, _, rest = printable(error_text(error)).partition(" ")
     click.echo(f"{styled(first, fg='red')} {rest}", err=True)

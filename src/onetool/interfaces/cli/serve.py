@@ -58,9 +58,11 @@ def serve(
     if workers > 1:
         _serve_with_workers(ctx, host, port, workers, menu=menu, allowed=allowed, watch=watch, drain_s=drain_s)
         return
-    app = open_app(ctx, allowed, watch=watch)
+    app = open_app(ctx, allowed, watch=watch, makes_tables=True)
     from onetool.interfaces.http.serve import serve_app
 
+    if app.config.cluster is not None and app.config.database is not None:
+        app.config.cluster.require()
     http = app.config.http
     port = http.port if port is None else port
     ended_by = serve_app(
@@ -85,7 +87,7 @@ def _serve_with_workers(
 
     if os.name != "posix":
         raise click.UsageError("--workers takes a system with Unix sockets; here one process serves.")
-    app = open_app(ctx, allowed, imports=False)  # it checks the config, and runs nothing of it
+    app = open_app(ctx, allowed, imports=False, makes_tables=True)  # it checks the config, and runs nothing of it
     from onetool.interfaces.http.serve import bind_address
     from onetool.interfaces.workers.channel import WorkerOrder
     from onetool.interfaces.workers.supervisor import Supervisor
@@ -151,8 +153,7 @@ def mcp(ctx: click.Context, menu: str | None, allowed: list[str] | None, watch: 
     app = open_app(ctx, allowed, watch=watch)
     from onetool.interfaces.mcp.service import Service
     from onetool.interfaces.mcp.stdio import serve
-    from onetool.interfaces.non_blocking_log import make_log_non_blocking
-    from onetool.interfaces.watchdog import Watchdog
+    from onetool.interfaces.watchdog import Watchdog, make_log_non_blocking
 
     def warm() -> None:
         app.runtime.warm()

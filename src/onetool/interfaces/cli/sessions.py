@@ -6,6 +6,7 @@ be known.
 
 import os
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from time import time
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from onetool.ask.errors import AskError
     from onetool.ask.messages import SessionMessage
     from onetool.ask.sessions import AskSessions, SessionInfo, Transcript
+    from onetool.database import ReplicaDatabase
 
 DAY = 24 * 3600
 MOST_RESULT = 300  # characters of a tool's result that are shown
@@ -35,6 +37,7 @@ USUAL = 20  # in a list, for a person
 COLUMNS = ("session", "last used", "questions", "model", "begins with")
 GAP = 3  # columns of the terminal between two of a table
 SHORTEST_TITLE = 12  # characters
+DATABASE_WORDS = (b"database", b"include")  # a config without these has no database
 NO_SESSIONS = 'There are no sessions yet. Begin one: onetool ask "What time is it?"'
 
 
@@ -113,7 +116,7 @@ def list_sessions(ctx: click.Context, limit: int | None, as_json: bool) -> None:
 @click.pass_context
 def show(ctx: click.Context, id: str, as_json: bool) -> None:
     """Show the messages and tool calls of a session."""
-    from onetool.ask.sessions.infos import NO_ANSWER
+    from onetool.ask.sessions.records import NO_ANSWER
 
     transcript = _read(ctx, id)
     if wants_json(as_json):
@@ -202,13 +205,40 @@ def _is_older(one: "SessionInfo", days: int) -> bool:
 def _sessions(config: str | None) -> "AskSessions":
     from onetool.ask.sessions import SessionStore
     from onetool.config.find import find_config, state_home
-    from onetool.interfaces.cli.state import state_database
 
-    if (database := state_database(config)) is not None:
+    if (database := _state_database(config)) is not None:
         from onetool.ask.sessions.database import DatabaseSessions
 
         return DatabaseSessions(database)
     return SessionStore(state_home(find_config(config), os.environ) / "sessions")
+
+
+def _state_database(explicit: str | None) -> "ReplicaDatabase | None":
+    """It is closed when the command ends. A config that can't have one is not read.
+
+    Raises ConfigError if it can't be used. One that is away is no error here.
+    """
+    from onetool.config.find import find
+
+    found = find(explicit)
+    if found.config is None or not _may_have_database(found.config):
+        return None
+    from onetool.app.database import AppDatabase
+    from onetool.config import load_config
+
+    opened = AppDatabase(load_config(found))
+    context = click.get_current_context(silent=True)
+    if context is not None:
+        context.find_root().call_on_close(opened.close)
+    return opened.get()
+
+
+def _may_have_database(config: Path) -> bool:
+    try:
+        text = config.read_bytes()
+    except OSError:
+        return True  # reading it tells why
+    return any(word in text for word in DATABASE_WORDS)
 
 
 def _read(ctx: click.Context, id: str) -> "Transcript":
@@ -241,7 +271,7 @@ def _rows(found: Sequence["SessionInfo"]) -> list[tuple[Any, ...]]:
     """Titles are cut so that each has one line, beside what the others take."""
     from shutil import get_terminal_size
 
-    from onetool.ask.sessions.infos import NO_ANSWER
+    from onetool.ask.sessions.records import NO_ANSWER
     from onetool.core.errors import cut
 
     facts = [(one.id, _moment(one.modified), one.turns, one.model if one.answered else NO_ANSWER) for one in found]
@@ -268,8 +298,7 @@ def _shown(transcript: "Transcript") -> dict[str, Any]:
 
 
 def _print(message: "SessionMessage", at: float, model: str) -> None:
-    from onetool.ask.messages import Assistant, User, UserCall
-    from onetool.ask.prompt_texts import unmark
+    from onetool.ask.messages import Assistant, User, UserCall, unmark
     from onetool.ask.sessions.records import UNDER_WAY
     from onetool.core.errors import cut
     from onetool.interfaces.cli.ask.wording import readable

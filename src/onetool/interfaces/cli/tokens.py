@@ -25,7 +25,7 @@ from onetool.interfaces.cli.output import echo, print_json, print_table, printab
 
 if TYPE_CHECKING:
     from onetool.config import Config
-    from onetool.config.access import TokenConfig
+    from onetool.config.model import TokenConfig
     from onetool.services.access_tokens import StoredToken, TokenStore
 
 NONE = "There are no named tokens. Make one: onetool tokens add NAME"
@@ -128,7 +128,8 @@ def add(
     if only_print:
         place = f"in place of {replaced}" if replaced else "below http.tokens of the config"
         click.echo(printable(f"Nothing was stored: put the line {place}, and reload."), err=True)
-    _tell(token, config, is_first, only_print)
+    where = None if only_print else _place(ctx, store)
+    _tell(token, config, is_first, where)
     if patterns:
         warn_unmatched("--tools", open_app(ctx, packs=_packs(patterns), imports=False), patterns)
 
@@ -137,7 +138,7 @@ def _checked(
     name: str, hash: str, role: Role, patterns: list[str] | None, rate: str | None, expires: str | None
 ) -> "TokenConfig":
     """A usage error for what the config would refuse, too."""
-    from onetool.config.access import TokenConfig
+    from onetool.config.model import TokenConfig
 
     tools = tuple(dict.fromkeys(patterns)) if patterns else None
     token = TokenConfig(name=name, hash=hash, tools=tools, role=role, rate=rate, expires=expires)
@@ -150,7 +151,7 @@ def _checked(
 
 def _until(expires: str | None) -> str | None:
     """A time from now on as a date and time; others as they are."""
-    from onetool.core.times import read_span, utc_text
+    from onetool.core.text import read_span, utc_text
 
     later = read_span(expires or "")
     return expires if not later else utc_text(time.time() + later)
@@ -195,14 +196,21 @@ def _line(token: "TokenConfig") -> str:
     return "{" + ", ".join(f"{key}: {json.dumps(value)}" for key, value in parts.items() if value is not None) + "}"
 
 
-def _tell(token: "StoredToken", config: "Config", is_first: bool, only_print: bool) -> None:
-    """Say what the token is for and how to use it, on standard error."""
+def _place(ctx: click.Context, store: "TokenStore") -> str:
+    """Where the token was stored. In a project that is not trusted, that is not the project."""
+    place = f"in {store.file}" if store.file else "in the database"
+    untrusted = find_here(ctx).untrusted
+    return f"{place}, and not for {untrusted.folder}, which is not trusted" if untrusted else place
+
+
+def _tell(token: "StoredToken", config: "Config", is_first: bool, where: str | None) -> None:
+    """Say what the token is for, where it was stored and how to use it, on standard error."""
     may = MAY[token.role] + (f"; of the tools only {', '.join(token.tools)}" if token.tools else "")
     lines = [f"This is the token of {token.name}, and is not shown again. With it one may {may}."]
     if token.expires is not None and token.expires <= time.time():
         lines.append("warning: it has expired already, so that it is refused.")
-    if not only_print:
-        lines.append("A running server accepts it at once.")
+    if where:
+        lines.append(f"It is stored {where}. A server that runs with this config accepts it at once.")
     if is_first:
         lines.append("It is the first one: from now on `onetool serve` asks everybody for a token.")
     url = _url(config)
@@ -245,7 +253,7 @@ def list_tokens(ctx: click.Context, as_json: bool) -> None:
 
 def _row(token: "StoredToken", where: str = "stored", is_revoked: bool = False) -> dict[str, Any]:
     """What may be shown of a token: nothing of its hash."""
-    from onetool.core.times import utc_text
+    from onetool.core.text import utc_text
 
     is_over = token.expires is not None and token.expires <= time.time()
     return {
@@ -261,7 +269,7 @@ def _row(token: "StoredToken", where: str = "stored", is_revoked: bool = False) 
 
 
 def _revoked_row(name: str, at: float) -> dict[str, Any]:
-    from onetool.core.times import utc_text
+    from onetool.core.text import utc_text
 
     return {"name": name, "where": "stored", "state": "revoked", "revoked": utc_text(at)}
 
@@ -333,8 +341,11 @@ def _tell_if_closed(config: "Config", store: "TokenStore") -> None:
 
 
 def _config(ctx: click.Context) -> "Config":
+    import logging
+
     from onetool.config import load_config
 
+    logging.getLogger("onetool.serve").setLevel(logging.CRITICAL)  # it would say what the command says itself
     return load_config(find_here(ctx))
 
 

@@ -16,6 +16,7 @@ import logging
 import traceback
 from asyncio import CancelledError
 from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 from math import ceil
 from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple
@@ -23,6 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from onetool.core.principal import Principal, current_address, current_principal, is_admitted
 from onetool.core.text import did_you_mean
 from onetool.interfaces.asgi import (
+    ANSWERED_HEADER,
     CLOSE,
     FORWARDED,
     FORWARDED_HEADER,
@@ -33,14 +35,14 @@ from onetool.interfaces.asgi import (
     Receive,
     Scope,
     Send,
+    check_content_type,
     read_body,
     replayed,
     respond,
     response_start,
 )
-from onetool.interfaces.http.access_log import CLIENT_CLOSED_REQUEST, clean, log_request
-from onetool.interfaces.http.admissions import Admissions
-from onetool.interfaces.http.request_audit import RequestAudit
+from onetool.interfaces.http.credentials import Admissions
+from onetool.interfaces.http.request_log import CLIENT_CLOSED_REQUEST, RequestAudit, clean, log_request
 from onetool.interfaces.http.rules import (
     DUPLICATE,
     AccessRules,
@@ -50,11 +52,11 @@ from onetool.interfaces.http.rules import (
     is_preflight,
     relevant_headers,
 )
-from onetool.interfaces.json_data import check_content_type
 from onetool.services.request_rates import PrincipalRates, RequestRates
 
 if TYPE_CHECKING:
     from onetool.interfaces.http.cluster import Cluster
+    from onetool.interfaces.http.forwarding import ForwardSeal
 
 LINGER_S = 2.0  # for a client that reads nothing before it has sent everything …
 LINGER_TIMES = 8  # … and how many times the limit it may send meanwhile
@@ -274,7 +276,10 @@ class HttpApp:
     async def _admit(self, scope: Scope, route: Route | None, receive: Receive, answer: "LoggedResponse") -> None:
         head = relevant_headers(scope["headers"])
         if self._cluster is not None and FORWARDED_HEADER in head:
-            receive = await self._admit_forwarded(self._cluster, scope, route, head, receive)
+            header = head[FORWARDED_HEADER]
+            data = self._cluster.seal.open(header, scope)
+            answer.prove = partial(self._cluster.seal.proof, header)
+            receive = await self._admit_forwarded(self._cluster.seal, data, scope, route, head, receive)
         elif not await self._admit_client(scope, route, head, answer):
             return
         route = self._can_take(scope, route, head)
@@ -316,15 +321,21 @@ class HttpApp:
         return True
 
     async def _admit_forwarded(
-        self, cluster: "Cluster", scope: Scope, route: Route | None, head: Mapping[bytes, bytes], receive: Receive
+        self,
+        seal: "ForwardSeal",
+        data: bytes,
+        scope: Scope,
+        route: Route | None,
+        head: Mapping[bytes, bytes],
+        receive: Receive,
     ) -> Receive:
         """Check that another replica has sent this, which has checked everything else. Gives its body once more."""
-        told = cluster.seal.read(head[FORWARDED_HEADER], scope)
+        told = seal.read(data)
         if b"transfer-encoding" in head:
             raise HttpError(411, "length_required", "What a replica sends on has a Content-Length.", [CLOSE])
         check_length(head.get(b"content-length"), self._most(route))
         body = await read_body(receive) or b""
-        cluster.seal.check_body(told, body)
+        seal.check_body(told, body)
         scope[FORWARDED] = told
         scope["log"]["from"] = told.sender
         if route is not None and route.is_internal:  # it is the sender's own request, who ends it where it has to end
@@ -424,21 +435,26 @@ def _too_many(principal: Principal, wait: float) -> HttpError:
 
 
 class LoggedResponse:
-    """Wraps `send`, and notes status and size for the access log."""
+    """Wraps `send`, and notes status and size for the access log.
 
-    __slots__ = ("_send", "add", "bytes", "status")
+    `prove` makes a header of the status: for another replica, which believes no answer without it.
+    """
+
+    __slots__ = ("_send", "add", "bytes", "prove", "status")
 
     def __init__(self, send: Send) -> None:
         self._send = send
         self.add: tuple[tuple[bytes, bytes], ...] = ()
+        self.prove: Callable[[int], bytes] | None = None
         self.status = 0
         self.bytes = 0
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            if self.add:
-                message = {**message, "headers": [*message.get("headers", ()), *self.add]}
+            add = self.add if self.prove is None else (*self.add, (ANSWERED_HEADER, self.prove(self.status)))
+            if add:
+                message = {**message, "headers": [*message.get("headers", ()), *add]}
         else:
             self.bytes += len(message.get("body", b""))
         await self._send(message)

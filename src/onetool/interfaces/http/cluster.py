@@ -10,10 +10,9 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from onetool.interfaces.asgi import Asgi, HttpError, Receive, Scope, Send
-from onetool.interfaces.http.forward_header import ForwardSeal, derived_key
-from onetool.interfaces.http.forwarding import Forwarder, ReplicaGoneError
+from onetool.interfaces.http.forwarding import Forwarder, ForwardSeal, ReplicaGoneError
 from onetool.interfaces.http.listen import listen_unix
-from onetool.services.cluster import UNIX, ClusterSettings, Replica
+from onetool.services.cluster import UNIX, ClusterSettings, Replica, derived_key
 from onetool.services.cluster.members import Members
 
 if TYPE_CHECKING:

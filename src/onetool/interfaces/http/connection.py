@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from onetool.interfaces.asgi import HttpError
-from onetool.interfaces.http.access_log import write_entry
+from onetool.interfaces.http.request_log import write_entry
 
 CHUNK_OVERHEAD = 8  # bytes at the most that come for one of a body in chunks: those of one byte have five more
 MOST_PIPELINED = 100  # requests on one connection that wait for the answer to the one before

@@ -7,17 +7,22 @@
     nothing           only where no credential is configured: role edit
 
 A server that is for calls only (`--tool-allow`, `http.admin: false`) caps every role at call.
+
+A stream may last for hours. Meanwhile its token may be revoked, or expire, or be given other tools; or its session is
+ended. `Admissions` looks once a second at each request that lasts, as if it came now, and ends it if it is not let in.
 """
 
+import asyncio
 import hmac
+from collections.abc import Callable
 from hashlib import sha256
 from time import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from onetool.app.access import needs_credential
-from onetool.config.access import OWN_TOKEN
+from onetool.config.model import OWN_TOKEN
 from onetool.core.principal import Principal
 from onetool.interfaces.asgi import HttpError
 from onetool.interfaces.http.jwt_token import looks_like_jwt
@@ -201,3 +206,57 @@ def _admin(token: str) -> Principal:
 
 def _digest(token: bytes) -> bytes:
     return sha256(token).digest()
+
+
+# Requests that last longer than their caller is let in
+
+
+CHECK_EVERY_S = 1.0  # between two looks
+
+
+class Admission:
+    """One request. `identify` says who it would come from if it came now."""
+
+    __slots__ = ("_identify", "_principal", "is_over", "since", "task")
+
+    def __init__(
+        self, identify: Callable[[], Principal], principal: Principal, task: "asyncio.Task[Any] | None", since: float
+    ) -> None:
+        self._identify, self._principal = identify, principal
+        self.task, self.since = task, since
+        self.is_over = False
+
+    def is_valid(self) -> bool:
+        """Whether the caller would still be let in, and may what it might when the request began."""
+        try:
+            return self._identify() == self._principal
+        except HttpError:
+            return False
+
+
+class Admissions:
+    """The requests under way. It belongs to one event loop."""
+
+    def __init__(self) -> None:
+        self._open: set[Admission] = set()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def begin(self, identify: Callable[[], Principal], principal: Principal) -> Admission:
+        loop = asyncio.get_running_loop()
+        admission = Admission(identify, principal, asyncio.current_task(), loop.time())
+        self._open.add(admission)
+        if self._timer is None:
+            self._timer = loop.call_later(CHECK_EVERY_S, self._look)
+        return admission
+
+    def end(self, admission: Admission) -> None:
+        self._open.discard(admission)
+
+    def _look(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(CHECK_EVERY_S, self._look) if self._open else None
+        latest = loop.time() - CHECK_EVERY_S
+        for admission in [one for one in self._open if one.since <= latest]:
+            if not admission.is_valid() and admission.task is not None:
+                admission.is_over = True
+                admission.task.cancel()

@@ -2,27 +2,61 @@
 
 A request is read whole before it is sent on: those that are forwarded are messages and decisions, no files. Its answer
 is passed on as it comes. Of its headers only those go along that the routes read; the client's token stays here. Of
-the headers of the answer only those come back that the routes send.
+the headers of the answer only those come back that the routes send. `ForwardSeal` makes and checks two headers, under
+the cluster's key:
+
+    onetool-forwarded: base64url(HMAC-SHA256 | {sender, to, at, nonce, principal, address, body}), or that compressed
+
+It says who asks, checked at the sender. The HMAC is over the method, the path with its query, and these members; `body`
+is the SHA-256 of the whole body, which is read before anything is done with it. So nothing of a request can be changed,
+and it is good for one replica, once, for a minute. A header that anybody else has made is refused, wherever it comes
+from.
+
+    onetool-answered: HMAC-SHA256 over the header of the request, and the status of the answer
+
+It says that a holder of the key has answered this request so. An answer without it is not passed on.
 """
 
 import asyncio
+import hmac
 import logging
 import sys
+import zlib
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Generator
 from contextlib import asynccontextmanager, contextmanager, suppress
+from hashlib import sha256
 from itertools import count
+from secrets import token_hex
 from threading import Lock
+from typing import NamedTuple
+
+import msgspec
 
 from onetool.core.principal import LOCAL, Principal
 from onetool.http.connection import Connection, HttpResponse
 from onetool.http.errors import StaleConnectionError, UnreachableError, WireError
 from onetool.http.pool import ConnectionPool
-from onetool.interfaces.asgi import FORWARDED, FORWARDED_HEADER, JSON, HttpError, Receive, Scope, Send, read_body
-from onetool.interfaces.disconnect import DisconnectWatch
-from onetool.interfaces.http.forward_header import OTHER_REPLICA, ForwardSeal, target_of
-from onetool.services.cluster import UNIX, Replica
+from onetool.interfaces.asgi import (
+    ANSWERED_HEADER,
+    FORWARDED,
+    FORWARDED_HEADER,
+    JSON,
+    HttpError,
+    Receive,
+    Scope,
+    Send,
+    read_body,
+)
+from onetool.interfaces.http.connection import ConnectionLimits
+from onetool.interfaces.response_stream import DisconnectWatch
+from onetool.interfaces.signed import sign, verify
+from onetool.services.cluster import SAME_KEY, UNIX, Replica, derived_key
 from onetool.services.cluster.members import Members
+
+VALID_S = 60.0  # both ways: the replicas' clocks agree with the database's within a beat
+OTHER_REPLICA = 421
+LARGE = 4096  # bytes, from which on it is compressed: a token may be for thousands of tools
 
 log = logging.getLogger("onetool.cluster")
 
@@ -33,6 +67,7 @@ ACQUIRE_S = 2.0  # for a connection, when all are in use
 MOST_CONNECTIONS = 2000  # to one replica, of each kind: streams never take those of short requests
 SHARES = {"stream": 64, "call": 500}  # of one owner, by kind: nobody takes all connections. Others are short
 LARGEST = 1 << 62
+LARGEST_HEAD = ConnectionLimits().head_bytes  # of a request that another replica takes
 LARGEST_REFUSAL = 2000  # characters of what a replica says that refuses
 
 _PASSED_ON = frozenset((b"content-type", b"accept", b"user-agent", b"last-event-id", b"if-match", b"if-none-match"))
@@ -40,11 +75,103 @@ _PASSED_ON = frozenset((b"content-type", b"accept", b"user-agent", b"last-event-
 _PASSED_BACK = frozenset(
     ("allow", "cache-control", "etag", "link", "location", "retry-after", "vary", "www-authenticate")
 )
+
+GONE = "the replica that has this is gone; begin again"
+
+
+class ForwardedBy(msgspec.Struct, frozen=True, kw_only=True):
+    """Which replica sends a request, and for whom."""
+
+    sender: str
+    to: str
+    at: float
+    nonce: str
+    principal: Principal
+    address: str
+    body: str
+
+
+class ForwardSeal:
+    """Makes these headers and verifies them. It belongs to one event loop."""
+
+    def __init__(self, key: bytes, members: Members) -> None:
+        self._key = derived_key(key, "forward")
+        self._answer_key = derived_key(key, "answer")
+        self._members = members
+        self._seen: dict[str, float] = {}  # nonces and until when they count, the oldest first
+
+    def write(self, to: str, method: str, target: bytes, principal: Principal, body: bytes, address: str) -> str:
+        told = ForwardedBy(
+            sender=self._members.id,
+            to=to,
+            at=self._members.now(),
+            nonce=token_hex(16),
+            principal=principal,
+            address=address,
+            body=sha256(body).hexdigest(),
+        )
+        data = msgspec.json.encode(told)
+        return sign(self._key, data if len(data) < LARGE else zlib.compress(data), _bound(method, target))
+
+    def open(self, header: bytes, scope: Scope) -> bytes:
+        """What it says. Raises HttpError (401) unless a holder of the key has made it for this request."""
+        data = verify(self._key, header.decode("latin-1"), _bound(scope["method"], target_of(scope)))
+        if data is None:
+            raise _refused("it was not made by a replica of this cluster for this request")
+        return data
+
+    def read(self, data: bytes) -> ForwardedBy:
+        """Raises HttpError (401, 421) for what was not made now, and for this replica."""
+        try:
+            told = msgspec.json.decode(data if data.startswith(b"{") else zlib.decompress(data), type=ForwardedBy)
+        except (msgspec.DecodeError, zlib.error):  # of another version, which knows more or less than we do
+            raise _refused("another version of OneTool has made it, which this one does not understand") from None
+        if told.to != self._members.id:
+            # Its sender learns that the replica is gone, whose address we have now.
+            raise HttpError(OTHER_REPLICA, "other_replica", "This request is for another replica, which is gone.")
+        self._check_once(told)
+        return told
+
+    def check_body(self, told: ForwardedBy, body: bytes) -> None:
+        """Raises HttpError (401) for another body than the one that the header was made for."""
+        if not hmac.compare_digest(sha256(body).hexdigest(), told.body):
+            raise _refused("the body is not the one that it was made for")
+
+    def proof(self, header: bytes, status: int) -> bytes:
+        """That a holder of the key has answered the request with this header so."""
+        return hmac.new(self._answer_key, b"%d " % status + header, sha256).hexdigest().encode()
+
+    def is_proof(self, header: bytes, status: int, shown: str) -> bool:
+        return hmac.compare_digest(self.proof(header, status), shown.encode("utf-8", "replace"))
+
+    def _check_once(self, told: ForwardedBy) -> None:
+        now = self._members.now()
+        if abs(now - told.at) > VALID_S:
+            raise _refused("it has expired, or the clocks of the replicas differ by more than a minute")
+        while self._seen and (oldest := next(iter(self._seen.items())))[1] < now:
+            del self._seen[oldest[0]]
+        if told.nonce in self._seen:
+            raise _refused("it was used already: it is good once")
+        self._seen[told.nonce] = now + 2 * VALID_S
+
+
+def target_of(scope: Scope) -> bytes:
+    """The path with its query, as it is sent."""
+    query = scope.get("query_string", b"")
+    return scope["raw_path"] + (b"?" + query if query else b"")
+
+
+def _bound(method: str, target: bytes) -> bytes:
+    return method.encode() + b" " + target + b"\n"
+
+
+def _refused(why: str) -> HttpError:
+    return HttpError(401, "bad_forward", f"The header {FORWARDED_HEADER.decode()} can't be accepted: {why}.")
+
+
 _PASSED_BACK |= {"content-disposition", "content-length", "content-location", "content-type", "mcp-session-id"}
 _PASSED_BACK |= {"ratelimit", "ratelimit-limit", "ratelimit-policy", "ratelimit-remaining", "ratelimit-reset"}
 _PASSED_BACK |= {"www-authenticate", "x-accel-buffering", "x-content-type-options"}
-
-GONE = "the replica that has this is gone; begin again"
 
 
 class ReplicaGoneError(HttpError):
@@ -74,6 +201,40 @@ class ReplicaBusyError(ReplicaRefusedError):
         HttpError.__init__(self, status, "replica_busy", message, [(b"retry-after", b"1")])
 
 
+class HeadTooLargeError(ReplicaRefusedError):
+    """Another replica would not take the head of this request. Nothing was sent."""
+
+    def __init__(self) -> None:
+        HttpError.__init__(
+            self,
+            431,
+            "head_too_large",
+            f"This is for another replica, and its headers and who you are don't fit into {LARGEST_HEAD // 1024} KiB. "
+            "Give your token patterns of tools in place of long lists (github.*), or send fewer headers.",
+        )
+
+
+class AnswerNotProvenError(ReplicaRefusedError):
+    """What answers at the address of a replica has not shown that it has the cluster's key."""
+
+    def __init__(self) -> None:
+        HttpError.__init__(
+            self,
+            502,
+            "answer_not_proven",
+            "The answer of another replica is not used: it does not show that it comes from a holder of cluster.key. "
+            "Whether anything has happened there is not known; the log of this replica names the address.",
+        )
+
+
+class ForwardRequest(NamedTuple):
+    """The bytes of a request, and the header that its answer has to be for."""
+
+    data: bytes
+    seal: bytes
+    is_head: bool = False
+
+
 class Forwarder:
     """It may be used on any event loop; each has connections of its own."""
 
@@ -100,21 +261,21 @@ class Forwarder:
         method, target = scope["method"], target_of(scope)
         client = scope.get("client")
         principal, address = scope.get("principal", LOCAL), str(client[0]) if client else ""
-        seal = self._seal.write(replica.id, method, target, principal, body, address)
+        seal = self._seal.write(replica.id, method, target, principal, body, address).encode()
         headers = [(name, value) for name, value in scope["headers"] if name in _PASSED_ON or name.startswith(b"mcp-")]
         request = _request(method, target, replica, headers, seal, body)
         kind = "stream" if method == "GET" else "call"
         with DisconnectWatch(receive), self._share(replica, kind, principal.owner):
-            async with self._exchange(replica, request, kind, method == "HEAD") as response:
+            async with self._exchange(replica, request, kind) as response:
                 await _pass_back(response, send)
 
     async def post(self, replica: Replica, path: str, body: bytes, principal: Principal) -> AsyncIterator[bytes]:
         """POST to a route below /cluster, as this principal. Yields the body of the answer as it comes.
 
-        Raises ReplicaGoneError, or ReplicaRefusedError for another status than 2xx. Ending the iteration early ends
-        the request there.
+        Raises ReplicaGoneError, or ReplicaRefusedError, also for another status than 2xx. Ending the iteration early
+        ends the request there.
         """
-        seal = self._seal.write(replica.id, "POST", path.encode(), principal, body, "")
+        seal = self._seal.write(replica.id, "POST", path.encode(), principal, body, "").encode()
         request = _request("POST", path.encode(), replica, [(b"content-type", JSON)], seal, body)
         kind = "call" if path.endswith("/call") else ""
         with self._share(replica, kind, principal.owner):
@@ -161,14 +322,13 @@ class Forwarder:
                     del self._shares[key]
 
     @asynccontextmanager
-    async def _exchange(
-        self, replica: Replica, request: bytes, kind: str, is_head: bool = False
-    ) -> AsyncGenerator[HttpResponse]:
+    async def _exchange(self, replica: Replica, request: ForwardRequest, kind: str) -> AsyncGenerator[HttpResponse]:
         loop, pool = asyncio.get_running_loop(), await self._pool()
-        connection, response = await self._ask(pool, replica, request, kind, is_head)
+        connection, response = await self._ask(pool, replica, request, kind)
         number = next(self._numbers)
         self._open[number] = (loop, replica.id, connection)
         try:
+            self._check_proof(replica, request, response)
             if response.status == OTHER_REPLICA:
                 raise ReplicaGoneError
             yield response
@@ -179,22 +339,30 @@ class Forwarder:
             else:
                 pool.drop(connection)
 
+    def _check_proof(self, replica: Replica, request: ForwardRequest, response: HttpResponse) -> None:
+        """Raises AnswerNotProvenError, before anything of the answer is passed on."""
+        shown = response.headers.get(ANSWERED_HEADER.decode(), "")
+        if not self._seal.is_proof(request.seal, response.status, shown):
+            told = "what answers as replica %s at %s (status %d) has not shown that it has our cluster.key: %s"
+            log.error(told, replica.id, replica.address, response.status, SAME_KEY)
+            raise AnswerNotProvenError
+
     async def _ask(
-        self, pool: ConnectionPool, replica: Replica, request: bytes, kind: str, is_head: bool
+        self, pool: ConnectionPool, replica: Replica, request: ForwardRequest, kind: str
     ) -> tuple[Connection, HttpResponse]:
         try:
-            return await self._ask_once(pool, replica, request, kind, is_head)
+            return await self._ask_once(pool, replica, request, kind)
         except StaleConnectionError:  # kept, and closed meanwhile. Its nonce keeps it from being done twice
             pool.drop_idle((replica.address, kind))
         except (WireError, OSError, TimeoutError):
             raise ReplicaGoneError from None
         try:
-            return await self._ask_once(pool, replica, request, kind, is_head)
+            return await self._ask_once(pool, replica, request, kind)
         except (WireError, OSError, TimeoutError):
             raise ReplicaGoneError from None
 
     async def _ask_once(
-        self, pool: ConnectionPool, replica: Replica, request: bytes, kind: str, is_head: bool
+        self, pool: ConnectionPool, replica: Replica, request: ForwardRequest, kind: str
     ) -> tuple[Connection, HttpResponse]:
         loop = asyncio.get_running_loop()
         try:
@@ -207,7 +375,8 @@ class Forwarder:
         self._open[number] = (loop, replica.id, connection)
         try:
             until = loop.time() + LONGEST_S
-            return connection, await connection.exchange(request, is_head, LARGEST, until, True, LONGEST_S)
+            asked = connection.exchange(request.data, request.is_head, LARGEST, until, True, LONGEST_S)
+            return connection, await asked
         except BaseException:
             pool.drop(connection)
             raise
@@ -246,13 +415,16 @@ async def _dial(loop: asyncio.AbstractEventLoop, address: str, pool: ConnectionP
 
 
 def _request(
-    method: str, target: bytes, replica: Replica, headers: list[tuple[bytes, bytes]], seal: str, body: bytes
-) -> bytes:
-    """Its bytes. What came over HTTP has no line breaks in it, and goes on as it came."""
+    method: str, target: bytes, replica: Replica, headers: list[tuple[bytes, bytes]], seal: bytes, body: bytes
+) -> ForwardRequest:
+    """What came over HTTP has no line breaks in it, and goes on as it came. Raises HeadTooLargeError."""
     host = b"localhost" if replica.address.startswith(UNIX) else replica.address.encode()
-    own = [(b"host", host), (FORWARDED_HEADER, seal.encode()), (b"content-length", b"%d" % len(body))]
+    own = [(b"host", host), (FORWARDED_HEADER, seal), (b"content-length", b"%d" % len(body))]
     lines = [b"%b %b HTTP/1.1" % (method.encode(), target), *(b"%b: %b" % one for one in (*own, *headers))]
-    return b"\r\n".join(lines) + b"\r\n\r\n" + body
+    head = b"\r\n".join(lines) + b"\r\n\r\n"
+    if len(head) > LARGEST_HEAD:
+        raise HeadTooLargeError
+    return ForwardRequest(head + body, seal, method == "HEAD")
 
 
 async def _pass_back(response: HttpResponse, send: Send) -> None:

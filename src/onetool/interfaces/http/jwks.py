@@ -18,13 +18,13 @@ import msgspec
 from onetool.core.errors import ToolFailure
 from onetool.core.json_data import JsonTooCostlyError
 from onetool.http.allowed_hosts import AllowedHosts, HostRule
-from onetool.http.decoding import json_of
+from onetool.http.body import json_of
 from onetool.http.errors import RequestRefusedError, in_short
 from onetool.http.url import HttpRequest, Url, parse_url
 from onetool.interfaces.http.jwt_token import JwtError
 
 if TYPE_CHECKING:
-    from onetool.config.access import JwtConfig
+    from onetool.config.model import JwtConfig
     from onetool.http.client import HttpClient
 
 log = logging.getLogger("onetool")

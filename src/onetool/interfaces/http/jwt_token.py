@@ -1,15 +1,29 @@
-"""Reads a JWT and checks what can be checked without a key: its form, its header, its claims.
+"""JWTs without a key: their form, header and claims; and what clients are told that have none, or a wrong one.
 
 A JWT comes from anybody, so nothing of it is believed before its signature is checked. Its claims are checked first
 nevertheless: that takes no key, and tells a client more than "unknown key" would. No message repeats a part of it.
+
+    /.well-known/oauth-protected-resource        the whole server
+    /.well-known/oauth-protected-resource/mcp    its MCP endpoint, as a client finds it that knows its address alone
+
+Both are open to everybody, pages of other origins too: whoever has no token yet needs them to get one.
 """
 
 import json
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable
 from datetime import UTC, datetime
-from typing import Any, Literal, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn
+from urllib.parse import quote
+
+import msgspec
+
+from onetool.core.principal import ROLES
+from onetool.interfaces.asgi import HttpError, Receive, Scope, Send, respond
+
+if TYPE_CHECKING:
+    from onetool.config.model import HttpConfig, JwtConfig
 
 LONGEST_TOKEN = 16 * 1024  # bytes
 LONGEST_NAME = 256  # characters of a subject or of the name of a key
@@ -200,3 +214,98 @@ def _shown(time: float) -> str:
 def _is_name(text: Any) -> bool:
     """What is not printable could look like another name, or end a line of a log."""
     return isinstance(text, str) and 0 < len(text) <= LONGEST_NAME and text.isprintable()
+
+
+# Where clients get one: metadata of a protected resource (RFC 9728), and the header WWW-Authenticate
+
+
+METADATA_PATH = "/.well-known/oauth-protected-resource"
+MCP_PATH = "/mcp"
+METADATA_PATHS = (METADATA_PATH, METADATA_PATH + MCP_PATH)
+
+_CORS = [
+    (b"access-control-allow-origin", b"*"),
+    (b"access-control-allow-methods", b"GET, HEAD, OPTIONS"),
+    (b"access-control-allow-headers", b"mcp-protocol-version"),
+    (b"access-control-max-age", b"600"),
+]
+_SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")  # as RFC 6749 spells one
+_UNQUOTED = re.compile(r"[^\x20-\x21\x23-\x5b\x5d-\x7e]")  # what a description must not have in the header
+
+
+class ResourceMetadata:
+    """The ASGI app of both routes. `http` gives the config in force."""
+
+    def __init__(self, http: "Callable[[], HttpConfig]") -> None:
+        self._http = http
+
+    async def __call__(self, scope: Scope, _receive: Receive, send: Send) -> None:
+        http = self._http()
+        if http.jwt is None:
+            message = "This server takes no tokens of an authorization server: http.jwt in its config names none."
+            raise HttpError(404, "not_found", message, _CORS)
+        if scope["method"] == "OPTIONS":
+            await send({"type": "http.response.start", "status": 204, "headers": _CORS})
+            await send({"type": "http.response.body", "body": b""})
+            return
+        address = public_url(http, scope) + _part(scope["path"].removeprefix(METADATA_PATH))
+        body = msgspec.json.encode(metadata(http.jwt, address))
+        await respond(send, 200, b"" if scope["method"] == "HEAD" else body, headers=_CORS)
+
+
+def metadata(config: "JwtConfig", address: str) -> dict[str, object]:
+    """What RFC 9728 has a resource tell of itself. `address` is the resource."""
+    return {
+        "resource": address,
+        "authorization_servers": [config.issuer],
+        "scopes_supported": _sendable(config.scopes),
+        "bearer_methods_supported": ["header"],
+        "resource_name": "OneTool",
+    }
+
+
+def public_url(http: "HttpConfig", scope: Scope) -> str:
+    """http.url, or the address that the request was sent to. Its Host has been checked."""
+    if http.url:
+        return http.url.rstrip("/")
+    host = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"host"), "localhost")
+    return f"{scope.get('scheme', 'http')}://{host}{quote(scope.get('root_path', ''))}"
+
+
+def challenge(http: "HttpConfig", scope: Scope, error: JwtError | None = None) -> tuple[bytes, bytes]:
+    """The header WWW-Authenticate of an answer with 401 or 403. Without an error there was no token."""
+    parts = {"realm": "onetool"}
+    if error is not None:
+        parts |= {"error": error.code, "error_description": _UNQUOTED.sub("'", str(error))}
+    if http.jwt is not None:
+        if scopes := _needed(http.jwt, error):
+            parts["scope"] = " ".join(scopes)
+        where = METADATA_PATH + _part(scope["path"])
+        parts["resource_metadata"] = _UNQUOTED.sub("", public_url(http, scope) + where)
+    return b"www-authenticate", ("Bearer " + ", ".join(f'{key}="{text}"' for key, text in parts.items())).encode()
+
+
+def refusal(http: "HttpConfig", scope: Scope, error: JwtError) -> HttpError:
+    """The response to a JWT that is not accepted."""
+    code = {"invalid_token": "unauthorized", "insufficient_scope": "forbidden"}.get(error.code, error.code)
+    if error.retry_after is not None:
+        return HttpError(error.status, code, str(error), [(b"retry-after", b"%d" % error.retry_after)])
+    return HttpError(error.status, code, str(error), [challenge(http, scope, error)])
+
+
+def _part(path: str) -> str:
+    """The part of the server that has metadata of its own: clients compare `resource` with the address they call."""
+    return MCP_PATH if path.rstrip("/") == MCP_PATH else ""
+
+
+def _needed(config: "JwtConfig", error: JwtError | None) -> list[str]:
+    """The scopes that a client should ask for: all that would do where it has none of them, else only those of the
+    lowest role, so that nobody asks for more than is needed."""
+    if error is not None and error.code == "insufficient_scope":
+        return _sendable(config.scopes)
+    lowest = min((ROLES.index(grant.role) for grant in config.scopes.values()), default=0)
+    return _sendable([scope for scope, grant in config.scopes.items() if ROLES.index(grant.role) == lowest])
+
+
+def _sendable(scopes: Iterable[str]) -> list[str]:
+    return [scope for scope in scopes if _SCOPE.fullmatch(scope)]

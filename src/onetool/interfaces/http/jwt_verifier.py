@@ -11,7 +11,7 @@ from hashlib import sha256
 from time import monotonic, time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from onetool.config.access import read_rate
+from onetool.config.model import read_rate
 from onetool.core.principal import ROLES, Principal, Rate
 from onetool.http.errors import RequestRefusedError
 from onetool.http.url import parse_url
@@ -19,7 +19,7 @@ from onetool.interfaces.http.jwks import Fetch, Jwks, SigningKey
 from onetool.interfaces.http.jwt_token import ExpectedClaims, JwtError, SignedToken, invalid, read_token
 
 if TYPE_CHECKING:
-    from onetool.config.access import Grant, JwtConfig
+    from onetool.config.model import Grant, JwtConfig
 
 MOST_REMEMBERED = 10_000
 MOST_TRIED = 8  # keys, for a JWT that does not say which one it is

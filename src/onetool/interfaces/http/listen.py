@@ -1,14 +1,27 @@
-"""Resolves the host and binds the sockets of the server, or says in one line why that failed."""
+"""Where the server listens, and how clients connect: resolves the host, binds the sockets, and writes the welcome.
+
+A host or port that can't be used is an error of one line. The texts are printed when the server starts, and stand at
+`/` for clients like curl.
+"""
 
 import errno
+import json
 import os
+import re
 import socket
+import struct
+import sys
 from collections.abc import Iterable
 from contextlib import suppress
+from ctypes import addressof, create_string_buffer
 from ipaddress import ip_address
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import quote
 
 from onetool.core.errors import OneToolError
+
+if TYPE_CHECKING:
+    from onetool.core.spec import ToolSpec
 
 TRIES = 5  # for one free port on several addresses
 WILDCARDS = ("0.0.0.0", "::")  # noqa: S104 - to know them, not to bind them
@@ -132,3 +145,129 @@ def _reason(error: OSError, host: str, port: int) -> str:
     if error.errno in NOT_HERE:
         return f"this machine has no address {host}; see --host and http.host"
     return f"can't listen on {place}: {error.strerror or error}"
+
+
+def refuse_new(listening: socket.socket) -> None:
+    """Have the system drop requests for new connections, of all processes that listen on it; only Linux can.
+
+    If a socket is just closed, whoever has connected since it was last looked at is cut off. From now on nobody new
+    does, so that those who have can be taken first. Who is dropped tries again a second later, and is told that nobody
+    listens.
+    """
+    if sys.platform == "linux":
+        program = b"".join(struct.pack("HBBI", *step) for step in _NO_SYN)
+        place = create_string_buffer(program)
+        with suppress(OSError):  # a system may forbid it
+            found = struct.pack("@HP", len(_NO_SYN), addressof(place))
+            listening.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, found)
+
+
+_SO_ATTACH_FILTER = 26
+_SYN = 0x02
+_NO_SYN = (  # a filter of packets, which it sees from the TCP header on: code, where to go if so, if not, operand
+    (0x30, 0, 0, 13),  # load the byte with the flags
+    (0x45, 0, 1, _SYN),  # has it this flag?
+    (0x06, 0, 0, 0),  # drop it
+    (0x06, 0, 0, 0xFFFFFFFF),  # let all of it pass
+)
+# How to connect a client
+
+
+DEFAULT_VARIABLE = "$ONETOOL_TOKEN"  # where the token was written down as it is: a variable for the reader to set
+
+TOKENS = "http.token in its config, or one that `onetool tokens add` makes"
+
+
+class ServerFacts(NamedTuple):
+    """What the welcome texts say of a server."""
+
+    own_url: str  # where it listens
+    url: str  # where clients reach it
+    tools: str  # how many, in words
+    config: str  # the file in force, in words
+    header: str | None  # the one with the token, when there is one
+    first: str | None  # the tool to try first
+
+
+def bearer_header(shown: str = "") -> str:
+    """The Authorization header with a shell variable for the token. `shown` is how the config writes it, if it does."""
+    name = re.fullmatch(r"\$\{(\w+)\}", shown)
+    return f"Authorization: Bearer {f'${name[1]}' if name else DEFAULT_VARIABLE}"
+
+
+def claude_command(url: str, header: str | None) -> str:
+    line = f"claude mcp add --transport http onetool {url}/mcp"
+    return f"{line} --header '{_as_client_variable(header)}'" if header else line  # quoted: not the shell's to fill in
+
+
+def json_snippet(url: str, header: str | None) -> str:
+    """The JSON that most clients take in their config."""
+    server: dict[str, object] = {"type": "http", "url": f"{url}/mcp"}
+    if header:
+        name, _, value = _as_client_variable(header).partition(": ")
+        server["headers"] = {name: value}
+    return json.dumps({"mcpServers": {"onetool": server}})
+
+
+def _as_client_variable(header: str) -> str:
+    """The header with `${NAME}`, as clients write variables, so that the token is in no file of theirs."""
+    return re.sub(r"\$(\w+)", r"${\1}", header)
+
+
+FIRST = "time.now"
+
+
+def first_tool(tools: "Iterable[ToolSpec]") -> str | None:
+    """One that needs no arguments and changes nothing."""
+    harmless = [spec.name for spec in tools if not spec.input_schema.get("required") and (spec.read_only or spec.pure)]
+    return FIRST if FIRST in harmless else harmless[0] if harmless else None
+
+
+def first_call(url: str, header: str | None, tool: str | None) -> str:
+    """One line for curl that calls a tool; where none can be tried, one that lists them."""
+    line = f"curl {url}/tools/tools" if tool is None else f"curl -X POST {url}/call/{quote(tool, safe='')}"
+    return line if header is None else f'{line} -H "{header}"'  # double quotes: the shell has to fill it in
+
+
+def greeting(facts: ServerFacts) -> str:
+    url, header = facts.url, facts.header
+    reached = [] if url == facts.own_url else [f"Clients reach it at {url}, as http.url says."]
+    lines = [
+        f"OneTool listens on {facts.own_url} with {facts.tools}, by {facts.config}. Ctrl-C stops it.",
+        *reached,
+        "",
+        "The page for people:",
+        f"  {url}/",
+        "Connect a client:",
+        f"  {claude_command(url, header)}",
+        "or, in the config of most others:",
+        f"  {json_snippet(url, header)}",
+        "Or use the REST API, which is described at:",
+        f"  {url}/docs",
+        "",
+        "The first call to try:",
+        f"  {first_call(url, header, facts.first)}",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def connect_text(url: str, needs_token: bool) -> str:
+    """What everybody may know who reaches the server: nothing of its tools and of its config."""
+    header = bearer_header() if needs_token else None
+    token = [f"All of it needs a token of this server: {TOKENS}."] if needs_token else []
+    lines = [
+        "OneTool runs here. A browser shows the page at this address.",
+        *token,
+        "",
+        "Connect a client:",
+        f"  {claude_command(url, header)}",
+        "or, in the config of most others:",
+        f"  {json_snippet(url, header)}",
+        "The REST API is described at:",
+        f"  {url}/docs",
+        "List the tools:",
+        f"  {first_call(url, header, None)}",
+        "",
+    ]
+    return "\n".join(lines)

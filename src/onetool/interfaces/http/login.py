@@ -24,7 +24,7 @@ from onetool.http.definition import FROM_TOOL
 from onetool.interfaces.asgi import HttpError, Receive, Scope, Send, read_body, read_headers, respond
 from onetool.interfaces.http.credentials import CHALLENGE, bearer
 from onetool.interfaces.http.login_sessions import LoginSession, LoginSessions, SessionNotEndedError
-from onetool.interfaces.http.request_audit import SIGNED_IN
+from onetool.interfaces.http.request_log import SIGNED_IN
 from onetool.interfaces.http.rules import AccessRules
 from onetool.services.request_rates import RequestRates, SharedRates
 

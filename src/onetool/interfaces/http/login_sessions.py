@@ -23,17 +23,16 @@ from threading import Lock, Thread
 
 import msgspec
 
-from onetool.config.access import OWN_TOKEN
-from onetool.core.private_file import UnsafeFileError
+from onetool.config.model import OWN_TOKEN
+from onetool.core.os_files import UnsafeFileError
 from onetool.database import DatabaseError
-from onetool.database.documents import Documents, HeldDocument, Version
-from onetool.database.file_documents import FileDocuments
+from onetool.database.documents import Documents, FileDocuments, HeldDocument, Version
 from onetool.interfaces.signed import sign, verify
 from onetool.services.page_sessions import (
     DOCUMENT,
     KEY_BYTES,
     LoginSession,
-    SessionState,
+    LoginSessionState,
     read_session_state,
     token_digest,
 )
@@ -61,8 +60,8 @@ class LoginSessions:
         self._documents = FileDocuments(place) if isinstance(place, Path) else place
         self._clock = clock
         self._lock = Lock()
-        self._known: tuple[Version, SessionState | None] = (None, None)  # the version, and what it says
-        self._own: SessionState | None = None  # what could not be written
+        self._known: tuple[Version, LoginSessionState | None] = (None, None)  # the version, and what it says
+        self._own: LoginSessionState | None = None  # what could not be written
         self._replaced: dict[bytes, int] = {}  # as in the state, by token: for when that can't be written
 
     def start(self, token: bytes, name: str = OWN_TOKEN, until: float | None = None) -> tuple[str, LoginSession]:
@@ -106,10 +105,10 @@ class LoginSessions:
         now = self._clock()
         until = self._replaced[token] = int(now) + LIFETIME_S
         if self._shared() is not None:
-            change = partial(SessionState.replacing, token=token, until=until, now=now)
+            change = partial(LoginSessionState.replacing, token=token, until=until, now=now)
             Thread(target=self._change, args=(change,), daemon=True).start()  # it may wait for a lock
 
-    def _shared(self) -> SessionState | None:
+    def _shared(self) -> LoginSessionState | None:
         """What is kept now. It is read only if it has changed."""
         try:
             version = self._documents.version(DOCUMENT)
@@ -120,14 +119,14 @@ class LoginSessions:
             known = self._known = self._read_anew(version)  # both at once: other threads read them
         return known[1]
 
-    def _read_anew(self, version: Version) -> tuple[Version, SessionState | None]:
+    def _read_anew(self, version: Version) -> tuple[Version, LoginSessionState | None]:
         """None if there is none that counts: who else could read or write the file could make sessions."""
         with suppress(OSError, DatabaseError):
             version, body = self._documents.load(DOCUMENT)
             return version, read_session_state(body)
         return version, None
 
-    def _change(self, change: "Callable[[SessionState], SessionState]") -> SessionState:
+    def _change(self, change: "Callable[[LoginSessionState], LoginSessionState]") -> LoginSessionState:
         """Change what is kept, under the lock of the file; in memory where it can't be written."""
         with self._lock:
             own = self._own
@@ -142,7 +141,7 @@ class LoginSessions:
             self._own = None
             return state
 
-    def _with_own(self, state: SessionState) -> SessionState:
+    def _with_own(self, state: LoginSessionState) -> LoginSessionState:
         """With what was ended while the file could not be written. Sessions of the key in memory end now."""
         own, now = self._own, self._clock()
         if own is not None:
@@ -151,7 +150,7 @@ class LoginSessions:
                 state = state.replacing(token, until, now)
         return state
 
-    def _write(self, change: "Callable[[SessionState], SessionState]") -> SessionState:
+    def _write(self, change: "Callable[[LoginSessionState], LoginSessionState]") -> LoginSessionState:
         with self._documents.locked(DOCUMENT, PATIENCE_S) as held:
             state = change(_kept(held) or _new_state())
             held.write(msgspec.json.encode(state))
@@ -163,8 +162,8 @@ def mask_sessions(text: str) -> str:
     return _SHOWN.sub(f"{PREFIX}***", text) if PREFIX in text else text
 
 
-def _new_state() -> SessionState:
-    return SessionState(token_bytes(KEY_BYTES))
+def _new_state() -> LoginSessionState:
+    return LoginSessionState(token_bytes(KEY_BYTES))
 
 
 def _verified(key: bytes, text: str, digest_of: "Callable[[str], bytes | None]") -> LoginSession | None:
@@ -178,7 +177,7 @@ def _verified(key: bytes, text: str, digest_of: "Callable[[str], bytes | None]")
     return session
 
 
-def _kept(held: HeldDocument) -> SessionState | None:
+def _kept(held: HeldDocument) -> LoginSessionState | None:
     """A file that does not count is replaced. What was encrypted with another key is not: other replicas use it."""
     with suppress(UnsafeFileError):
         return read_session_state(held.load().body)

@@ -17,9 +17,8 @@ from urllib.parse import urlsplit
 from onetool.core.principal import Principal
 from onetool.interfaces.asgi import FORWARDED_HEADER, Headers, HttpError, Scope, Send
 from onetool.interfaces.http.credentials import Credentials
-from onetool.interfaces.http.jwt_token import JwtError
+from onetool.interfaces.http.jwt_token import JwtError, challenge, refusal
 from onetool.interfaces.http.listen import WILDCARDS, BoundAddress
-from onetool.interfaces.http.resource_metadata import challenge, refusal
 
 if TYPE_CHECKING:
     from onetool.config.model import HttpConfig

@@ -15,25 +15,32 @@ from onetool.app.allow_lists import AllowLists, Offered, allow_lists
 from onetool.core.errors import ConfigError, Mistake
 from onetool.core.threads import run_later
 from onetool.interfaces.asgi import Asgi, Receive, Scope, Send, respond
-from onetool.interfaces.http import access_log
+from onetool.interfaces.http import request_log
 from onetool.interfaces.http.app import CLUSTER_PATH, READ, HttpApp, Route
 from onetool.interfaces.http.credentials import Credentials, missing_token
-from onetool.interfaces.http.listen import BoundAddress, is_loopback, listen, resolve
+from onetool.interfaces.http.jwt_token import METADATA_PATHS, ResourceMetadata
+from onetool.interfaces.http.listen import (
+    BoundAddress,
+    ServerFacts,
+    bearer_header,
+    connect_text,
+    first_tool,
+    greeting,
+    is_loopback,
+    listen,
+    resolve,
+)
 from onetool.interfaces.http.login import LOGIN_METHODS, LOGIN_PATH, LoginApp
 from onetool.interfaces.http.login_sessions import LoginSessions, mask_sessions
-from onetool.interfaces.http.request_audit import RequestAudit
-from onetool.interfaces.http.resource_metadata import METADATA_PATHS, ResourceMetadata
+from onetool.interfaces.http.request_log import RequestAudit
 from onetool.interfaces.http.rules import AccessRules
 from onetool.interfaces.http.server import serve
-from onetool.interfaces.http.welcome import ServerFacts, bearer_header, connect_text, first_tool, greeting
 from onetool.interfaces.mcp.http import McpHttpApp
 from onetool.interfaces.mcp.http_headers import as_json_rpc
-from onetool.interfaces.non_blocking_log import make_log_non_blocking
 from onetool.interfaces.rest import CallApp, RestApp, check_route, problem_body, routing
-from onetool.interfaces.rest.events import EVENTS_PATH, EventsApp
+from onetool.interfaces.rest.events import EVENTS_PATH, STATUS_PATH, EventsApp, StatusApp
 from onetool.interfaces.rest.problem import PROBLEM_TYPE
-from onetool.interfaces.rest.status import STATUS_PATH, StatusApp
-from onetool.interfaces.watchdog import Watchdog
+from onetool.interfaces.watchdog import Watchdog, make_log_non_blocking
 from onetool.services.access_tokens import mask_tokens
 
 if TYPE_CHECKING:
@@ -50,6 +57,7 @@ log = logging.getLogger("onetool.serve")
 
 ASK_BODY_FACTOR = 2  # a question may have 5 MiB of files, which base64 makes larger by a third
 READY_PATH = "/readyz"
+STARTING = "The tokens in the database could not be read yet, so that nobody knows who may call: the log says why."
 HEALTH_BODY = msgspec.json.encode({"status": "ok", "version": __version__})
 
 
@@ -175,11 +183,17 @@ def _page_routes(
     ]
 
 
+def client_url(app: "App", address: BoundAddress) -> str:
+    """Where clients reach this server: http.url, behind a proxy or a balancer; else where it listens."""
+    return app.config.http.url.rstrip("/") if app.config.http.url else address.url
+
+
 def server_facts(app: "App", address: BoundAddress, allowed: Collection[str] | None) -> ServerFacts:
     listed = app.catalog.tools(app.catalog.registry.allowing(allowed))
     tools = len(listed)
     return ServerFacts(
-        url=address.url,
+        own_url=address.url,
+        url=client_url(app, address),
         tools=f"{tools:,} tool{'' if tools == 1 else 's'}",
         config=f"the config {app.config.path}" if app.config.path else "its defaults",
         header=_header(app),
@@ -210,7 +224,7 @@ def follow_config(
             how = "set http.token, or: onetool tokens add"
             log.error("others can reach this server, which needs %s (%s): the old rules stay in force", lacks, how)
             return
-        access_log.enable_access_log(http.access_log)
+        request_log.enable_access_log(http.access_log)
         before = http_app.rules.credentials
         credentials = credentials_for(app, before.sessions, allowed is not None, before.jwt)
         http_app.rules = AccessRules(http, address, credentials)
@@ -265,7 +279,7 @@ def _docs(app: "App") -> Asgi:
 
 
 def _page(connect: Callable[[Scope], str]) -> Asgi:
-    from onetool.interfaces.web.page import PageApp
+    from onetool.interfaces.web import PageApp
 
     return PageApp(connect)
 
@@ -283,7 +297,7 @@ def _readiness(app: "App", is_draining: Callable[[], bool]) -> Asgi:
         found, is_ready = {"status": "ready"}, True
         if app.config.database is not None and (await asyncio.to_thread(app.runtime.tokens.store.view)).is_away:
             is_ready = False
-            found |= {"status": "starting", "message": "The database was never reached: nobody knows who may call."}
+            found |= {"status": "starting", "message": STARTING}
         if is_draining():
             is_ready = False
             found |= {"status": "draining", "message": "This server stops in a moment: send requests to others."}
@@ -329,7 +343,7 @@ def serve_app(
     lists = allow_lists(app, allowed)
     shared = _cluster(app, cluster)
     mcp = McpHttpApp(app, menu=menu, allowed=lists, cluster=shared)
-    http_app = build_app(app, address, mcp, lambda _scope: address.url, lists, shared)
+    http_app = build_app(app, address, mcp, lambda _scope: client_url(app, address), lists, shared)
     follow_config(app, address, http_app, allowed)
     dogs: list[Watchdog] = []
 
@@ -346,6 +360,7 @@ def serve_app(
         dogs.append(Watchdog())
 
     further: dict[str, Any] = {} if shared is None else shared.start()
+    further |= {} if shared is None else {"is_last": shared.settings.is_last}
     further |= {} if drain_s is None else {"drain_s": drain_s}
     try:
         return serve(http_app, address, started=started, reload=reload, **further)
@@ -357,8 +372,8 @@ def serve_app(
 
 
 def _begin_log(app: "App") -> None:
-    make_log_non_blocking(access_log.AccessHandler)
-    access_log.enable_access_log(app.config.http.access_log)
+    make_log_non_blocking(request_log.AccessHandler)
+    request_log.enable_access_log(app.config.http.access_log)
     for logger_name in ("onetool.serve", "onetool.watch"):
         logging.getLogger(logger_name).setLevel(logging.INFO)
 

@@ -23,7 +23,7 @@ import uvicorn
 from onetool.core.errors import OneToolError
 from onetool.interfaces.http.app import HttpApp
 from onetool.interfaces.http.connection import ConnectionLimits, HttpConnection, IdleConnections
-from onetool.interfaces.http.listen import BoundAddress
+from onetool.interfaces.http.listen import BoundAddress, refuse_new
 
 log = logging.getLogger("onetool.serve")
 
@@ -33,6 +33,7 @@ THREADS = 64  # for work that waits: for a disk, a lock, a name server. A few wh
 # The interpreter's own 700 would look for cycles several times a second under load, and find none: a tenth of a call.
 SERVING_GC = (10_000, 10, 10)
 LOOK_S = 0.02
+HANDSHAKE_S = 0.1  # for those who are about to be connected
 WARM_S = 5.0  # until what is loaded in the background after the start is there
 
 Reload = Callable[[], Awaitable[None] | None]
@@ -49,18 +50,21 @@ def serve(
     drain_s: float = 0.0,
     patience_s: int = PATIENCE_S,
     parting_s: float = 0.0,
+    is_last: Callable[[], bool] = lambda: True,
 ) -> int:
     """Serve until a signal says to stop; gives that signal. `started` is called when clients can connect.
 
     `further` is a Unix socket to listen on, too. `drain_s`: so long after SIGTERM requests are still taken.
     `patience_s` is for requests under way after that. `parting_s`: so long clients are waited for that keep their
-    connections, and may be about to ask; the answer tells them that it was the last one there.
+    connections, and may be about to ask; the answer tells them that it was the last one there. `is_last`: whether no
+    other process takes who connects to these sockets after this one has stopped.
     """
     limits = limits or ConnectionLimits(connections=min(ConnectionLimits().connections, _raise_file_limit() * 3 // 4))
     logging.getLogger("uvicorn").setLevel(logging.CRITICAL)  # the site tells what there is to tell
     handlers = logging.getLogger("onetool").handlers
     logging.getLogger("asyncio").handlers = list(handlers)  # else it would write lines that are no JSON
-    server = _Server(_config(http_app, limits, patience_s), http_app, started, reload, further, drain_s, parting_s)
+    config = _config(http_app, limits, patience_s)
+    server = _Server(config, http_app, started, reload, further, drain_s, parting_s, is_last)
     with asyncio.Runner(loop_factory=_uvloop_factory()) as runner:
         runner.run(server.serve(list(address.sockets)))
     for handler in handlers:
@@ -95,6 +99,7 @@ class _Server(uvicorn.Server):
         further: socket.socket | None,
         drain_s: float,
         parting_s: float,
+        is_last: Callable[[], bool],
     ) -> None:
         super().__init__(config)
         self.signal = 0
@@ -104,6 +109,7 @@ class _Server(uvicorn.Server):
         self._further = further
         self._drain_s = drain_s
         self._parting_s = parting_s
+        self._is_last = is_last
         self._reloading: asyncio.Task[None] | None = None
         self._asked_to_stop = asyncio.Event()
         self._had_terminal = os.isatty(0)
@@ -169,6 +175,10 @@ class _Server(uvicorn.Server):
     async def _take_last(self, listening: list[socket.socket]) -> None:
         """Take those who have connected and wait in the system's queue: if no other process listens, it drops them."""
         taken: list[socket.socket] = []
+        if self._is_last():
+            for one in listening:
+                refuse_new(one)
+            await asyncio.sleep(HANDSHAKE_S)
         for one in listening:
             one.setblocking(False)
             with one, suppress(OSError):  # BlockingIOError: nobody waits any more

@@ -1,7 +1,8 @@
 """SharedServers: one process runs a stdio server, and the others send their calls to it.
 
-Who runs a server is a lease of the database. The holder is found in memory; only where nobody holds it, or its holder
-is gone, the database is asked. What the server says meanwhile (progress, messages, questions) comes back on the stream
+Who runs a server is a lease of the database. Its name has a digest of the server's block: replicas whose configs say
+different things do not share it. The holder is found in memory; only where nobody holds it, or its holder is gone, the
+database is asked. What the server says meanwhile (progress, messages, questions) comes back on the stream
 of the answer. When the caller gives up, the request ends, and with it the call there.
 
 Each heartbeat wakes a thread that tends the servers: new tools may take it longer than a heartbeat may be late.
@@ -19,13 +20,13 @@ from urllib.parse import quote
 
 import msgspec
 
-from onetool.core.caller import CannotAsk, Question, current_caller
+from onetool.core.call import CannotAsk, Question, current_caller
 from onetool.core.context import current_call
 from onetool.core.errors import ToolFailure
 from onetool.core.principal import LOCAL, current_principal
 from onetool.interfaces.asgi import HttpError
 from onetool.interfaces.http.forwarding import ReplicaGoneError, ReplicaRefusedError
-from onetool.interfaces.http.shared_call import (
+from onetool.interfaces.http.shared_calls import (
     CAPABILITIES,
     FailureLine,
     LackLine,
@@ -36,18 +37,19 @@ from onetool.interfaces.http.shared_call import (
     QuestionLine,
     ResultLine,
     SharedCall,
+    SharedCalls,
     answer_of,
     decode_line,
     failure_of,
     question_of,
 )
-from onetool.interfaces.http.shared_calls import SharedCalls
+from onetool.services.cluster import UNIX
 from onetool.services.cluster.leases import SERVERS, Leases
-from onetool.sources.mcp_servers.shared import ServerRequest, SharedResult, SharedState
+from onetool.sources.mcp_servers.shared import ServerRequest, SharedResult, SharedState, parts_of_lease
 
 if TYPE_CHECKING:
     from onetool.app import App
-    from onetool.core.caller import Caller
+    from onetool.core.call import Caller
     from onetool.interfaces.http.cluster import Cluster
     from onetool.services.cluster import Replica
 
@@ -56,9 +58,12 @@ log = logging.getLogger("onetool.cluster")
 SERVERS_PATH, ANSWERS_PATH = "/cluster/servers", "/cluster/answers"
 SILENT_S = 10.0  # without a line: its owner says every other second that it is still there
 FIND_S = 10.0  # to find another owner, where nobody is at the address of the one before
+HAND_OVER_S = 3.0  # for another one to run what a process that stops has given up
 LOOK_S = 0.2
 KEPT_PEERS_S = 60.0
 CLOSE_S = 2.0
+OTHER_KEY = "{} runs in a replica with another cluster.key: give all replicas the same key; the log names that one"
+DIFFERS = "the MCP server %s is configured differently on the replica %s at %s: they do not share it"
 
 
 class NotRunThereError(Exception):
@@ -73,6 +78,7 @@ class SharedServers:
         self._app = app
         self._leases = Leases(cluster.settings.database, cluster.members, SERVERS)
         self._states: dict[str, SharedState] = {}
+        self._differing: set[tuple[str, str]] = set()  # servers, and who runs one of another block under their names
         self._peers = PeerNumbers()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._reading: asyncio.Task[None] | None = None
@@ -94,6 +100,7 @@ class SharedServers:
         """Let others run the servers that run here."""
         self._is_closed = True
         self._is_due.set()
+        self._leases.close()
         if self._thread.is_alive():
             self._thread.join(CLOSE_S)
         if self._app.servers is not None:
@@ -101,17 +108,37 @@ class SharedServers:
 
     # Who runs what
 
+    def knows(self, server: str, block: str) -> bool:
+        """Whether the config here says the same of it. A sender of an older version does not tell."""
+        lease = self._lease(server)
+        return lease is not None and block in ("", parts_of_lease(lease)[1])
+
     def is_own(self, server: str) -> bool:
-        return self._leases.is_own(server)
+        lease = self._lease(server)
+        return lease is not None and self._leases.is_own(lease)
 
     def take(self, server: str) -> bool:
-        return self._leases.take(server) == self._cluster.id
+        """Not in a process that stops: it would start a server for a moment, and another one has to start it again."""
+        lease = self._lease(server)
+        if lease is None or self._is_stopping():
+            return False
+        return self._leases.take(lease) == self._cluster.id
+
+    def _is_stopping(self) -> bool:
+        members = self._cluster.members
+        is_draining = any(one.id == members.id and one.is_draining for one in members.alive())
+        return is_draining or self._is_closed or self._cluster.settings.all_stop()
 
     def release(self, servers: list[str]) -> None:
-        self._leases.release(servers)
+        self._leases.release([lease for server in servers if (lease := self._lease(server)) is not None])
 
     def holder(self, server: str) -> str | None:
-        return self._leases.holder(server)
+        lease = self._lease(server)
+        return None if lease is None else self._leases.holder(lease)
+
+    def _lease(self, server: str) -> str | None:
+        servers = self._app.servers
+        return None if servers is None else servers.lease_of(server)
 
     def state(self, server: str) -> SharedState | None:
         return None if self.is_own(server) else self._states.get(server)
@@ -124,10 +151,24 @@ class SharedServers:
                 continue
             try:
                 servers.tend_shared()
+                self._compare(servers.leases())
             except Exception as error:  # noqa: BLE001 - the next time may go well
                 log.error("shared MCP servers were not tended: %s: %s", type(error).__name__, error)
             with suppress(RuntimeError):  # the loop has just ended
                 self._loop.call_soon_threadsafe(self._read_soon)
+
+    def _compare(self, wanted: dict[str, str]) -> None:
+        """Give up leases of blocks that the config no longer has, and tell whose config says something else."""
+        self._leases.release(self._leases.own() - set(wanted.values()))
+        alive = {one.id: one for one in self._cluster.members.alive() if not one.address.startswith(UNIX)}
+        found = {
+            (server, holder)
+            for lease, holder in self._leases.holders().items()
+            if holder in alive and wanted.get(server := parts_of_lease(lease)[0], lease) != lease
+        }
+        for server, holder in sorted(found - self._differing):
+            log.warning(DIFFERS, server, holder, alive[holder].address)
+        self._differing = found
 
     def _read_soon(self) -> None:
         """Unless they are being read: a silent owner takes long, and its late answer must not replace a newer one."""
@@ -140,7 +181,12 @@ class SharedServers:
         holders = {holder for name in names if (holder := self.holder(name)) and not self.is_own(name)}
         replicas = [one for one in self._cluster.members.alive() if one.id in holders]
         found = await asyncio.gather(*map(self._states_in, replicas))
-        self._states = {name: state for states in found for name, state in states.items()}
+        self._states = {
+            name: state
+            for replica, states in zip(replicas, found, strict=True)
+            for name, state in states.items()
+            if self.holder(name) == replica.id  # it may have another one of this name
+        }
 
     async def _states_in(self, replica: "Replica") -> dict[str, SharedState]:
         try:
@@ -156,11 +202,11 @@ class SharedServers:
         self, server: str, request: ServerRequest, may_repeat: bool, here: Callable[[], Awaitable[Any]]
     ) -> Any:
         """Make the request where the server runs. What may be done twice is tried again if its owner is gone."""
-        until, may_again, refused = monotonic() + FIND_S, may_repeat, ""
+        began, may_again, refused = monotonic(), may_repeat, ""
         while True:
             owner = None
             try:
-                owner = await self._owner(server, refused)
+                owner = await self._owner(server, refused, monotonic() - began > HAND_OVER_S)
                 if owner is None:
                     return await here()
                 return await self._do_there(owner, server, request, may_repeat)
@@ -172,29 +218,43 @@ class SharedServers:
                 may_again = may_again and error.was_not_reached
             except ReplicaRefusedError as error:
                 raise ToolFailure(f"{server} runs in another process, which refuses: {error}") from None
-            if not again or monotonic() > until:
+            if not again or monotonic() > began + FIND_S:
                 raise _gone(server)
             await asyncio.sleep(LOOK_S)
             await asyncio.to_thread(self._leases.renew)
 
-    async def _owner(self, server: str, refused: str) -> "Replica | None":
-        """The other process that runs it; None: this one does. Raises NotRunThereError for one that is just gone.
+    async def _owner(self, server: str, refused: str, is_late: bool) -> "Replica | None":
+        """The other process that runs it; None: this one does. Raises NotRunThereError for one that is just gone, and
+        ToolFailure for one that is not believed: it goes on to run, so that waiting would not help.
 
-        `refused` is a replica that let nobody connect.
+        `refused` is a replica that let nobody connect. `is_late`: if this process stops, nobody else wants the server.
         """
-        members, holder = self._cluster.members, self._leases.holder(server)
+        if (lease := self._lease(server)) is None:
+            raise ToolFailure(f"there is no MCP server {server} any more", reason="source_unavailable")
+        members, holder = self._cluster.members, self._leases.holder(lease)
         if holder is None or holder == refused or not members.is_alive(holder):
-            holder = await asyncio.to_thread(self._leases.take, server, refused)
+            if not is_late and self._leaves_it_to_others():
+                raise NotRunThereError
+            holder = await asyncio.to_thread(self._leases.take, lease, refused)
         if holder is None or holder == members.id:  # None: the database is away, and nobody is known to run it
             return None
         if (owner := await asyncio.to_thread(members.find, holder)) is None:
+            if members.stranger(holder) is not None:
+                raise ToolFailure(OTHER_KEY.format(server), reason="source_unavailable")
             raise NotRunThereError
         return owner
+
+    def _leaves_it_to_others(self) -> bool:
+        """Whether this process stops, and another one, which does not, is about to run what nobody runs."""
+        members, all_stop = self._cluster.members, self._cluster.settings.all_stop
+        goes_on = any(one.id != members.id and not one.is_draining for one in members.alive())
+        return goes_on and self._is_stopping() and not all_stop()
 
     async def _do_there(self, owner: "Replica", server: str, request: ServerRequest, may_repeat: bool) -> Any:
         caller, context = current_caller.get(), current_call.get()
         asked = SharedCall(
             request=request,
+            block=parts_of_lease(self._lease(server) or "")[1],
             may_repeat=may_repeat,
             peer=self._peers.number(getattr(caller, "peer", caller)),
             can=() if caller is None else tuple(filter(caller.can, CAPABILITIES)),

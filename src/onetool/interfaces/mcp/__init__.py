@@ -3,9 +3,9 @@
     protocol       revisions, JSON-RPC messages, errors
     client         what is known of a client; progress, log messages and questions to it
     request        one request; lists in pages
-    methods        the table of methods; service: the state that they share
-    tools, prompts, resources   the methods themselves; content: results as content blocks
-    menus/         what tools/list shows: one tool `run`, `search` and `call`, or every tool
+    methods        the methods: tools, tasks, the handshake; service: the state that they share
+    offers         the methods of prompts and resources; content: results as content blocks
+    menus          what tools/list shows: one tool `run`, `search` and `call`, or every tool
     pending_calls  calls that pause for an answer, and tasks
     notifications  reloads, and what clients are told about them
     conversation   the messages of one client; stdio: over a pipe

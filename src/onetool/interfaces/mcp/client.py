@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from onetool.core.caller import CannotAsk, Declined, ForModel, ForPerson, Level, Question
+from onetool.core.call import CannotAsk, Declined, ForModel, ForPerson, Level, Question
 from onetool.core.context import paused_for_caller
 from onetool.core.errors import ToolFailure
 from onetool.core.principal import LOCAL, Principal

@@ -13,11 +13,11 @@ from onetool.core.errors import ToolFailure
 from onetool.core.json_data import Block, ServerAnswer
 from onetool.core.spec import ToolSpec
 from onetool.core.structured_content import HANDLE, RESULT
-from onetool.interfaces.json_data import encode
+from onetool.interfaces.asgi import encode
 from onetool.services.results.errors import is_handle
 
 if TYPE_CHECKING:
-    from onetool.script.reply import RunReply  # renders values, which listing tools does not need
+    from onetool.script.render import RunReply  # renders values, which listing tools does not need
     from onetool.services.results import StoredResult
 
 
@@ -228,7 +228,7 @@ async def _with_data(content: list[Block], data: str, store: KeepText) -> Result
 
 
 async def _stored(text: str, store: KeepText, read_on: ReadOn, wrapped: bool = False) -> Result:
-    from onetool.script.reply import stored_reply
+    from onetool.script.render import stored_reply
 
     try:
         stored = await asyncio.to_thread(store, text)
@@ -259,13 +259,13 @@ def _shorter(value: Any, text: str, inline_bytes: int) -> Any:
     """A page of a stored result, where that is too large to be sent."""
     if len(text) <= inline_bytes // 4:  # most values; at most four bytes a character
         return None
-    from onetool.script.reply import sendable
+    from onetool.script.render import sendable
 
     return sendable(value, len(text.encode(errors="replace")), inline_bytes)
 
 
 def error_result(error: ToolError) -> Result:
-    from onetool.script.reply import error_text
+    from onetool.script.render import error_text
 
     return {"content": [text_block(error_text(error))], "isError": True}
 

@@ -27,7 +27,7 @@ from onetool.interfaces.mcp.protocol import (
     result_response,
 )
 from onetool.interfaces.mcp.request import McpRequest
-from onetool.interfaces.mcp.service import Listener, Service
+from onetool.interfaces.mcp.service import ChangeListener, Service
 
 Send = Callable[[Message], None]
 OnChange = Callable[[McpRequest], Awaitable[None]]
@@ -64,7 +64,7 @@ class Conversation:
         self._numbers = count(1)
         self._has_no_reader = False  # the client says nothing more
         self._is_initialized = self._is_closed = False
-        self._news = Listener(lambda method, params: send(notification(method, params or None)), client)
+        self._news = ChangeListener(lambda method, params: send(notification(method, params or None)), client)
         self._forget: Callable[[], None] | None = None
         self.client = client
         self.watched = self._news.uris

@@ -12,7 +12,6 @@ from onetool.app.allow_lists import Offered
 from onetool.config.model import Menu
 from onetool.core.principal import LOCAL, Principal
 from onetool.interfaces.asgi import HttpError, Receive, Scope, Send, replayed, respond
-from onetool.interfaces.disconnect import DisconnectWatch
 from onetool.interfaces.mcp.client import RemoteClient, client_from_meta, is_stateless_message
 from onetool.interfaces.mcp.http_headers import (
     HTTP_STATUS,
@@ -35,7 +34,7 @@ from onetool.interfaces.mcp.http_sessions import (
     answer_in_session,
     serve_stream,
 )
-from onetool.interfaces.mcp.methods import STATELESS_METHODS, handle_request, unknown_method
+from onetool.interfaces.mcp.methods import STATELESS_METHODS, find_entry, handle_request, unknown_method
 from onetool.interfaces.mcp.notifications import follow, reload
 from onetool.interfaces.mcp.protocol import (
     DEFAULT_REVISION,
@@ -55,8 +54,7 @@ from onetool.interfaces.mcp.protocol import (
 )
 from onetool.interfaces.mcp.request import McpRequest
 from onetool.interfaces.mcp.service import Service
-from onetool.interfaces.mcp.tools import find_entry
-from onetool.interfaces.response_stream import ResponseStream, send_json
+from onetool.interfaces.response_stream import DisconnectWatch, ResponseStream, send_json
 
 if TYPE_CHECKING:
     from onetool.app import App

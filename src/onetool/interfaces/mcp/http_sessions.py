@@ -13,8 +13,7 @@ from time import monotonic
 from typing import Any
 
 from onetool.core.principal import Principal
-from onetool.interfaces.asgi import HttpError, Receive, Send
-from onetool.interfaces.json_data import encode
+from onetool.interfaces.asgi import HttpError, Receive, Send, encode
 from onetool.interfaces.mcp.client import RemoteClient
 from onetool.interfaces.mcp.conversation import MOST_IN_BATCH, Conversation
 from onetool.interfaces.mcp.http_headers import Headers, wait_for_disconnect
@@ -207,7 +206,18 @@ async def end_all(responses: Iterable[ResponseStream | None]) -> None:
 
 
 async def answer_in_session(session: HttpSession, message: Message, send: Send) -> None:
-    """Answer a request of a session. It continues when the connection breaks: the client may resume the stream."""
+    """Answer a request of a session."""
+    await _answer(session, partial(session.conversation.respond, message), send)
+
+
+Respond = Callable[[Callable[[Message], None]], Awaitable[Message | list[Message] | None]]
+
+
+async def _answer(session: HttpSession, respond: Respond, send: Send) -> None:
+    """Answer what was posted. It continues when the connection breaks: the client may resume the stream.
+
+    What is said meanwhile goes on its own stream: that of notifications may be served by another replica.
+    """
     stream = session.stream()
     response = stream.response = ResponseStream(send, stream.opening() if session.primes else b"")
     response.begin_when_idle()
@@ -217,15 +227,16 @@ async def answer_in_session(session: HttpSession, message: Message, send: Send) 
         (session.news if stream.is_over else stream).push(message)
 
     try:
-        reply = await session.conversation.respond(message, push)
+        reply = await respond(push)
     except BaseException:
         response.drop()
         raise
     finally:
         stream.is_over = True
     if response.is_stream:
-        if reply is not None:
-            stream.push(reply)
+        for one in reply if isinstance(reply, list) else [reply]:
+            if one is not None:
+                stream.push(one)
         await response.end()
         if (
             stream.response is not None and stream.response is not response
@@ -250,8 +261,7 @@ def check_batch(session: HttpSession, messages: list[Any]) -> None:
 
 async def answer_batch(session: HttpSession, messages: list[Any], send: Send) -> None:
     check_batch(session, messages)
-    replies = await session.conversation.answer(messages, session.news.push)
-    await send_json(send, 200 if replies else 202, replies)
+    await _answer(session, partial(session.conversation.answer, messages), send)
 
 
 async def serve_stream(session: HttpSession, headers: Headers, receive: Receive, send: Send) -> None:

@@ -7,13 +7,12 @@ from typing import Any
 
 from onetool.core.errors import ConfigError
 from onetool.core.principal import Principal, current_principal
-from onetool.interfaces.json_data import encode
+from onetool.interfaces.asgi import encode
 from onetool.interfaces.mcp.client import RemoteClient
-from onetool.interfaces.mcp.prompts import prompt_listing
+from onetool.interfaces.mcp.offers import TOOLS, prompt_listing, resource_listing, template_listing
 from onetool.interfaces.mcp.protocol import INVALID_PARAMS, SUBSCRIPTION_ID, JsonRpcError
 from onetool.interfaces.mcp.request import McpRequest
-from onetool.interfaces.mcp.resources import TOOLS, resource_listing, template_listing
-from onetool.interfaces.mcp.service import KINDS, ListedState, ListedStates, Listener, Service
+from onetool.interfaces.mcp.service import KINDS, ChangeListener, ListedState, ListedStates, Service
 
 log = logging.getLogger("onetool.mcp")
 
@@ -131,7 +130,7 @@ async def listen(service: Service, request: McpRequest) -> dict[str, Any]:
     if uris:
         honoured["resourceSubscriptions"] = uris
     notify("notifications/subscriptions/acknowledged", {"notifications": honoured})
-    forget = service.changes.add(Listener(notify, request.client, kinds, set(uris)))
+    forget = service.changes.add(ChangeListener(notify, request.client, kinds, set(uris)))
     try:
         await service.changes.until_closed()
     finally:

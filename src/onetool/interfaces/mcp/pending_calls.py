@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from onetool.core.caller import Declined, Question, current_caller
+from onetool.core.call import Declined, Question, current_caller
 from onetool.core.errors import ToolFailure
 from onetool.core.principal import Principal, is_admitted
 from onetool.interfaces.mcp.client import BadAnswerError, ClientCaller, RemoteClient, read_answer, request_for

@@ -11,8 +11,7 @@ from typing import Any
 
 import msgspec
 
-from onetool.core.json_data import JsonTooCostlyError, check_json
-from onetool.core.strict_json import finite, no_constant
+from onetool.core.json_data import JsonTooCostlyError, check_json, finite, no_constant
 
 STATELESS_REVISIONS = ("2026-07-28",)
 SESSION_REVISIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")  # the newest first

@@ -9,7 +9,7 @@ from onetool.interfaces.mcp.client import RemoteClient, ReplyChannel
 from onetool.interfaces.mcp.protocol import INVALID_PARAMS, Id, JsonRpcError, is_id
 
 if TYPE_CHECKING:
-    from onetool.interfaces.mcp.menus.entry import MenuEntry
+    from onetool.interfaces.mcp.menus import MenuEntry
 
 
 LONGEST_TOKEN = 256

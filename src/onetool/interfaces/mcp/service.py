@@ -9,8 +9,7 @@ import msgspec
 from onetool._version import __version__
 from onetool.app.allow_lists import Offered, allow_lists
 from onetool.core.call import ToolCall, ToolResult, new_id
-from onetool.core.registry import Snapshot
-from onetool.core.source import Prompt, Resource, SingleTool
+from onetool.core.registry import Prompt, Resource, SingleTool, Snapshot
 from onetool.core.spec import ToolSpec
 from onetool.interfaces.mcp.client import RemoteClient
 from onetool.interfaces.mcp.menus import Menu, menu
@@ -25,7 +24,7 @@ KINDS = ("tools", "prompts", "resources")
 Notify = Callable[[str, dict[str, Any]], None]
 
 
-class Listener(msgspec.Struct, eq=False):
+class ChangeListener(msgspec.Struct, eq=False):
     """One stream of notifications: what it is for, and where they go."""
 
     notify: Notify
@@ -61,10 +60,10 @@ ListedStates = Mapping[tuple[str, ...] | None, ListedState]
 
 class ChangeListeners:
     def __init__(self) -> None:
-        self._listeners: set[Listener] = set()
+        self._listeners: set[ChangeListener] = set()
         self._closed = asyncio.Event()
 
-    def add(self, listener: Listener) -> Callable[[], None]:
+    def add(self, listener: ChangeListener) -> Callable[[], None]:
         """Add a listener; returns a function that removes it."""
         self._listeners.add(listener)
         return lambda: self._listeners.discard(listener)
@@ -85,7 +84,7 @@ class ChangeListeners:
         await self._closed.wait()
 
 
-def _notify(listener: Listener, before: ListedState | None, after: ListedState) -> None:
+def _notify(listener: ChangeListener, before: ListedState | None, after: ListedState) -> None:
     """`before` is None if nobody knows what it was shown: then everything may have changed."""
     for kind in KINDS if before is None else after.changed(before, listener.client):
         if kind in listener.kinds:

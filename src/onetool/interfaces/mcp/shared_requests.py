@@ -2,9 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
-from onetool.interfaces.asgi import FORWARDED, Message, Receive, Scope, Send
+from onetool.interfaces.asgi import FORWARDED, Message, Receive, Scope, Send, encode
 from onetool.interfaces.http.forwarding import ReplicaGoneError
-from onetool.interfaces.json_data import encode
 from onetool.interfaces.mcp.http_headers import Headers
 from onetool.interfaces.mcp.http_sessions import HttpSession, HttpSessions
 from onetool.interfaces.mcp.pending_calls import PendingCalls

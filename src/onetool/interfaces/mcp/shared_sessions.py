@@ -18,8 +18,7 @@ import msgspec
 from onetool.config.model import Menu
 from onetool.core.principal import Principal
 from onetool.database import DatabaseError
-from onetool.interfaces.asgi import HttpError, Receive, Scope, Send, read_body
-from onetool.interfaces.json_data import encode
+from onetool.interfaces.asgi import HttpError, Receive, Scope, Send, encode, read_body
 from onetool.interfaces.mcp.client import RemoteClient
 from onetool.interfaces.mcp.http_sessions import IDLE_SECONDS, MOST_SESSIONS, HttpSession, HttpSessions, check_batch
 from onetool.interfaces.mcp.protocol import Message, check_message, decode, is_id, is_message
@@ -109,10 +108,13 @@ class SharedSessions:
         rest: list[Any] = []
         answers: dict[str, list[Message]] = {}
         cancelled: list[Message] = []
+        begun = {message["id"] for message in messages if is_message(message) and {"id", "method"} <= message.keys()}
         for message in messages:
             if (owner := self._asked_by(message)) is not None:
                 answers.setdefault(owner, []).append(message)
-            elif _is_cancellation(message) and not session.conversation.is_running(_cancelled(message)):
+            elif _is_cancellation(message) and not (
+                (id := _cancelled(message)) in begun or session.conversation.is_running(id)
+            ):
                 cancelled.append(message)
             else:
                 rest.append(message)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from onetool.database import DatabaseError
-from onetool.interfaces.json_data import encode
+from onetool.interfaces.asgi import encode
 from onetool.interfaces.mcp.client import RemoteClient
 from onetool.interfaces.mcp.protocol import INTERNAL_ERROR, INVALID_PARAMS, TASK_GONE, JsonRpcError
 from onetool.services.cluster.mcp_rows import McpTaskRows

@@ -1,15 +1,41 @@
-"""The ASGI app of all routes: finds the route of a request, runs its handler, and sends the response or the problem."""
+"""The ASGI apps: all routes of the table, and /call, which calls a tool by its name.
 
-from typing import TYPE_CHECKING
+`RestApp` finds the route of a request, runs its handler, and sends the response or the problem. `POST /call/time.now`
+is for people with curl: the body is the arguments, and the response the bare value. A tool that ran and failed is a
+problem, with status 424. All else is as `invoke` has it; a stream, too, with the same events.
+"""
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from onetool.app.allow_lists import Offered
+from onetool.core.call import ToolResult
 from onetool.core.errors import OneToolError
-from onetool.interfaces.asgi import AUDIT, FORWARDED, HttpError, Receive, Scope, Send, read_headers, respond
-from onetool.interfaces.rest.database_problem import database_problem
-from onetool.interfaces.rest.problem import PROBLEM_TYPE, RestError, error_from_store, problem_body, role_error
-from onetool.interfaces.rest.query import read_query
-from onetool.interfaces.rest.request import ClientInput, RestContext, RestRequest, RestResponse, refuse_tools
-from onetool.interfaces.rest.routing import API_ROUTES, RouteTable, audited, needed_role
+from onetool.interfaces.asgi import (
+    AUDIT,
+    FORWARDED,
+    HttpError,
+    Receive,
+    Scope,
+    Send,
+    check_content_type,
+    encode,
+    read_body,
+    read_headers,
+    respond,
+)
+from onetool.interfaces.rest.invoke import answer_call, refuse_unrun
+from onetool.interfaces.rest.problem import (
+    PROBLEM_TYPE,
+    RestError,
+    database_problem,
+    error_from_store,
+    problem_body,
+    role_error,
+)
+from onetool.interfaces.rest.query import percent_decoded, read_query
+from onetool.interfaces.rest.request import ClientInput, RestContext, RestRequest, RestResponse, json_body, refuse_tools
+from onetool.interfaces.rest.routing import API_ROUTES, CALL_METHODS, CALL_PATH, RouteTable, audited, needed_role
 from onetool.services.audit import AuditKind, AuditUnavailableError
 from onetool.sources.bundles.errors import BundleError
 
@@ -18,6 +44,7 @@ if TYPE_CHECKING:
     from onetool.services.cluster.members import Members
 
 _RELEVANT_HEADERS = frozenset((b"content-type", b"accept", b"accept-encoding", b"if-match", b"if-none-match"))
+_CALL_HEADERS = frozenset((b"content-type", b"accept"))
 _NO_SNIFFING = (b"x-content-type-options", b"nosniff")
 
 
@@ -85,3 +112,52 @@ async def _send_response(answer: RestResponse, send: Send) -> None:
     headers = [_NO_SNIFFING, *answer.headers]
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
     await send({"type": "http.response.body", "body": b""})
+
+
+# /call
+
+
+class CallApp(RestApp):
+    """The route /call and everything below."""
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> RestResponse | None:
+        name = _tool_name(scope["raw_path"])
+        if scope["method"] == "OPTIONS":
+            return RestResponse(204, headers=((b"allow", ", ".join(CALL_METHODS).encode()),))
+        read_query(scope["query_string"], {})
+        headers = read_headers(scope, _CALL_HEADERS)
+        request = RestRequest(self._context, (name,), {}, headers, scope, receive, send)
+        start = partial(self._context.call, name)
+        return await answer_call(request, await _read_args(request), start, bare_value, args_at="")
+
+
+def _tool_name(raw: bytes) -> str:
+    """All that is behind /call/: names may have any sign in them."""
+    try:
+        name = percent_decoded(raw.removeprefix(CALL_PATH.encode()).removeprefix(b"/"))
+    except ValueError as error:
+        raise RestError(400, "bad_path", f"The path can't be read: {error}.", part="path", pointer="/name") from None
+    if not name:
+        raise RestError(404, "not_found", f"Name a tool: POST {CALL_PATH}/time.now; GET /tools/tools lists them.")
+    return name
+
+
+async def _read_args(request: RestRequest) -> dict[str, Any]:
+    if b"content-type" not in request.headers:  # interfaces/http lets only those through that say they have no body
+        if await read_body(request.receive):
+            check_content_type(None)
+        return {}
+    args = await json_body(request.headers, request.receive, empty={})
+    if not isinstance(args, dict):
+        message = "The body: expected a JSON object with the arguments by their names."
+        raise RestError(400, "invalid", message, part="body", pointer="")
+    return args
+
+
+def bare_value(result: ToolResult) -> bytes:
+    """The value as JSON. Raises RestError if there is none."""
+    error = result.error
+    if error is None:
+        return encode(result.data)
+    refuse_unrun(error, "")
+    raise RestError(424, error.code, error.message, reason=error.reason, hints=error.hints)

@@ -19,10 +19,8 @@ from onetool.core.call import ServerResult, ToolCall
 from onetool.core.context import shown_args
 from onetool.core.principal import owner
 from onetool.core.text import or_rather
-from onetool.interfaces.asgi import HttpError, Receive, Scope, Send, respond
-from onetool.interfaces.disconnect import DisconnectWatch
-from onetool.interfaces.json_data import encode
-from onetool.interfaces.response_stream import MOST_UNSENT, UNREAD_S, ResponseStream
+from onetool.interfaces.asgi import HttpError, Receive, Scope, Send, encode, respond
+from onetool.interfaces.response_stream import MOST_UNSENT, UNREAD_S, DisconnectWatch, ResponseStream
 from onetool.interfaces.rest.app import RestApp
 from onetool.interfaces.rest.ask_approvals import AskContext, OpenQuestion, OpenQuestions, cancel, decide
 from onetool.interfaces.rest.ask_body import (

@@ -21,7 +21,7 @@ import msgspec
 
 from onetool.core.principal import owner
 from onetool.core.text import escape_invisible, mixed_script_words, skeleton
-from onetool.interfaces.json_data import encode
+from onetool.interfaces.asgi import encode
 from onetool.interfaces.rest.invoke import sse_event
 from onetool.interfaces.rest.problem import RestError, error_from_store
 from onetool.interfaces.rest.request import NO_CONTENT, RestContext, RestRequest, RestResponse, json_body

@@ -15,9 +15,8 @@ from onetool.ask.errors import AskError, SessionError
 from onetool.ask.events import Answer
 from onetool.ask.messages import File
 from onetool.ask.sessions.records import LAST, check_id
-from onetool.core.allow_list import is_pattern
-from onetool.interfaces.asgi import HttpError
-from onetool.interfaces.json_data import encode
+from onetool.core.principal import is_pattern
+from onetool.interfaces.asgi import HttpError, encode
 from onetool.interfaces.rest.problem import RETRY_S, Problem, RestError, error_from_store, problem_body
 from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.validation import converted

@@ -1,27 +1,35 @@
-"""The handlers of /check and /trust: what is wrong with the config and the tools, and the folder of the project.
+"""The handlers of /check and /trust: what is wrong with the config and the tools, and whether a project is trusted.
 
-Both name files, tools and hosts of the server, so that they are for those who may change something here.
+Both name files, tools and hosts of the server, so that they are for those who may change something here. Trusting a
+folder starts code, and needs the role admin, as what is done to servers does.
 """
 
 import asyncio
+import logging
+import os
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from onetool.core.errors import ConfigError, Mistake
-from onetool.core.times import utc_text
-from onetool.interfaces.json_data import encode
-from onetool.interfaces.rest.admin import digest_of, reach_at
-from onetool.interfaces.rest.request import RestRequest, RestResponse
-from onetool.interfaces.rest.servers import server_problems
+from onetool.core.text import utc_text
+from onetool.interfaces.asgi import encode
+from onetool.interfaces.rest.imports import reloaded
+from onetool.interfaces.rest.problem import RestError
+from onetool.interfaces.rest.request import RestRequest, RestResponse, json_body
+from onetool.interfaces.rest.servers import changed_error, digest_of, server_problems
+from onetool.sources.bundles.errors import InvalidError
+from onetool.sources.bundles.validation import converted
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from onetool.app import App
+    from onetool.config.reach import Reach
     from onetool.services.cluster.members import Members
+
+log = logging.getLogger("onetool.serve")
 
 LEVELS: dict[str, Literal["error", "warning", "hint"]] = {"error": "error", "warning": "warning"}
 CHANGED = "It has changed since it was read, and is not in force as it is now: read it again."
@@ -65,17 +73,6 @@ class CheckReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     replicas: list[ReplicaReport] | UnsetType = UNSET
 
 
-class TrustState(msgspec.Struct, frozen=True, kw_only=True):
-    """The folder of the project that was found where the server runs; null where there is none."""
-
-    folder: str | None
-    trusted: bool
-    reaches: list[str]
-    message: str | None
-    command: str | None
-    digest: str | None
-
-
 async def check(request: RestRequest) -> RestResponse:
     """What is wrong. The config is read again if its last change could not be used."""
     context = request.context
@@ -84,12 +81,6 @@ async def check(request: RestRequest) -> RestResponse:
     if context.members is not None:  # an address may come from the environment, and is no secret for that
         found["replicas"] = msgspec.to_builtins(_replicas(context.members))
     return RestResponse(200, encode(found))
-
-
-async def get_trust(request: RestRequest) -> RestResponse:
-    context = request.context
-    found = await asyncio.to_thread(_trust, context.app)
-    return RestResponse(200, encode(context.clean(msgspec.to_builtins(found), None)))
 
 
 def _check(app: "App") -> CheckReport:
@@ -113,7 +104,7 @@ def _database(app: "App", wrong: Iterable[Mistake]) -> DatabaseReport | UnsetTyp
     """`wrong` has what a new connection has found."""
     if app.config.database is None or (database := app.database) is None:
         return UNSET
-    from onetool.database.errors import DatabaseError
+    from onetool.database.connection import DatabaseError
     from onetool.database.migrations import missing
 
     why = next((one.message for one in wrong if one.key == "database" and one.severity == "error"), None)
@@ -161,7 +152,27 @@ def _finding(mistake: Mistake) -> CheckFinding:
     )
 
 
-def _trust(app: "App") -> TrustState:
+# The folder of the project, and trusting one
+
+
+class TrustState(msgspec.Struct, frozen=True, kw_only=True):
+    """The folder of the project that was found where the server runs; null where there is none."""
+
+    folder: str | None
+    trusted: bool
+    reaches: list[str]
+    message: str | None
+    command: str | None
+    digest: str | None
+
+
+async def get_trust(request: RestRequest) -> RestResponse:
+    context = request.context
+    found = await asyncio.to_thread(_trust_state, context.app)
+    return RestResponse(200, encode(context.clean(msgspec.to_builtins(found), None)))
+
+
+def _trust_state(app: "App") -> TrustState:
     if (untrusted := app.untrusted) is not None:
         command = "onetool trust" if untrusted.mistake is None else "onetool check"
         reaches, digest = ([], None) if untrusted.mistake is not None else _reaches(untrusted.folder)
@@ -175,7 +186,60 @@ def _trust(app: "App") -> TrustState:
     return TrustState(**about, trusted=True, reaches=reaches, digest=digest)
 
 
-def _reaches(folder: "Path") -> tuple[list[str], str | None]:
+class TrustRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The folder of a project, or its `.onetool`."""
+
+    folder: str
+    digest: str | None = None
+
+
+async def trust(request: RestRequest) -> RestResponse:
+    asked = converted(await json_body(request.headers, request.receive), TrustRequest)
+    return await asyncio.to_thread(_trust, request.context.app, asked, request.query["dryRun"])
+
+
+def _trust(app: "App", asked: TrustRequest, dry_run: bool) -> RestResponse:
+    from onetool.config.find import trust_store
+    from onetool.config.trust import trust_folder
+
+    folder = _folder(asked.folder)
+    try:
+        reach = reach_at(folder)
+    except ConfigError as error:
+        raise RestError(409, "config_unchanged", "; ".join(map(str, error.mistakes))) from None
+    found = {part: list(getattr(reach, part)) for part in ("runs", "dials", "reads", "secrets")}
+    digest = digest_of(reach.pinned())
+    if asked.digest not in (None, digest):
+        raise changed_error(folder)
+    warnings: list[dict[str, str]] = []
+    if not dry_run:
+        try:
+            trust_folder(folder, reach, trust_store())
+        except OSError as error:
+            raise RestError(503, "unavailable", f"It could not be remembered: {error.strerror}.") from None
+        log.info("Trusted over REST: %s", folder)
+        warnings = reloaded(app) if app.untrusted is not None else []
+    return RestResponse(
+        200,
+        encode({"dryRun": dry_run, "folder": str(folder), **found, "warnings": warnings, "digest": digest}),
+    )
+
+
+def _folder(named: str) -> Path:
+    from onetool.config.find import FOLDER, own_folder
+
+    if (not named.startswith("/") and not Path(named).is_absolute()) or "\0" in named:
+        raise InvalidError("/folder: expected the absolute path of a folder", "/folder")
+    path = Path(named)
+    folder = path if path.name == FOLDER else path / FOLDER
+    if not folder.is_dir():
+        raise InvalidError(f"/folder: {folder} is no folder, so that there is nothing to trust", "/folder")
+    if os.path.realpath(folder) == os.path.realpath(own_folder()):
+        raise InvalidError(f"/folder: {folder} is the person's own, and needs no trust", "/folder")
+    return folder
+
+
+def _reaches(folder: Path) -> tuple[list[str], str | None]:
     """What it runs, dials and reads, and which secrets it names, each with that word before it; and the digest of it.
 
     Of a config that can't be used, what is wrong with it, and no digest.
@@ -185,3 +249,13 @@ def _reaches(folder: "Path") -> tuple[list[str], str | None]:
     except ConfigError as error:
         return [str(one) for one in error.mistakes], None
     return [f"{part}: {line}" for part in REACHES for line in getattr(reach, part)], digest_of(reach.pinned())
+
+
+def reach_at(folder: Path) -> "Reach":
+    from onetool.config.file_checks import require_ownership
+    from onetool.config.find import NAME, trust_store, user_home
+    from onetool.config.reach import reach_of
+
+    config = folder / NAME if (folder / NAME).is_file() else None
+    require_ownership([folder, *([config] if config else [])], user_home(os.environ), trust_store().owners)
+    return reach_of(folder, config)

@@ -1,4 +1,6 @@
-"""The ASGI app at /events: server-sent events for pages that stay up to date.
+"""The ASGI apps at /events and /status: pages that stay up to date, and what a server is and does.
+
+/events sends server-sent events:
 
     hello    {version, instance}      at once; another instance: the server was started anew
     changed  {tools}                  something of the catalogue, of switches or of servers has changed; read it again
@@ -8,7 +10,7 @@
 Each reader is told of the calls of its own, an admin of all; and of tools that lists show to it.
 
 While somebody listens, a task looks for changes and turns calls into events. Where a call belongs is looked up in a
-thread.
+thread. /status says what a client may do here, too.
 """
 
 import asyncio
@@ -20,15 +22,16 @@ from secrets import token_hex
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
+
 from onetool._version import __version__
 from onetool.app.allow_lists import Offered
 from onetool.core.context import CallEvent
+from onetool.core.limits import worker_share
 from onetool.core.principal import Principal
 from onetool.core.spec import ToolSpec
-from onetool.core.worker_share import worker_share
-from onetool.interfaces.asgi import Receive, Scope, Send
-from onetool.interfaces.disconnect import DisconnectWatch
-from onetool.interfaces.json_data import encode
+from onetool.interfaces.asgi import Receive, Scope, Send, encode
+from onetool.interfaces.response_stream import DisconnectWatch
 from onetool.interfaces.rest.app import RestApp
 from onetool.interfaces.rest.invoke import EVENT_STREAM, sse_event, wants_events
 from onetool.interfaces.rest.problem import RestError
@@ -57,6 +60,7 @@ _HEADERS = [
     (b"x-accel-buffering", b"no"),
     (b"x-content-type-options", b"nosniff"),
 ]
+STATUS_PATH = "/status"
 
 
 class EndedCall(NamedTuple):
@@ -258,3 +262,56 @@ class ChangeWatch:
                 data = {**row, **more, "source": call.source, "at": call.at}
                 found.append((call, sse_event("call", encode(data))))
         return found
+
+
+# The server itself
+
+
+class StatusReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What a server is, and what this client may do here."""
+
+    version: str
+    url: str
+    needs_token: bool
+    can_change: bool
+    is_admin: bool
+    is_capped: bool
+    tools: int
+    health: dict[str, Any]
+    config: str | None
+
+
+class StatusApp(RestApp):
+    """The route /status. `url` is the address by which a client reaches the server."""
+
+    def __init__(
+        self,
+        app: "App",
+        url: Callable[[Scope], str],
+        needs_token: Callable[[], bool],
+        allowed: Offered = None,
+    ) -> None:
+        """`url` gives the address by which a client reaches the server."""
+        super().__init__(app, allowed)
+        self._url = url
+        self._needs_token = needs_token
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> RestResponse | None:
+        refuse_tools(scope)
+        read_query(scope["query_string"], {})
+        return RestResponse(200, encode(await asyncio.to_thread(self._report, scope)))
+
+    def _report(self, scope: Scope) -> StatusReport:
+        app, allowed = self._context.app, self._context.allowed
+        file = app.config.path
+        return StatusReport(
+            version=__version__,
+            url=self._url(scope),
+            needs_token=self._needs_token(),
+            can_change=self._context.may_change,
+            is_admin=self._context.principal.may("admin"),
+            is_capped=self._context.principal.is_capped,
+            tools=len(app.catalog.tools(allowed)),
+            health=app.health(allowed),
+            config=None if file is None else str(file),
+        )

@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 
-from onetool.interfaces.json_data import encode
-from onetool.interfaces.rest.light_list import list_response, picked
+from onetool.interfaces.asgi import encode
 from onetool.interfaces.rest.problem import RestError
+from onetool.interfaces.rest.query import picked
 from onetool.interfaces.rest.request import (
     ANY,
     NO_CONTENT,
@@ -24,6 +24,7 @@ from onetool.interfaces.rest.request import (
     etag,
     is_known,
     json_body,
+    list_response,
     tool_address,
     with_etag,
 )

@@ -15,8 +15,7 @@ import msgspec
 
 from onetool.app.bundles import live_bundle
 from onetool.core.errors import ConfigError
-from onetool.interfaces.asgi import JSON, read_body
-from onetool.interfaces.json_data import encode
+from onetool.interfaces.asgi import JSON, encode, read_body
 from onetool.interfaces.rest.problem import RestError
 from onetool.interfaces.rest.request import RestRequest, RestResponse, etag, is_known, json_body, parse_json
 from onetool.sources.bundles.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError
@@ -96,7 +95,7 @@ async def export(request: RestRequest) -> RestResponse:
 
 def _imported(request: RestRequest, data: bytes, options: "ImportOptions") -> RestResponse:
     from onetool.app.bundle_import import name_taken, read_import, store_import
-    from onetool.app.tool_requirements import requirements_of
+    from onetool.app.findings import requirements_of
 
     app, dry_run = request.context.app, request.query["dryRun"]
     arrival = read_import(app, data, options)
@@ -130,9 +129,8 @@ def _tool_rows(arrival: "BundleImport") -> list[dict[str, Any]]:
 
 
 def _curl(app: "App", asked: CurlRequest, dry_run: bool) -> RestResponse:
-    from onetool.app.bundle_import import assemble
-    from onetool.app.curl_import import SecretsNotKeptError, read_curl, secrets_stored
-    from onetool.app.tool_requirements import requirements_of
+    from onetool.app.bundle_import import SecretsNotKeptError, assemble, read_curl, secrets_stored
+    from onetool.app.findings import requirements_of
 
     known = app.config.secrets
     content, secrets, notes = read_curl(asked.command, asked.tool, asked.description, known, reuse=False)

@@ -19,10 +19,8 @@ import msgspec
 from onetool.core.call import ToolError, ToolResult
 from onetool.core.text import or_rather
 from onetool.http.definition import below
-from onetool.interfaces.asgi import HttpError
-from onetool.interfaces.disconnect import DisconnectWatch
-from onetool.interfaces.json_data import encode
-from onetool.interfaces.response_stream import ResponseStream
+from onetool.interfaces.asgi import HttpError, encode
+from onetool.interfaces.response_stream import DisconnectWatch, ResponseStream
 from onetool.interfaces.rest.problem import Fault, RestError, error_from_store, rate_limit_headers
 from onetool.interfaces.rest.request import RestRequest, RestResponse, json_body, read_weights
 from onetool.sources.bundles.errors import BundleError
@@ -157,7 +155,7 @@ class ProgressEvents:
     """Turns progress of a running tool, from any thread, into events in order."""
 
     def __init__(self, response: ResponseStream) -> None:
-        from onetool.http.decoding import StreamedText
+        from onetool.http.body import StreamedText
 
         self._response = response
         self._text_delta = StreamedText

@@ -10,16 +10,21 @@ from onetool.app.access import needs_credential
 from onetool.interfaces.asgi import Asgi, Receive, Scope, Send, respond
 from onetool.interfaces.rest import (
     openapi_ask,
-    openapi_bundles,
     openapi_console,
     openapi_imports,
     openapi_insight,
+    openapi_operations,
     openapi_schemas,
 )
 from onetool.interfaces.rest.ask_app import ASK_ROUTES
 from onetool.interfaces.rest.openapi_ask import ASK_GROUP
-from onetool.interfaces.rest.openapi_bundles import CALL_STREAM
-from onetool.interfaces.rest.openapi_operations import described_operation, operation, path_parameters, with_query
+from onetool.interfaces.rest.openapi_operations import (
+    CALL_STREAM,
+    described_operation,
+    operation,
+    path_parameters,
+    with_query,
+)
 from onetool.interfaces.rest.openapi_parts import Part, problem_response, request_body, response
 from onetool.interfaces.rest.openapi_schemas import components
 from onetool.interfaces.rest.routing import CALL_PATH, ROOT, ROUTES
@@ -80,7 +85,7 @@ Every refusal is `application/problem+json` with a `code` for programs and a `de
 single things have an ETag. A tool that ran and failed is no refusal: its answer is 200 with `ok: false`."""
 
 _FURTHER = openapi_imports.OPERATIONS | openapi_insight.OPERATIONS
-OPERATIONS = openapi_bundles.OPERATIONS | {
+OPERATIONS = openapi_operations.OPERATIONS | {
     place: (group, described_operation(one)) for place, (group, one) in _FURTHER.items()
 }
 _CONSOLE = {place: (group, described_operation(one)) for place, (group, one) in openapi_console.OPERATIONS.items()}

@@ -1,10 +1,17 @@
 """What the OpenAPI document says of /ask and what is below: questions, approvals, cancelling."""
 
-from onetool.app.ask_models import ModelOverview
+from onetool.app.ask import ModelOverview
 from onetool.ask.sessions.records import LAST, SESSION_ID
 from onetool.interfaces.rest.ask_approvals import ApprovalAnswer
-from onetool.interfaces.rest.ask_documents import SessionDocument, SessionPage, UserCallResult
-from onetool.interfaces.rest.ask_sessions import JSON, MARKDOWN, SessionTitle, UserCallRequest
+from onetool.interfaces.rest.ask_sessions import (
+    JSON,
+    MARKDOWN,
+    SessionDocument,
+    SessionPage,
+    SessionTitle,
+    UserCallRequest,
+    UserCallResult,
+)
 from onetool.interfaces.rest.openapi_parts import Part, request_body, schema_ref
 
 ASK_GROUP = "Questions"

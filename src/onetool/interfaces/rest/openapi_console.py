@@ -1,13 +1,12 @@
 """What the OpenAPI document says of what is not below /tools: code that runs, servers, results, statistics."""
 
 from onetool.app.code_names import CodeNames
-from onetool.interfaces.rest.audit import AuditList
 from onetool.interfaces.rest.checks import CheckReport, TrustState
+from onetool.interfaces.rest.insight import AuditList, ResultLines, ResultList
 from onetool.interfaces.rest.openapi_parts import COUNTED_NOTE, IS_COUNTED, Part, request_body, schema_ref
-from onetool.interfaces.rest.results import ResultLines, ResultList
 from onetool.interfaces.rest.run import RunAnswer, RunRequest
 from onetool.interfaces.rest.servers import LoginPage, NoOptions, ServerEntry, ServerList, ServerLogPage
-from onetool.script.code_places import CodeReport
+from onetool.script.parse import CodeReport
 from onetool.services.audit import KINDS
 from onetool.services.stats.overview import StatsOverview
 

@@ -1,7 +1,7 @@
 """What the OpenAPI document says of what pages show: the status."""
 
-from onetool.interfaces.rest.drafts import PreviewDraft
-from onetool.interfaces.rest.events import EVENTS_PATH
+from onetool.interfaces.rest.editing import PreviewDraft
+from onetool.interfaces.rest.events import EVENTS_PATH, STATUS_PATH, StatusReport
 from onetool.interfaces.rest.handlers import VERSION_KEYS
 from onetool.interfaces.rest.openapi_parts import (
     COUNTED_NOTE,
@@ -11,11 +11,9 @@ from onetool.interfaces.rest.openapi_parts import (
     object_schema,
     request_body,
 )
-from onetool.interfaces.rest.status import STATUS_PATH, StatusReport
 from onetool.services.stats.tool_usage import ToolUsage
-from onetool.sources.bundles.drafts import DraftReport
-from onetool.sources.bundles.own_examples import ShownExamples
-from onetool.sources.bundles.preview import PreviewReport
+from onetool.sources.bundles.drafts import DraftReport, PreviewReport
+from onetool.sources.bundles.editing import ShownExamples
 from onetool.sources.bundles.validation import ExampleList
 
 EXAMPLE_DRAFT = {"type": "script", "scriptImpl": {"code": "1 + 1"}}

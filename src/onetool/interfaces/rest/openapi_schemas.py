@@ -308,7 +308,13 @@ def components() -> dict[str, Schema]:
     return named | _plain_schemas()
 
 
-_PUBLIC_NAMES = {"AskQuestion": "Question", "ToolLimits": "Limits", "ResponseOptions": "Response"}
+_PUBLIC_NAMES = {
+    "AskQuestion": "Question",
+    "AttachedFile": "SessionFile",
+    "ResponseOptions": "Response",
+    "SessionListItem": "SessionSummary",
+    "ToolLimits": "Limits",
+}
 _IMPL_NAMES = {"http": "HttpImpl", "python": "FunctionImpl", "go": "FunctionImpl", "script": "ScriptImpl"}
 
 

@@ -1,6 +1,7 @@
 """Refusals as clients of REST read them: application/problem+json (RFC 9457), the same members for every cause.
 
 `code` is for programs. `pointer` (RFC 6901) says where it is wrong, in what `in` names: the body, path, query, header.
+When the database can't be used, it tells whether anything may have changed.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -11,6 +12,7 @@ from typing import Any, Literal
 import msgspec
 
 from onetool.core.principal import Principal, Role
+from onetool.database import ChangeUnknownError, DatabaseAwayError, DatabaseError
 from onetool.interfaces.asgi import Headers, HttpError
 from onetool.sources.bundles.errors import (
     BundleError,
@@ -164,3 +166,20 @@ def rate_limit_headers(left: Mapping[str, int] | None) -> tuple[tuple[bytes, byt
         (b"ratelimit-policy", b'"minute";q=%d;w=60' % limit),
         (b"ratelimit", b'"minute";r=%d;t=%d' % (remaining, reset)),
     )
+
+
+def database_problem(error: BaseException) -> RestError | None:
+    """The refusal, where the database is the cause of an error; else None."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, DatabaseError):
+        cause = cause.__cause__
+    if cause is None:
+        return None
+    hints = getattr(error, "hints", ())
+    return RestError(503, _database_code(cause), f"{error}.", headers=[(b"retry-after", b"%d" % RETRY_S)], hints=hints)
+
+
+def _database_code(error: DatabaseError) -> str:
+    if isinstance(error, DatabaseAwayError):
+        return "database_away"
+    return "change_unknown" if isinstance(error, ChangeUnknownError) else "database_refused"

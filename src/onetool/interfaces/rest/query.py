@@ -1,19 +1,22 @@
 """The query parameters of the REST API: how a query string is read, and what each parameter can be."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from time import time
 from typing import Any, NamedTuple
 from urllib.parse import unquote_to_bytes
 
+import msgspec
+
 from onetool.core.text import did_you_mean
 from onetool.http.definition import below
-from onetool.interfaces.rest.light_list import BUNDLE_FIELDS, TOOL_FIELDS, read_fields
 from onetool.interfaces.rest.problem import RestError
 from onetool.services.audit import KINDS
-from onetool.services.audit.reader import read_moment
+from onetool.services.audit.record import read_moment
 from onetool.sources.bundles.errors import InvalidError
+from onetool.sources.bundles.model import Bundle, Tool
 from onetool.sources.bundles.names import check_id, check_slug
+from onetool.sources.bundles.validation import SHOWN
 
 MOST_PER_PAGE = 1000
 PER_PAGE = 100
@@ -182,6 +185,43 @@ def _url(text: str) -> str:
     if not text.lower().startswith(("http://", "https://")) or len(text) > LONGEST_URL:
         raise ValueError(f"must be a URL of http or https, of at most {LONGEST_URL:,} characters")
     return text
+
+
+# `fields` picks keys of each row
+
+
+def _keys(shape: type) -> list[str]:
+    return [field.encode_name for field in msgspec.structs.fields(shape)]
+
+
+BUNDLE_FIELDS = tuple(key for key in _keys(Bundle) if key != "schemaVersion")
+TOOL_FIELDS = (*_keys(Tool), *sorted(SHOWN - {"warnings", "signature"}))
+
+
+def read_fields(known: Collection[str]) -> Callable[[str], list[str]]:
+    """The reader of the query parameter `fields`."""
+
+    def read(text: str) -> list[str]:
+        names = [name for name in text.split(",") if name]
+        if not names:
+            raise ValueError(f"names no field; there are {', '.join(known)}")
+        for name in names:
+            if name not in known:
+                near = did_you_mean(name, known) or f"there are {', '.join(known)}"
+                raise ValueError(f"names {name[:100]!r}, which is no field; {near}")
+        return names
+
+    return read
+
+
+def picked(rows: list[dict[str, Any]], fields: Collection[str] | None) -> list[dict[str, Any]]:
+    """The rows with these keys alone; None is all. A key that a row does without is left out."""
+    if fields is None:
+        return rows
+    return [{key: row[key] for key in fields if key in row} for row in rows]
+
+
+# All parameters
 
 
 TAGS = QueryParameter("tags", _texts, (), many=True)

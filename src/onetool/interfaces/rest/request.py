@@ -5,26 +5,32 @@ surrogates.
 """
 
 import asyncio
+import gzip
 import json
 import re
 from codecs import BOM_UTF8
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
+from hashlib import sha256
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, unquote_to_bytes
 
 from onetool.app.allow_lists import Offered, allow_lists
 from onetool.core.call import ToolCall, ToolResult, new_id
-from onetool.core.json_data import JsonTooCostlyError, check_json
+from onetool.core.json_data import JsonTooCostlyError, StrictJsonError, check_json, finite, strict_decoder
 from onetool.core.principal import Principal, current_principal
-from onetool.core.strict_json import StrictJsonError, finite, strict_decoder
 from onetool.http.definition import FROM_TOOL
-from onetool.interfaces.asgi import JSON, Message, Receive, Scope, Send, read_body
-from onetool.interfaces.json_data import (
+from onetool.interfaces.asgi import (
+    JSON,
+    Message,
+    Receive,
+    Scope,
+    Send,
     check_content_type,
     encode,  # also of data that JSON has no word for
+    read_body,
 )
 from onetool.interfaces.rest.problem import RestError
 from onetool.sources.bundles.drafts import PreProcessorTurns
@@ -37,10 +43,11 @@ if TYPE_CHECKING:
     from onetool.services.cluster.members import Members
     from onetool.sources.bundles.service import BundleService
 
-
 SOURCE = "rest"
 EXACT_FLOAT = 2**53  # from here on a float may stand for several integers
 LARGE_BODY = 64 * 1024  # bytes from which on reading it would hold up others
+SMALL = 1024  # bytes that are not worth packing
+PACKING_LEVEL = 6  # of gzip
 
 
 class ClientInput:
@@ -330,6 +337,34 @@ def _weight(text: str) -> float:
         return min(max(float(text), 0.0), 1.0)
     except ValueError:
         return 0.0
+
+
+# Lists are light: an ETag says that nothing has changed, and gzip packs the rest
+
+
+def list_response(headers: Mapping[bytes, bytes], body: bytes) -> RestResponse:
+    """One page. Its ETag is weak, as the same page may come packed or not. Called in a thread: packing takes time.
+
+    Only lists are packed. They hold nothing that a stranger's page could have put beside a secret, so that the size of
+    a packed list tells nothing (BREACH).
+    """
+    tag = sha256(body).hexdigest()[:24]
+    sent: list[tuple[bytes, bytes]] = [(b"etag", f'W/"{tag}"'.encode()), (b"vary", b"accept-encoding")]
+    if is_known(headers, tag):
+        return RestResponse(304, headers=tuple(sent))
+    if len(body) > SMALL and takes_gzip(headers.get(b"accept-encoding", b"")):
+        body = gzip.compress(body, PACKING_LEVEL, mtime=0)
+        sent.append((b"content-encoding", b"gzip"))
+    return RestResponse(200, body, tuple(sent))
+
+
+def takes_gzip(accepted: bytes) -> bool:
+    """Whether Accept-Encoding allows gzip: by its name, or by `*` where it is not named."""
+    found = read_weights(accepted.decode("latin-1").lower())
+    return found.get("gzip", found.get("*", 0.0)) > 0
+
+
+# Where tools are
 
 
 def tool_address(bundle_id: str, slug: str, version: str) -> str:

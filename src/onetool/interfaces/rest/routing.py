@@ -8,16 +8,12 @@ from typing import NamedTuple
 from onetool.core.principal import LOCAL, Principal, Role
 from onetool.interfaces.asgi import Scope
 from onetool.interfaces.rest import (
-    admin,
-    audit,
     checks,
-    drafts,
     editing,
     handlers,
     imports,
     insight,
     invoke,
-    results,
     run,
     servers,
 )
@@ -188,10 +184,10 @@ ROUTES = (
     RestRoute(
         "/bundles/{bundleID}/tools/{toolSlug}/versions", {"GET": RouteMethod(handlers.list_versions, for_tools=True)}
     ),
-    RestRoute("/validate", {"POST": RouteMethod(drafts.validate_draft, role="edit", audited=False)}),
-    RestRoute(f"{_TOOL}/validate", {"POST": RouteMethod(drafts.validate_args)}),
-    RestRoute("/preview", {"POST": RouteMethod(drafts.preview_of_draft, role="edit", audited=False)}),
-    RestRoute(f"{_TOOL}/preview", {"POST": RouteMethod(drafts.preview)}),
+    RestRoute("/validate", {"POST": RouteMethod(editing.validate_draft, role="edit", audited=False)}),
+    RestRoute(f"{_TOOL}/validate", {"POST": RouteMethod(editing.validate_args)}),
+    RestRoute("/preview", {"POST": RouteMethod(editing.preview_of_draft, role="edit", audited=False)}),
+    RestRoute(f"{_TOOL}/preview", {"POST": RouteMethod(editing.preview)}),
     RestRoute(
         f"{_TOOL}/examples",
         {"GET": RouteMethod(editing.get_examples, for_tools=True), "PUT": RouteMethod(editing.put_examples)},
@@ -206,9 +202,9 @@ ROUTES = (
         "/imports/openapi",
         _changing(imports.import_openapi, AS, BASE_URL, TOKEN, URL, DRY_RUN, media=(imports.YAML,)),
     ),
-    RestRoute("/imports/servers", _admin(admin.import_servers, REPLACE, DRY_RUN)),
-    RestRoute("/servers/{server}/approve", _admin(admin.approve_server, DRY_RUN)),
-    RestRoute("/trust", _admin(admin.trust, DRY_RUN)),
+    RestRoute("/imports/servers", _admin(servers.import_servers, REPLACE, DRY_RUN)),
+    RestRoute("/servers/{server}/approve", _admin(servers.approve_server, DRY_RUN)),
+    RestRoute("/trust", _admin(checks.trust, DRY_RUN)),
     RestRoute("/run", {"POST": RouteMethod(run.run)}, OUTSIDE),
     RestRoute("/run/check", {"POST": RouteMethod(run.check)}, OUTSIDE),
     RestRoute("/run/names", {"GET": RouteMethod(run.names)}, OUTSIDE),
@@ -219,12 +215,12 @@ ROUTES = (
     RestRoute("/servers/{server}/enable", _admin(servers.enable), OUTSIDE),
     RestRoute("/servers/{server}/disable", _admin(servers.disable), OUTSIDE),
     RestRoute("/servers/{server}/login", _admin(servers.login), OUTSIDE),
-    RestRoute("/results", {"GET": _with_query(results.list_results, Q, PAGE_TOKEN)}, OUTSIDE),
+    RestRoute("/results", {"GET": _with_query(insight.list_results, Q, PAGE_TOKEN)}, OUTSIDE),
     RestRoute(
         "/results/{handle}",
         {
-            "GET": _with_query(results.get_result, FROM, LIMIT, COLUMN, Q),
-            "DELETE": RouteMethod(results.delete_result, role="call"),
+            "GET": _with_query(insight.get_result, FROM, LIMIT, COLUMN, Q),
+            "DELETE": RouteMethod(insight.delete_result, role="call"),
         },
         OUTSIDE,
     ),
@@ -235,7 +231,7 @@ ROUTES = (
         "/audit",
         {
             "GET": _with_query(
-                audit.list_audit, SINCE, UNTIL, WHO, KIND, TOOL, OUTCOME, PAGE_SIZE, PAGE_TOKEN
+                insight.list_audit, SINCE, UNTIL, WHO, KIND, TOOL, OUTCOME, PAGE_SIZE, PAGE_TOKEN
             )._replace(role="admin", audited=False)
         },
         OUTSIDE,

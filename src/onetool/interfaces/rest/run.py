@@ -23,12 +23,10 @@ from msgspec.structs import replace
 from onetool.core.call import ToolCall, ToolResult, new_id
 from onetool.core.context import kept_value, shown_args
 from onetool.core.errors import cut
-from onetool.interfaces.disconnect import DisconnectWatch
-from onetool.interfaces.json_data import encode
-from onetool.interfaces.response_stream import ResponseStream
+from onetool.interfaces.asgi import encode
+from onetool.interfaces.response_stream import DisconnectWatch, ResponseStream
 from onetool.interfaces.rest.invoke import ProgressEvents, sse_event, wants_events
-from onetool.interfaces.rest.light_list import list_response
-from onetool.interfaces.rest.request import SOURCE, RestContext, RestRequest, RestResponse, json_body
+from onetool.interfaces.rest.request import SOURCE, RestContext, RestRequest, RestResponse, json_body, list_response
 from onetool.script.run_result import RunResult
 from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.validation import converted

@@ -1,28 +1,36 @@
-"""The handlers below /servers: how MCP servers are doing, and what a person does about it.
+"""The handlers of MCP servers: how they are doing, and what a person does about it; and adding them to the config.
 
 How a server is reached is for the role edit. Its log, which may have a password in it, and what is done to it are for
 admins.
+
+What starts code needs the role admin, and no tool can reach these routes: every request of an HTTP tool and to an MCP
+server carries the header `OneTool-Call`, which only few routes take (`RouteMethod.for_tools`), and `http.token` can't
+be a secret of a tool. What can't be held back is code of a pack, which runs in this process, and programs that were
+given the token by a person.
 """
 
 import asyncio
 import logging
 from datetime import UTC, datetime
 from functools import partial
+from hashlib import sha256
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from onetool.core.errors import ConfigError, OneToolError
+from onetool.core.errors import ConfigError, OneToolError, ToolFailure
 from onetool.core.text import or_rather
-from onetool.interfaces.json_data import encode
-from onetool.interfaces.rest.admin import digest_of
-from onetool.interfaces.rest.imports import reloaded
+from onetool.interfaces.asgi import encode
+from onetool.interfaces.rest.imports import import_report, reloaded
 from onetool.interfaces.rest.problem import RestError
 from onetool.interfaces.rest.request import RestContext, RestRequest, RestResponse, json_body
+from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.validation import converted
 
 if TYPE_CHECKING:
+    from onetool.config.server_import import ServerImportPlan
     from onetool.sources.mcp_servers.servers import Servers, ServerStatus
 
 log = logging.getLogger("onetool.serve")
@@ -97,7 +105,10 @@ async def logs(request: RestRequest) -> RestResponse:
 async def reconnect(request: RestRequest) -> RestResponse:
     converted(await json_body(request.headers, request.receive, empty={}), NoOptions)
     servers, status = await asyncio.to_thread(_enabled, request.context, request.path[0])
-    await servers.reconnect(status.name)
+    try:
+        await servers.reconnect(status.name)
+    except ToolFailure as error:  # another process runs it, and is not reached
+        raise RestError(503, "unavailable", f"{error}.", hints=error.hints) from None
     return await asyncio.to_thread(_get, request.context, status.name)
 
 
@@ -202,7 +213,7 @@ async def _switch(request: RestRequest, on: bool) -> RestResponse:
 
 
 def _switched(context: RestContext, status: "ServerStatus", on: bool) -> RestResponse:
-    from onetool.config.edit_entries import switch_server
+    from onetool.config.edit import switch_server
     from onetool.config.server_import import ConfigTarget, ConfigUnchangedError
 
     app, name = context.app, status.name
@@ -220,3 +231,102 @@ def _switched(context: RestContext, status: "ServerStatus", on: bool) -> RestRes
             why = "; ".join(one["why"] for one in wrong)
             raise RestError(409, "config_unused", f"{app.config.path} was changed, but can't be used as it is: {why}")
     return _get(context, name)
+
+
+# Approving what has changed about its tools
+
+
+class SeenDigest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`digest` is that of a dry run: what has changed since is not approved."""
+
+    digest: str | None = None
+
+
+async def approve_server(request: RestRequest) -> RestResponse:
+    """What has changed about a server's tools, and unless it is a dry run, trust them as they are now."""
+    from onetool.sources.mcp_servers.proxy import ChangedSinceSeenError
+
+    asked = converted(await json_body(request.headers, request.receive, empty={}), SeenDigest)
+    (name,), servers = request.path, request.context.app.catalog.servers
+    known = [] if servers is None else servers.names()
+    if servers is None or name not in known:
+        raise RestError(404, "not_found", f"There is no server {name[:100]!r}{or_rather(name, known) or '.'}")
+    await servers.wait_connected([name])
+    status = next(one for one in servers.statuses() if one.name == name)
+    if status.state not in ("connected", "disabled") and not status.changed:
+        raise RestError(409, "source_unavailable", f"{name} can't be reached: {status.error}")
+    differences = await asyncio.to_thread(servers.differences, name)
+    digest = digest_of(differences)
+    if asked.digest not in (None, digest):
+        raise changed_error(name)
+    dry_run = request.query["dryRun"]
+    if not dry_run:
+        try:
+            await asyncio.to_thread(servers.approve, name, differences)
+        except ChangedSinceSeenError:  # while this request was on its way
+            raise changed_error(name) from None
+        log.info("Approved over REST: the server %s as it is now", name)
+    found = [{"tool": tool, "lines": lines} for tool, lines in differences.items()]
+    return RestResponse(200, encode({"dryRun": dry_run, "server": name, "changes": found, "digest": digest}))
+
+
+def changed_error(what: str | Path) -> RestError:
+    return RestError(409, "changed", f"{what} has changed since you looked: look again, with dryRun=true.")
+
+
+def digest_of(data: Any) -> str:
+    return sha256(msgspec.json.encode(data, order="deterministic")).hexdigest()[:32]
+
+
+# Adding servers to the config
+
+
+async def import_servers(request: RestRequest) -> RestResponse:
+    data = await json_body(request.headers, request.receive)
+    return await asyncio.to_thread(_import_servers, request, data)
+
+
+def _import_servers(request: RestRequest, data: Any) -> RestResponse:
+    from onetool.config.client_files import JsoncError
+    from onetool.config.edit import put_servers
+    from onetool.config.find import NAME, own_folder
+    from onetool.config.server_import import ConfigTarget, ConfigUnchangedError, Planner
+    from onetool.config.server_import.translate import servers_in
+
+    app, dry_run = request.context.app, request.query["dryRun"]
+    file = app.config.path
+    try:
+        target = ConfigTarget(str(file) if file else None, new=own_folder() / NAME)
+        planner = Planner(target, replace=request.query["replace"], ask=lambda *_: None, reuse=False)
+        planner.add(servers_in(data, Path("the request"), target.file.absolute().parent))
+        plan = planner.done()
+        _check_plan(plan)
+        if plan.servers and not dry_run:
+            target.write(partial(put_servers, servers=plan.servers), plan.secrets)
+            log.info("Added over REST to %s: the servers %s", target.file, ", ".join(plan.servers))
+    except JsoncError as why:
+        raise InvalidError(f"the body: {why}", "") from None
+    except (ConfigUnchangedError, ConfigError) as error:
+        raise RestError(409, "config_unchanged", str(error)) from None
+    warnings = [{"about": "servers", "why": note} for note in plan.notes]
+    warnings += [] if dry_run or not plan.servers else reloaded(app)
+    return RestResponse(200, encode(_servers_report(plan, dry_run, warnings)))
+
+
+def _check_plan(plan: "ServerImportPlan") -> None:
+    if plan.skipped and not plan.servers:
+        raise InvalidError("; ".join(f"{name}: {why}" for name, why in plan.skipped.items()), "")
+    if not plan.servers and not plan.kept:
+        raise InvalidError('the body has no servers: send {"mcpServers": {"name": {…}}}', "")
+
+
+def _servers_report(plan: "ServerImportPlan", dry_run: bool, warnings: list[dict[str, str]]) -> dict[str, Any]:
+    rows = [{"name": name, "what": "new", "block": block} for name, block in plan.servers.items()]
+    rows += [{"name": name, "what": "kept"} for name in plan.kept]
+    return import_report(
+        dry_run,
+        servers=rows,
+        skipped=[{"about": name, "why": why} for name, why in plan.skipped.items()],
+        warnings=warnings,
+        secretsKept=list(plan.secrets),
+    )

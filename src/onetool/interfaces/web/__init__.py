@@ -1,6 +1,183 @@
-"""The page for people at `/`: static files, which talk to the server by its REST API alone.
+"""The page for people at `/`, and its files below `/assets`: both are open to everybody, and hold no data.
 
-page           the ASGI app: the page, its assets, and a short text for clients that read no HTML
-static_files   the files in memory, packed once, with their media types
-static/        what `make web` builds; it is committed, so that a server and the wheel need no Node
+The page talks to the server by its REST API alone. `static/` is what `make web` builds; it is committed, so that a
+server and the wheel need no Node. The files are read at the first visit, packed once: a server that nobody visits keeps
+none of them in memory. A file is found by its name in a dict, so that no address leads out of the folder. A client that
+does not ask for HTML, such as curl, gets a short text that says how to connect.
 """
+
+import asyncio
+import gzip
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import NamedTuple
+
+from onetool.interfaces.asgi import BARE_PREFIX, HttpError, Receive, Scope, Send, read_headers, respond, response_start
+
+# The files in memory
+
+
+MEDIA_TYPES = {
+    ".css": b"text/css; charset=utf-8",
+    ".html": b"text/html; charset=utf-8",
+    ".ico": b"image/x-icon",
+    ".js": b"text/javascript; charset=utf-8",
+    ".json": b"application/json",
+    ".png": b"image/png",
+    ".svg": b"image/svg+xml",
+    ".txt": b"text/plain; charset=utf-8",
+    ".wasm": b"application/wasm",
+    ".woff2": b"font/woff2",
+}
+UNKNOWN_TYPE = b"application/octet-stream"
+PACKED_ALREADY = (".ico", ".png", ".woff2")
+SMALLEST_PACKED = 500  # bytes; a shorter file costs more to unpack than it saves
+_HASHED = re.compile(r"-[A-Za-z0-9_-]{8,}\.\w+")  # at the end of a name: other content has another name
+
+
+class StaticFile(NamedTuple):
+    """A file as it is sent. `packed` is its gzip form, where that is shorter."""
+
+    body: bytes
+    packed: bytes | None
+    media_type: bytes
+    etag: bytes  # of the content, without quotes
+    is_hashed: bool  # its name has a hash of its content
+
+
+def read_folder(folder: Path) -> dict[str, StaticFile]:
+    """All files below the folder, by their path in it (`assets/index-Bx31aZ09.js`). Links are left out."""
+    return {path.relative_to(folder).as_posix(): _read(path) for path in _files_in(folder)}
+
+
+def _files_in(folder: Path) -> Iterator[Path]:
+    for place, _, names in os.walk(folder):  # it follows no links to folders
+        for name in sorted(names):
+            path = Path(place, name)
+            if path.is_file() and not path.is_symlink():
+                yield path
+
+
+def _read(path: Path) -> StaticFile:
+    body, ending = path.read_bytes(), path.suffix.lower()
+    packed = None
+    if len(body) >= SMALLEST_PACKED and ending not in PACKED_ALREADY:
+        packed = gzip.compress(body, 9, mtime=0)
+        packed = packed if len(packed) < len(body) else None
+    etag = sha256(body).hexdigest()[:32].encode()
+    return StaticFile(body, packed, MEDIA_TYPES.get(ending, UNKNOWN_TYPE), etag, _HASHED.search(path.name) is not None)
+
+
+# The page
+
+
+FOLDER = Path(__file__).parent / "static"
+INDEX = "index.html"
+ASSETS = "/assets/"
+HTML = b"text/html"
+TEXT = b"text/plain; charset=utf-8"
+
+# Scripts and styles come from this server alone, and no frame, form or base may be put around or into the page.
+# Trusted Types: the page's own library is the only one that may write HTML.
+CONTENT_SECURITY_POLICY = (
+    b"default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data: blob:; "
+    b"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; "
+    b"trusted-types svelte-trusted-html"
+)
+PAGE_HEADERS = (
+    (b"content-security-policy", CONTENT_SECURITY_POLICY),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"permissions-policy", b"camera=(), display-capture=(), geolocation=(), microphone=(), payment=(), usb=()"),
+)
+ALWAYS_ASK = (b"cache-control", b"no-cache")  # a copy may be kept, and is asked for again each time
+FOR_EVER = (b"cache-control", b"public, max-age=31536000, immutable")
+_WANTED = (b"accept", b"accept-encoding", b"if-none-match")
+
+
+class PageApp:
+    """The ASGI app of both addresses. `connect_text` is what clients get that do not ask for HTML."""
+
+    def __init__(self, connect_text: Callable[[Scope], str], folder: Path = FOLDER) -> None:
+        self._connect_text = connect_text
+        self._folder = folder
+        self._files: dict[str, StaticFile] = {}
+        self._reading = asyncio.Lock()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = read_headers(scope, _WANTED)
+        if scope.get(BARE_PREFIX):
+            await _redirect_to_slash(scope, send)
+        elif scope["path"].startswith(ASSETS):
+            await self._asset(scope["path"].removeprefix("/"), headers, send)
+        elif scope["path"] != "/":
+            raise HttpError(404, "not_found", f"There is no file at {scope['path'][:100]!r}.")
+        elif HTML in headers.get(b"accept", b"").lower():
+            await self._index(headers, send)
+        else:
+            text = self._connect_text(scope).encode()
+            await respond(send, 200, text, TEXT, [*PAGE_HEADERS, ALWAYS_ASK, (b"vary", b"accept")])
+
+    async def _index(self, headers: Mapping[bytes, bytes], send: Send) -> None:
+        found = (await self._read()).get(INDEX)
+        if found is None:
+            message = (
+                "The page is not built in this tree. Run `make web`, which needs Node; the REST API works without."
+            )
+            raise HttpError(503, "not_built", message)
+        await _send_file(found, headers, send, [ALWAYS_ASK, (b"vary", b"accept, accept-encoding")])
+
+    async def _asset(self, name: str, headers: Mapping[bytes, bytes], send: Send) -> None:
+        found = (await self._read()).get(name)
+        if found is None:
+            hint = "a page that was loaded before an update has to be loaded anew"
+            raise HttpError(404, "not_found", f"There is no file at {f'/{name}'[:100]!r}; {hint}.", [ALWAYS_ASK])
+        cached = FOR_EVER if found.is_hashed else ALWAYS_ASK
+        await _send_file(found, headers, send, [cached, (b"vary", b"accept-encoding")])
+
+    async def _read(self) -> dict[str, StaticFile]:
+        """The files. Those of a tree that is not built yet are looked for again at the next visit."""
+        if not self._files:
+            async with self._reading:
+                self._files = self._files or await asyncio.to_thread(read_folder, self._folder)
+        return self._files
+
+
+async def _send_file(
+    file: StaticFile, headers: Mapping[bytes, bytes], send: Send, more: list[tuple[bytes, bytes]]
+) -> None:
+    packed = file.packed if _takes_gzip(headers.get(b"accept-encoding", b"")) else None
+    etag = b'"%s"' % file.etag if packed is None else b'"%s-gzip"' % file.etag  # other bytes, another ETag
+    own = [*PAGE_HEADERS, *more, (b"etag", etag)]
+    if _has_copy(headers.get(b"if-none-match", b""), etag):
+        await send({"type": "http.response.start", "status": 304, "headers": own})
+        await send({"type": "http.response.body", "body": b""})
+    elif packed is None:
+        await respond(send, 200, file.body, file.media_type, own)
+    else:
+        await respond(send, 200, packed, file.media_type, [*own, (b"content-encoding", b"gzip")])
+
+
+def _takes_gzip(accepted: bytes) -> bool:
+    for part in accepted.lower().split(b","):
+        name, _, weight = part.replace(b" ", b"").partition(b";q=")
+        if name == b"gzip":
+            return weight.strip(b"0.") != b"" or not weight
+    return False
+
+
+def _has_copy(known: bytes, etag: bytes) -> bool:
+    return any(one.strip().removeprefix(b"W/") in (etag, b"*") for one in known.split(b","))
+
+
+async def _redirect_to_slash(scope: Scope, send: Send) -> None:
+    """Links of the page are relative: without the slash they would lead beside the mount."""
+    query = scope.get("query_string", b"")
+    where = b"/?" + query if query else b"/"  # the mount puts its prefix before it
+    await send(response_start(308, b"", TEXT, [*PAGE_HEADERS, (b"location", where)]))
+    await send({"type": "http.response.body", "body": b""})

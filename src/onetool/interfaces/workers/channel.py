@@ -1,10 +1,13 @@
 """What the supervisor and a worker tell each other: lines of JSON over a pair of sockets that the worker inherits.
 
-The first line is the order: others could read the command line or the environment, and it has a secret in it. When the
+The first line is the order: others could read the command line or the environment, and it has a secret in it. When all
+workers are about to stop, one after the other, each gets one more: STOPPING, or LAST for the last one. When the
 supervisor dies the channel ends, and so does the worker.
 """
 
 import msgspec
+
+STOPPING, LAST = b"stopping\n", b"last\n"
 
 
 class WorkerOrder(msgspec.Struct, frozen=True, kw_only=True):

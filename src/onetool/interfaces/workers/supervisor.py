@@ -1,4 +1,4 @@
-"""Supervisor: starts the workers, replaces those that die, and passes on signals.
+"""Supervisor: starts the workers, replaces those that die, and passes on signals. It sees each as a `ServingProcess`.
 
 SIGTERM, SIGINT   the workers stop one after the other, so that those who are left take the calls; a second one: at once
 SIGHUP            the workers reload one after the other; if one can't, the others keep what they have
@@ -13,6 +13,9 @@ import logging
 import os
 import shutil
 import signal
+import socket
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable
 from contextlib import suppress
@@ -21,6 +24,7 @@ from pathlib import Path
 from secrets import token_bytes, token_hex
 from time import monotonic
 
+import msgspec
 from msgspec.structs import replace
 
 from onetool.core.errors import OneToolError
@@ -28,10 +32,13 @@ from onetool.database import DatabaseError
 from onetool.database.migrations import migrate_shared
 from onetool.database.sqlite import SqliteDatabase
 from onetool.interfaces.http.listen import BoundAddress
-from onetool.interfaces.workers.channel import WorkerOrder
-from onetool.interfaces.workers.process import ServingProcess
+from onetool.interfaces.workers.channel import LAST, STOPPING, Reloaded, Serving, WorkerOrder, decode_report
 from onetool.services.cluster import UNIX
 from onetool.services.cluster.leases import forget_replica
+
+PROGRAM = ("-P", "-m", "onetool.interfaces.workers.worker")
+LONGEST_LINE = 1024**2
+LAST_S = 5.0  # between the end of its channel and the end of the process
 
 log = logging.getLogger("onetool.serve")
 
@@ -42,6 +49,78 @@ IN_TURN_S = 15.0  # for all of them together to stop one after the other; then t
 STOP_S = 30.0  # until one that was told to stop is killed
 RELOAD_S = 60.0
 LONGEST_PATH = 100  # bytes of the path of a socket: systems take 103 at least
+
+
+class ServingProcess:
+    """Started when it is made. `serving` is set when clients can connect, `ended` has the exit code at the end."""
+
+    def __init__(self, order: WorkerOrder) -> None:
+        self.order = order
+        self.began = monotonic()
+        self.serving: asyncio.Future[str] = asyncio.get_running_loop().create_future()  # the greeting
+        self.reloads: asyncio.Queue[Reloaded] = asyncio.Queue()
+        ours, theirs = socket.socketpair()
+        with theirs:
+            # Not through a shell, and no fork of our own: the interpreter starts anew, without our threads and locks.
+            self._process = subprocess.Popen(  # noqa: S603 - our own program
+                [sys.executable, *PROGRAM, str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                pass_fds=(theirs.fileno(), *order.sockets),
+                process_group=0,  # what is typed at the terminal is for the supervisor alone
+            )
+        self._channel = ours
+        self._writer: asyncio.StreamWriter | None = None
+        self.ended: asyncio.Task[int] = asyncio.create_task(self._live())
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def is_serving(self) -> bool:
+        return self.serving.done() and not self.serving.cancelled() and not self.ended.done()
+
+    def signal(self, number: int) -> None:
+        if self._process.returncode is None:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def tell_stopping(self, is_last: bool) -> None:
+        """All workers are about to stop, and this one after all others."""
+        if self._writer is not None and not self._writer.is_closing():
+            self._writer.write(LAST if is_last else STOPPING)
+
+    async def _live(self) -> int:
+        try:
+            reader, writer = await asyncio.open_connection(sock=self._channel, limit=LONGEST_LINE)
+            self._writer = writer
+            try:
+                with suppress(ConnectionError):
+                    writer.write(msgspec.json.encode(self.order) + b"\n")
+                    while line := await reader.readline():
+                        self._take(line)
+            finally:
+                writer.close()
+            return await self._exit_code()
+        finally:
+            self.serving.cancel()
+
+    def _take(self, line: bytes) -> None:
+        report = decode_report(line)
+        if isinstance(report, Serving):
+            if not self.serving.done():
+                self.serving.set_result(report.greeting)
+        else:
+            self.reloads.put_nowait(report)
+
+    async def _exit_code(self) -> int:
+        """The channel has ended, so the process has, or is about to."""
+        until = monotonic() + LAST_S
+        while self._process.poll() is None:
+            if monotonic() > until:
+                self.signal(signal.SIGKILL)
+            await asyncio.sleep(0.01)
+        return self._process.returncode
 
 
 class WorkersFailedError(OneToolError):
@@ -193,6 +272,8 @@ class Supervisor:
         """One after the other: those who are left take the calls. After a while the rest of them at once."""
         workers = [worker for worker in self._workers.values() if not worker.ended.done()]
         untold = workers.copy()
+        for worker in workers:
+            worker.tell_stopping(is_last=worker is workers[-1])
         for one in self._sockets:
             one.close()  # else who comes when the last worker has left would wait for nobody
         with suppress(TimeoutError):

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 
-from onetool.core.worker_share import WorkerShare, set_worker_share
-from onetool.interfaces.workers.channel import Reloaded, Report, Serving, WorkerOrder, decode_order
+from onetool.core.limits import WorkerShare, set_worker_share
+from onetool.interfaces.workers.channel import LAST, Reloaded, Report, Serving, WorkerOrder, decode_order
 
 if TYPE_CHECKING:
     from onetool.app import App
@@ -33,6 +33,7 @@ class SupervisorChannel:
         self._lock = Lock()
         self._reader = self._socket.makefile("rb")
         self.is_open = True
+        self.all_stop = self.is_last = False  # the supervisor has said so
 
     def order(self) -> WorkerOrder:
         return decode_order(self._reader.readline())
@@ -50,8 +51,8 @@ class SupervisorChannel:
         Thread(target=self._watch, name="onetool-supervisor", daemon=True).start()
 
     def _watch(self) -> None:
-        while self._reader.readline():
-            pass
+        while line := self._reader.readline():
+            self.all_stop, self.is_last = True, line == LAST
         self.is_open = False
         os.kill(os.getpid(), signal.SIGTERM)
         Thread(target=self._end_late, name="onetool-end", daemon=True).start()
@@ -129,7 +130,9 @@ def _serve(order: WorkerOrder, channel: SupervisorChannel) -> None:
         one.set_inheritable(False)
     address = BoundAddress(order.host, order.port, order.addresses, sockets)
     database = SqliteDatabase(Path(order.database))
-    cluster = ClusterSettings(f"{UNIX}{order.socket}", order.key, database)
+    cluster = ClusterSettings(
+        f"{UNIX}{order.socket}", order.key, database, lambda: channel.all_stop, lambda: channel.is_last
+    )
     with App.open(order.config, watch=order.watch) as app:
         reports = ReloadReports(app, channel)
         serve_app(

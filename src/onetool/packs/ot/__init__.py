@@ -8,17 +8,16 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from onetool.core.errors import BadArguments, ToolFailure, cut, message_of
-from onetool.core.found_tools import FoundTool, found_lines
+from onetool.core.signature import FoundTool, found_lines
 from onetool.core.signature import signature as signature_of
 from onetool.core.spec import ToolSpec
 from onetool.core.text import or_rather
 from onetool.packs.ot import listings
-from onetool.packs.ot.listings import Info, ListedTool, Listing, packs_of
+from onetool.packs.ot.listings import Info, ListedTool, Listing, View, current_catalogue, packs_of
 from onetool.packs.ot.listings import listed_packs as packs_listed
-from onetool.packs.ot.view import View, current_catalogue
 from onetool.sdk import LogSpan, tool
 from onetool.sdk.decorators import TOOL_MARK
-from onetool.sdk.signature import tool_from_function
+from onetool.sdk.pack import tool_from_function
 from onetool.services.results.errors import HandleNotFoundError, ResultExpiredError
 from onetool.services.results.paging import Page
 

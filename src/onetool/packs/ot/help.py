@@ -1,4 +1,4 @@
-"""`ot.help`: explains what has exactly the given name, or else lists what the query may mean.
+"""`ot.help`: explains what has exactly the given name on a page, or else lists what the query may mean.
 
 Matches are scored, best first, whether they are tools, packs, aliases or snippets:
 
@@ -8,15 +8,22 @@ Matches are scored, best first, whether they are tools, packs, aliases or snippe
 """
 
 import re
-from collections.abc import Collection, Iterable, Mapping
-from typing import Any
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
 
 from onetool.core.registry import Snapshot
-from onetool.core.spec import ToolSpec
+from onetool.core.signature import (
+    as_identifier,
+    resolve_definition,
+    returned_type,
+    signature,
+    type_name,
+    type_with_fields,
+)
+from onetool.core.spec import Requirement, ToolSpec
 from onetool.core.text import count_tokens, cut_to_tokens
-from onetool.packs.ot import help_pages
-from onetool.packs.ot.listings import Info, ListedTool, Listing, PackView, by_name, gist, packs_of
-from onetool.packs.ot.view import View
+from onetool.packs.ot.listings import Info, ListedTool, Listing, PackView, View, by_name, example, gist, packs_of
 
 PREFIX, WORDS = 3.0, 2.0
 WEAK = 0.2  # what scores less than this part of the best one, at most of a name's words, is not worth a line
@@ -47,9 +54,31 @@ def _begun(said: str, word: str) -> float:
     return PREFIX + len(said) / len(whole) if said and (whole.startswith(said) or own.startswith(said)) else 0.0
 
 
-def others_for(query: str, texts: dict[str, str]) -> list[tuple[str, float]]:
-    """The same for what there are few of: names, and what is said of each."""
-    return _sorted({name: score for name, text in texts.items() if (score := _score(query, name, text))})
+class Named(NamedTuple):
+    """A pack, an alias or a snippet, ready to be compared with queries."""
+
+    name: str
+    called: str
+    """The name in comparable form."""
+    words: frozenset[str]
+    """The words of the name and of what is said of it."""
+
+
+def named(texts: Mapping[str, str]) -> list[Named]:
+    """`texts` are names, and what is said of each."""
+    return [
+        Named(name, called, frozenset((*called.split(), *comparable(text).split())))
+        for name, text in texts.items()
+        if (called := comparable(name))
+    ]
+
+
+def others_for(query: str, others: Iterable[Named]) -> list[tuple[str, float]]:
+    """The same for packs, aliases and snippets."""
+    if not (said := comparable(query)[:LONGEST_COMPARED]):
+        return []
+    words = said.split()
+    return _sorted({one.name: score for one in others if (score := _score(said, words, one))})
 
 
 def comparable(name: str) -> str:
@@ -57,25 +86,22 @@ def comparable(name: str) -> str:
     return " ".join(_SIGNS.sub(" ", name.casefold()).split())
 
 
-def _score(query: str, name: str, text: str) -> float:
-    from rapidfuzz import fuzz
+def _score(said: str, words: Sequence[str], one: Named) -> float:
+    from rapidfuzz import fuzz  # only a name that is not known needs it
     from rapidfuzz.distance import OSA
 
-    said, called = comparable(query)[:LONGEST_COMPARED], comparable(name)
-    if not said or not called:
-        return 0.0
+    called = one.called
     if called.startswith(said):
         return PREFIX + len(said) / len(called)
-    words, there = said.split(), {*called.split(), *comparable(text).split()}
-    if there.issuperset(words):
+    if one.words.issuperset(words):
         return WORDS + len(set(words) & set(called.split())) / len(words)
     near = (
         SHORT_ALIKE
-        if any(len(called) <= SHORT < 2 * len(one) and OSA.distance(one, called) == 1 for one in words)
+        if len(called) <= SHORT and any(2 * len(word) > SHORT and OSA.distance(word, called) == 1 for word in words)
         else 0.0
     )
     begun = max((len(word) / len(called) for word in words if len(word) > 2 and called.startswith(word)), default=0.0)
-    closest = max(fuzz.ratio(one, called, score_cutoff=CLOSE) for one in (said, *words))
+    closest = max(fuzz.ratio(part, called, score_cutoff=CLOSE) for part in (said, *words))
     return max(begun, near, closest / 100)
 
 
@@ -159,9 +185,9 @@ class Help:
         tools = [] if query.startswith("$") else tools_for(said, there.words, found)
         return {
             "Tools": [there.by_name[name].word for name, _ in tools[:MOST_TOOLS]],
-            "Packs": _best(said, {name: pack.instructions or "" for name, pack in there.packs.items()}),
-            "Snippets": [f"${name}" for name in _best(said, {n: s.description for n, s in there.snippets.items()})],
-            "Aliases": _best(said, dict(there.aliases)),
+            "Packs": _best(said, there.named_packs),
+            "Snippets": [f"${name}" for name in _best(said, there.named_snippets)],
+            "Aliases": _best(said, there.named_aliases),
         }
 
 
@@ -179,18 +205,30 @@ class _Catalogue:
         self.snippets = view.snippets
         self.packs: dict[str, PackView] = packs_of(tools, view.server_packs(allowed), dict(view.instructions))
 
+    @cached_property
+    def named_packs(self) -> list[Named]:
+        return named({name: pack.instructions or "" for name, pack in self.packs.items()})
+
+    @cached_property
+    def named_snippets(self) -> list[Named]:
+        return named({name: snippet.description for name, snippet in self.snippets.items()})
+
+    @cached_property
+    def named_aliases(self) -> list[Named]:
+        return named(self.aliases)
+
     def called(self, name: str) -> list[str]:
         """Pages of what has exactly this name: usually one, but an alias and a snippet may share it."""
         found: list[str] = []
         if not name.startswith("$"):
             has_documents = self.view.has_documents
-            found += [help_pages.of_tool(self.by_name[name], has_documents)] if name in self.by_name else []
-            found += [help_pages.of_pack(self.packs[name], has_documents)] if name in self.packs else []
+            found += [_page_of_tool(self.by_name[name], has_documents)] if name in self.by_name else []
+            found += [_page_of_pack(self.packs[name], has_documents)] if name in self.packs else []
             if (target := self.aliases.get(name)) is not None:
-                found.append(help_pages.of_alias(name, target, self.by_name.get(target)))
+                found.append(_page_of_alias(name, target, self.by_name.get(target)))
         snippet = name.removeprefix("$")
         if snippet in self.snippets:
-            found.append(help_pages.of_snippet(snippet, self.view.snippet(snippet)))
+            found.append(_page_of_snippet(snippet, self.view.snippet(snippet)))
         return found
 
     def line(self, kind: str, name: str) -> str:
@@ -199,14 +237,14 @@ class _Catalogue:
             count = len(self.packs[name].tools)
             return f"- {name}: {count} tool{'' if count == 1 else 's'}, {self.packs[name].source}"
         if kind == "Snippets":
-            return f"- {name}: {cut_to_tokens(gist(self.snippets[name[1:]].description), help_pages.LINE)}"
+            return f"- {name}: {cut_to_tokens(gist(self.snippets[name[1:]].description), LINE_TOKENS)}"
         if kind == "Aliases":
             return f"- {name} -> {self.aliases[name]}"
-        return help_pages.in_line(self.by_name[name])
+        return _in_line(self.by_name[name])
 
 
-def _best(query: str, texts: dict[str, str]) -> list[str]:
-    return [name for name, _ in others_for(query, texts)[:MOST_OTHERS]]
+def _best(query: str, others: Iterable[Named]) -> list[str]:
+    return [name for name, _ in others_for(query, others)[:MOST_OTHERS]]
 
 
 def _in_short(query: str, there: _Catalogue, found: dict[str, list[str]]) -> str:
@@ -235,3 +273,126 @@ def _in_full(there: _Catalogue, found: dict[str, list[str]]) -> str:
 def _no_match(query: str) -> str:
     shown = query[:SHOWN]
     return f"No matches found for {shown!r}. Browse what there is with ot.tools() or ot.packs()."
+
+
+# Pages: the full help of a tool, a pack, an alias or a snippet
+
+
+DOCUMENTATION = "https://onetool.beycom.online/reference/tools/{slug}/"
+SLUGS = {
+    "brave": "brave-search",
+    "code": "code-search",
+    "db": "database",
+    "ground": "grounding-search",
+    "llm": "transform",
+    "web": "web-fetch",
+}
+DESCRIBED, NAMED = 250, 120  # tokens for the tools of a pack
+LINE_TOKENS = 30  # tokens of a description, where many stand together
+
+
+def documentation(pack: str) -> str:
+    return DOCUMENTATION.format(slug=SLUGS.get(pack, pack))
+
+
+def _documented(pack: str, own: str | None, has_documents: bool) -> str:
+    """Where a pack is documented: its own address, else that of the documents, else nothing."""
+    url = own or (documentation(pack) if has_documents else None)
+    return f"Documentation: {url}" if url else ""
+
+
+def _page_of_tool(tool: ListedTool, has_documents: bool = True) -> str:
+    spec = tool.spec
+    lines = list(_arguments(spec))
+    parts = [
+        f"# {tool.word}",
+        _indented(spec.description) if spec.source.startswith("proxy:") else spec.description.strip(),
+        f"Signature: {signature(spec, tool.word)}",
+        "\n".join(["Arguments:", *lines]) if lines else "Arguments: none",
+        f"Returns: {_on_a_line(returned_type(spec) or 'not told')}",
+        "\n".join(["Example:", *(f"  {line}" for line in example(tool).splitlines())]),
+        "\n".join(["Requires:", *map(_requirement, spec.requires)]) if spec.requires else "",
+        f"Source: {spec.source}",
+        _documented(tool.pack, spec.docs_url, has_documents),
+    ]
+    return "\n\n".join(filter(None, parts))
+
+
+def _requirement(need: Requirement) -> str:
+    facts = ["command" if need.kind == "cli" else "library"]
+    facts += [f"at least {need.minimum}"] if need.minimum else []
+    facts += [f"to install it: {need.install}"] if need.install else []
+    return f"- {need.name} ({'; '.join(facts)})"
+
+
+def _page_of_pack(pack: PackView, has_documents: bool = True) -> str:
+    own = next((tool.spec.docs_url for tool in pack.tools if tool.spec.docs_url), None)
+    parts = [
+        f"# {pack.name}",
+        (pack.instructions or "").strip(),
+        "\n".join(["Tools:", *_listed(pack)]) if pack.tools else _no_tools(pack),
+        f"Source: {pack.source}",
+        _documented(pack.name, own, has_documents),
+    ]
+    return "\n\n".join(filter(None, parts))
+
+
+def _page_of_alias(name: str, target: str, tool: ListedTool | None) -> str:
+    head = f"# {name}\n\nAn alias: {name} -> {target}"
+    if tool is None:
+        return f"{head}\n\nThere is no tool {target}, so it can't be used."
+    return f'{head}\n\nUsage: {name}(…) is {signature(tool.spec, target)}\n\nAll about it: ot.help("{target}")'
+
+
+def _page_of_snippet(name: str, definition: str) -> str:
+    return f"# ${name}\n\n{definition.rstrip()}"
+
+
+def _listed(pack: PackView) -> Iterator[str]:
+    """With what they do while there is room, then by their names, then by their number."""
+    said = list(_as_many(DESCRIBED, (_in_line(tool) for tool in pack.tools)))
+    yield from said
+    rest = [tool.word for tool in pack.tools[len(said) :]]
+    named = list(_as_many(NAMED, rest))
+    more = f' … and {len(rest) - len(named):,} more: ot.tools(pattern="{pack.name}.")' if len(named) < len(rest) else ""
+    if rest:
+        yield f"- also {', '.join(named)}{more}"
+
+
+def _as_many(room: int, texts: Iterable[str]) -> Iterator[str]:
+    """As so many tokens hold."""
+    for text in texts:
+        room -= count_tokens(text) + 1
+        if room < 0:
+            return
+        yield text
+
+
+def _in_line(tool: ListedTool) -> str:
+    return f"- {tool.word}: {cut_to_tokens(tool.gist, LINE_TOKENS)}"
+
+
+def _indented(text: str) -> str:
+    """Untrusted text, indented so that it can't imitate our headings."""
+    return "\n".join(f"  {line}".rstrip() for line in text.strip().splitlines())
+
+
+def _on_a_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _no_tools(pack: PackView) -> str:
+    return "Its tools are not known yet: ot.servers() tells why." if pack.source == "proxy" else "It has no tools."
+
+
+def _arguments(spec: ToolSpec) -> Iterator[str]:
+    schema = spec.input_schema
+    required: Iterable[str] = schema.get("required") or ()
+    for name in spec.order:
+        part = resolve_definition(schema["properties"][name], schema)
+        known: Mapping[str, Any] = part if isinstance(part, Mapping) else {}
+        facts = [type_name(part, schema)]
+        if name not in required:
+            facts.append(f"default {known['default']!r:.60}" if "default" in known else "optional")
+        lines = _on_a_line(f"{known.get('description') or ''} {type_with_fields(part, schema)}")
+        yield f"- {as_identifier(name)} ({', '.join(facts)}){f': {lines}' if lines else ''}"

@@ -3,28 +3,39 @@
 form       JsonForm, the result for one hint; `$defs`; hints that are written as text
 values     text, numbers, dates, paths, enums, unions, lists, tuples, sets and dicts
 records    classes with fields: dataclass, TypedDict, NamedTuple, msgspec.Struct
-annotated  Annotated, and pydantic's models, which describe and convert themselves
+
+Here are also Annotated hints (bounds, lengths, patterns, descriptions) and pydantic's models, which describe and
+convert themselves. The constraints of msgspec.Meta, annotated_types and pydantic's Field have the same attribute names,
+so they are known by these. Pydantic is imported only when a hint comes from it.
 """
 
+import operator
 from collections import abc
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from enum import Enum
+from math import isfinite
 from types import UnionType
 from typing import Annotated, Any, ForwardRef, Literal, TypeVar, Union, get_args, get_origin
 
-from onetool.sdk.hints.annotated import annotated_form, is_model, model_form
+import msgspec
+
 from onetool.sdk.hints.form import (
+    REF,
+    Convert,
+    HintForms,
     HintMismatchError,
     JsonForm,
     Schema,
     UnsupportedHintError,
+    adopt,
     alias_value,
     evaluated,
     free_name,
+    hint_text,
     identifier,
     reference,
 )
-from onetool.sdk.hints.records import is_record, record_form
+from onetool.sdk.hints.records import NO_DEFAULT, as_data, is_record, record_form
 from onetool.sdk.hints.values import (
     ARRAYS,
     MAPPINGS,
@@ -39,8 +50,191 @@ from onetool.sdk.hints.values import (
     union_form,
 )
 
+# Pydantic's models
+
+
+_HOOK = "__get_pydantic_core_schema__"
+
+
+def _is_model(cls: type) -> bool:
+    return hasattr(cls, _HOOK) or hasattr(cls, "__pydantic_validator__")
+
+
+def _is_foreign_rule(fact: Any) -> bool:
+    """Something in Annotated that only pydantic can carry out, such as a validator."""
+    return hasattr(fact, _HOOK)
+
+
+def _model_form(hints: HintForms, hint: Any) -> JsonForm:
+    from pydantic import TypeAdapter, ValidationError
+
+    try:
+        adapter: Any = TypeAdapter(hint)
+        schema = _model_schema(adapter, hint, hints.is_output)
+    except Exception as error:  # noqa: BLE001 - pydantic has a dozen; each means that it can't be described
+        raise UnsupportedHintError(hint, f"pydantic says: {str(error).splitlines()[0]}") from None
+
+    def convert(value: Any) -> Any:
+        try:
+            # As JSON, not as Python data: a strict model takes a date from text in the one, and not in the other.
+            return adapter.validate_json(msgspec.json.encode(value))
+        except ValidationError as error:
+            raise _model_mismatch(error) from None
+
+    return JsonForm(adopt(hints.definitions, identifier(hint_text(hint)), schema), convert)
+
+
+def _model_schema(adapter: Any, hint: Any, is_output: bool) -> Schema:
+    """`core.plain` dumps a model by its fields' own names, unless the model says otherwise."""
+    by_alias = not is_output or bool(getattr(hint, "model_config", {}).get("serialize_by_alias"))
+    mode = "serialization" if is_output else "validation"
+    return adapter.json_schema(ref_template=REF + "{model}", mode=mode, by_alias=by_alias)
+
+
+def _model_mismatch(error: Any) -> HintMismatchError:
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    words: str = first["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
+    return HintMismatchError("", message=words.replace("Input should be", "expected", 1), path=tuple(first["loc"]))
+
+
+# Annotated
+
+
+Test = Callable[[Any, Any], bool]
+
+
+def _is_multiple(value: Any, step: Any) -> bool:
+    times = value / step
+    return abs(times - round(times)) < 1e-9  # 0.3 is a multiple of 0.1, whatever binary fractions say
+
+
+_BOUNDS: dict[str, tuple[str, Test, str]] = {
+    "ge": ("minimum", operator.ge, "at least {}"),
+    "gt": ("exclusiveMinimum", operator.gt, "more than {}"),
+    "le": ("maximum", operator.le, "at most {}"),
+    "lt": ("exclusiveMaximum", operator.lt, "less than {}"),
+    "multiple_of": ("multipleOf", _is_multiple, "a multiple of {}"),
+}
+_LENGTHS: dict[str, tuple[str, Test, str]] = {
+    "min_length": ("min", lambda value, limit: len(value) >= limit, "a length of at least {}"),
+    "max_length": ("max", lambda value, limit: len(value) <= limit, "a length of at most {}"),
+}
+_OTHERS: dict[str, tuple[str, Test, str]] = {
+    "aware": ("", lambda value, _: value.tzinfo is not None, "a time zone with it"),
+    "naive": ("", lambda value, _: value.tzinfo is None, "no time zone with it"),
+    "func": ("", lambda value, test: bool(test(value)), "a value that passes {}"),
+}
+_TESTS = {**_BOUNDS, **_LENGTHS, **_OTHERS}
+_COUNTED = {"string": "Length", "array": "Items", "object": "Properties"}
+
+
+def _annotated_form(hints: HintForms, hint: Any) -> JsonForm:
+    inner, *metadata = get_args(hint)
+    if not hints.is_output and any(map(_is_foreign_rule, metadata)):
+        return _model_form(hints, hint)
+    form, facts = hints.form(inner), list(_flat(metadata))
+    rules = [rule for fact in facts for rule in _rules(fact)]
+    schema, said = form.schema, True
+    for name, limit in rules:
+        schema, whole = _with_rule(schema, name, limit)
+        said = said and whole
+    schema = {**schema, **_description_of(facts)}
+    return JsonForm(schema, _checked(form.convert, rules) if rules else form.convert, as_is=form.as_is and said)
+
+
+def _flat(metadata: Iterable[Any]) -> Iterator[Any]:
+    """Pydantic's Field holds its constraints in a list of their own."""
+    for fact in metadata:
+        yield fact
+        inner = getattr(fact, "metadata", None)
+        if isinstance(inner, list):
+            yield from inner
+
+
+def _rules(fact: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(fact, type | str):
+        return
+    for name in (*_BOUNDS, *_LENGTHS, "pattern"):
+        limit = getattr(fact, name, None)
+        if limit is not None:
+            yield name, getattr(limit, "pattern", limit)  # which may be compiled already
+    zone = getattr(fact, "tz", None)
+    if zone is not None:
+        yield ("naive" if zone is False else "aware"), zone
+    if type(fact).__name__ == "Predicate":
+        yield "func", fact.func
+
+
+def _description_of(facts: Iterable[Any]) -> Schema:
+    """What is said for the reader: a description above all. The last one wins, as it stands nearest to its use."""
+    words: Schema = {}
+    for fact in facts:
+        if isinstance(fact, str):
+            words["description"] = fact
+            continue
+        description = getattr(fact, "description", None) or getattr(fact, "documentation", None)
+        found = {"title": getattr(fact, "title", None), "description": description}
+        words |= {name: text for name, text in found.items() if isinstance(text, str)}
+        if isinstance(examples := getattr(fact, "examples", None), list):
+            words["examples"] = [data for data in map(as_data, examples) if data is not NO_DEFAULT]
+        for name in ("extra_json_schema", "json_schema_extra"):
+            if isinstance(extra := getattr(fact, name, None), dict):
+                words |= extra
+    return words
+
+
+def _with_rule(schema: Schema, name: str, limit: Any) -> tuple[Schema, bool]:
+    """The schema with the rule, and whether it says all of it: for every type that the value can have."""
+    if "anyOf" in schema:
+        parts = [_with_rule(part, name, limit) for part in schema["anyOf"]]
+        return {**schema, "anyOf": [part for part, _ in parts]}, all(whole for _, whole in parts)
+    if schema.get("type") == "null":
+        return schema, True
+    keyword = _keyword(schema, name)
+    if keyword is None or (name in _BOUNDS and not (isinstance(limit, int | float) and isfinite(limit))):
+        return schema, False
+    return {**schema, keyword: limit}, True
+
+
+def _keyword(schema: Schema, name: str) -> str | None:
+    kind = schema.get("type")
+    if name in _BOUNDS:
+        return _BOUNDS[name][0] if kind in ("integer", "number") else None
+    if "contentEncoding" in schema:
+        return None  # its text is longer than the bytes that the rule is about
+    if name in _LENGTHS and kind in _COUNTED:
+        return _LENGTHS[name][0] + _COUNTED[kind]
+    return "pattern" if name == "pattern" and kind == "string" else None
+
+
+def _checked(convert: Convert, rules: list[tuple[str, Any]]) -> Convert:
+    """The schema may not have said it all: of dates and decimals, of a set's size once its items are one each."""
+    tests = [(*_TESTS[name][1:], limit) for name, limit in rules if name in _TESTS]
+
+    def convert_checked(value: Any) -> Any:
+        converted = convert(value)
+        for test, words, limit in tests:
+            if not _passes(test, converted, limit):
+                raise HintMismatchError(words.format(getattr(limit, "__name__", limit)), value)
+        return converted
+
+    return convert_checked
+
+
+def _passes(test: Test, value: Any, limit: Any) -> bool:
+    try:
+        return value is None or test(value, limit)
+    except (TypeError, AttributeError):
+        # As in JSON Schema: a rule says nothing of values of another kind. But two times, one with a zone and one
+        # without, are of one kind and can't be compared: that would let everything through.
+        return type(value) is not type(limit)
+
+
+# The reader
+
+
 _KINDS: dict[Any, Callable[["HintReader", Any], JsonForm]] = {
-    Annotated: annotated_form,
+    Annotated: _annotated_form,
     Literal: literal_form,
     Union: union_form,
     UnionType: union_form,
@@ -97,8 +291,8 @@ class HintReader:
         return known.reference()
 
     def _class(self, cls: type, hint: Any) -> JsonForm:
-        if is_model(cls) and not (self.is_output and is_record(cls)):  # pydantic's dataclasses leave like any other
-            return model_form(self, hint)
+        if _is_model(cls) and not (self.is_output and is_record(cls)):  # pydantic's dataclasses leave like any other
+            return _model_form(self, hint)
         if is_record(cls):
             return record_form(self, hint)
         if issubclass(cls, Enum):

@@ -13,28 +13,34 @@ import logging
 from collections import deque
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from pathlib import Path
 from threading import Event, Lock, Thread, get_ident
 from time import time
 from typing import Any
 from weakref import finalize
 
-from onetool.core.call import ToolCall
-from onetool.core.caller import client_name
+from onetool.core.call import ToolCall, client_name
 from onetool.core.context import CallEvent, RunEvent, current_call
 from onetool.core.errors import ToolFailure
 from onetool.core.principal import LOCAL, Principal, current_address, current_principal
-from onetool.services.audit.places import AuditPlace, reader_of, storage_in
+from onetool.database import Database
+from onetool.services.audit.files import AuditFiles, AuditFolder
 from onetool.services.audit.record import (
     BEGUN,
     KINDS,
     AuditEntry,
     AuditHasher,
     AuditKind,
+    AuditReader,
     AuditRecord,
+    AuditSettings,
+    AuditStorage,
     call_entry,
     run_entry,
 )
-from onetool.services.audit.storage import AuditSettings, AuditStorage
+from onetool.services.audit.table import AuditTable, AuditTableWriter
+
+AuditPlace = Path | Database  # a folder of the state, or what replicas share
 
 log = logging.getLogger("onetool.audit")
 
@@ -278,4 +284,24 @@ class _Writer:
                 self._wake.set()
 
 
-__all__ = ["BEGUN", "KINDS", "AuditEntry", "AuditKind", "AuditLog", "AuditRecord", "AuditUnavailableError"]
+def storage_in(place: AuditPlace, settings: AuditSettings, clock: Callable[[], float]) -> AuditStorage:
+    """What appends to the log there."""
+    return AuditFiles(place, settings, clock) if isinstance(place, Path) else AuditTableWriter(place, settings)
+
+
+def reader_of(place: AuditPlace) -> AuditReader:
+    """What reads the log there."""
+    return AuditFolder(place) if isinstance(place, Path) else AuditTable(place)
+
+
+__all__ = [
+    "BEGUN",
+    "KINDS",
+    "AuditEntry",
+    "AuditKind",
+    "AuditLog",
+    "AuditPlace",
+    "AuditRecord",
+    "AuditUnavailableError",
+    "reader_of",
+]

@@ -11,13 +11,11 @@ from pathlib import Path
 import msgspec
 
 from onetool.core.errors import ToolFailure
-from onetool.core.folder import OpenFolder
+from onetool.core.os_files import OpenFolder
 from onetool.database import Database, Transaction
 from onetool.database.moving import LeftBehind, Moved, MoveOptions
-from onetool.services.audit.files import KEY, AuditFiles, read_key
-from onetool.services.audit.reader import read_line
-from onetool.services.audit.reading import AuditFolder
-from onetool.services.audit.storage import AuditSettings
+from onetool.services.audit.files import KEY, AuditFiles, AuditFolder, read_key
+from onetool.services.audit.record import AuditSettings, read_line
 from onetool.services.audit.table import AuditTableWriter, take_lock, time_of
 
 FOLDER = "audit"  # of a home

@@ -14,11 +14,18 @@ from typing import Any
 
 import msgspec
 
-from onetool.core.times import read_time
-from onetool.database import ChangeUnknownError, Database, DatabaseAwayError, DatabaseError, Transaction, lock_numbers
-from onetool.services.audit.reader import MOST_SCANNED, AuditFilter, AuditPage, AuditPosition, read_line
-from onetool.services.audit.record import AuditHasher, AuditRecord
-from onetool.services.audit.storage import AuditSettings
+from onetool.core.text import read_time
+from onetool.database import ChangeUnknownError, Database, DatabaseAwayError, DatabaseError, LockNumber, Transaction
+from onetool.services.audit.record import (
+    MOST_SCANNED,
+    AuditFilter,
+    AuditHasher,
+    AuditPage,
+    AuditPosition,
+    AuditRecord,
+    AuditSettings,
+    read_line,
+)
 
 PLACE = "the table audit of the database"
 PATIENCE_S = 2.0  # for another replica that appends; it may have been stopped
@@ -141,7 +148,7 @@ class AuditTableWriter:
         params = (self.settings.retention_days * DAY, SWEPT_AT_ONCE)
 
         def job(work: Transaction) -> bool:
-            if not work.execute("SELECT pg_try_advisory_xact_lock(%s)", (lock_numbers.AUDIT_SWEEP,))[0][0]:
+            if not work.execute("SELECT pg_try_advisory_xact_lock(%s)", (LockNumber.AUDIT_SWEEP,))[0][0]:
                 return False
             work.execute(f"DELETE FROM audit WHERE number IN ({old})", params)  # noqa: S608 - ours
             return work.row_count == SWEPT_AT_ONCE
@@ -180,7 +187,7 @@ class AuditTableWriter:
 def take_lock(work: Transaction) -> None:
     """Of those who append, until the end of the transaction."""
     sql = "SELECT set_config('lock_timeout', %s, true), pg_advisory_xact_lock(%s)"
-    work.execute(sql, (f"{PATIENCE_S}s", lock_numbers.AUDIT_APPEND))
+    work.execute(sql, (f"{PATIENCE_S}s", LockNumber.AUDIT_APPEND))
 
 
 def insert(work: Transaction, lines: Sequence[bytes], clock: str) -> int:

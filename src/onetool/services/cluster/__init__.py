@@ -1,15 +1,31 @@
 """What a process needs to be one of several: replicas behind a balancer, or the workers of one machine.
 
-members   who serves now: a row each, renewed every second
-leases    what only one process does at a time
-mcp_rows  sessions and tasks of MCP clients, as rows that every replica can read
+members     who serves now: a row each, renewed every second
+leases      what only one process does at a time
+mcp_rows    sessions and tasks of MCP clients, as rows that every replica can read
+
+Here is what they share: the settings, a `Replica`, and how a replica signs with the cluster's key the row that says
+where it is reached. A row decides where requests go, with their callers and bodies. So who only writes the database
+must not make one, nor change one, nor bring one back: the signature is over the id, the address and the time of the
+last heartbeat, too.
 """
+
+import hmac
+import json
+from collections.abc import Callable
+from hashlib import sha256
 
 import msgspec
 
+from onetool.core.errors import cut
+from onetool.core.text import escape_invisible
 from onetool.database import Database
 
 UNIX = "unix:"
+
+ROWS = "replicas"
+LONGEST = 100  # characters of what a row says that nobody has signed
+SAME_KEY = "give all replicas the same key"
 
 
 class ClusterSettings(msgspec.Struct, frozen=True):
@@ -18,16 +34,44 @@ class ClusterSettings(msgspec.Struct, frozen=True):
     address: str
     key: bytes  # the shared secret
     database: Database
+    all_stop: Callable[[], bool] = lambda: False  # whether all processes are about to stop, not this one alone
+    is_last: Callable[[], bool] = lambda: True  # whether nobody else listens on the sockets of this process by then
 
     def __repr__(self) -> str:
         return f"ClusterSettings(address={self.address!r})"  # the key stays out of logs
 
 
 class Replica(msgspec.Struct, frozen=True):
-    """One of the processes that serve."""
+    """One of the processes that serve. One that is not `is_known` has no row that our key has signed."""
 
     id: str
     address: str
     version: str
     since: float
     is_draining: bool
+    is_known: bool = True
+
+
+def derived_key(key: bytes, use: str) -> bytes:
+    """A key for one use: what is signed for one can't be shown for another."""
+    return hmac.digest(key, f"onetool {use}".encode(), sha256)
+
+
+def row_signature(key: bytes, id: str, address: str, version: str, is_draining: bool, seen_at: float) -> str:
+    """`key` is the one that is derived for ROWS."""
+    signed = json.dumps(
+        (id, address, version, is_draining, seen_at)
+    )  # an address may be a `Secret`, which msgspec lacks
+    return hmac.new(key, signed.encode(), sha256).hexdigest()
+
+
+def is_signed(key: bytes, replica: Replica, seen_at: float, signature: str) -> bool:
+    """Whether a holder of the key has written this row."""
+    own = row_signature(key, replica.id, replica.address, replica.version, replica.is_draining, seen_at)
+    return hmac.compare_digest(own.encode(), signature.encode("utf-8", "replace"))
+
+
+def other_key(id: str, address: str) -> str:
+    """What is wrong with a row that is not signed with our key. Anybody may have written its texts."""
+    id, address = (escape_invisible(cut(" ".join(text.split()), LONGEST)) for text in (id, address))
+    return f"replica {id} at {address} has another cluster.key (or its row was changed)"

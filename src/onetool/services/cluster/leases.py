@@ -36,6 +36,7 @@ class Leases:
         self._own = members.id
         self._prefix = prefix
         self._holders: dict[str, str] = {}
+        self._is_closed = False
         self._lock = Lock()
         members.on_beat(self.renew)
 
@@ -66,11 +67,18 @@ class Leases:
             return work.execute("SELECT replica FROM leases WHERE name = %s", (key,))[0][0]
 
         with self._lock:  # `renew` must not read the table before this, and remember it after it
+            if self._is_closed:
+                return self._holders.get(name)
             try:
                 found = self._holders[name] = self._database.write(job)
             except DatabaseError:
                 return self._holders.get(name)
         return found
+
+    def close(self) -> None:
+        """Take none any more. What is held stays so until it is released."""
+        with self._lock:
+            self._is_closed = True
 
     def release(self, names: Collection[str]) -> None:
         """Give up those that this process holds: others can take them at once."""
@@ -111,6 +119,10 @@ class Leases:
     def own(self) -> set[str]:
         """The names of those that this process holds."""
         return {name for name, holder in self._holders.items() if holder == self._own}
+
+    def holders(self) -> dict[str, str]:
+        """Who holds which, as of the last heartbeat."""
+        return dict(self._holders)
 
 
 def forget_replica(database: Database, address: str) -> None:

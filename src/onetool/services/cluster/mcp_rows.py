@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from onetool.core.caller import Level
+from onetool.core.call import Level
 from onetool.database import ChangeUnknownError, Database, DatabaseError, Transaction
 
 TRIES = 10  # to change a row that others change at the same time

@@ -2,6 +2,8 @@
 
 A row that was not renewed for GONE_S seconds counts as gone. While the database is away everybody stays who was there
 last: a replica that is gone then is found out by whoever tries to reach it.
+
+A row counts only with a signature of the cluster's key. Others are told of once, and nothing is sent there.
 """
 
 import logging
@@ -13,9 +15,21 @@ from secrets import token_hex
 from threading import Event, Lock, Thread
 from typing import Any
 
+import msgspec
+
 from onetool._version import __version__
 from onetool.database import Database, DatabaseError, Transaction
-from onetool.services.cluster import UNIX, ClusterSettings, Replica
+from onetool.services.cluster import (
+    ROWS,
+    SAME_KEY,
+    UNIX,
+    ClusterSettings,
+    Replica,
+    derived_key,
+    is_signed,
+    other_key,
+    row_signature,
+)
 
 log = logging.getLogger("onetool.cluster")
 
@@ -23,10 +37,11 @@ BEAT_S = 1.0
 GONE_S = 5.0
 FORGOTTEN_S = 3600.0  # after which the row of a process that was killed is deleted
 MOST_UNKNOWN = 1000  # ids that nobody has, until the next beat
+MOST_TOLD = 100  # replicas with another key that the log names
 CLOSE_S = 2.0
 
 _ADDRESS = re.compile(r"(?:(?:[\w-]{1,63}\.)*[\w-]{1,63}\.?|\[[\w:.%]+\]):([0-9]{1,5})", re.ASCII)
-_COLUMNS, _ORDER = "id, address, version, since, is_draining", "ORDER BY since, id"
+_COLUMNS, _ORDER = "id, address, version, since, is_draining, seen_at, signature", "ORDER BY since, id"
 
 
 class Members:
@@ -36,8 +51,11 @@ class Members:
         self.id = id or token_hex(4)
         self._database = settings.database
         self._address = settings.address
+        self._key = derived_key(settings.key, ROWS)
         self._is_draining = False
         self._alive: dict[str, Replica] = {}
+        self._strangers: dict[str, Replica] = {}
+        self._told: set[tuple[str, str]] = set()
         self._unknown: set[str] = set()
         self._ahead = 0.0  # seconds that the database's clock is ahead of ours
         self._calls: list[Callable[[], None]] = []
@@ -80,9 +98,8 @@ class Members:
             rows = self._database.read(lambda work: work.execute(*_select(self._database, "AND id = %s", id)))
         except DatabaseError:
             return None
-        if rows:
-            found = self._replica(rows[0])
-            return None if found is None else self._alive.setdefault(id, found)
+        if rows and (found := self._replica(rows[0])) is not None and found.is_known:
+            return self._alive.setdefault(id, found)
         if len(self._unknown) < MOST_UNKNOWN:
             self._unknown.add(id)
         return None
@@ -90,6 +107,10 @@ class Members:
     def is_alive(self, id: str) -> bool:
         """From memory. It never blocks."""
         return id in self._alive
+
+    def stranger(self, id: str) -> Replica | None:
+        """A replica of this id whose row has no signature of our key, as of the last beat. It never blocks."""
+        return self._strangers.get(id)
 
     def now(self) -> float:
         """Seconds since 1970 by the database's clock, which all replicas agree on."""
@@ -122,30 +143,42 @@ class Members:
                 self._is_away = True
                 return
             self._is_away = False
-            self._ahead = float(now) - (began + time.time()) / 2
-            self._alive = {found.id: found for row in rows if (found := self._replica(row)) is not None}
+            self._ahead = now - (began + time.time()) / 2
+            found = [one for row in rows if (one := self._replica(row)) is not None]
+            self._alive = {one.id: one for one in found if one.is_known}
+            self._strangers = {one.id: one for one in found if not one.is_known}
             self._unknown.clear()
+            self._tell_strangers()
+
+    def _tell_strangers(self) -> None:
+        """Once of each, and not of all that somebody may write."""
+        for one in self._strangers.values():
+            if (one.id, one.address) not in self._told and len(self._told) < MOST_TOLD:
+                self._told.add((one.id, one.address))
+                log.error("%s: %s. Nothing is sent to it", other_key(one.id, one.address), SAME_KEY)
 
     def _renew(self, work: Transaction) -> tuple[float, list[tuple[Any, ...]]]:
         clock = self._database.clock
+        now = float(work.execute(f"SELECT {clock}")[0][0])
+        signature = row_signature(self._key, self.id, self._address, __version__, self._is_draining, now)
         work.execute(
-            "INSERT INTO replicas (id, address, version, since, seen_at, is_draining) "  # noqa: S608 - ours
-            f"VALUES (%s, %s, %s, {clock}, {clock}, %s) "
+            "INSERT INTO replicas (id, address, version, since, seen_at, is_draining, signature) "
+            "VALUES (%s, %s, %s, %s, %s, %s, %s) "
             "ON CONFLICT (id) DO UPDATE SET address = excluded.address, version = excluded.version, "
             "since = CASE WHEN replicas.since <= excluded.since THEN replicas.since ELSE excluded.since END, "
-            "seen_at = excluded.seen_at, is_draining = excluded.is_draining",
-            (self.id, self._address, __version__, self._is_draining),
+            "seen_at = excluded.seen_at, is_draining = excluded.is_draining, signature = excluded.signature",
+            (self.id, self._address, __version__, now, now, self._is_draining, signature),
         )
         forgotten = f"DELETE FROM replicas WHERE seen_at < {clock} - %s OR seen_at > {clock} + %s"  # noqa: S608
         work.execute(forgotten, (FORGOTTEN_S, FORGOTTEN_S))
-        now = work.execute(f"SELECT {clock}")[0][0]
         return now, work.execute(*_select(self._database, _ORDER))
 
     def _replica(self, row: tuple[Any, ...]) -> Replica | None:
         """None for a row that no replica has written: who stands there counts as gone."""
-        found = _replica(row)
-        is_known = found is not None and (found.id == self.id or self._is_address(found.address))
-        return found if is_known else None
+        found = _replica(row, self._key)
+        if found is None or not found.is_known or found.id == self.id or self._is_address(found.address):
+            return found
+        return None
 
     def _is_address(self, address: str) -> bool:
         """Only who is reached by a Unix socket, as workers of one machine are, reaches others by one."""
@@ -155,10 +188,14 @@ class Members:
         return found is not None and 0 < int(found[1]) < 65536
 
 
-def read_members(database: Database) -> list[Replica]:
-    """Who serves now, for those who are no members. Raises DatabaseError."""
+def read_members(database: Database, key: bytes | None) -> list[Replica]:
+    """Who serves now, for those who are no members. `key` is the cluster's; without it all are believed.
+
+    Raises DatabaseError.
+    """
+    rows_key = None if key is None else derived_key(key, ROWS)
     rows = database.read(lambda work: work.execute(*_select(database, _ORDER)))
-    return [found for row in rows if (found := _replica(row)) is not None]
+    return [found for row in rows if (found := _replica(row, rows_key)) is not None]
 
 
 def _select(database: Database, more: str, *params: Any) -> tuple[str, tuple[Any, ...]]:
@@ -167,11 +204,15 @@ def _select(database: Database, more: str, *params: Any) -> tuple[str, tuple[Any
     return text, (GONE_S, GONE_S, *params)
 
 
-def _replica(row: tuple[Any, ...]) -> Replica | None:
+def _replica(row: tuple[Any, ...], key: bytes | None) -> Replica | None:
     """None for a row that can't be one."""
-    id, address, version, since, is_draining = row
+    id, address, version, since, is_draining, seen_at, signature = row
     try:
         found = Replica(str(id), str(address), str(version), float(since), bool(is_draining))
+        seen_at = float(seen_at)
     except (TypeError, ValueError):
         return None
-    return found if math.isfinite(found.since) else None
+    if not math.isfinite(found.since):
+        return None
+    is_known = key is None or is_signed(key, found, seen_at, str(signature))
+    return found if is_known else msgspec.structs.replace(found, is_known=False)

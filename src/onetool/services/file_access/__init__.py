@@ -4,7 +4,7 @@ Whether a path stays below its root is never decided by comparing text and then 
 somebody could swap a folder for a link. Text is compared first only to refuse early; what counts is how the path is
 opened. Linux resolves it in one step (openat2 with RESOLVE_BENEATH). Where that is missing, or refuses a link that may
 be harmless, the path is walked name by name, each relative to the open folder before it and without following links.
-Windows has neither: see `plain`.
+Windows has neither: see `file_below`.
 
 The rules for a path:
 - relative: taken from the first root in which it exists;
@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple, TypeVar
 
-from onetool.core.folder import ENTER, HAS_DIR_FD, LIST, OpenFolder
+from onetool.core.os_files import ENTER, HAS_DIR_FD, LIST, OpenFolder
 from onetool.services.file_access.open_folder import (
     FolderEntry,
     append,
@@ -43,6 +43,8 @@ from onetool.services.file_access.opening import (
     Parts,
     PathRefusedError,
     encoded,
+    file_below,
+    folder_below,
     is_absolute,
     names_of,
     open_beneath,
@@ -54,7 +56,6 @@ from onetool.services.file_access.opening import (
     split,
     stays_inside,
 )
-from onetool.services.file_access.plain import file_below, folder_below
 from onetool.services.file_access.private import Private, is_below, path_of, resolved
 
 CHUNK = 1 << 20

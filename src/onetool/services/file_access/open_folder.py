@@ -13,8 +13,7 @@ from itertools import islice
 from typing import Literal, NamedTuple
 
 from onetool.core import flock
-from onetool.core.folder import HAS_DIR_FD, OpenFolder
-from onetool.core.os_files import NO_WAIT, read_at
+from onetool.core.os_files import HAS_DIR_FD, NO_WAIT, OpenFolder, read_at
 from onetool.services.file_access.opening import PathRefusedError, path_errors, path_shown, reason_for
 from onetool.services.file_access.private import Private
 

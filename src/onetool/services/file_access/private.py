@@ -11,7 +11,7 @@ from functools import cached_property, lru_cache
 from itertools import accumulate
 from pathlib import Path
 
-from onetool.core.folder import HAS_DIR_FD, OpenFolder
+from onetool.core.os_files import HAS_DIR_FD, OpenFolder
 from onetool.services.file_access.opening import PathRefusedError, path_errors
 
 OWN_FOLDER_NAME = ".onetool"  # closed wherever such a folder is: secrets, sessions, results, servers, the config

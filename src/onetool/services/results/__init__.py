@@ -17,25 +17,26 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import time
-from typing import BinaryIO, Protocol
+from typing import BinaryIO
 
 import msgspec
 
-from onetool.core.private_file import private
+from onetool.core.os_files import private
 from onetool.services.results.errors import (
     HandleNotFoundError,
     NotStoredError,
-    ResultTooLargeError,
     is_handle,
     unreadable_error,
 )
 from onetool.services.results.errors import ResultExpiredError as ResultExpiredError
+from onetool.services.results.errors import ResultTooLargeError as ResultTooLargeError
 from onetool.services.results.kept import (
     DAY,
     SEAL,
     EndedResult,
     KeptResult,
     ResultNote,
+    Results,
     StoredResult,
     bytes_of,
     check_room,
@@ -46,14 +47,11 @@ from onetool.services.results.kept import (
     read_note,
     written_note,
 )
+from onetool.services.results.paging import Page as Page
 from onetool.services.results.paging import (
-    MOST_BYTES,
-    Page,
     Position,
     TextLines,
-    check_query,
     in_memory,
-    page_of,
     pieces,
 )
 from onetool.services.results.paging import fitting as fitting
@@ -135,50 +133,7 @@ _LIST = re.compile(r"ended-([0-9]+)")
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 
 
-class Results(Protocol):
-    """What stores of results offer, wherever they keep them."""
-
-    def put(self, text: str, owner: str = "", name: str | None = None) -> StoredResult:
-        """Keep a text. NotStoredError says why it could not be. `name` is the tool that it came from."""
-        ...
-
-    def kept(self, owner: str = "") -> Iterator[KeptResult]:
-        """What is stored for an owner, by whichever process, the newest first. Others' are not told.
-
-        OSError or ToolFailure, where that can't be read.
-        """
-        ...
-
-    def expires_at(self, kept: KeptResult) -> float: ...
-
-    def remove(self, handle: str, owner: str = "") -> None:
-        """Forget a result. HandleNotFoundError or ResultExpiredError, where there is none."""
-        ...
-
-    def page(
-        self,
-        handle: str,
-        owner: str = "",
-        offset: int = 1,
-        limit: int = 100,
-        search: str | None = None,
-        fuzzy: bool = False,
-        most_bytes: int = MOST_BYTES,
-        column: int = 1,
-    ) -> Page:
-        """Some lines of it (see `page_of`): what comes before and after them is not read, unless it is searched."""
-        ...
-
-    def read(self, handle: str, owner: str = "", most_bytes: int | None = None) -> str:
-        """The whole text. ResultTooLargeError, where it has more bytes than that."""
-        ...
-
-    def sweep(self) -> None:
-        """Take away what has expired, then the oldest until the rest fits. Putting does this when it may be needed."""
-        ...
-
-
-class ResultStore:
+class ResultStore(Results):
     """In a folder. Keeps texts for `ttl_s` seconds, and no more than `max_total_mb` in all: the oldest go first.
 
     Any number of processes may share a folder. There is no lock: a file appears and vanishes as a whole, all agree
@@ -186,15 +141,13 @@ class ResultStore:
     """
 
     def __init__(self, folder: Path, ttl_s: float, max_total_mb: int, now: Callable[[], float] = time) -> None:
+        super().__init__(ttl_s, max_total_mb)
         self._folder = folder
-        self._ttl = ttl_s
-        self._most = max_total_mb * 1024 * 1024
         self._now = now
         self._bytes_to_sweep = 0  # bytes to write before the folder is looked through again …
         self._next_sweep = 0.0  # … and until when at the latest
 
     def put(self, text: str, owner: str = "", name: str | None = None) -> StoredResult:
-        """Keep a text. NotStoredError says why it could not be. `name` is the tool that it came from."""
         check_room(bytes_of(text), self._most)
         handle = os.urandom(16).hex()
         file = self._file(handle, owner)
@@ -208,10 +161,6 @@ class ResultStore:
         return StoredResult(handle, note.size, note.lines)
 
     def kept(self, owner: str = "") -> Iterator[KeptResult]:
-        """What is stored for an owner, by whichever process, the newest first. Others' are not told.
-
-        OSError, where the folder can't be read.
-        """
         now = self._now()
         try:
             files = sorted(self._files(now), reverse=True)
@@ -228,11 +177,7 @@ class ResultStore:
                 return kept if self._file(kept.handle, owner) == file else None
         return None
 
-    def expires_at(self, kept: KeptResult) -> float:
-        return kept.at + self._ttl
-
     def remove(self, handle: str, owner: str = "") -> None:
-        """Forget a result. HandleNotFoundError or ResultExpiredError, where there is none."""
         with self._opened(handle, owner):
             pass
         try:
@@ -240,35 +185,9 @@ class ResultStore:
         except OSError as error:
             raise unreadable_error(error) from error
 
-    def page(
-        self,
-        handle: str,
-        owner: str = "",
-        offset: int = 1,
-        limit: int = 100,
-        search: str | None = None,
-        fuzzy: bool = False,
-        most_bytes: int = MOST_BYTES,
-        column: int = 1,
-    ) -> Page:
-        """Some lines of it (see `page_of`): what comes before and after them is not read, unless it is searched."""
-        check_query(offset, limit, column)  # first: it is wrong whatever the handle is
-        with self._opened(handle, owner) as text:
-            return page_of(text.lines(), offset, limit, search, fuzzy, most_bytes, column)
-
-    def read(self, handle: str, owner: str = "", most_bytes: int | None = None) -> str:
-        """The whole text. ResultTooLargeError, where it has more bytes than that."""
-        with self._opened(handle, owner) as text:
-            if most_bytes is not None and text.size > most_bytes:
-                raise ResultTooLargeError(handle, text.size, most_bytes)
-            return text.read()
-
     @contextmanager
     def _opened(self, handle: str, owner: str) -> Iterator[StoredText]:
-        """The file, which is there until it is closed, whoever removes it meanwhile.
-
-        HandleNotFoundError or ResultExpiredError, where there is none.
-        """
+        """The file, which is there until it is closed, whoever removes it meanwhile."""
         if not is_handle(handle):
             raise HandleNotFoundError(handle)
         file = self._file(handle, owner)
@@ -288,7 +207,6 @@ class ResultStore:
                 raise unreadable_error(error) from error
 
     def sweep(self) -> None:
-        """Take away what has expired, then the oldest until the rest fits. Putting does this when it may be needed."""
         now = self._now()
         try:
             files = self._files(now)

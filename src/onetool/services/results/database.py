@@ -14,11 +14,10 @@ from typing import TypeVar
 
 import msgspec
 
-from onetool.database import Database, DatabaseError, Transaction, lock_numbers
+from onetool.database import Database, DatabaseError, LockNumber, Transaction
 from onetool.services.results.errors import (
     HandleNotFoundError,
     NotStoredError,
-    ResultTooLargeError,
     is_handle,
     unreadable_error,
 )
@@ -27,6 +26,7 @@ from onetool.services.results.kept import (
     EndedResult,
     KeptResult,
     ResultNote,
+    Results,
     StoredResult,
     bytes_of,
     check_room,
@@ -36,7 +36,7 @@ from onetool.services.results.kept import (
     note_of,
     owner_key,
 )
-from onetool.services.results.paging import MOST_BYTES, Page, Position, TextLines, check_query, page_of, pieces
+from onetool.services.results.paging import Position, TextLines, pieces
 
 log = logging.getLogger("onetool.results")
 
@@ -47,13 +47,12 @@ AHEAD = 4  # pieces that are read at once by whoever reads on
 LISTED = 200  # rows of a list that are read at once
 
 
-class DatabaseResults:
+class DatabaseResults(Results):
     """Keeps texts for `ttl_s` seconds, and no more than `max_total_mb` of all replicas: the oldest go first."""
 
     def __init__(self, database: Database, ttl_s: float, max_total_mb: int) -> None:
+        super().__init__(ttl_s, max_total_mb)
         self._database = database
-        self._ttl = ttl_s
-        self._most = max_total_mb * 1024 * 1024
 
     def put(self, text: str, owner: str = "", name: str | None = None) -> StoredResult:
         size = bytes_of(text)
@@ -78,33 +77,9 @@ class DatabaseResults:
                     yield kept
             before = rows[-1][2], rows[-1][0]
 
-    def expires_at(self, kept: KeptResult) -> float:
-        return kept.at + self._ttl
-
     def remove(self, handle: str, owner: str = "") -> None:
         with self._opened(handle, owner) as text, _told():
             self._database.write(lambda work: work.execute("DELETE FROM results WHERE key = %s", (text.key,)))
-
-    def page(
-        self,
-        handle: str,
-        owner: str = "",
-        offset: int = 1,
-        limit: int = 100,
-        search: str | None = None,
-        fuzzy: bool = False,
-        most_bytes: int = MOST_BYTES,
-        column: int = 1,
-    ) -> Page:
-        check_query(offset, limit, column)  # first: it is wrong whatever the handle is
-        with self._opened(handle, owner) as text:
-            return page_of(text.lines(), offset, limit, search, fuzzy, most_bytes, column)
-
-    def read(self, handle: str, owner: str = "", most_bytes: int | None = None) -> str:
-        with self._opened(handle, owner) as text:
-            if most_bytes is not None and text.size > most_bytes:
-                raise ResultTooLargeError(handle, text.size, most_bytes)
-            return text.read()
 
     def sweep(self) -> None:
         try:
@@ -126,7 +101,7 @@ class DatabaseResults:
 
     @contextmanager
     def _opened(self, handle: str, owner: str) -> "Iterator[StoredPieces]":
-        """HandleNotFoundError or ResultExpiredError, where there is none; also while it is read."""
+        """It may end while it is read: that is told like one that has ended before."""
         if not is_handle(handle):
             raise HandleNotFoundError(handle)
         key = key_of(handle, owner)
@@ -165,7 +140,7 @@ class DatabaseResults:
             self.sweep()
 
     def _sweep(self, work: Transaction) -> None:
-        work.execute("SELECT pg_advisory_xact_lock(%s)", (lock_numbers.RESULTS_ROOM,))
+        work.execute("SELECT pg_advisory_xact_lock(%s)", (LockNumber.RESULTS_ROOM,))
         [(now,)] = work.execute(f"SELECT {self._database.clock}")
         expire = "UPDATE results SET ended_at = at + %s, note = '' WHERE ended_at IS NULL AND at <= %s RETURNING key"
         over = [key for (key,) in work.execute(expire, (self._ttl, now - self._ttl))]

@@ -1,18 +1,21 @@
-"""What is known of a stored result besides its text. It stands at the end of the file, so that both go together.
+"""`Results` is what can be done with stored results, wherever they are kept; and what is known of one besides its text.
 
-No file tells its handle: it is masked with a hash of its owner. So whoever reads a folder of somebody else's results
-can't ask a server for them, and an owner finds their own alone, whichever process has stored them.
+The note on a text stands at the end of its file, so that both go together. No file tells its handle: it is masked with
+a hash of its owner. So whoever reads a folder of somebody else's results can't ask a server for them, and an owner
+finds their own alone, whichever process has stored them.
 """
 
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from os import SEEK_END
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
 
 import msgspec
 
 from onetool.core.errors import ToolFailure
-from onetool.services.results.errors import HandleNotFoundError, NotStoredError, ResultExpiredError
-from onetool.services.results.paging import pieces
+from onetool.services.results.errors import HandleNotFoundError, NotStoredError, ResultExpiredError, ResultTooLargeError
+from onetool.services.results.paging import MOST_BYTES, Page, TextLines, check_query, page_of, pieces
 
 DAY = 86_400
 LONGEST_HEAD = 200  # characters
@@ -65,6 +68,75 @@ class ResultNote(msgspec.Struct, frozen=True, kw_only=True):
         """As its owner knows it. For anybody else the handle is a wrong one."""
         handle = masked(self.masked, file, owner)
         return KeptResult(handle=handle, name=self.name, at=at, size=self.size, lines=self.lines, head=self.head)
+
+
+class OpenedResult(Protocol):
+    """The text of a result that is open for reading."""
+
+    size: int  # in bytes of UTF-8
+
+    def lines(self) -> TextLines: ...
+
+    def read(self) -> str:
+        """The whole text."""
+        ...
+
+
+class Results(ABC):
+    """Keeps texts for `ttl_s` seconds, and no more than `max_total_mb` in all: the oldest go first."""
+
+    def __init__(self, ttl_s: float, max_total_mb: int) -> None:
+        self._ttl = ttl_s
+        self._most = max_total_mb * 1024 * 1024
+
+    @abstractmethod
+    def put(self, text: str, owner: str = "", name: str | None = None) -> StoredResult:
+        """Keep a text. NotStoredError says why it could not be. `name` is the tool that it came from."""
+
+    @abstractmethod
+    def kept(self, owner: str = "") -> Iterator[KeptResult]:
+        """What is stored for an owner, by whichever process, the newest first. Others' are not told.
+
+        OSError or ToolFailure, where that can't be read.
+        """
+
+    def expires_at(self, kept: KeptResult) -> float:
+        return kept.at + self._ttl
+
+    @abstractmethod
+    def remove(self, handle: str, owner: str = "") -> None:
+        """Forget a result. HandleNotFoundError or ResultExpiredError, where there is none."""
+
+    def page(
+        self,
+        handle: str,
+        owner: str = "",
+        offset: int = 1,
+        limit: int = 100,
+        search: str | None = None,
+        fuzzy: bool = False,
+        most_bytes: int = MOST_BYTES,
+        column: int = 1,
+    ) -> Page:
+        """Some lines of it (see `page_of`): what comes before and after them is not read, unless it is searched."""
+        check_query(offset, limit, column)  # first: it is wrong whatever the handle is
+        with self._opened(handle, owner) as text:
+            return page_of(text.lines(), offset, limit, search, fuzzy, most_bytes, column)
+
+    def read(self, handle: str, owner: str = "", most_bytes: int | None = None) -> str:
+        """The whole text. ResultTooLargeError, where it has more bytes than that."""
+        with self._opened(handle, owner) as text:
+            if most_bytes is not None and text.size > most_bytes:
+                raise ResultTooLargeError(handle, text.size, most_bytes)
+            return text.read()
+
+    @abstractmethod
+    def _opened(self, handle: str, owner: str) -> AbstractContextManager[OpenedResult]:
+        """HandleNotFoundError or ResultExpiredError, where there is none."""
+
+    @abstractmethod
+    def sweep(self) -> None:
+        """Take away what has expired, then the oldest until the rest fits. Putting does this when it may be needed."""
 
 
 def key_of(handle: str, owner: str) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from onetool.core.private_file import private
+from onetool.core.os_files import private
 from onetool.database import Database, Transaction
 from onetool.database.moving import LeftBehind, Moved, MoveOptions
 from onetool.services.results import StoredText, seal_of, write

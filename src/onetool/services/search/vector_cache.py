@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from zlib import crc32
 
-from onetool.core.os_files import open_no_link
-from onetool.core.private_file import replace_file
+from onetool.core.os_files import open_no_link, replace_file
 
 if TYPE_CHECKING:
     import numpy as np

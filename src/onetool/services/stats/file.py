@@ -11,6 +11,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, TypeVar
 
+from onetool.core.os_files import make_private
 from onetool.services.stats.spread import SpreadOfSqlite
 from onetool.services.stats.storage import (
     CALLS,
@@ -153,6 +154,7 @@ def opened(file: Path, timeout: float = BUSY_SECONDS) -> Generator[sqlite3.Conne
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if file.is_symlink() or (file.exists() and not file.is_file()):
         raise OSError(f"{file} is no regular file")
+    make_private(file)
     with closing(sqlite3.connect(file, timeout=timeout, isolation_level=None)) as database:
         if not _is_ready(database):
             _brought_up(database)

@@ -13,7 +13,7 @@ from typing import Annotated
 import msgspec
 
 from onetool.core.errors import ToolFailure
-from onetool.database import Database, Transaction, lock_numbers
+from onetool.database import Database, LockNumber, Transaction
 from onetool.database.moving import LeftBehind, Moved, MoveOptions
 from onetool.services.stats.file import NewerFileError, insert, opened, opened_to_read, transaction
 from onetool.services.stats.storage import CALLS, COLUMNS, GAPS, MENUS, REPLIES, RUNS, Row
@@ -113,7 +113,7 @@ def _add_missing(work: Transaction, table: str, rows: Sequence[Row]) -> int:
     """Insert those that are not there; gives how many. Two imports at a time would both find them missing."""
     if not rows:
         return 0
-    work.execute("SELECT pg_advisory_xact_lock(%s)", (lock_numbers.STATS_IMPORT,))
+    work.execute("SELECT pg_advisory_xact_lock(%s)", (LockNumber.STATS_IMPORT,))
     between = f"SELECT {COLUMNS[table]} FROM {DIALECT[table]} WHERE at BETWEEN %s AND %s"  # noqa: S608 - our own words
     there = Counter(work.execute(between, (rows[0][0], rows[-1][0])))
     missing = list((Counter(rows) - there).elements())

@@ -8,7 +8,7 @@ from threading import BoundedSemaphore
 from typing import Any, TypeVar
 from uuid import uuid4
 
-from onetool.database import ChangeUnknownError, Database, DatabaseAwayError, DatabaseError, Transaction, lock_numbers
+from onetool.database import ChangeUnknownError, Database, DatabaseAwayError, DatabaseError, LockNumber, Transaction
 from onetool.services.stats.storage import (
     CALLS,
     COLUMNS,
@@ -129,7 +129,7 @@ def _is_next(work: Transaction, writer: str, number: int, clock: str) -> bool:
 
 def _forget(work: Transaction, before: float, clock: str) -> None:
     """Forget what is too old, as one replica at a time. The calls of a run stay as long as the run."""
-    if not work.execute("SELECT pg_try_advisory_xact_lock(%s)", (lock_numbers.STATS_SWEEP,))[0][0]:
+    if not work.execute("SELECT pg_try_advisory_xact_lock(%s)", (LockNumber.STATS_SWEEP,))[0][0]:
         return
     _allow_time(work)
     for table in (RUNS, MENUS, GAPS):

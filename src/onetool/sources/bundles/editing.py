@@ -1,20 +1,30 @@
-"""Editing of tools: a copy with changes, which is also how a new version is made, and another name for a tool.
+"""Editing of tools: a copy with changes, which is also how a new version is made, another name, and one's own examples.
 
 A copy is a new tool with an id of its own, and its usage begins at 0. A tool that was renamed is the same tool: it
 keeps its id, when it was created, its usage and its switch. Built-in tools can be copied: the copy calls the same
 function. They can't be renamed.
+
+Examples that belong to one owner are kept apart from those of the tool, which all see who see the tool. One document
+has the examples of one owner, by the id of the tool. Its key is a hash: an owner's name is no path.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import blake2b
+from pathlib import Path
 from typing import Any
 
+import msgspec
+from msgspec import UNSET, UnsetType
+
 from onetool.core.text import did_you_mean
+from onetool.database.documents import Documents, FileDocuments
 from onetool.http.definition import below
-from onetool.sources.bundles.errors import InvalidError
+from onetool.sources.bundles.errors import InvalidError, UnavailableError
+from onetool.sources.bundles.model import ToolExample
 from onetool.sources.bundles.names import check_id, check_slug, check_version
 from onetool.sources.bundles.service import BundleService, Shown
 from onetool.sources.bundles.store import EVERYTHING, ETag, Visibility
-from onetool.sources.bundles.validation import KEPT, SHOWN
+from onetool.sources.bundles.validation import KEPT, SHOWN, read_examples
 
 Place = tuple[str, str, str]
 """The id of a bundle, a slug and a version."""
@@ -92,3 +102,110 @@ def _wanted(data: Any, known: tuple[str, ...]) -> dict[str, Any]:
         else:
             found[key] = value
     return found
+
+
+# Examples of one's own
+
+
+LARGEST_OF_OWNER = 1024 * 1024  # bytes of JSON, of all tools
+MOST_OWNERS = 10_000
+PATIENCE_S = 10.0  # for others who write
+
+OwnLists = dict[str, tuple[ToolExample, ...]]  # by the id of the tool
+
+
+class ShownExamples(msgspec.Struct, frozen=True, kw_only=True):
+    """The examples of a tool as somebody sees them: those of the tool first, then one's own."""
+
+    examples: tuple[ToolExample, ...]
+    own: tuple[str, ...] | UnsetType = UNSET  # names of those that are one's own
+
+
+def own_documents(folder: Path) -> FileDocuments:
+    return FileDocuments(folder, guard="no_link")
+
+
+class OwnExamples:
+    """Kept in a folder, which is made when it is first needed, or where else documents are. All methods block."""
+
+    def __init__(self, place: Path | Documents) -> None:
+        self._documents = own_documents(place) if isinstance(place, Path) else place
+
+    def of(self, owner: str, tool: str) -> tuple[ToolExample, ...]:
+        """Those of one tool. What can't be read raises UnavailableError."""
+        try:
+            return _lists(self._documents.read(_key(owner))).get(tool, ())
+        except OSError as error:
+            raise UnavailableError(f"your examples can't be read: {error.strerror}") from None
+
+    def put(
+        self,
+        owner: str,
+        tool: str,
+        examples: tuple[ToolExample, ...],
+        check: Callable[[tuple[ToolExample, ...]], object],
+    ) -> None:
+        """Replace those of one tool. `check` gets the ones of before, under the lock, and may refuse."""
+        key = _key(owner)
+        try:
+            with self._documents.locked(key, PATIENCE_S) as held:
+                lists = _lists(held.load().body)
+                if not lists:
+                    self._require_room(key)
+                check(lists.get(tool, ()))
+                held.write(_encoded({**lists, tool: examples}))
+        except OSError as error:
+            raise UnavailableError(f"your examples can't be kept: {error.strerror or error}") from None
+
+    def _require_room(self, key: str) -> None:
+        """For the first example of an owner."""
+        if len({*self._documents.keys()} - {key}) >= MOST_OWNERS:
+            raise OSError(f"{MOST_OWNERS:,} callers have examples here, and no more can")
+
+
+def _encoded(lists: OwnLists) -> bytes:
+    data = msgspec.json.encode({tool: one for tool, one in lists.items() if one})
+    if len(data) > LARGEST_OF_OWNER:
+        what = f"your examples of all tools would have more than {LARGEST_OF_OWNER:,} bytes"
+        raise InvalidError(f"/examples: {what}, which is the most: remove some, or make them shorter", "/examples")
+    return data
+
+
+def _lists(data: bytes | None) -> OwnLists:
+    if data is None:
+        return {}
+    try:
+        return msgspec.json.decode(data, type=OwnLists)
+    except (ValueError, RecursionError):
+        raise UnavailableError("your examples can't be read: their file is damaged") from None
+
+
+def _key(owner: str) -> str:
+    return blake2b(owner.encode("utf-8", "surrogatepass"), digest_size=16, person=b"own examples").hexdigest()
+
+
+def shown_examples(common: Sequence[Mapping[str, Any]], own: tuple[ToolExample, ...]) -> dict[str, Any]:
+    """As ShownExamples says. One's own takes the place of the tool's example of the same name."""
+    names = [one.name for one in own]
+    others = [one for one in common if one["name"] not in names]
+    return {"examples": [*others, *msgspec.to_builtins(own)], "own": names}
+
+
+def examples_tag(tag: ETag, own: tuple[ToolExample, ...]) -> ETag:
+    """The ETag of both lists. `tag` is that of the tool."""
+    return f"{tag}.{blake2b(msgspec.json.encode(own), digest_size=8).hexdigest()}" if own else tag
+
+
+def read_own_examples(data: Any, common: tuple[Any, ...]) -> tuple[ToolExample, ...]:
+    """Of a list that may still have the examples of the tool in it, as a client got them. `common` are these."""
+    if not isinstance(data, Mapping) or not isinstance(data.get("examples"), list):
+        return read_examples(data)
+    sent: dict[str, Any] = {key: value for key, value in data.items() if key != "own"}  # pyright: ignore[reportUnknownVariableType]
+    return read_examples({**sent, "examples": [one for one in sent["examples"] if _plain(one) not in common]})
+
+
+def _plain(example: Any) -> Any:
+    """Without what says nothing."""
+    if isinstance(example, dict) and example.get("description") == "":  # pyright: ignore[reportUnknownMemberType]
+        return {key: value for key, value in example.items() if key != "description"}  # pyright: ignore[reportUnknownVariableType]
+    return example  # pyright: ignore[reportUnknownVariableType]

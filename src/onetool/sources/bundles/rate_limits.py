@@ -23,7 +23,7 @@ import msgspec
 from onetool.core import flock
 from onetool.core.context import note_call
 from onetool.core.errors import ToolFailure
-from onetool.core.private_file import private
+from onetool.core.os_files import private
 
 if TYPE_CHECKING:
     from onetool.database.shared_rates import SharedWindows, WindowCount

@@ -1,7 +1,10 @@
-"""What a list says of a tool beside its content: its name in code, its bundle's slug, where it is from, how it does."""
+"""What a list of tools says: which are on a page of it, and of each tool the facts beside its content.
+
+The facts are its name in code, its bundle's slug, where it is from, and how it does.
+"""
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeVar
 
 from onetool.sources.bundles.model import Bundle, Tool
 from onetool.sources.bundles.store import BundleStore
@@ -11,6 +14,8 @@ Health = Literal["ok", "off", "down", "changed"]
 
 KEPT_HERE, BUILT_IN = "bundle", "built-in"
 SIGNATURE = "signature"
+
+T = TypeVar("T")
 
 
 class CatalogueView(Protocol):
@@ -68,3 +73,23 @@ def _health(tool: Tool, servers: Mapping[str, Health]) -> Health:
     if tool.source is None or tool.source.kind != "server":
         return "ok"
     return servers.get(tool.source.name, "ok")
+
+
+def page_of(
+    more: Callable[[Any, int], Iterable[tuple[Any, T]]], is_listed: Callable[[T], bool], after: Any, limit: int
+) -> tuple[list[T], Any]:
+    """So many of those that are listed, and where the next ones begin."""
+    page: list[T] = []
+    last = None
+    while True:
+        wanted = limit + 1 - len(page)
+        found = list(more(after, wanted))
+        for place, thing in found:
+            if is_listed(thing):
+                if len(page) == limit:
+                    return page, last
+                page.append(thing)
+                last = place
+        if len(found) < wanted:
+            return page, None
+        after = found[-1][0]

@@ -11,12 +11,11 @@ import msgspec
 
 from onetool.core.call import ToolResult
 from onetool.core.context import CallEvent, Progress
-from onetool.core.source import SingleTool
+from onetool.core.registry import SingleTool
 from onetool.core.spec import ToolSpec
 from onetool.http.definition import below
-from onetool.sources.bundles.derived import DerivedBundles
+from onetool.sources.bundles.derived import DerivedBundles, KeptSettings, kept_settings
 from onetool.sources.bundles.errors import ForbiddenError, InvalidError, NotFoundError, RateLimitError
-from onetool.sources.bundles.loading import BundleTools
 from onetool.sources.bundles.model import (
     Bundle,
     BundleContent,
@@ -26,11 +25,10 @@ from onetool.sources.bundles.model import (
     built_in_place,
     shown,
 )
-from onetool.sources.bundles.named import VERSION_SIGN
+from onetool.sources.bundles.named import VERSION_SIGN, BundleTools
 from onetool.sources.bundles.names import check_id, check_slug, check_version
-from onetool.sources.bundles.paging import page_of
 from onetool.sources.bundles.rate_limits import NOTE
-from onetool.sources.bundles.row_facts import CatalogueView, RowFacts
+from onetool.sources.bundles.row_facts import CatalogueView, RowFacts, page_of
 from onetool.sources.bundles.store import (
     EVERYTHING,
     AllowedOnly,
@@ -41,7 +39,6 @@ from onetool.sources.bundles.store import (
     Visibility,
     tag_of,
 )
-from onetool.sources.bundles.switches import KeptSettings, kept_settings
 from onetool.sources.bundles.tool_factory import ToolFactory
 from onetool.sources.bundles.validation import read_bundle, read_examples, read_tool, refuse_secrets
 

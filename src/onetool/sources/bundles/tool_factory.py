@@ -32,7 +32,7 @@ from onetool.sources.bundles.rate_limits import RateLimiter
 from onetool.sources.bundles.validation import refuse_secrets
 
 if TYPE_CHECKING:
-    from onetool.http.preview import PreviewRequest
+    from onetool.http.tool_request import PreviewRequest
 
 # The factory: a stored tool becomes a ToolSpec with a handler
 

@@ -12,8 +12,7 @@ from onetool.sources.bundles.errors import ConflictError, NotFoundError
 from onetool.sources.bundles.files.form import check_set, tool_text
 from onetool.sources.bundles.files.overlay import Overlay
 from onetool.sources.bundles.model import Bundle, Tool
-from onetool.sources.bundles.rules import StoreRules
-from onetool.sources.bundles.transaction import StoreTransaction
+from onetool.sources.bundles.rules import StoreRules, StoreTransaction
 from onetool.sources.bundles.usage import Counts
 
 T = TypeVar("T")

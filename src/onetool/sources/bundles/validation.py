@@ -8,8 +8,8 @@ import msgspec
 from msgspec import inspect
 
 from onetool.core.errors import cut
+from onetool.core.redaction import SecretPlaces
 from onetool.core.schema import depth_of
-from onetool.core.secret_places import SecretPlaces
 from onetool.core.text import did_you_mean
 from onetool.http.definition import ToolLimits
 from onetool.sources.bundles.errors import InvalidError

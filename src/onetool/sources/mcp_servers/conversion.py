@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from onetool.core.definition import accept
 from onetool.core.errors import DefinitionError, ToolFailure
 from onetool.core.json_data import AnsweredValue, Block, ServerAnswer, StoreBlob, blob_record, data_in
+from onetool.core.registry import Prompt, Resource
 from onetool.core.schema_guard import check_size
 from onetool.core.schema_keywords import upgrade
-from onetool.core.source import Prompt, Resource
-from onetool.core.spec import Handler, ToolSpec
+from onetool.core.spec import Handler, ToolSpec, accept
 from onetool.core.structured_content import RESULT, inner_schema, is_wrapper
 from onetool.sources.mcp_servers.server_cache import Definition, Offers
 from onetool.sources.mcp_servers.settings import ServerSettings, pack_name

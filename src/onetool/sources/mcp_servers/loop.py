@@ -25,6 +25,7 @@ LogIn = Callable[[Callable[[str], None]], Awaitable[object]]
 
 log = logging.getLogger("onetool.servers")
 
+CLOSING = "this process is about to stop"
 LONGEST_CLOSE = 10.0  # seconds; each server gets a few, side by side
 LOOK_AGAIN = 1.0  # seconds between two looks whether somebody has approved
 NOT_YET = 0.05  # seconds between two looks whether calls have ended
@@ -57,6 +58,7 @@ class ServerLoop:
         self._poller: asyncio.Task[None] | None = None
         self._closing: dict[Upstream, asyncio.Task[None]] = {}  # replaced, but with calls under way
         self._logins: dict[str, asyncio.Task[None]] = {}  # that wait for a person
+        self._ended: frozenset[str] = frozenset()  # servers that others run from now on
         self.stays_connected = False  # whether all servers stay connected, not only those in use
 
     async def start(self, names: Iterable[str]) -> None:
@@ -119,8 +121,9 @@ class ServerLoop:
                 self._closing[upstream] = asyncio.create_task(self._close_when_idle(upstream))
 
     async def end(self, names: Iterable[str]) -> None:
-        """End them at once."""
-        ended = [upstream for name in names if (upstream := self.upstreams.pop(name, None)) is not None]
+        """End them at once, and start none of these any more."""
+        self._ended = frozenset(names)
+        ended = [upstream for name in self._ended if (upstream := self.upstreams.pop(name, None)) is not None]
         await asyncio.gather(*(upstream.close() for upstream in ended))
 
     def replace(self, gone: Iterable[str], names: Iterable[str]) -> None:
@@ -156,6 +159,8 @@ class ServerLoop:
         proxy = self._servers.proxy(name)
         if proxy is None:
             raise ToolFailure(f"there is no MCP server {name} any more", reason="source_unavailable")
+        if name in self._ended:
+            raise ToolFailure(f"the MCP server {name} runs elsewhere now: {CLOSING}", reason="source_unavailable")
         if self._poller is None:
             self._poller = asyncio.create_task(self._poll_approvals())
         return Upstream(

@@ -14,8 +14,15 @@ from mcp.client.auth.extensions.client_credentials import ClientCredentialsOAuth
 from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull
 
 from onetool.database.documents import Documents
-from onetool.http.login_callback import CALLBACK_HOST, CALLBACK_PATH, listening, open_browser
-from onetool.http.login_store import LoginStore, StoredLogin, login_documents
+from onetool.http.login import (
+    CALLBACK_HOST,
+    CALLBACK_PATH,
+    LoginStore,
+    StoredLogin,
+    listening,
+    login_documents,
+    open_browser,
+)
 from onetool.sources.mcp_servers.oauth_flow import ClientMetadata, Known, StoredAuth, short
 from onetool.sources.mcp_servers.server_cache import file_name
 from onetool.sources.mcp_servers.settings import (

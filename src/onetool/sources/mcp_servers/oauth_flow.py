@@ -29,7 +29,7 @@ from pydantic import BaseModel, PrivateAttr, ValidationError
 
 from onetool.core.redaction import MASK
 from onetool.database.documents import Unknown, Version
-from onetool.http.login_store import HeldLogin, LoginStore, StoredLogin
+from onetool.http.login import HeldLogin, LoginStore, StoredLogin
 from onetool.sources.mcp_servers.upstream_calls import AuthError, LoginRequiredError, note_auth_error
 
 TRIES = 3  # as we are, with refreshed tokens, with new ones

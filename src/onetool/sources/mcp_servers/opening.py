@@ -36,7 +36,7 @@ from mcp_types import (
 )
 
 from onetool._version import __version__
-from onetool.core.caller import Declined
+from onetool.core.call import Declined
 from onetool.core.errors import OneToolError, ToolFailure
 from onetool.core.json_data import MOST_PARTS, JsonTooCostlyError, check_json
 from onetool.database.documents import Documents

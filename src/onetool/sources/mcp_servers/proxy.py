@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from onetool.core.errors import Mistake, ToolFailure, cut
 from onetool.core.inferred_schema import SeenValues
 from onetool.core.json_data import AnsweredValue, StoreBlob
-from onetool.core.source import Catalogue
+from onetool.core.registry import Catalogue
 from onetool.core.spec import ToolSpec
 from onetool.core.structured_content import is_wrapper
 from onetool.core.text import lookalikes
@@ -42,7 +42,7 @@ from onetool.sources.mcp_servers.server_cache import (
 )
 from onetool.sources.mcp_servers.server_log import Redact, ServerLog
 from onetool.sources.mcp_servers.settings import ServerSettings, pack_name
-from onetool.sources.mcp_servers.shared import ServerRequest
+from onetool.sources.mcp_servers.shared import ServerRequest, lease_name
 
 if TYPE_CHECKING:
     from onetool.sources.mcp_servers.upstream import ServerListing, Work
@@ -88,6 +88,7 @@ class ServerProxy:
         self.name = name
         self.settings = settings
         self.pack = pack_name(name, settings)
+        self.lease = lease_name(name, settings)
         self.server_log = ServerLog(name, folder / f"{file_name(name)}.log", redact)
         self._cache = ServerCache(documents or folder, name, settings)
         self._calls = calls

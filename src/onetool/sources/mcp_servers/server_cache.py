@@ -2,6 +2,10 @@
 
 So tools can be listed before their server is up, and a definition that has changed since it was approved is noticed. A
 server is identified by its command or its url: with another one everything is forgotten. One document per server.
+
+The folder that a command runs in counts, too. In files of this machine it is the folder itself. In a database, which
+machines share, it is what the config says: one that says nothing may lie in another folder on each of them. If their
+configs say different things under one name, each has a document of its own.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,10 +15,10 @@ from typing import Any
 from urllib.parse import quote
 
 import msgspec
+from msgspec.structs import replace
 
 from onetool.database import DatabaseError
-from onetool.database.documents import Documents, Version
-from onetool.database.file_documents import FileDocuments
+from onetool.database.documents import Documents, FileDocuments, Version
 from onetool.sources.mcp_servers.settings import ServerSettings
 
 Definition = Mapping[str, Any]
@@ -64,8 +68,14 @@ class ServerCache:
     def __init__(self, place: Path | Documents, name: str, settings: ServerSettings) -> None:
         """`place`: a folder of the state, or where else documents are."""
         self._documents = server_documents(place) if isinstance(place, Path) else place
-        self._key = file_name(name)
-        self._server = _digest([settings.target, str(settings.cwd)])  # as it is written, with ${…} for its secrets
+        here = _digest([settings.target, str(settings.cwd)])  # as it is written, with ${…} for its secrets
+        anywhere = _digest([settings.target, {"written": settings.written_folder}])
+        forms = (file_name(name), here), (f"{file_name(name)}@{anywhere[:16]}", anywhere)
+        if not isinstance(self._documents, FileDocuments):
+            forms = forms[1], forms[0]
+        (self._key, self._server), (self._moved_key, _) = forms
+        self._names = (here, anywhere)
+        self._is_moved = False
 
     def nothing(self) -> CachedServer:
         """The entry of a server that was never connected."""
@@ -78,23 +88,33 @@ class ServerCache:
         version = self.version()
         try:
             version, body = self._documents.load(self._key)
+            if is_moved := body is None:  # it may have been moved here from files, or from a database
+                version, body = self._documents.load(self._moved_key)
             cached = self.nothing() if body is None else msgspec.json.decode(body, type=CachedServer)
         except (OSError, DatabaseError, msgspec.MsgspecError, RecursionError):
             return version, self.nothing()
-        return version, cached if cached.server == self._server else self.nothing()
+        if cached.server not in self._names:
+            return version, self.nothing()
+        self._is_moved = is_moved and body is not None
+        return version, replace(cached, server=self._server)
 
     def write(self, cached: CachedServer) -> Version:
         """As a whole or not at all. Gives what `version` says of it."""
         data = msgspec.json.format(msgspec.json.encode(cached), indent=1)
         try:
-            return self._documents.write(self._key, data)
+            version = self._documents.write(self._key, data)
+            if self._is_moved:
+                self._is_moved = False
+                self._documents.delete(self._moved_key)  # else it would count again when all is moved back
+            return version
         except (OSError, DatabaseError):
             return self.version()
 
     def version(self) -> Version:
         """Differs after any write."""
         try:
-            return self._documents.version(self._key)
+            found = self._documents.version(self._key)
+            return self._documents.version(self._moved_key) if found is None else found
         except (OSError, DatabaseError):
             return None
 

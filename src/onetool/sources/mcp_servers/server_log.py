@@ -14,7 +14,7 @@ from threading import Lock
 from time import strftime
 from typing import Any
 
-from onetool.core.private_file import private
+from onetool.core.os_files import private
 
 log = logging.getLogger("onetool.servers")
 

@@ -16,8 +16,8 @@ from msgspec.structs import replace
 
 from onetool.core.errors import ToolFailure
 from onetool.core.json_data import StoreBlob
+from onetool.core.registry import Catalogue, Resource, Source
 from onetool.core.signature import as_identifier
-from onetool.core.source import Catalogue, Resource, Source
 from onetool.database.documents import Documents
 from onetool.sources.mcp_servers.proxy import ServerProxy
 from onetool.sources.mcp_servers.server_cache import Offers, file_name
@@ -267,7 +267,7 @@ class Servers(Source):
 
     def logout(self, name: str) -> bool:
         """Forget the login; whether there was one. It is not withdrawn at the server."""
-        from onetool.http.login_store import forget, login_documents
+        from onetool.http.login import forget, login_documents
 
         return forget(login_documents(self.logins), file_name(name))
 
@@ -361,7 +361,7 @@ class Servers(Source):
             own = [name for name in self._proxies if owners.is_own(name)]
             if loop is not None:
                 loop.stays_connected = False
-                self._run(loop.end(own)).result()
+                self._run(loop.end([name for name in self._proxies if self._is_shared(name)])).result()
             owners.release(own)
 
     def shared_states(self) -> dict[str, SharedState]:
@@ -372,6 +372,15 @@ class Servers(Source):
             for name, one in upstreams.items()
             if self._is_shared(name)
         }
+
+    def lease_of(self, name: str) -> str | None:
+        """What the one process holds that runs it; None: there is no server of this name that several share."""
+        proxy = self._proxies.get(name)
+        return proxy.lease if proxy is not None and is_shared(proxy.settings) else None
+
+    def leases(self) -> dict[str, str]:
+        """The same of all servers that several share."""
+        return {name: lease for name in self.names() if (lease := self.lease_of(name)) is not None}
 
     def _runs_here(self) -> list[str]:
         owners = self._owners

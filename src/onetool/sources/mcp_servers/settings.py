@@ -73,7 +73,17 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
         """What a person would recognise it by. Never a secret: args may hold one, and are shown as they are written."""
         if self.url is not None:
             return _without_credentials(_shown(self.url))
-        return " ".join((_shown(self.command or ""), *map(_shown, self.args)))
+        return " ".join(self.command_line)
+
+    @property
+    def command_line(self) -> tuple[str, ...]:
+        """The command and its arguments as they are written, with ${…} for secrets."""
+        return (_shown(self.command or ""), *map(_shown, self.args))
+
+    @property
+    def written_folder(self) -> str | None:
+        """The working folder as it is written: the same on all machines that have this block."""
+        return None if self.cwd is None else str(self.cwd)
 
     def problems(self) -> Iterator[tuple[str, str, str | None]]:
         if self.command and self.url:
@@ -86,6 +96,16 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
             yield "docs_url", f"{_shown(self.docs_url)!r} is no address", "write https://host/path"
         if self.url and self.auth is not None:
             yield from auth_problems(self.auth)
+
+
+class PlacedServer(ServerSettings, frozen=True, kw_only=True):
+    """One with a command, whose working folder is that of its config unless the block names one."""
+
+    written_cwd: str | None = None  # as it stands in the config, which may lie in another folder on each machine
+
+    @property
+    def written_folder(self) -> str | None:
+        return self.written_cwd
 
 
 class BrokenServer(ServerSettings, frozen=True, kw_only=True):

@@ -5,6 +5,7 @@ Servers that are reached over HTTP are not shared: every process connects to the
 """
 
 from collections.abc import Awaitable, Callable, Mapping
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from onetool.sources.mcp_servers.connection import UpstreamConnection
     from onetool.sources.mcp_servers.upstream_calls import UpstreamCall
 
+DIGEST_DIGITS = 16
 RequestKind = Literal["tool", "prompt", "resource", "connect", "reconnect"]
 
 
@@ -118,3 +120,23 @@ class ServerOwners(Protocol):
 def is_shared(settings: ServerSettings) -> bool:
     """Whether only one process may run it."""
     return settings.enabled and settings.transport == "stdio" and not settings.replicate
+
+
+def block_digest(settings: ServerSettings) -> str:
+    """The same for all processes whose configs start the same server: only those share one.
+
+    It is made of what is written: neither secrets nor the folder that a config lies in make a difference.
+    """
+    decides = (settings.command_line, settings.written_folder, sorted(settings.env))
+    return sha256(msgspec.json.encode(decides)).hexdigest()[:DIGEST_DIGITS]
+
+
+def lease_name(server: str, settings: ServerSettings) -> str:
+    """What the process that runs it holds: see `parts_of_lease`."""
+    return f"{server}@{block_digest(settings)}"
+
+
+def parts_of_lease(name: str) -> tuple[str, str]:
+    """The server and the digest of its block."""
+    server, _, digest = name.rpartition("@")
+    return server, digest

@@ -13,7 +13,7 @@ from contextvars import ContextVar, copy_context
 from time import monotonic
 from typing import Any, TypeVar
 
-from onetool.core.caller import Caller, current_caller
+from onetool.core.call import Caller, current_caller
 from onetool.core.context import Progress, current_call
 from onetool.core.errors import ToolFailure
 from onetool.http.errors import AuthError as AuthError

@@ -9,11 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 
-from onetool.core.definition import Handlers
 from onetool.core.errors import Mistake
-from onetool.core.registry import ToolRegistry
-from onetool.core.source import Catalogue, Source
-from onetool.core.spec import Handler, ToolSpec
+from onetool.core.registry import Catalogue, Source, ToolRegistry
+from onetool.core.spec import Handler, Handlers, ToolSpec
 from onetool.sdk.pack import pack_name, tools_of
 from onetool.sources.packs.importing import (
     PackCandidate,

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import msgspec
 
 from onetool.core.errors import ToolFailure
-from onetool.core.source import Catalogue
+from onetool.core.registry import Catalogue
 from onetool.core.spec import Handler, ToolSpec
 from onetool.sdk.pack import tools_of
 from onetool.sources.packs.importing import LONGEST_FILE, PackCandidate, PackImport

@@ -106,6 +106,20 @@ class Terminal:
     def type(self, keys):
         os.write(self._ours, keys)
 
+    def interrupt(self, text):
+        """Type Ctrl-C at a prompt, until this is shown.
+
+        Python's `input` does not notice one that comes after it has shown the prompt, and before it waits for keys: a
+        person presses it again.
+        """
+        start, end = len(self.seen), time.monotonic() + 20
+        while text not in self.seen[start:]:
+            assert time.monotonic() < end, f"{text!r} did not come: {self.seen!r}"
+            self.type(b"\x03")
+            again = time.monotonic() + 5
+            while text not in self.seen[start:] and time.monotonic() < again:
+                assert self._read(), f"{text!r} did not come: {self.seen!r}"
+
     def ended(self):
         """The exit code."""
         self.until(None)

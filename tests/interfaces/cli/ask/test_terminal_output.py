@@ -12,8 +12,7 @@ from helpers import until_async
 from onetool import ToolCall, ToolResult, ToolSpec
 from onetool.ask.events import Answer, CallEnded, CallStarted, Done, Notice, Started, Text, Thinking
 from onetool.ask.messages import Usage
-from onetool.core.call import ToolError
-from onetool.core.caller import Declined
+from onetool.core.call import Declined, ToolError
 from onetool.interfaces.cli import ask
 from onetool.interfaces.cli.ask import runner, terminal
 from onetool.interfaces.cli.ask.terminal import Approver, Screen

@@ -11,9 +11,8 @@ from interfaces.rest.ask.fakes import ANSWER, STARTED, App, failing, post
 from onetool.ask.errors import ModelError, Reason
 from onetool.ask.events import CallEnded, CallStarted, Done, Event, Notice, Text
 from onetool.ask.messages import File
-from onetool.core.allow_list import allowed_by_both
 from onetool.core.call import ToolCall, ToolResult
-from onetool.core.principal import owner
+from onetool.core.principal import allowed_by_both, owner
 from onetool.interfaces.response_stream import MOST_UNSENT
 from onetool.interfaces.rest import ask_app as door_module
 from onetool.interfaces.rest.ask_app import MOST_AT_ONCE, AskApp

@@ -10,7 +10,7 @@ from ask.stage import KEY, Stage
 from ask.stand_in import Says, Wants
 from interfaces.rest.ask.door import person, users
 
-from onetool.interfaces.rest.ask_documents import MOST_RESULT
+from onetool.interfaces.rest.ask_sessions import MOST_RESULT
 from onetool.interfaces.rest.openapi import openapi_document
 
 PACK = f'''

@@ -4,7 +4,7 @@ import pytest
 from postgres import database, database_url, postgres
 
 from onetool.database.postgres import Postgres
-from onetool.sources.bundles.database.store import DatabaseStore
+from onetool.sources.bundles.database import DatabaseStore
 
 
 @pytest.fixture

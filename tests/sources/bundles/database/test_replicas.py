@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from sources.bundles.files.things import an_id, built_in, bundle, rows, tool, with_tool
 
-from onetool.database.listener import Listener
+from onetool.database.postgres import Listener
 from onetool.sources.bundles.database import tables
 from onetool.sources.bundles.errors import ConflictError, OutdatedError
 from onetool.sources.bundles.files.form import time_text
@@ -146,7 +146,7 @@ def test_an_index_goes_on_where_the_last_process_left_it(replica, tmp_path, monk
         asked.append(read(work, base, with_switches))
         return asked[-1]
 
-    monkeypatch.setattr("onetool.sources.bundles.database.store.read_changes", noted)
+    monkeypatch.setattr("onetool.sources.bundles.database.read_changes", noted)
     again = replica(state=state)
     assert {one.id for one in again.tools()} == {kept.id, more.id}
     assert [len(one.tools) for one in asked] == [1]
@@ -224,7 +224,7 @@ def test_times_are_those_of_the_database(replica, monkeypatch):
 
     store = replica()
     real = time.time
-    monkeypatch.setattr("onetool.sources.bundles.database.store.time.time", lambda: real() - 3600)
+    monkeypatch.setattr("onetool.sources.bundles.database.time.time", lambda: real() - 3600)
     before = time_text(real() - 60)
     id, kept = with_tool(store)
     assert before < kept.modified_at < time_text(real() + 60)

@@ -2,7 +2,7 @@ import pytest
 from postgres import database, database_url, postgres
 from sources.bundles.files.things import Clock, FileStore, files, rows
 
-from onetool.sources.bundles.database.store import DatabaseStore
+from onetool.sources.bundles.database import DatabaseStore
 
 BOTH = ("test_rules", "test_rename", "test_beside")  # in these modules, tests without `folder` are for every store
 

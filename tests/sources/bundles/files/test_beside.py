@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import stat
 from contextlib import suppress
 from threading import Thread
 
@@ -10,7 +11,7 @@ import pytest
 from sources.bundles.files.things import an_id, built_in, bundle, reasons, tool, with_tool
 
 from onetool.sources.bundles.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError, OutdatedError
-from onetool.sources.bundles.files import overlay, state
+from onetool.sources.bundles.files import indexed, overlay
 from onetool.sources.bundles.model import ToolExample
 from onetool.sources.bundles.store import tag_of
 
@@ -97,7 +98,7 @@ def test_a_broken_file_of_switches_opens_nothing_where_none_were_known(opened, f
     mine, tools = built_in()
     opened((mine, tools)).patch_tool(mine.id, "read-file", "1", False)
     (folder / "builtin.json").write_text('{"tools": {"fs/read-file@1": false}')
-    shutil.rmtree(folder / state.STATE)  # as in a fresh copy
+    shutil.rmtree(folder / indexed.STATE)  # as in a fresh copy
     store = opened((mine, tools))
     assert store.bundles() == store.tools() == []
     assert "switched off" in reasons(store)["builtin.json"]
@@ -120,7 +121,7 @@ def test_examples_of_what_is_built_in_can_be_read_again_or_are_refused(opened, f
         store.put_examples(mine.id, "read-file", "1", many)
     assert store.patch_tool(mine.id, "list-dir", "1", True).is_enabled
     assert (folder / "builtin.json").stat().st_size < 1024**2
-    shutil.rmtree(folder / state.STATE)
+    shutil.rmtree(folder / indexed.STATE)
     assert reasons(opened((mine, tools))) == {}
 
 
@@ -167,6 +168,20 @@ def test_usage_is_counted_and_kept(opened, clock):
     other.close()
     store.close()
     assert opened().usage([kept.id]) == {kept.id: (5, "2026-09-21T14:13:21.500Z")}
+
+
+@pytest.mark.skipif(os.name != "posix", reason="there are no modes")
+def test_what_is_counted_is_for_its_owner_alone(opened, folder):
+    _, kept = with_tool(opened())
+    for calls in (1, 2):
+        store = opened()
+        store.record_use(kept.id)
+        assert store.usage([kept.id])[kept.id][0] == calls
+        store.close()
+        files = {file.name: stat.S_IMODE(file.stat().st_mode) for file in (folder / ".state").glob("usage.db*")}
+        assert "usage.db" in files
+        assert set(files.values()) == {0o600}
+        (folder / ".state" / "usage.db").chmod(0o644)  # as former versions made it
 
 
 def test_usage_of_many_threads(opened):
@@ -249,7 +264,7 @@ def test_a_folder_that_somebody_else_makes_is_noticed(store, opened, folder):
 def test_where_nothing_can_be_written_all_can_be_read(opened, folder, monkeypatch):
     id, kept = with_tool(opened())
     before = {path.name for path in (folder / ".state").iterdir()}
-    monkeypatch.setattr(state.os, "access", lambda *_: False)
+    monkeypatch.setattr(indexed.os, "access", lambda *_: False)
     store = opened()
     assert store.tool(id, "forecast", "1") == kept
     assert [found.tool for found in store.search("forecast")] == [kept]

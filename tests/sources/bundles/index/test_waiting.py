@@ -14,7 +14,7 @@ from sources.bundles.index.made import bundle, bundle_id, put, slugs, tool
 from sources.bundles.index.test_files import overwritten
 
 from onetool.sources.bundles.errors import UnavailableError
-from onetool.sources.bundles.index import Index, IndexBusyError, IndexUnwritableError, access, database
+from onetool.sources.bundles.index import Index, IndexBusyError, IndexUnwritableError, database
 
 MOMENT = 1.0  # seconds; the machine may be slow
 
@@ -108,7 +108,7 @@ def test_a_transaction_that_can_not_be_ended_does_not_stay(index, monkeypatch):
         raise sqlite3.OperationalError("disk I/O error")
 
     with monkeypatch.context() as patched:
-        patched.setattr(access, "_roll_back", fail)
+        patched.setattr("onetool.sources.bundles.index._roll_back", fail)
         with pytest.raises(UnavailableError, match="disk I/O error"), index.changing():
             raise ValueError
     put(index, tool(2))

@@ -1,11 +1,15 @@
-"""`onetool ask`: the command, its options, and the flag `--with-tools` that may have a value.
+"""`onetool ask` and `onetool chat`: the commands, their options, and the flag `--with-tools` that may have a value.
 
 runner     asks one question, from reading it to the exit code
 terminal   shows what happens, and asks the user to approve calls
 wording    how calls and their arguments are written
+chat_loop  reads the turns of a chat and does what each says: asks the model, calls a tool, or runs a command
 
 The option parser would take the word after `--with-tools` for its value, and so the prompt. The value is therefore
 joined to the flag before parsing: the next word if it is true or false, else none.
+
+At a terminal the lines of a chat are edited, completed and remembered. In a pipe each line is a turn, and only answers,
+values and lists go to standard output.
 """
 
 import sys
@@ -15,7 +19,7 @@ from typing import Any, TypeVar
 import click
 
 from onetool.core.errors import cut
-from onetool.interfaces.cli.options import allow_option, data_options, open_app
+from onetool.interfaces.cli.options import allow_option, config_option, data_options, open_app
 from onetool.interfaces.cli.output import printable
 
 WITH_TOOLS = "--with-tools"
@@ -193,3 +197,27 @@ def _approval(wanted: str | None) -> str:
     if wanted == "ask" and not can_be_asked():
         raise click.UsageError("--approve ask needs a terminal to ask at; here it can be always, or never.")
     return wanted or ("ask" if sys.stdin.isatty() and sys.stderr.isatty() else "never")
+
+
+@click.command(cls=WithToolsCommand)
+@model_options
+@config_option
+@click.pass_context
+def chat(ctx: click.Context, **given: Any) -> None:
+    """Talk with a model that has your tools at hand, question by question; Ctrl-C stops an answer, Ctrl-D ends.
+
+    `+tool key=value` calls a tool yourself: the model reads the call and its result with your next question. Tab
+    completes tools and their arguments. `/help` lists the commands. Three quotes begin and end a text of several
+    lines; so does a backslash at the end of a line. What begins with a space is always a question.
+
+    In a pipe each line is a turn; exit code 0 when all went well, 1 when one failed.
+
+    \b
+    onetool chat
+    onetool chat --session last
+    printf '+fs.list_dir path=.\\nWhich of these is the largest?\\n' | onetool chat
+    """
+    options = read_options(given)
+    from onetool.interfaces.cli.ask.chat_loop import ChatLoop
+
+    ctx.exit(ChatLoop(open_app(ctx, options["allowed"]), options).run())

@@ -14,7 +14,7 @@ import msgspec
 from onetool.ask.errors import AskError, SessionError
 from onetool.ask.events import Answer, CallEnded, CallStarted, Event, Started
 from onetool.ask.messages import File, User
-from onetool.core.caller import current_caller
+from onetool.core.call import current_caller
 from onetool.interfaces.cli import inputs
 from onetool.interfaces.cli.ask.terminal import Approver, Screen, continue_hint
 from onetool.interfaces.cli.output import print_json, printable, styled

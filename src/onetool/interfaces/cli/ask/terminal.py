@@ -17,8 +17,7 @@ import click
 
 from onetool.ask.events import Answer, CallEnded, CallStarted, Done, Event, Notice, Started, Text, Thinking
 from onetool.ask.sessions.records import LAST
-from onetool.core.call import ToolCall
-from onetool.core.caller import Declined, ForPerson
+from onetool.core.call import Declined, ForPerson, ToolCall
 from onetool.core.errors import cut
 from onetool.core.spec import ToolSpec
 from onetool.core.text import escape_invisible, skeleton

@@ -1,23 +1,42 @@
-"""`onetool bundles`: lists, adds, changes and shares the tools that users store in bundles.
+"""`onetool bundles`: `list`, `show` and `search`; and the commands that add, change and share stored tools.
 
-references    BUNDLE/TOOL@VERSION and what it stands for
-requirements  secrets, hosts and functions that a tool needs before it can be called
-show          list, show, search
-change        create, enable, disable, delete, restore
+references    BUNDLE/TOOL@VERSION and what it stands for; what a tool needs before it can be called
+change        create, enable, disable, delete, restore, edit, copy, rename
 add_tools     add, add-curl, save
-edit          edit, copy, rename
 share         export, import
 login         login, logout
 """
 
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
 import click
 
+from onetool.app.bundles import all_bundles, all_tools
 from onetool.interfaces.cli.bundles.add_tools import add, add_curl, save
-from onetool.interfaces.cli.bundles.change import create, delete, disable, enable, restore
-from onetool.interfaces.cli.bundles.edit import copy, edit, rename
+from onetool.interfaces.cli.bundles.change import copy, create, delete, disable, edit, enable, rename, restore
 from onetool.interfaces.cli.bundles.login import login, logout
+from onetool.interfaces.cli.bundles.references import (
+    ReferenceType,
+    ToolReference,
+    complete_ref,
+    find_bundle,
+    find_tool,
+    found_tools,
+    heading,
+    origin,
+    print_requirements,
+    title,
+)
 from onetool.interfaces.cli.bundles.share import export, import_bundle
-from onetool.interfaces.cli.bundles.show import list_bundles, search, show
+from onetool.interfaces.cli.options import data_options, open_app
+from onetool.interfaces.cli.output import counted, echo, print_json, print_table, printable, wants_json
+
+if TYPE_CHECKING:
+    from onetool.app import App
+    from onetool.app.findings import Requirements
+    from onetool.sources.bundles.service import BundleService, Shown
 
 
 @click.group(no_args_is_help=True)
@@ -26,6 +45,212 @@ def bundles() -> None:
 
     BUNDLE is a slug or an id, TOOL is a slug. The default @VERSION is the enabled one that was modified last.
     """
+
+
+NO_BUNDLES = (
+    "There are no bundles but the built-in ones. Make one: onetool bundles create SLUG, or onetool bundles import FILE"
+)
+SHORT_KEYS = ("slug", "version", "displayName", "description", "type", "isEnabled", "disabledReason", "modifiedAt",
+         "callCount", "lastCalledAt", "id")  # fmt: skip
+
+
+@click.command("list")
+@click.option("--all", "everything", is_flag=True, help="Include disabled and deleted bundles.")
+@data_options
+@click.pass_context
+def list_bundles(ctx: click.Context, everything: bool, as_json: bool) -> None:
+    """List the bundles and their numbers of tools."""
+    bundles = open_app(ctx, imports=False).bundles
+    counts = Counter(tool["bundleID"] for tool in all_tools(bundles))
+    chosen = [bundle for bundle in all_bundles(bundles) if everything or is_live(bundle)]
+    chosen.sort(key=lambda bundle: bundle["isBuiltIn"])  # people's own first
+    found = [{**bundle, "tools": counts[bundle["id"]]} for bundle in chosen]
+    if wants_json(as_json):
+        print_json(found)
+        return
+    rows = [(one["slug"], one["tools"], state(one), f"{heading(one)}\n{one['id']}".strip()) for one in found]
+    print_table(counted(len(rows), "bundle"), ("bundle", "tools", "state", "what it is for, and its id"), rows)
+    if all(one["isBuiltIn"] for one in found):
+        echo(NO_BUNDLES)
+
+
+@click.command()
+@click.argument("place", metavar="BUNDLE[/TOOL[@VERSION]]", type=ReferenceType(), shell_complete=complete_ref)
+@data_options
+@click.pass_context
+def show(ctx: click.Context, place: ToolReference, as_json: bool) -> None:
+    """Show a bundle with its tools, or one tool. Of a tool: what it calls, its arguments, and what it needs."""
+    app = open_app(ctx)
+    bundle = find_bundle(app.bundles, place.bundle)
+    if place.tool is None:
+        _show_bundle(app, bundle, as_json)
+        return
+
+    tool = facts(app, bundle, find_tool(app.bundles, bundle, place))
+    if wants_json(as_json):
+        print_json(tool)
+    else:
+        print_facts(app, bundle, tool)
+
+
+@click.command()
+@click.argument("query", nargs=-1, required=True)
+@click.option("--all", "everything", is_flag=True, help="Include disabled tools.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1, max=1000),
+    default=10,
+    show_default=True,
+    help="The maximum number of results.",
+)
+@data_options
+@click.pass_context
+def search(ctx: click.Context, query: tuple[str, ...], everything: bool, limit: int, as_json: bool) -> None:
+    """Find tools of bundles by name or text. Matches at the start of a name come first."""
+    bundles = open_app(ctx).bundles
+    slugs = {bundle["id"]: bundle["slug"] for bundle in all_bundles(bundles)}
+    found = [
+        {"bundle": slugs.get(tool["bundleID"]), **tool}
+        for tool in found_tools(bundles, " ".join(query), everything, limit)
+    ]
+    if wants_json(as_json):
+        print_json([{"bundle": one["bundle"], "bundleID": one["bundleID"], **in_short(one)} for one in found])
+        return
+    if not found:
+        echo("Nothing found. Try other words, --all, or: onetool bundles list")
+        return
+    rows = [(f"{one['bundle']}/{one['slug']}@{one['version']}", state(one), title(one)) for one in found]
+    print_table(f"{len(rows)} found", ("tool", "state", "what it does"), rows)
+
+
+def is_live(bundle: "Shown") -> bool:
+    return bundle["isEnabled"] and bundle["softDeletedAt"] is None
+
+
+def state(thing: "Shown") -> str:
+    """The state of a bundle or a tool, in a word or two."""
+    words = [where] if (where := origin(thing)) else []
+    if deleted := thing.get("softDeletedAt"):
+        words.append(f"deleted {deleted[:10]}")
+    elif not thing["isEnabled"]:
+        words.append("off")
+    return ", ".join(words) or "on"
+
+
+def in_short(tool: "Shown") -> dict[str, Any]:
+    """A tool in a list: without its schemas and what it calls."""
+    return {key: tool[key] for key in SHORT_KEYS if key in tool}
+
+
+def _show_bundle(app: "App", bundle: "Shown", as_json: bool) -> None:
+    tools = _by_name(app.bundles, bundle)
+    if wants_json(as_json):
+        print_json({**bundle, "tools": [in_short(tool) for tool in tools]})
+        return
+    keys = ("slug", "displayName", "description", "id", "createdAt", "modifiedAt")
+    print_table("", ("", ""), [*((key, bundle[key]) for key in keys if bundle[key]), ("state", state(bundle))])
+    for mistake in app.mistakes:
+        if bundle["id"] in mistake.message:  # another one has its name in code
+            echo(click.style(f"{mistake.message}; {mistake.hint}", fg="yellow"))
+    rows = [
+        (f"{one['slug']}@{one['version']}", one["type"], one.get("disabledReason") or state(one), title(one))
+        for one in tools
+    ]
+    if rows:
+        print_table(counted(len(rows), "tool"), ("tool", "type", "state", "what it does"), rows)
+    elif bundle["isBuiltIn"]:
+        echo("It has no tools, or none that it has told yet.")
+    else:
+        echo(f"It has no tools yet. Add one: onetool bundles add {bundle['slug']}/TOOL FILE")
+
+
+def _by_name(bundles: "BundleService", bundle: "Shown") -> "list[Shown]":
+    return sorted(all_tools(bundles, bundle["id"]), key=lambda one: (one["slug"], one["modifiedAt"], one["version"]))
+
+
+# `show` of one tool
+
+
+IMPLEMENTATIONS = ("httpImpl", "pythonImpl", "goImpl", "scriptImpl")
+KEYS = ("description", "type", "tags", "isEnabled", "disabledReason", "isBuiltIn", "createdAt", "modifiedAt",
+        "callCount", "lastCalledAt", "id")  # fmt: skip
+
+
+def facts(app: "App", bundle: "Shown", tool: "Shown") -> dict[str, Any]:
+    """As REST shows it, with its bundle, its name in code, and what it needs."""
+    from onetool.app.findings import requirements_of
+    from onetool.sources.bundles.names import code_name
+
+    name = f"{code_name(bundle['slug'])}.{code_name(tool['slug'])}@{tool['version']}"
+    return {
+        "bundle": bundle["slug"],
+        **tool,
+        "name": tool["pythonImpl"]["func"] if "source" in tool else name,  # with the version, also of the default one
+        "needs": requirements_of(app, [tool]).shown(),
+    }
+
+
+def print_facts(app: "App", bundle: "Shown", tool: Mapping[str, Any]) -> None:
+    from onetool.app.findings import requirements_of
+
+    heading = f"{bundle['slug']}/{tool['slug']}@{tool['version']}  {tool['displayName']}"
+    echo(click.style(printable(heading), bold=True))
+    rows = [(key, _cell(tool[key])) for key in KEYS if tool.get(key) not in (None, (), [], "")]
+    print_table("", ("", ""), [("name", tool["name"]), *rows, *_limits(tool)])
+    _print_implementation(tool)
+    if arguments := list(argument_rows(tool["argSchema"])):
+        print_table("Arguments", ("argument", "type", "", "what it is"), arguments)
+    else:
+        echo("It takes no arguments.")
+    needs = requirements_of(app, [tool])
+    if needed := list(_required_rows(needs)):
+        print_table("What it needs", ("", "", ""), needed)
+    print_requirements(app, needs)
+
+
+def argument_rows(schema: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str]]:
+    from onetool.core.signature import resolve_definition, type_name
+
+    required = schema.get("required") or ()
+    for name, one in (schema.get("properties") or {}).items():
+        said = resolve_definition(one, schema) if isinstance(one, Mapping) else {}
+        default = f"= {said['default']!r}" if "default" in said else "optional"
+        how = "required" if name in required else default
+        yield name, type_name(one, schema), how, said.get("description") or ""
+
+
+def _print_implementation(tool: Mapping[str, Any]) -> None:
+    """What happens when it is called."""
+    for number, one in enumerate(tool.get("preProcessors") or ()):
+        echo(printable(f"preProcessors[{number}]:\n{one['code']}"))
+    if (script := tool.get("scriptImpl")) is not None:
+        echo(printable(script["code"]))
+        return
+    if (http := tool.get("httpImpl")) is not None:
+        for step in http.get("requests") or [http]:
+            request, name = step.get("request", {}), f"{step['name']}: " if "name" in step else ""
+            condition = f"  when {step['when']}" if step.get("when") else ""
+            echo(printable(f"{name}{request.get('method', 'GET')} {request.get('urlTemplate', '')}{condition}"))
+    print_json(next(tool[key] for key in IMPLEMENTATIONS if tool.get(key) is not None), as_json=False)
+
+
+def _limits(tool: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for name, value in tool["limits"].items():
+        yield name, f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _required_rows(needs: "Requirements") -> Iterator[tuple[str, str, str]]:
+    for secret in needs.secrets:
+        yield "secret", secret.name, f"set, in the {secret.source}" if secret.source else "NOT SET"
+    for host in needs.hosts:
+        word = {True: "allowed", False: "NOT ALLOWED", None: "checked when it is called"}[host.allowed]
+        yield "host", host.host, word
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
 
 
 for command in (

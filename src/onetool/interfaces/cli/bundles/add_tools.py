@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from onetool.interfaces.cli.bundles.change import check_tool, create_option, put_tool
-from onetool.interfaces.cli.bundles.references import ReferenceType, ToolReference, complete_ref
-from onetool.interfaces.cli.bundles.requirements import (
+from onetool.interfaces.cli.bundles.references import (
+    ReferenceType,
+    ToolReference,
     allow_hosts_option,
     allowing,
+    complete_ref,
     print_note,
     print_outcome,
     print_requirements,
@@ -138,7 +140,7 @@ tool_argument = click.argument(
 @click.pass_context
 def add(ctx: click.Context, place: ToolReference, file: str, create: bool, allow: bool, as_json: bool) -> None:
     """Add a tool from a file (JSON or YAML). Its content is what the REST API takes. The default VERSION is 1."""
-    from onetool.app.tool_requirements import requirements_of
+    from onetool.app.findings import requirements_of
 
     app = open_app(ctx)
     tool = put_tool(app, place, read_data(file), create)
@@ -172,8 +174,8 @@ def add_curl(
     What may differ from call to call becomes arguments. Credentials go into the secrets file, and only their names
     into the tool.
     """
-    from onetool.app.curl_import import read_curl, secrets_stored
-    from onetool.app.tool_requirements import requirements_of
+    from onetool.app.bundle_import import read_curl, secrets_stored
+    from onetool.app.findings import requirements_of
 
     app, known = open_app(ctx), secrets_of(ctx)
     text = read_text(STDIN) if command == (STDIN,) else command[0] if len(command) == 1 else shlex.join(command)

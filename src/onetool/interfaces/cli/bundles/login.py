@@ -65,7 +65,7 @@ def login(ctx: click.Context, place: ToolReference) -> None:
 @click.pass_context
 def logout(ctx: click.Context, place: ToolReference) -> None:
     """Forget all logins for a bundle, or the one for a tool and those that share it."""
-    from onetool.http.login_store import forget
+    from onetool.http.login import forget
 
     bundle, logins, names = _stored(open_app(ctx, imports=False), place)
     if not [name for name in names if forget(logins, name)]:
@@ -78,7 +78,7 @@ def _stored(app: "App", place: ToolReference) -> "tuple[Shown, Documents, list[s
 
     A bundle's are found by their names: its tools may have changed since the login, or a secret of theirs is not set.
     """
-    from onetool.http.login_store import login_documents
+    from onetool.http.login import login_documents
     from onetool.http.oauth_login import stored_logins
 
     logins = login_documents(app.runtime.documents("logins"))
@@ -122,7 +122,7 @@ def _logins_of(app: "App", tool: "Shown") -> Iterator[tuple["ToolLogin", str]]:
     """
     if tool["type"] != "http":
         return
-    from onetool.app.tool_requirements import read_http_tool
+    from onetool.app.findings import read_http_tool
     from onetool.http.oauth_login import LoginAuthenticator
 
     made, context = read_http_tool(tool), app.runtime.http_context

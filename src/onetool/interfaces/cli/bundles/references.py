@@ -1,21 +1,25 @@
-"""Parses BUNDLE[/TOOL[@VERSION]] and finds the bundle or the tool that it refers to.
+"""The tool that a command is about, and what it needs: references, requirements, and what is said of them.
 
-The spelling of code is accepted, too: `weather.get_forecast@1` is `weather/get-forecast@1`. Nothing is changed here.
+BUNDLE[/TOOL[@VERSION]] is parsed, and what it refers to is found. The spelling of code is accepted, too:
+`weather.get_forecast@1` is `weather/get-forecast@1`. Secrets, hosts and functions that are missing are printed as lines
+that can be pasted.
 """
 
+import os
 import re
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
 from onetool.app.bundles import all_bundles, all_tools
 from onetool.core.errors import OneToolError
-from onetool.interfaces.cli.output import printable
+from onetool.interfaces.cli.output import echo, print_json, printable, wants_json
 
 if TYPE_CHECKING:
+    from onetool.app import App
+    from onetool.app.findings import Requirements
     from onetool.sources.bundles.service import BundleService, Shown
-
 
 LONGEST = 120  # characters of a description, in a list
 
@@ -157,7 +161,7 @@ def complete_ref(ctx: click.Context, _param: click.Parameter, incomplete: str) -
     from onetool.app import App
 
     try:
-        with App.open(ctx.find_root().params.get("config"), imports=False) as app:
+        with App.open(ctx.find_root().params.get("config"), imports=False, makes_tables=False) as app:
             live = {one["id"]: one["slug"] for one in all_bundles(app.bundles) if one["softDeletedAt"] is None}
             if "/" not in incomplete:
                 return [slug for slug in live.values() if slug.startswith(incomplete)]
@@ -205,3 +209,77 @@ def _other_state(bundle: "Shown", deleted: bool) -> str:
         f"The bundle {bundle['slug']} was deleted on {bundle['softDeletedAt'][:10]}."
         f" To bring it back: onetool bundles restore {bundle['slug']}"
     )
+
+
+# What is printed of it: the outcome, and what is needed
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def print_note(text: str) -> None:
+    click.echo(printable(text), err=True)
+
+
+def print_outcome(data: Any, text: str, as_json: bool) -> None:
+    """What was done: in words on a terminal, as data for a program."""
+    if wants_json(as_json):
+        print_json(data)
+    else:
+        echo(printable(text))
+
+
+def warn_if_name_taken(app: "App", slug: str) -> None:
+    """Warn if the name of a new bundle already means something else in code."""
+    from onetool.app.bundle_import import name_taken
+
+    if taken := name_taken(app, slug):
+        print_note(f"warning: {taken}")
+
+
+def allow_hosts_option(command: F) -> F:
+    help = "Allow the hosts that its tools call: adds them to allowedHosts in the config."
+    return click.option("--allow", is_flag=True, help=help)(command)
+
+
+def allowing(ctx: click.Context, needs: "Requirements") -> "Requirements":
+    """Allow the missing hosts, print each of them, and return what is still needed."""
+    from onetool.interfaces.cli.hosts import allow_hosts, config_for_hosts, read_host
+
+    closed = [one.host for one in needs.hosts if one.entry is not None]
+    if not closed:
+        return needs
+    target = config_for_hosts(ctx)
+    for host in allow_hosts(target, map(read_host, closed)):
+        print_note(f"Allowed {host} in {target.file}.")
+    allowed = (one._replace(allowed=True, entry=None) if one.entry else one for one in needs.hosts)
+    return needs._replace(hosts=tuple(allowed))
+
+
+def print_requirements(app: "App", needs: "Requirements") -> None:
+    """Each as a line that can be pasted."""
+    if entries := needs.closed():
+        print_note(f"To let the tools call their host{'s' if len(entries) > 1 else ''}, write in {_config_file(app)}:")
+        print_note(f"  {hosts_line(app, entries)}")
+        print_note(f"which this does: onetool hosts allow {' '.join(one.host for one in needs.hosts if one.entry)}")
+    if names := needs.unset():
+        print_note("Secrets to set:" if len(names) > 1 else "Secret to set:")
+        for name in names:
+            print_note(f"  onetool auth set {name}")
+
+
+def hosts_line(app: "App", entries: Sequence[str]) -> str:
+    """The complete `allowedHosts` line, with the existing entries."""
+    from onetool.http.allowed_hosts import host_entry
+
+    there = [host_entry(one.host, one.allow_private) for one in app.config.allowed_hosts]
+    return f"allowedHosts: [{', '.join(dict.fromkeys([*there, *entries]))}]"
+
+
+def _config_file(app: "App") -> str:
+    """The file in force; where there is none, the one beside the bundles: with another they are not seen."""
+    if app.config.path is not None:
+        return str(app.config.path)
+    from onetool.config.find import FOLDER, NAME, user_home
+
+    return f"{user_home(os.environ) / FOLDER / NAME} (a new file)"

@@ -15,10 +15,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from onetool.core.os_files import NO_WAIT, PLAIN
-from onetool.interfaces.cli.bundles.references import ReferenceType, ToolReference, complete_ref, find_bundle
-from onetool.interfaces.cli.bundles.requirements import (
+from onetool.interfaces.cli.bundles.references import (
+    ReferenceType,
+    ToolReference,
     allow_hosts_option,
     allowing,
+    complete_ref,
+    find_bundle,
     print_note,
     print_requirements,
     warn_if_name_taken,
@@ -30,7 +33,7 @@ from onetool.interfaces.cli.output import counted, echo, print_json, print_table
 if TYPE_CHECKING:
     from onetool.app import App
     from onetool.app.bundle_import import BundleImport, ImportRemark
-    from onetool.app.tool_requirements import Requirements
+    from onetool.app.findings import Requirements
     from onetool.sources.bundles.archive import ImportPlan
 
 
@@ -91,7 +94,7 @@ def import_bundle(
 ) -> None:
     """Import a bundle from a ZIP file or OpenAPI. An OpenAPI 3 document (JSON or YAML) gives one tool per operation."""
     from onetool.app.bundle_import import ImportOptions, read_import, store_import
-    from onetool.app.tool_requirements import requirements_of
+    from onetool.app.findings import requirements_of
     from onetool.interfaces.cli.hosts import allow_hosts, config_for_hosts, read_host
     from onetool.sources.bundles.model import shown
 

@@ -1,25 +1,26 @@
 """`onetool init --client`: prints the entry that an MCP client needs, or writes it to the client's file.
 
-known        each client: where its files are, and how it writes a server
-edit_files   adds an entry to a JSON or TOML file and changes nothing else in it
-jsonc        JSON with comments, parsed with the position of every member
+A client's JSON or TOML file gets one server more, and keeps its comments, order and layout. The new text is parsed
+again before it is written, and the file is replaced atomically or not at all. `known` has each client: where its files
+are, and how it writes a server.
 """
 
+import json
 import os
+import re
 import shutil
+import tomllib
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 import msgspec
 
 from onetool.config import Found, find, load_config
+from onetool.config.client_files import EditError, JsoncDocument, JsoncError, Value, put_file, read_json
 from onetool.config.find import FOLDER, NAME, user_home
-from onetool.config.text_file import EditError, put_file
-from onetool.interfaces.cli.clients.edit_files import json_snippet, put_json, put_toml, toml_snippet
 from onetool.interfaces.cli.clients.known import CLIENTS, KnownClient, OwnServer, own_command, served_at
-
-# `onetool init --client …`: show the entry that a client needs, or put it into the client's file.
 
 
 class SetupOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -149,3 +150,183 @@ def _tell(options: SetupOptions, client: KnownClient, server: OwnServer, *, err:
     if local and not options.user:
         click.echo(f"Only on this machine there is {', '.join(local)}: mind that before you share the file.", err=err)
     click.echo(f"Next: {client.then_user if options.user else client.then_project}", err=err)
+
+
+def name_taken(name: str) -> EditError:
+    return EditError(f"it has another server called {name}: --force replaces that one, --name takes another name")
+
+
+# JSON files
+
+
+def json_snippet(section: str, name: str, entry: dict[str, Any]) -> str:
+    return _dumped({section: {name: entry}}, "  ") + "\n"
+
+
+def put_json(text: str, section: str, name: str, entry: dict[str, Any], *, force: bool) -> str:
+    """The text with the entry in it; the same text if it is there already. Raises EditError if that is impossible."""
+    if not text.strip():
+        return json_snippet(section, name, entry)
+    try:
+        before = read_json(text)
+    except JsoncError as error:
+        raise EditError(f"it is not JSON: {error}") from None
+    new, replaced = _json_changed(text, before.root, section, name, entry, force)
+    if new != text:
+        _check_json(before, new, replaced, {section: {name: entry}})
+    return new
+
+
+def _json_changed(
+    text: str, root: Value, section: str, name: str, entry: dict[str, Any], force: bool
+) -> tuple[str, Value | None]:
+    """The new text, and the value in the old one that it replaces."""
+    if root.members is None:
+        raise EditError("it holds no object")
+    servers = root.members.get(section)
+    if servers is None:
+        return _json_added(text, root, root, section, {name: entry}), None
+    if servers.members is None:
+        raise EditError(f"{section} in it is no object")
+    there = servers.members.get(name)
+    if there is None:
+        return _json_added(text, root, servers, name, entry), None
+    if there.data == entry:
+        return text, None
+    if not force:
+        raise name_taken(name)
+    layout = _Layout(text, root)
+    value = layout.indented(entry, layout.indent_at(there.start), _line_of_value(text, there))
+    return text[: there.start] + value + text[there.end :], there
+
+
+def _json_added(text: str, root: Value, target: Value, key: str, data: dict[str, Any]) -> str:
+    """The text with one more member at the end of an object."""
+    layout = _Layout(text, root)
+    members = list((target.members or {}).values())
+    close = target.end - 1
+    after = members[-1].end if members else target.filled
+    comma = "," if members and not target.comma else ""
+    many_lines = not members or _line_of_value(text, target)
+    if many_lines:
+        indent = layout.indent_of_members(target)
+        gap = text[target.filled : close]
+        space, end = layout.newline + indent, gap if "\n" in gap else layout.newline + layout.indent_at(target.start)
+    else:
+        indent, space, end = "", " ", text[target.filled : close]
+    member = f"{json.dumps(key)}: {layout.indented(data, indent, many_lines)}"
+    return text[:after] + comma + text[after : target.filled] + space + member + end + text[close:]
+
+
+def _line_of_value(text: str, value: Value) -> bool:
+    return "\n" in text[value.start : value.end]
+
+
+class _Layout:
+    """How the file is laid out: its line ends, and how deep it indents."""
+
+    def __init__(self, text: str, root: Value) -> None:
+        self.text = text
+        self.newline = "\r\n" if "\r\n" in text else "\n"
+        first = re.search(r"\n([ \t]+)\"", text[root.start : root.end])
+        self.unit = first[1] if first else "  "
+
+    def indent_at(self, place: int) -> str:
+        """The indentation of the line that this place is on."""
+        line = self.text[self.text.rfind("\n", 0, place) + 1 : place]
+        return line[: len(line) - len(line.lstrip(" \t"))]
+
+    def indent_of_members(self, target: Value) -> str:
+        inside = self.text[target.start : target.end]
+        first = re.match(r"\{\s*\n([ \t]*)\"", inside)
+        return first[1] if first else self.indent_at(target.start) + self.unit
+
+    def indented(self, data: dict[str, Any], indent: str, many_lines: bool) -> str:
+        if not many_lines:
+            return json.dumps(data, ensure_ascii=False)
+        return _dumped(data, self.unit).replace("\n", self.newline + indent)
+
+
+def _dumped(data: Any, unit: str, indent: str = "") -> str:
+    """Objects over several lines, lists in one: as people write such files."""
+    if not isinstance(data, dict):
+        return json.dumps(data, ensure_ascii=False)
+    deeper = indent + unit
+    members = [f"{deeper}{json.dumps(key)}: {_dumped(value, unit, deeper)}" for key, value in data.items()]
+    return "{\n" + ",\n".join(members) + f"\n{indent}}}"
+
+
+def _check_json(before: JsoncDocument, new: str, replaced: Value | None, added: dict[str, dict[str, Any]]) -> None:
+    """Parse the result: same data plus the entry, and all comments kept that are not in what it replaces."""
+    ((section, servers),) = added.items()
+    expected = {**before.root.data, section: {**before.root.data.get(section, {}), **servers}}
+    gone = range(replaced.start, replaced.end) if replaced else range(0)
+    comments = [comment for place, comment in before.comments if place not in gone]
+    try:
+        after = read_json(new)
+    except JsoncError:
+        after = None
+    if after is None or after.root.data != expected or [comment for _, comment in after.comments] != comments:
+        raise EditError("it is written in a way that can't be changed from here")
+
+
+# TOML files
+
+
+def toml_snippet(section: str, name: str, entry: dict[str, Any]) -> str:
+    # A JSON text, or a list of them, is written the same way in TOML.
+    lines = [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in entry.items()]
+    return "\n".join([f"[{section}.{name}]", *lines, ""])
+
+
+def put_toml(text: str, section: str, name: str, entry: dict[str, Any], *, force: bool) -> str:
+    """The text with the entry in it; the same text if it is there already. Raises EditError if that is impossible."""
+    before = _read_toml(text)
+    servers = before.get(section, {})
+    if not isinstance(servers, dict):
+        raise EditError(f"{section} in it is no table")
+    if servers.get(name) == entry:
+        return text
+    if name in servers and not force:
+        raise name_taken(name)
+    newline = "\r\n" if "\r\n" in text else "\n"
+    table = toml_snippet(section, name, entry).replace("\n", newline)
+    new = _toml_replaced(text, section, name, table) if name in servers else _toml_appended(text, table, newline)
+    try:
+        after = tomllib.loads(new)
+    except tomllib.TOMLDecodeError:
+        after = None
+    if after != {**before, section: {**servers, name: entry}}:
+        raise EditError("it is written in a way that can't be changed from here")
+    return new
+
+
+def _read_toml(text: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise EditError(f"it is not TOML: {error}") from None
+
+
+def _toml_appended(text: str, table: str, newline: str) -> str:
+    if not text.strip():
+        return table
+    return text.rstrip("\r\n") + newline * 2 + table
+
+
+def _toml_replaced(text: str, section: str, name: str, table: str) -> str:
+    """The lines of the table, and of tables in it, give way; comments above the next header belong to that one."""
+    lines = text.splitlines(keepends=True)
+    own = re.compile(rf"\s*\[\s*{_toml_key(section)}\s*\.\s*{_toml_key(name)}\s*[.\]]")
+    headers = [at for at, line in enumerate(lines) if re.match(r"\s*\[", line)]
+    start = next((at for at in headers if own.match(lines[at])), None)
+    if start is None:
+        raise EditError("it is written in a way that can't be changed from here")
+    end = next((at for at in headers if at > start and not own.match(lines[at])), len(lines))
+    while end > start + 1 and re.match(r"\s*(#.*)?$", lines[end - 1]):
+        end -= 1
+    return "".join([*lines[:start], table, *lines[end:]])
+
+
+def _toml_key(key: str) -> str:
+    return rf"[\"']?{re.escape(key)}[\"']?"

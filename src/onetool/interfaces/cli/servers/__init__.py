@@ -192,7 +192,7 @@ def _holders(app: "App") -> "dict[str, ReplicaRow]":
     if app.config.database is None or app.config.cluster is None:
         return {}
     from onetool.app.database_state import server_holders
-    from onetool.database.errors import DatabaseError
+    from onetool.database.connection import DatabaseError
 
     try:
         return server_holders(app.config)

@@ -143,7 +143,7 @@ def add(
 @click.pass_context
 def remove(ctx: click.Context, name: str) -> None:
     """Remove a server from the config. Its secrets stay."""
-    from onetool.config.edit_entries import drop_server
+    from onetool.config.edit import drop_server
     from onetool.config.server_import import ConfigTarget
 
     target = ConfigTarget(ctx.find_root().obj)
@@ -174,7 +174,7 @@ def disable(ctx: click.Context, name: str) -> None:
 
 
 def _switch(ctx: click.Context, name: str, on: bool) -> None:
-    from onetool.config.edit_entries import switch_server
+    from onetool.config.edit import switch_server
     from onetool.config.server_import import ConfigTarget
 
     target, word = ConfigTarget(ctx.find_root().obj), "on" if on else "off"
@@ -202,8 +202,8 @@ def unknown_server(name: str, known: Any) -> click.ClickException:
 
 def _list_clients(as_json: bool) -> None:
     """Print the clients found on this machine and their servers; unreadable files are reported."""
+    from onetool.config.client_files import JsoncError
     from onetool.config.find import user_home
-    from onetool.config.jsonc import JsoncError
     from onetool.config.server_import.translate import read_servers
     from onetool.interfaces.cli.clients.known import CLIENT_FILES, existing_files
 
@@ -244,7 +244,7 @@ def _read_file(file: str) -> "ClientServers":
 
 
 def _read_servers(file: Path, folder: Path) -> "ClientServers":
-    from onetool.config.jsonc import JsoncError
+    from onetool.config.client_files import JsoncError
     from onetool.config.server_import.translate import read_servers
 
     try:
@@ -254,7 +254,7 @@ def _read_servers(file: Path, folder: Path) -> "ClientServers":
 
 
 def _standard_input() -> "ClientServers":
-    from onetool.config.jsonc import JsoncError
+    from onetool.config.client_files import JsoncError
     from onetool.config.server_import.translate import MAX_BYTES, decoded, read_data, servers_in
 
     try:
@@ -313,7 +313,7 @@ def _ask_for_secret(server: str, secret: str) -> str | None:
 
 
 def write_plan(target: "ConfigTarget", plan: "ServerImportPlan", as_json: bool) -> None:
-    from onetool.config.edit_entries import put_servers
+    from onetool.config.edit import put_servers
 
     if plan.servers:
         target.write(partial(put_servers, servers=plan.servers), plan.secrets)
@@ -338,7 +338,7 @@ def write_plan(target: "ConfigTarget", plan: "ServerImportPlan", as_json: bool) 
 
 def print_draft(plan: "ServerImportPlan", as_json: bool) -> None:
     """The YAML alone on standard output; everything about it goes to standard error."""
-    from onetool.config.edit_entries import servers_yaml
+    from onetool.config.edit import servers_yaml
 
     if as_json:
         print_json({"config": {"servers": plan.servers}, **_plan_facts(plan)})

@@ -15,8 +15,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from onetool.core.errors import Mistake
-from onetool.core.folder import OpenFolder
-from onetool.core.os_files import NO_WAIT, open_no_link
+from onetool.core.os_files import NO_WAIT, OpenFolder, open_no_link
 from onetool.sources.bundles.errors import InvalidError, UnavailableError
 from onetool.sources.bundles.index import Stamp
 

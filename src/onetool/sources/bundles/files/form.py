@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from onetool.core.errors import SchemaError
+from onetool.core.json_data import StrictJsonError, no_constant, unique
 from onetool.core.schema import CompiledSchema, depth_of
-from onetool.core.strict_json import StrictJsonError, no_constant, unique
 from onetool.sources.bundles.errors import ConflictError, InvalidError, NotFoundError, OutdatedError
 from onetool.sources.bundles.files.disk import LARGEST
 from onetool.sources.bundles.model import SCHEMA_VERSION, Bundle, Tool, ToolContent, shown

@@ -16,7 +16,7 @@ from pathlib import Path
 from threading import RLock
 
 from onetool.core import flock, os_files
-from onetool.core.folder import OpenFolder
+from onetool.core.os_files import OpenFolder
 from onetool.sources.bundles.errors import UnavailableError
 from onetool.sources.bundles.files.disk import DRAFT, parent
 from onetool.sources.bundles.files.disk import new_draft as new_draft_name

@@ -2,8 +2,12 @@
 
 Every row has the revision that it was written at, and what is gone stays in a table for a while. Who was away for
 longer reads everything.
+
+The search is ready at once from a file, which has what it knew of an index, and at which revision. The file is a cache:
+one that is missing, damaged, somebody else's or of another index is as good as none.
 """
 
+import os
 import sqlite3
 import sys
 from collections.abc import Iterable, Iterator
@@ -11,16 +15,67 @@ from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import Any, TypeGuard
+from zlib import crc32
 
+import msgspec
+
+from onetool.core.os_files import open_no_link, replace_file
 from onetool.sources.bundles.index.changes import KEPT_REVISIONS
 from onetool.sources.bundles.index.database import IndexConnection
-from onetool.sources.bundles.index.queries import tools_of_ids
-from onetool.sources.bundles.index.rows import read_bundle
-from onetool.sources.bundles.index.search_cache import read_search, write_search
+from onetool.sources.bundles.index.rows import read_bundle, tools_of_ids
 from onetool.sources.bundles.model import Bundle, Tool
 from onetool.sources.bundles.packed import unpack_tool
-from onetool.sources.bundles.searching import BundleSearch
+from onetool.sources.bundles.searching import BundleSearch, SavedSearch
 from onetool.sources.bundles.store import KnownTool, Rank, SearchHit, SeenRevision, ToolChanges
+
+NAME = "search.cache"
+_HEAD = f"onetool search 3 {sys.byteorder}\n".encode()
+_CHECK_BYTES = 4
+MOST_BYTES = 1 << 30
+
+
+class _SearchFile(msgspec.Struct):
+    born: int
+    revision: int
+    search: SavedSearch
+
+
+_decode = msgspec.msgpack.Decoder(_SearchFile).decode
+
+
+def read_search(file: Path, born: int) -> tuple[int, BundleSearch] | None:
+    """The revision of this index that it is about, and the search; None where there is none of use."""
+    try:
+        handle = open_no_link(file, os.O_RDONLY)
+    except OSError:
+        return None
+    try:
+        with os.fdopen(handle, "rb") as stream:
+            data = stream.read(MOST_BYTES)
+    except OSError:
+        return None
+    body = memoryview(data)[len(_HEAD) + _CHECK_BYTES :]
+    if not data.startswith(_HEAD + crc32(body).to_bytes(_CHECK_BYTES, "big")):
+        return None
+    try:
+        found = _decode(body)
+        return (found.revision, BundleSearch.restored(found.search)) if found.born == born else None
+    except (msgspec.DecodeError, ValueError, IndexError):  # written by something else that counts the same
+        return None
+
+
+def write_search(file: Path, born: int, revision: int, search: BundleSearch) -> None:
+    """Where it can't be written, the next process reads everything."""
+    with search.words.lock:
+        body = msgspec.msgpack.encode(_SearchFile(born, revision, search.saved()))
+    try:
+        replace_file(file, b"".join((_HEAD, crc32(body).to_bytes(_CHECK_BYTES, "big"), body)), sync=False)
+    except OSError:
+        return
+
+
+# The search
+
 
 LEAST_SAVED = 500  # tools, and changes: fewer are read again as quickly
 SAVED_SHARE = 20  # … or one of so many

@@ -1,0 +1,209 @@
+"""Files that other clients write, too: reads their JSON with comments and trailing commas, and changes their texts.
+
+The position of every member is kept, so that a change leaves all else as it is. A file is replaced atomically, or left
+as it was.
+"""
+
+import json
+import os
+import re
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+import msgspec
+
+from onetool.core.json_data import no_constant
+from onetool.core.os_files import draft_of
+from onetool.core.text import line_of
+
+MAX_DEPTH = 200
+
+_SPACE = re.compile(r"[ \t\r\n]*")
+_COMMENT = re.compile(r"//[^\r\n]*|/\*.*?\*/", re.DOTALL)
+
+
+class JsoncError(Exception):
+    """The text is not JSON; the message says where."""
+
+
+class Value(msgspec.Struct, kw_only=True):
+    """A value and where it stands. `members` is None for what is no object."""
+
+    start: int
+    end: int = 0
+    data: Any = None
+    members: "dict[str, Value] | None" = None
+    filled: int = 0  # of an object: where what stands in it ends, with comments, before the space and the bracket
+    comma: bool = False  # of an object: whether a comma follows its last member
+
+
+class JsoncDocument(msgspec.Struct, kw_only=True):
+    root: Value
+    comments: list[tuple[int, str]]
+
+
+def read_json(text: str) -> JsoncDocument:
+    """The text's one value. Raises JsoncError, also for a duplicate key: clients differ in which one counts."""
+    reader = _Reader(text)
+    reader.skip()
+    root = reader.value(0)
+    reader.skip()
+    if reader.at < len(text):
+        reader.fail("expected the end of the file")
+    return JsoncDocument(root=root, comments=reader.comments)
+
+
+class _Reader:
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.at = 0
+        self.comments: list[tuple[int, str]] = []
+        self.scalars = json.JSONDecoder(parse_constant=no_constant)
+
+    def fail(self, message: str, at: int | None = None) -> NoReturn:
+        at = self.at if at is None else at
+        line, column = self.text.count("\n", 0, at) + 1, at - self.text.rfind("\n", 0, at)
+        raise JsoncError(f"line {line}, column {column}: {message}")
+
+    def skip(self) -> int:
+        """Skip space and comments; returns the end of the last comment, or the current place."""
+        seen = self.at
+        while True:
+            self.at = _SPACE.match(self.text, self.at).end()  # pyright: ignore[reportOptionalMemberAccess]
+            comment = _COMMENT.match(self.text, self.at)
+            if not comment:
+                return seen
+            self.comments.append((self.at, comment[0]))
+            self.at = seen = comment.end()
+
+    def take(self, char: str) -> bool:
+        found = self.text.startswith(char, self.at)
+        self.at += found
+        return found
+
+    def value(self, depth: int) -> Value:
+        if depth > MAX_DEPTH:
+            self.fail(f"nested more than {MAX_DEPTH} levels deep")
+        value = Value(start=self.at)
+        if self.take("{"):
+            self._members(value, depth)
+        elif self.take("["):
+            self._items(value, depth)
+        else:
+            value.data = self._scalar()
+        value.end = self.at
+        return value
+
+    def _scalar(self) -> Any:
+        try:
+            data, self.at = self.scalars.raw_decode(self.text, self.at)
+        except json.JSONDecodeError as error:
+            said = error.msg.lower().removesuffix(" at").removesuffix(" starting")
+            self.fail("expected a value" if said == "expecting value" else said, error.pos)
+        except (ValueError, RecursionError):  # NaN, or a number of more digits than Python takes
+            self.fail("this is no value that JSON has")
+        return data
+
+    def _members(self, value: Value, depth: int) -> None:
+        value.members = {}
+        while True:
+            value.filled = self.skip()
+            if self.take("}"):
+                break
+            if value.members and not value.comma:
+                self.fail("expected ',' or '}'")
+            place = self.at
+            key = self._scalar() if self.text.startswith('"', place) else self.fail("expected a name in double quotes")
+            if key in value.members:
+                self.fail(f"{key!r} stands here for the second time", place)
+            self.skip()
+            if not self.take(":"):
+                self.fail("expected ':'")
+            self.skip()
+            value.members[key] = self.value(depth + 1)
+            value.comma = self._comma()
+        value.data = {key: member.data for key, member in value.members.items()}
+
+    def _items(self, value: Value, depth: int) -> None:
+        value.data = []
+        more = True
+        while True:
+            self.skip()
+            if self.take("]"):
+                return
+            if not more:
+                self.fail("expected ',' or ']'")
+            value.data.append(self.value(depth + 1).data)
+            more = self._comma()
+
+    def _comma(self) -> bool:
+        """Whether a comma comes next. If not, we stay where we are: comments before a bracket belong to its gap."""
+        back, known = self.at, len(self.comments)
+        self.skip()
+        if self.take(","):
+            return True
+        self.at = back
+        del self.comments[known:]
+        return False
+
+
+# Changing the text of a file
+
+
+class EditError(Exception):
+    """The file is left unchanged; the message completes a sentence about it."""
+
+
+BOM = "\ufeff"
+
+
+def put_file(file: Path, change: Callable[[str], str], *, private: bool) -> bool:
+    """Write what `change` makes of the file's text; whether there was anything to write.
+
+    A new file is for its owner alone if it is `private`. After EditError or OSError the file is as it was.
+    """
+    file = Path(os.path.realpath(file))  # a link stays a link
+    before = _bytes_of(file)
+    text = _decoded(before or b"")
+    mark = BOM if text.startswith(BOM) else ""
+    new = mark + change(text.removeprefix(BOM))
+    if new == text:
+        return False
+    _write(file, before, _encoded(new), 0o600 if private else 0o666)
+    return True
+
+
+def _bytes_of(file: Path) -> bytes | None:
+    try:
+        mode = file.stat().st_mode
+    except FileNotFoundError:
+        return None
+    if not stat.S_ISREG(mode):  # before opening it: a pipe would keep us waiting
+        raise EditError("it is no regular file")
+    return file.read_bytes()
+
+
+def _decoded(data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise EditError(f"it is not UTF-8 text: line {line_of(error)}") from None
+
+
+def _encoded(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise EditError("a path in the entry is not UTF-8 text, which the file has to be") from None
+
+
+def _write(file: Path, before: bytes | None, data: bytes, mode: int) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with draft_of(file, data, mode) as draft:
+        if before is not None:
+            draft.chmod(stat.S_IMODE(file.stat().st_mode))
+        if _bytes_of(file) != before:  # clients write their files too
+            raise EditError("somebody else changed it just now; please try again")
+        draft.replace(file)

@@ -1,0 +1,425 @@
+"""The chat: reads its turns, and puts a question to the model, calls a tool, or runs a command.
+
+A turn is a line, or several that belong together, from a terminal or from a pipe. The commands are `/help`, `/tools`,
+`/model`, `/session` and `/quit`.
+"""
+
+import asyncio
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from onetool.ask.errors import SessionError
+from onetool.ask.providers import NAMES
+from onetool.ask.sessions.records import LAST, check_id, is_generated
+from onetool.core.redaction import mask_arguments
+from onetool.core.spec import ToolSpec
+from onetool.core.text import did_you_mean
+from onetool.interfaces.cli.ask.runner import (
+    INTERRUPTED,
+    MOST_TEXT,
+    PATIENCE,
+    TERMINATED,
+    AskInput,
+    AskRunner,
+    end_heeded,
+)
+from onetool.interfaces.cli.output import echo, printable, stdout, styled
+from onetool.interfaces.cli.person import LineEditor, at_terminal, let_tools_ask
+from onetool.interfaces.cli.tools import first_line
+from onetool.script.call_lines import CallLine, call_line_completions, read_call_line, write_call_line
+from onetool.script.parse import ScriptError
+
+if TYPE_CHECKING:
+    from onetool.app import App
+    from onetool.core.call import ToolResult
+
+WELCOME = "Ask something, or call a tool: +tool key=value. /help says more; Ctrl-C stops an answer, Ctrl-D ends."
+
+MOST_LISTED = 40  # tools, for a person
+MOST_FOUND = 10
+LIST, NEW = "list", "new"
+A_QUESTION = "a line that begins with a space is a question"
+
+HELP = {
+    "/help": "this list",
+    "/tools [WORDS]": "the tools that there are, or those that fit",
+    "/model [NAME]": "which model answers; or another one from now on (/model PROVIDER NAME: of another provider)",
+    "/session [NAME|list|new]": "the session; go on with another one, list them, or begin a new one",
+    "/quit": "end the chat, as Ctrl-D does",
+    "+TOOL KEY=VALUE …": "call a tool yourself: the model reads the call and its result with the next question",
+    '"""': "begins and ends a text of several lines; a line that ends with a backslash goes on, too",
+}
+PROMPT, FURTHER = "> ", ".. "
+QUOTES = '"""'
+CONTINUED = "\\"
+TOO_LONG = f"That is larger than {MOST_TEXT // 1024**2} MiB. A tool can read a large file in parts: name it."
+NOT_TEXT = "That is not UTF-8."
+
+
+# Reading turns
+
+
+class Turn(NamedTuple):
+    """What was said at once. `is_quoted`: in three quotes, so that it is a question, however it begins."""
+
+    text: str
+    is_quoted: bool = False
+    problem: str = ""  # why it can't be taken
+
+
+class TurnReader:
+    """Iterate over it for the turns, up to the end of what is typed or piped in."""
+
+    def __init__(self, history: Path, complete: Callable[[str], list[str]]) -> None:
+        self._editor = LineEditor(history, complete, " \t\n")
+        self.is_live = self._editor.is_live
+
+    def __iter__(self) -> Iterator[Turn]:
+        while (turn := self._turn()) is not None:
+            if turn.text.strip() or turn.problem:
+                yield turn
+
+    def remember(self, turn: Turn, remembered: str | None) -> None:
+        """Offer the lines of a turn again; in later chats those of `remembered`."""
+        for line in turn.text.split("\n"):
+            self._editor.remember(line)
+        for line in (remembered or "").split("\n"):
+            self._editor.keep(line)
+
+    def save(self) -> None:
+        self._editor.save()
+
+    def _turn(self) -> Turn | None:
+        """None at the end. Ctrl-C at a terminal throws away what was typed."""
+        lines: list[str] = []
+        try:
+            return self._read_into(lines)
+        except EOFError:
+            if self.is_live:
+                click.echo(err=True)
+            return _joined(lines) if lines else None
+        except KeyboardInterrupt:
+            if not self.is_live:
+                raise
+            click.echo(err=True)
+            return Turn("")
+        except UnicodeDecodeError:
+            return Turn("", problem=NOT_TEXT)
+        except _TooLongError:
+            return Turn("", problem=TOO_LONG)
+
+    def _read_into(self, lines: list[str]) -> Turn:
+        while True:
+            lines.append(self._line(FURTHER if lines else PROMPT))
+            if sum(map(len, lines)) > MOST_TEXT:
+                raise _TooLongError
+            if lines[0].lstrip().startswith(QUOTES):
+                if _is_closed(lines):
+                    return _joined(lines)
+            elif not lines[-1].endswith(CONTINUED):
+                return _joined(lines)
+
+    def _line(self, prompt: str) -> str:
+        if self.is_live:
+            return self._editor.read(prompt)
+        line = sys.stdin.buffer.readline(MOST_TEXT + 1)
+        if not line:
+            raise EOFError
+        if len(line) > MOST_TEXT:
+            while line and not line.endswith(b"\n"):  # the rest of it is no turn of its own
+                line = sys.stdin.buffer.readline(MOST_TEXT)
+            raise _TooLongError
+        return line.decode("utf-8-sig").rstrip("\r\n")
+
+
+class _TooLongError(Exception):
+    pass
+
+
+def _is_closed(lines: list[str]) -> bool:
+    first, last = lines[0].strip(), lines[-1].rstrip()
+    return last.endswith(QUOTES) and (len(lines) > 1 or len(first) >= 2 * len(QUOTES))
+
+
+def _joined(lines: list[str]) -> Turn:
+    text = "\n".join(lines)
+    if lines[0].lstrip().startswith(QUOTES):
+        return Turn(text.strip().removeprefix(QUOTES).removesuffix(QUOTES).strip("\n"), is_quoted=True)
+    return Turn("\n".join(line.removesuffix(CONTINUED) for line in lines))
+
+
+# Taking them
+
+
+class CommandError(Exception):
+    """A command that can't be done: why, and what to do."""
+
+
+class ChatLoop:
+    """Runs one `onetool chat`. The session of the first turn is that of all later ones."""
+
+    def __init__(self, app: "App", options: dict[str, Any]) -> None:
+        self._app = app
+        self._options = options
+        self._commands = ChatCommands(app, options)
+        self._turns = TurnReader(app.config.home / "chat_history", self._commands.complete)
+        self._person = at_terminal() if options["approve"] == "ask" and not self._turns.is_live else None
+
+    def run(self) -> int:
+        """Take turns until the end, and return the exit code: at a terminal 0, in a pipe 1 if a turn has failed."""
+        let_tools_ask()
+        if self._turns.is_live:
+            click.echo(styled(WELCOME, dim=True), err=True)
+        failed = 0
+        try:
+            with asyncio.Runner() as runner:
+                for turn in self._turns:
+                    code = self._taken(turn, runner)
+                    if code == TERMINATED or (code == INTERRUPTED and not self._turns.is_live):
+                        return code
+                    failed = failed or code
+                    if self._commands.is_over:
+                        break
+        finally:
+            self._turns.save()
+        if self._turns.is_live:
+            self._tell_how_to_go_on()
+            return 0
+        return 1 if failed else 0
+
+    def _taken(self, turn: Turn, runner: asyncio.Runner) -> int:
+        """The exit code of one turn. Whatever ends it does not end the chat."""
+        try:
+            return self._take(turn, runner)
+        except (CommandError, ScriptError) as error:
+            print_problem(*map(str, error.args))
+            return 1
+        except SessionError as error:
+            print_problem(str(error), *error.hints)
+            return 1
+        except KeyboardInterrupt:
+            click.echo("Stopped.", err=True)
+            return INTERRUPTED
+        except asyncio.CancelledError:
+            return TERMINATED
+
+    def _take(self, turn: Turn, runner: asyncio.Runner) -> int:
+        if turn.problem:
+            raise CommandError(turn.problem)
+        first = "" if turn.is_quoted else turn.text[:1]
+        if first == "+":
+            return self._call(turn, runner)
+        self._turns.remember(turn, self._app.runtime.redact(turn.text))
+        if first != "/":
+            return self._ask(turn.text if turn.is_quoted else turn.text.strip(), runner)
+        self._commands.run(turn.text)
+        return 0
+
+    def _ask(self, text: str, runner: asyncio.Runner) -> int:
+        asking = AskRunner(self._app, AskInput(text), self._options, chat=runner, person=self._person)
+        try:
+            return asking.run()
+        finally:
+            if asking.session:
+                self._goes_on(asking.session)
+            if asking.answer and asking.answer.model:
+                self._commands.last_model = f"{asking.answer.model} ({asking.answer.provider})"
+
+    def _goes_on(self, session: str) -> None:
+        self._options.update(session=session, new_session=False)
+
+    # A tool that the person calls
+
+    def _call(self, turn: Turn, runner: asyncio.Runner) -> int:
+        try:
+            call = self._read_call(turn.text)
+        except ScriptError as error:
+            self._turns.remember(turn, None)  # it is unknown which part is secret
+            raise ScriptError(str(error), A_QUESTION) from None
+        masked = mask_arguments(call.args, call.spec.secrets)
+        self._turns.remember(turn, self._app.runtime.redact(write_call_line(call.spec.name, masked)))
+        return self._show(runner.run(self._called(call)))
+
+    def _read_call(self, text: str) -> CallLine:
+        """Of a tool that is not known, servers are asked that nobody has seen yet."""
+        try:
+            return self._call_of(text)
+        except ScriptError:
+            self._app.catalog.wait_for_servers_sync(None)
+            return self._call_of(text)
+
+    def _call_of(self, text: str) -> CallLine:
+        tools = self._app.catalog.current_snapshot()
+        return read_call_line(text, self._app.runtime.engine.names(tools), tools.allowing(self._options["allowed"]))
+
+    async def _called(self, call: CallLine) -> "ToolResult":
+        names = ("session", "new_session", "with_tools", "allowed")
+        options = {name: self._options[name] for name in names}
+        with end_heeded():
+            return await self._app.user_call(call.spec.name, call.args, self._goes_on, **options, wait=PATIENCE)
+
+    def _show(self, result: "ToolResult") -> int:
+        from onetool.interfaces.cli.invoke import print_outcome
+        from onetool.interfaces.cli.run import print_data
+
+        for warning in result.meta.get("warnings", ()):
+            click.echo(printable(f"Warning: {warning}"), err=True)
+        if result.ok and not stdout().isatty():
+            print_data(result.to_dict()["data"], as_json=False)
+        else:
+            print_outcome(self._app, result)
+        return 0 if result.ok else 1
+
+    def _tell_how_to_go_on(self) -> None:
+        session = self._options["session"]
+        if session and self._app.sessions.has(session):
+            click.echo(styled(printable(f"Go on: onetool chat --session {session}"), dim=True), err=True)
+
+
+# Commands, and completion of all that can be typed
+
+
+class ChatCommands:
+    """Runs commands. They change `options`, which all later questions go by."""
+
+    def __init__(self, app: "App", options: dict[str, Any]) -> None:
+        self._app = app
+        self._options = options
+        self.last_model = ""  # that has answered
+        self._commands: dict[str, Callable[[Sequence[str]], None]] = {
+            "/help": self._help,
+            "/tools": self._tools,
+            "/model": self._model,
+            "/session": self._session,
+            "/quit": self._quit,
+        }
+        self.is_over = False
+
+    def run(self, text: str) -> None:
+        """Raises CommandError."""
+        word, *words = text.split()
+        command = self._commands.get(word)
+        if command is None:
+            rather = did_you_mean(word, self._commands) or f"there are {', '.join(self._commands)}."
+            raise CommandError(f"there is no {word}; {rather}", A_QUESTION)
+        command(words)
+
+    def complete(self, line: str) -> list[str]:
+        """Every word that the last one could become."""
+        if line.startswith("+"):
+            tools = self._app.catalog.registry.snapshot()
+            names = self._app.runtime.engine.names(tools)
+            return call_line_completions(line, names, tools.allowing(self._options["allowed"]))
+        word, space, begun = line.partition(" ")
+        if not line.startswith("/"):
+            return []
+        known = self._arguments(word) if space else self._commands
+        return [f"{one} " for one in known if one.startswith(begun if space else word)]
+
+    def _arguments(self, command: str) -> Sequence[str]:
+        if command != "/session":
+            return NAMES if command == "/model" else ()
+        try:
+            return [LIST, NEW, LAST, *(one.id for one in self._app.sessions.list())]
+        except SessionError:
+            return [LIST, NEW]
+
+    # The commands
+
+    def _help(self, _words: Sequence[str]) -> None:
+        width = max(map(len, HELP))
+        for command, told in HELP.items():
+            echo(f"{command:<{width}}  {told}")
+
+    def _quit(self, _words: Sequence[str]) -> None:
+        self.is_over = True
+
+    def _tools(self, words: Sequence[str]) -> None:
+        app = self._app
+        app.catalog.wait_for_servers_sync(None)
+        allowed = app.catalog.registry.allowing(self._options["allowed"])
+        fitting = (spec for spec, _ in app.search(" ".join(words), MOST_FOUND, allowed))
+        found = list(fitting) if words else app.tools(allowed)
+        most = MOST_LISTED if stdout().isatty() else len(found)
+        for spec in found[:most]:
+            echo(printable(f"{_usage(spec)}  {first_line(spec.description)}"))
+        if len(found) > most:
+            echo(f"… and {len(found) - most:,} more: /tools WORDS finds them")
+        if not found:
+            echo("Nothing found. Try other words." if words else "There are no tools.")
+
+    def _model(self, words: Sequence[str]) -> None:
+        if len(words) > 2 or (len(words) == 2 and words[0] not in NAMES):
+            rather = did_you_mean(words[0], NAMES) or f"providers are {', '.join(NAMES)}."
+            raise CommandError(f"write /model NAME, or /model PROVIDER NAME; {rather}")
+        if len(words) == 2:
+            self._options["provider"] = words[0]
+        if words:
+            self._options["model"], self.last_model = words[-1], ""
+        echo(printable(self._shown_model()))
+
+    def _shown_model(self) -> str:
+        if self.last_model:
+            return self.last_model
+        options, ask = self._options, self._app.config.ask
+        model = options["model"] or (ask.model if options["provider"] in (None, ask.provider) else None)
+        provider = options["provider"] or ask.provider
+        return f"{model or 'the first one that there is'}{f' ({provider})' if provider else ''}"
+
+    def _session(self, words: Sequence[str]) -> None:
+        name = " ".join(words)
+        if not name:
+            echo(printable(self._options["session"] or "a new one: it begins with what is said next"))
+        elif name == LIST:
+            self._list_sessions()
+        elif name == NEW:
+            self._options.update(session=None, new_session=False)
+            echo("a new one: it begins with what is said next")
+        else:
+            self._choose_session(name)
+
+    def _list_sessions(self) -> None:
+        from onetool.interfaces.cli.sessions import print_sessions
+
+        found = self._app.sessions.list()
+        if not found:
+            echo("There are no sessions yet.")
+        elif stdout().isatty():
+            print_sessions(found)
+        else:
+            for one in found:
+                echo(f"{one.id}\t{printable(one.title)}")
+
+    def _choose_session(self, name: str) -> None:
+        store = self._app.sessions
+        try:
+            if name == LAST or is_generated(name) or store.has(check_id(name)):
+                read = store.read(name)
+                told = f"{read.id}: {read.turns:,} question{'' if read.turns == 1 else 's'} so far"
+                name = read.id
+            else:
+                others = store.similar_ids(name)
+                told = f"{name}: a new one{f'; there is {others[0]}' if others else ''}"
+        except SessionError as error:
+            raise CommandError(str(error), *error.hints) from None
+        self._options.update(session=name, new_session=False)
+        echo(printable(told))
+
+
+def _usage(spec: ToolSpec) -> str:
+    """`+fs.read_file path=… [maxBytes=…]`."""
+    required = spec.input_schema.get("required") or ()
+    words = (f"{name}=…" if name in required else f"[{name}=…]" for name in spec.order)
+    return " ".join((f"+{spec.name}", *words))
+
+
+def print_problem(*lines: str) -> None:
+    """What went wrong, and below it what to do, on standard error."""
+    first, *hints = map(printable, lines)
+    click.echo(f"{styled('Error:', fg='red')} {first}", err=True)
+    for hint in hints:
+        click.echo(f"  {hint}", err=True)

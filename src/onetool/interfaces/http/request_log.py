@@ -1,0 +1,260 @@
+"""What is written down of requests: the access log, and what the audit log says of them.
+
+The access log has one line per request, on the logger `onetool.access`, without bodies, tokens and queries. A line is
+written for every call, so it has to be cheap. Clients choose parts of its content, so it is escaped.
+
+The audit log has refusals, logins, and what changes or administers something. Calls are not noted here: the executor
+sees them all. A route that is to be noted says so in its scope (`audit`). Somebody who is refused again and again must
+not fill the disk: beyond a number a second refusals are only counted.
+"""
+
+import json
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from threading import Lock, Timer
+from time import gmtime, monotonic, strftime, time
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from onetool.core.limits import worker_share
+from onetool.core.principal import Principal
+from onetool.interfaces.asgi import AUDIT, Scope
+from onetool.interfaces.watchdog import NonBlockingHandler
+
+if TYPE_CHECKING:
+    from onetool.app.audit import AppAudit
+    from onetool.services.audit import AuditKind
+
+log = logging.getLogger("onetool.access")
+root_log = logging.getLogger("onetool")
+
+UNLOGGED = "unlogged"  # in scope["log"]: this request gets no line
+LONGEST_TEXT = 200  # characters of a text from outside
+CLIENT_CLOSED_REQUEST = 499  # the client left before there was an answer
+_encode = msgspec.json.Encoder(enc_hook=str).encode
+
+
+# !Attributes that all our records share: computing them for each one would cost as much as all the rest.
+_COMMON_FIELDS = vars(logging.LogRecord(log.name, logging.INFO, "", 0, "", None, None))
+
+
+class AccessRecord(logging.LogRecord):
+    """A log record of one request that is cheap to make; its data is in `fields`."""
+
+    may_wait = True
+    fields: dict[str, Any]
+
+    def __init__(self, message: str, fields: dict[str, Any]) -> None:
+        now = time()
+        own = _COMMON_FIELDS.copy()
+        own["msg"] = message
+        own["created"] = now
+        own["msecs"] = now % 1 * 1000
+        own["fields"] = fields
+        self.__dict__ = own
+
+    def getMessage(self) -> str:  # noqa: N802 - logging's name
+        """The text for handlers that do not write the fields."""
+        return f"{self.msg} {self.fields['status']} {self.fields['duration_ms']} ms"
+
+
+def enable_access_log(on: bool) -> None:
+    log.setLevel(logging.INFO if on else logging.CRITICAL)
+
+
+def log_request(scope: Scope, status: int, seconds: float, size: int, redact: Callable[[str], str]) -> None:
+    """Log one request. `scope["log"]` holds the fields that its route adds."""
+    if not log.isEnabledFor(logging.INFO) or UNLOGGED in scope["log"]:
+        return
+    client = scope.get("client")
+    path = scope.get("raw_path")
+    path = scope["path"] if path is None else path.decode("latin-1")
+    write_entry(scope["method"], redact(path), status, seconds, size, client[0] if client else None, scope["log"])
+
+
+def write_entry(
+    method: str, path: str, status: int, seconds: float, size: int, client: str | None, more: Mapping[str, Any]
+) -> None:
+    if not log.isEnabledFor(logging.INFO):
+        return
+    path = clean(path)
+    fields: dict[str, Any] = {
+        "method": method,
+        "path": path,
+        "status": status,
+        "duration_ms": round(seconds * 1000, 2),
+        "bytes": size,
+        "client": client,
+    }
+    if (share := worker_share()).workers > 1:
+        fields["worker"] = share.number
+    for key, value in more.items():
+        fields.setdefault(key, clean(value) if isinstance(value, str) else value)
+    message = f"{method} {path}"
+    for handler in root_log.handlers:
+        if take := getattr(handler, "take", None):  # it has no need of a record, which costs as much as all the rest
+            take(message, fields)
+            return
+    # Not by `log.info`: it would look for the line of code that called it.
+    log.handle(AccessRecord(message, fields))
+
+
+def clean(text: str) -> str:
+    """Text from a client, shortened, on one line and without control characters."""
+    if len(text) > LONGEST_TEXT:
+        text = text[:LONGEST_TEXT] + "…"
+    return text if text.isprintable() else text.encode("unicode_escape").decode("ascii")
+
+
+class AccessFormatter(logging.Formatter):
+    """A request's record as a line of JSON. Every other record goes to the formatter that the log had before."""
+
+    def __init__(self, other: logging.Formatter) -> None:
+        super().__init__()
+        self._other = other
+        self._second = (0, "")
+
+    def format(self, record: logging.LogRecord) -> str:
+        if not isinstance(record, AccessRecord):
+            return self._other.format(record)
+        return self.line(record.msg, record.fields, record.created)
+
+    def line(self, message: str, fields: dict[str, Any], now: float) -> str:
+        return self.line_bytes(message, fields, now).decode()
+
+    def line_bytes(self, message: str, fields: dict[str, Any], now: float) -> bytes:
+        entry = {"time": self._time(now), "level": "info", "logger": log.name, "message": message, **fields}
+        return _on_one_line(entry)
+
+    def _time(self, now: float) -> str:
+        second = int(now)
+        if second != self._second[0]:
+            self._second = (second, strftime("%Y-%m-%dT%H:%M:%S", gmtime(second)))
+        return f"{self._second[1]}.{int(now % 1 * 1000):03d}+00:00"
+
+
+class AccessHandler(NonBlockingHandler):
+    """A handler for JSON logs that takes requests without a LogRecord. Called on the event loop."""
+
+    def __init__(self, fd: int, formatter: logging.Formatter | None = None) -> None:
+        lines = AccessFormatter(formatter or logging.Formatter())
+        super().__init__(fd, lines)
+        self._line = lines.line_bytes
+
+    def take(self, message: str, fields: dict[str, Any]) -> None:
+        self._lines.append(self._line(message, fields, time()) + b"\n")
+        self._write_soon()
+
+
+def _on_one_line(entry: dict[str, Any]) -> bytes:
+    try:
+        line = _encode(entry)
+    except (TypeError, ValueError, OverflowError):  # a lone surrogate, a number without end
+        return json.dumps(entry, default=str).encode()
+    # In ASCII all that could end a line is escaped. Beyond it U+2028 and others are not, and end one for some readers.
+    return line if line.isascii() or line.decode().isprintable() else json.dumps(json.loads(line)).encode()
+
+
+# What the audit log says of requests
+
+
+REFUSALS = (401, 403, 421, 429)
+NOBODY = Principal(name="(nobody)")  # no token has such a name
+SIGNED_IN = "onetool.signed_in"  # in the scope: who has signed in, or out
+WINDOW_S = 10.0
+MOST_IN_WINDOW = 100  # refusals of one kind
+
+
+class RequestAudit:
+    """Called for every request, when it has ended."""
+
+    def __init__(self, audit: "AppAudit", login_path: str, clock: Callable[[], float] = monotonic) -> None:
+        self._audit = audit
+        self._login_path = login_path
+        # Each is counted for itself, so that who knocks without a token hides nothing else.
+        self._logins = RefusalCount(audit, "login", "logins refused", clock)
+        self._nobody = RefusalCount(audit, "refusal", "requests refused", clock)
+        self._known = RefusalCount(audit, "refusal", "requests of known callers refused", clock)
+        audit.before_close(self.flush)
+
+    def __call__(self, scope: Scope, status: int, seconds: float, route: str | None) -> None:
+        """`route` is the path of the route, where there is one: what was asked for beyond it may be anything."""
+        if self._audit.log is None:
+            return
+        kind, what = scope.get(AUDIT) or (None, "")
+        if route == self._login_path and scope["method"] in ("POST", "DELETE"):
+            if SIGNED_IN in scope or (status >= 400 and self._logins.is_noted()):
+                self._note(scope, "login", "sign in" if scope["method"] == "POST" else "sign out", status, seconds)
+        elif status in REFUSALS:
+            if (self._known if "principal" in scope else self._nobody).is_noted():
+                what = what or f"{scope['method'][:10]} {route or '(unknown path)'}"
+                self._note(scope, "refusal", what, status, seconds)
+        elif kind is not None:
+            self._note(scope, kind, what, status, seconds)
+
+    def flush(self) -> None:
+        """Note how many were only counted until now."""
+        for one in (self._logins, self._nobody, self._known):
+            one.flush()
+
+    def _note(self, scope: Scope, kind: "AuditKind", what: str, status: int, seconds: float) -> None:
+        code = scope["log"].get("error") or "error"
+        client = scope.get("client")
+        self._audit.record(
+            kind,
+            what,
+            principal=scope.get(SIGNED_IN) or scope.get("principal") or NOBODY,
+            address=str(client[0]) if client else "",
+            outcome="ok" if status < 400 else code,
+            status=status,
+            ms=seconds * 1000,
+            via="http",
+        )
+
+
+class RefusalCount:
+    """Refusals of one kind. Those beyond a number in a window are counted, and one line says how many they were.
+
+    The line is written when the window has ended, whether another request comes or not, and when the log is closed.
+    """
+
+    def __init__(self, audit: "AppAudit", kind: "AuditKind", what: str, clock: Callable[[], float]) -> None:
+        self._audit = audit
+        self._kind: AuditKind = kind
+        self._what = what
+        self._clock = clock
+        self._lock = Lock()  # the timer has a thread of its own
+        self._window_began = 0.0
+        self._in_window = self._left_out = 0
+        self._timer: Timer | None = None
+
+    def is_noted(self) -> bool:
+        """Whether there is a line for one more. Else it is counted."""
+        now = self._clock()
+        if now - self._window_began >= WINDOW_S:
+            self.flush()
+            self._window_began, self._in_window = now, 0
+        self._in_window += 1
+        if self._in_window <= MOST_IN_WINDOW:
+            return True
+        with self._lock:
+            self._left_out += 1
+            if self._timer is None:
+                timer = Timer(self._window_began + WINDOW_S - now, self.flush)
+                timer.daemon = True
+                with suppress(RuntimeError):  # no thread is left: the next window says it
+                    timer.start()
+                    self._timer = timer
+        return False
+
+    def flush(self) -> None:
+        with self._lock:
+            count, self._left_out = self._left_out, 0
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+        if count:
+            what = f"{count} more {self._what}"
+            self._audit.record(self._kind, what, principal=NOBODY, address="", outcome="refused", via="http")

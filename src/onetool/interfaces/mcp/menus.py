@@ -1,0 +1,333 @@
+"""The menus: which tools a client sees in tools/list. The config chooses the menu, or the client does.
+
+`run` is one tool that runs code: it costs a few hundred tokens, however many tools there are. `search` is two tools,
+`search` and `call`, for models that should not write code. `direct` is every tool under its name or alias, for small
+sets and clients that select tools themselves.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from contextlib import suppress
+from functools import cache, cached_property
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from onetool.app.describe import call_description, run_tool, search_description
+from onetool.core.call import ToolCall, new_id
+from onetool.core.errors import BadArguments
+from onetool.core.principal import lasting_owner
+from onetool.core.signature import FoundTool, found_lines, signature
+from onetool.core.spec import ToolSpec
+from onetool.core.structured_content import HANDLE, RESULT
+from onetool.interfaces.asgi import encode
+from onetool.interfaces.mcp.client import ClientCaller
+from onetool.interfaces.mcp.content import (
+    as_json,
+    blocks_of,
+    from_reply,
+    from_result,
+    media_blocks,
+    promise_of,
+    text_block,
+    with_notes,
+)
+from onetool.script.run_result import RunResult
+
+if TYPE_CHECKING:
+    from onetool.app import App
+
+log = logging.getLogger("onetool.mcp")
+
+RECORD_AFTER_S = 0.2  # seconds: what the client wants first comes first
+TASK_GRACE = 0.1  # seconds that a call may take before it becomes a task
+
+Call = Callable[[Mapping[str, Any], ClientCaller], Awaitable[dict[str, Any]]]
+
+
+class MenuEntry(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+    """A tool of a menu. After `task_after` seconds a client with tasks gets a task; None is never."""
+
+    listing: Mapping[str, Any]
+    call: Call
+    task_after: float | None = None
+    needs_task: bool = False
+    also: tuple[str, ...] = ()  # further names that it answers to, though they are not listed
+
+    @property
+    def name(self) -> str:
+        return self.listing["name"]
+
+    @cached_property
+    def headers(self) -> Mapping[str, str]:
+        """Arguments that a client over HTTP repeats in a header of its own, each with the name of that header."""
+        properties = self.listing["inputSchema"].get("properties", {})
+        return {
+            name: mark
+            for name, schema in properties.items()
+            if isinstance(schema, dict) and isinstance(mark := schema.get("x-mcp-header"), str)
+        }
+
+
+class ArgumentCheck:
+    """Checks the arguments of the menu's own tools (run, search, call); others are checked by the executor."""
+
+    def __init__(self, listing: Mapping[str, Any]) -> None:
+        self._spec = ToolSpec(name=listing["name"], description="", input_schema=listing["inputSchema"])
+
+    def __call__(self, args: Mapping[str, Any]) -> None:
+        if problems := self._spec.arguments.check(args):
+            listed = "; ".join(map(str, problems))
+            raise BadArguments(f"Invalid arguments for {self._spec.name}: {listed}", hints=[signature(self._spec)])
+
+
+class Menu(msgspec.Struct, frozen=True):
+    """A menu, built once per catalogue. `full_bytes` is the size of a list of every tool, measured on demand."""
+
+    listing: list[Mapping[str, Any]]
+    entries: Mapping[str, MenuEntry]
+    sent_bytes: Callable[[], int]
+    full_bytes: Callable[[], int]
+
+
+def menu(kind: str, app: "App", allowed: Collection[str] | None = None) -> Menu:
+    """The menu of that kind, over the tools that the app has now."""
+    entries = _ENTRIES[kind](app, allowed)
+    listing = [entry.listing for entry in entries]
+    sent = cache(lambda: listing_bytes(listing))
+    full = sent if kind == "direct" else cache(lambda: _full_bytes(app, allowed))
+    return Menu(listing, {name: entry for entry in entries for name in (*entry.also, entry.name)}, sent, full)
+
+
+# The menu `run`
+
+
+LARGE_RESULT = 20_000  # bytes: about two milliseconds
+RUN_TASK_AFTER = 5.0  # seconds: code that is slower than this is better asked about than waited for
+
+
+def _run_entries(app: "App", allowed: Collection[str] | None) -> list[MenuEntry]:
+    listing = run_tool(app.catalog, app.config, allowed)
+    check = ArgumentCheck(listing)
+
+    async def call(args: Mapping[str, Any], caller: ClientCaller) -> dict[str, Any]:
+        check(args)
+        result = await app.run(args["code"], allowed, source="mcp", progress=caller.progress)
+        answer = with_notes(await _answer(app, result), result)
+        app.runtime.record_reply(
+            result, [block["text"] if block["type"] == "text" else block for block in answer["content"]]
+        )
+        return answer
+
+    return [MenuEntry(listing=listing, call=call, task_after=RUN_TASK_AFTER)]
+
+
+async def _answer(app: "App", result: RunResult) -> dict[str, Any]:
+    answer, handle = await _content(app, result)
+    if not app.config.run.structured or not result.ok:  # the text is the shorter form for a model
+        return answer
+    return {**answer, "structuredContent": {RESULT: result.data} if handle is None else {HANDLE: handle}}
+
+
+async def _content(app: "App", result: RunResult) -> tuple[dict[str, Any], str | None]:
+    """What a client shows, and where the whole is kept if it is too large for that."""
+    blocks = None
+    if result.ok:  # pictures and the like are no text
+        blocks = await media_blocks(result.data, app.runtime.read_result, as_json) or blocks_of(result.data)
+    if blocks is not None:
+        return {"content": [*([text_block(result.printed)] if result.printed else []), *blocks]}, None
+    if _size(result) > LARGE_RESULT:  # writing it out takes a while, and others wait for the loop
+        reply = await asyncio.to_thread(app.reply, result)
+    else:
+        reply = app.reply(result)
+    return from_reply(reply), None if reply.stored is None else reply.stored.handle
+
+
+def _size(result: RunResult) -> int:
+    """About as many bytes as there are to write."""
+    data = result.data
+    size = len(data) if isinstance(data, str) else len(encode(data)) if isinstance(data, list | dict) else 0
+    return len(result.printed) + size
+
+
+# The menu `search`
+
+
+SEARCH_LIMIT = 5
+HELP = "ot.help"
+SEARCH_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "query": {"type": "string", "description": "what the tool should do"},
+        "limit": {"type": "integer", "minimum": 1, "maximum": 50, "default": SEARCH_LIMIT},
+    },
+    "required": ["query"],
+}
+CALL_SCHEMA = {
+    "type": "object",
+    "properties": {"name": {"type": "string"}, "args": {"type": "object", "additionalProperties": True}},
+    "required": ["name"],
+}
+
+
+def _search_entries(app: "App", allowed: Collection[str] | None) -> list[MenuEntry]:
+    return [_search(app, allowed), _call(app, allowed)]
+
+
+def _search(app: "App", allowed: Collection[str] | None) -> MenuEntry:
+    listing = {
+        "name": "search",
+        "title": "Search tools",
+        "description": search_description(_packs(app, allowed)),
+        "inputSchema": SEARCH_SCHEMA,
+        "annotations": {"readOnlyHint": True},
+    }
+    check = ArgumentCheck(listing)
+
+    async def call(args: Mapping[str, Any], caller: ClientCaller) -> dict[str, Any]:
+        check(args)
+        found = app.search(args["query"], args.get("limit", SEARCH_LIMIT), allowed)
+        has_help = allowed is None or HELP in allowed
+        return {"content": [text_block(_as_lines([spec for spec, _ in found], has_help))]}
+
+    return MenuEntry(listing=listing, call=call)
+
+
+def _as_lines(found: list[ToolSpec], has_help: bool) -> str:
+    if not found:
+        return "Nothing fits. Try other words."
+    tools = [FoundTool(spec.name, signature(spec, exact=True), spec.description) for spec in found]
+    help_on = f'call(name="{HELP}", args={as_json({"query": found[0].name})})'
+    about = f"All about one: {help_on}. " if has_help else ""
+    return "\n".join(found_lines(tools, f"{about}More: a larger limit, or other words."))
+
+
+def _packs(app: "App", allowed: Collection[str] | None) -> list[str]:
+    """Also of servers that are still starting."""
+    starting = [] if app.servers is None else app.servers.packs(allowed)
+    return [*dict.fromkeys([*(tool.pack for tool in app.catalog.tools(allowed).held), *starting])]
+
+
+def _call(app: "App", allowed: Collection[str] | None) -> MenuEntry:
+    listing = {
+        "name": "call",
+        "title": "Call a tool",
+        "description": call_description(),
+        "inputSchema": CALL_SCHEMA,
+    }
+    check = ArgumentCheck(listing)
+
+    async def call(args: Mapping[str, Any], caller: ClientCaller) -> dict[str, Any]:
+        check(args)
+        wanted = ToolCall(new_id(), args["name"], args.get("args", {}), "mcp")
+        result = await app.call(wanted, allowed, caller.progress)
+        return await from_result(
+            result, app.config.results.inline_bytes, app.runtime.store_result, app.runtime.read_result, _read_on_by_call
+        )
+
+    return MenuEntry(listing=listing, call=call)
+
+
+def _read_on_by_call(handle: str, offset: int) -> str:
+    return f'call(name="ot.result", args={{"handle": "{handle}", "offset": {offset}}})'
+
+
+# The menu `direct`
+
+
+def _direct_entries(app: "App", allowed: Collection[str] | None) -> list[MenuEntry]:
+    return [_direct_entry(app, spec, listing, also, allowed) for spec, listing, also in _listed(app, allowed)]
+
+
+def _listed(app: "App", allowed: Collection[str] | None) -> list[tuple[ToolSpec, dict[str, Any], str]]:
+    """Every tool with its listing, and its own name if it is listed under an alias."""
+    from onetool.formats import provider_tools  # the menu `run` does without
+
+    specs = app.tools(allowed)
+    listings = provider_tools(specs, "mcp")
+    taken = {listing["name"] for listing in listings}
+    aliases = _aliases(app, specs, taken)
+    return [(spec, one | aliases.get(spec.name, {}), one["name"]) for spec, one in zip(specs, listings, strict=True)]
+
+
+def _aliases(app: "App", specs: list[ToolSpec], taken: Collection[str]) -> dict[str, dict[str, Any]]:
+    """The first alias of each tool that is not the name of another tool."""
+    from onetool.formats import ProviderNames
+
+    known = {spec.name for spec in specs}
+    found: dict[str, dict[str, Any]] = {}
+    for alias, target in app.config.aliases.items():
+        fits = ProviderNames([ToolSpec(name=alias, description="")], "mcp").to_provider(alias) == alias
+        if target in known and target not in found and fits and alias not in taken:
+            found[target] = {"name": alias}
+    return found
+
+
+def _direct_entry(
+    app: "App", spec: ToolSpec, listing: dict[str, Any], own: str, allowed: Collection[str] | None
+) -> MenuEntry:
+    promise = promise_of(spec, listing.get("outputSchema"))
+
+    async def call(args: Mapping[str, Any], caller: ClientCaller) -> dict[str, Any]:
+        result = await app.call(ToolCall(new_id(), spec.name, args, "mcp"), allowed, caller.progress)
+        return await from_result(
+            result,
+            app.config.results.inline_bytes,
+            app.runtime.store_result,
+            app.runtime.read_result,
+            _read_on_by_tool,
+            promise,
+        )
+
+    return MenuEntry(
+        listing=listing,
+        call=call,
+        task_after=None if spec.task is None else TASK_GRACE,
+        needs_task=spec.task == "required",
+        also=() if own == listing["name"] else (own,),
+    )
+
+
+def _read_on_by_tool(handle: str, offset: int) -> str:
+    return f'the tool ot__result with {{"handle": "{handle}", "offset": {offset}}}'
+
+
+_ENTRIES: Mapping[str, Callable[["App", Collection[str] | None], list[MenuEntry]]] = {
+    "run": _run_entries,
+    "search": _search_entries,
+    "direct": _direct_entries,
+}
+
+
+# How large menus are, for the stats
+
+
+def record_listing(app: "App", menu: "Menu", client: str) -> None:
+    """Record in the stats, a moment later, that a client was sent a menu."""
+    if app.config.stats.enabled:
+        asyncio.get_running_loop().call_later(RECORD_AFTER_S, _record, app, menu, client, lasting_owner())
+
+
+def _record(app: "App", menu: "Menu", client: str, owner: str) -> None:
+    stats = app.runtime.stats
+    if stats is None:
+        return
+
+    def measure() -> None:
+        try:
+            stats.record_menu(client, "mcp", menu.full_bytes(), menu.sent_bytes(), owner)
+        except Exception:
+            log.exception("the size of a menu could not be measured; only the stats need it")
+
+    with suppress(RuntimeError):  # the server stops
+        asyncio.get_running_loop().run_in_executor(None, measure)
+
+
+def listing_bytes(listing: Iterable[Mapping[str, Any]]) -> int:
+    """The size of a list in bytes, encoded one by one so that other threads can run."""
+    return 1 + sum(len(encode(one)) + 1 for one in listing)
+
+
+def _full_bytes(app: "App", allowed: Collection[str] | None) -> int:
+    return listing_bytes(listing for _, listing, _ in _listed(app, allowed))

@@ -1,0 +1,308 @@
+"""What the server offers beside tools: the methods of resources and prompts, and completion/complete.
+
+Resources are the tools, stored results, and what packs offer; prompts are snippets of the config, and those of packs.
+"""
+
+import asyncio
+import json
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from onetool.core.errors import ToolFailure
+from onetool.core.registry import Prompt, Resource
+from onetool.core.signature import signature
+from onetool.interfaces.mcp.client import ClientCaller
+from onetool.interfaces.mcp.content import RESULTS, as_json, blocks_of, is_block, media_in, text_block
+from onetool.interfaces.mcp.pending_calls import lacking_capability, run_pausable
+from onetool.interfaces.mcp.protocol import INTERNAL_ERROR, INVALID_PARAMS, RESOURCE_NOT_FOUND, JsonRpcError
+from onetool.interfaces.mcp.request import McpRequest, page
+from onetool.services.results.errors import ResultTooLargeError
+
+if TYPE_CHECKING:
+    from onetool.app import App
+    from onetool.interfaces.mcp.service import Service
+
+# Resources
+
+
+TOOLS = "ot://tools"
+LONGEST_URI = 2048
+LARGEST_RESULT = 32 * 1024 * 1024  # bytes: as much as a server may have sent us at once, a picture for example
+
+_TOOLS_LISTING = {
+    "uri": TOOLS,
+    "name": "tools",
+    "title": "All tools",
+    "description": "Every tool that can be called here: its name and what it does, a line each",
+    "mimeType": "text/plain",
+}
+_OWN_TEMPLATES = [
+    {
+        "uriTemplate": f"{TOOLS}/{{name}}",
+        "name": "tool",
+        "description": "One tool: its signature, description and schemas",
+        "mimeType": "application/json",
+    },
+    {
+        "uriTemplate": f"{RESULTS}{{handle}}",
+        "name": "result",
+        "description": "A large result that was stored, whole; one of more than 32 MiB only in parts, by ot.result",
+        "mimeType": "text/plain",
+    },
+]
+
+
+def resource_listing(service: "Service") -> list[dict[str, Any]]:
+    return [_TOOLS_LISTING, *({"uri": one.uri, **_members(one)} for one in service.resources() if not one.variables)]
+
+
+def template_listing(service: "Service") -> list[dict[str, Any]]:
+    theirs = [{"uriTemplate": one.uri, **_members(one)} for one in service.resources() if one.variables]
+    return [*_OWN_TEMPLATES, *theirs]
+
+
+async def list_resources(service: "Service", request: McpRequest) -> dict[str, Any]:
+    return page("resources", resource_listing(service), request)
+
+
+async def list_templates(service: "Service", request: McpRequest) -> dict[str, Any]:
+    return page("resourceTemplates", template_listing(service), request)
+
+
+async def read_resource(service: "Service", request: McpRequest) -> dict[str, Any]:
+    uri = request.param("uri")
+    if len(uri) > LONGEST_URI:
+        raise _not_found(request, uri[:LONGEST_URI])
+    if (own := await asyncio.to_thread(_own_resource, service, request, uri)) is not None:
+        return {"contents": [{"uri": uri, **own}]}
+    for resource in service.resources():
+        if (args := resource.match(uri)) is not None:
+            break
+    else:
+        raise _not_found(request, uri)
+
+    async def work(caller: ClientCaller) -> dict[str, Any]:
+        result = await service.offer(resource.spec, args)
+        if result.error is not None:
+            if result.error.reason == "not_found":
+                raise _not_found(request, uri)
+            raise lacking_capability(caller) or JsonRpcError(INTERNAL_ERROR, result.error.message)
+        return {"contents": [{"uri": uri, **_resource_content(result.data, resource.mime_type)}]}
+
+    return await run_pausable(request, work, service.pending_calls)
+
+
+def has_resource(service: "Service", uri: str) -> bool:
+    """Whether there is a resource at this URI, as far as is known without reading it."""
+    if len(uri) > LONGEST_URI:
+        return False
+    if uri == TOOLS or uri.startswith((f"{TOOLS}/", RESULTS)):
+        return True
+    return any(one.match(uri) is not None for one in service.resources())
+
+
+def _own_resource(service: "Service", request: McpRequest, uri: str) -> dict[str, Any] | None:
+    """The content of an `ot://` resource; None for other URIs."""
+    if uri == TOOLS:
+        lines = (f"{spec.name}: {_first_line(spec.description)}" for spec in service.app.tools(service.allowed))
+        return {"mimeType": "text/plain", "text": "\n".join(lines)}
+    if uri.startswith(f"{TOOLS}/"):
+        from urllib.parse import unquote
+
+        name = unquote(uri.removeprefix(f"{TOOLS}/"))
+        spec = next((one for one in service.app.tools(service.allowed) if one.name == name), None)
+        if spec is None:
+            raise _not_found(request, uri)
+        data = {"signature": signature(spec), **spec.summary(), "outputSchema": spec.output_schema}
+        if spec.seen is not None:
+            data["inferredOutput"] = spec.seen.schema()
+        return {"mimeType": "application/json", "text": as_json(data)}
+    if uri.startswith(RESULTS):
+        try:
+            text = service.app.runtime.results.read(uri.removeprefix(RESULTS), request.client.owner, LARGEST_RESULT)
+        except ResultTooLargeError as failure:
+            raise JsonRpcError(INTERNAL_ERROR, str(failure), {"uri": uri}) from None
+        except ToolFailure as failure:
+            raise _not_found(request, uri, str(failure)) from None
+        media = media_in(text)
+        return {"mimeType": "text/plain", "text": text} if media is None else {"mimeType": media[0], "blob": media[1]}
+    return None
+
+
+def _first_line(text: str) -> str:
+    return text.strip().partition("\n")[0]
+
+
+def _members(resource: Resource) -> dict[str, Any]:
+    mime = {"mimeType": resource.mime_type} if resource.mime_type else {}
+    return {"name": resource.name, "description": resource.spec.description, **mime}
+
+
+def _resource_content(value: dict[str, Any], mime_type: str | None) -> dict[str, Any]:
+    kind, inside = next(iter(value.items()))
+    if kind == "data":
+        return {"mimeType": mime_type or "application/json", "text": as_json(inside)}
+    return {"mimeType": mime_type or ("text/plain" if kind == "text" else "application/octet-stream"), kind: inside}
+
+
+def _not_found(request: McpRequest, uri: str, why: str | None = None) -> JsonRpcError:
+    code = INVALID_PARAMS if request.client.is_stateless else RESOURCE_NOT_FOUND
+    return JsonRpcError(code, why or f"Resource not found: {uri:.200}", {"uri": uri})
+
+
+# Prompts
+
+
+ROLES = ("user", "assistant")
+
+
+def prompt_listing(service: "Service") -> list[dict[str, Any]]:
+    snippets = service.app.config.snippets
+    theirs = (_pack_listing(one) for name, one in service.prompts().items() if name not in snippets)
+    return [*(_snippet_listing(name, snippet) for name, snippet in snippets.items()), *theirs]
+
+
+async def list_prompts(service: "Service", request: McpRequest) -> dict[str, Any]:
+    return page("prompts", prompt_listing(service), request)
+
+
+async def get_prompt(service: "Service", request: McpRequest) -> dict[str, Any]:
+    app, name = service.app, request.param("name")
+    args = request.param("arguments", dict, None) or {}
+    if name in app.config.snippets:
+        return _snippet(app, name, args)
+    prompts = service.prompts()
+    if name not in prompts:
+        from onetool.core.text import or_rather
+
+        known = [*app.config.snippets, *prompts]
+        raise JsonRpcError(INVALID_PARAMS, f"Unknown prompt: {name:.100}{or_rather(name, known)}")
+    prompt = prompts[name]
+
+    async def work(caller: ClientCaller) -> dict[str, Any]:
+        result = await service.offer(prompt.spec, _typed_arguments(prompt, args))
+        if result.error is not None:
+            wrong = result.error.code == "invalid_args"
+            raise lacking_capability(caller) or JsonRpcError(
+                INVALID_PARAMS if wrong else INTERNAL_ERROR, result.error.message
+            )
+        return {"description": prompt.spec.description, "messages": _messages(result.data)}
+
+    return await run_pausable(request, work, service.pending_calls)
+
+
+def _snippet_listing(name: str, snippet: Any) -> dict[str, Any]:
+    from onetool.script.snippets import parameters
+
+    known = [
+        {"name": one["name"], "description": one["description"], "required": one["required"]}
+        for one in parameters(snippet)
+    ]
+    return {"name": name, "description": snippet.description or f"The snippet ${name}", "arguments": known}
+
+
+def _snippet(app: "App", name: str, args: Mapping[str, Any]) -> dict[str, Any]:
+    from onetool.script.snippets import SnippetError, render_snippet
+
+    snippet = app.config.snippets[name]
+    try:
+        code = render_snippet(snippet, args, name)
+    except SnippetError as error:
+        raise JsonRpcError(INVALID_PARAMS, str(error)) from None
+    words = f"Run this code with the tool `run`, and tell me what comes of it:\n\n```python\n{code.strip()}\n```"
+    return {"description": snippet.description, "messages": [{"role": "user", "content": text_block(words)}]}
+
+
+def _pack_listing(prompt: Prompt) -> dict[str, Any]:
+    schema = prompt.spec.input_schema
+    required = schema.get("required", ())
+    arguments = [
+        {"name": name, "description": one.get("description", ""), "required": name in required}
+        for name, one in schema["properties"].items()
+    ]
+    title = {"title": prompt.title} if prompt.title else {}
+    return {"name": prompt.name, **title, "description": prompt.spec.description, "arguments": arguments}
+
+
+def _typed_arguments(prompt: Prompt, args: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments with their types: clients send texts, which are parsed as JSON if the schema wants another type."""
+    properties = prompt.spec.input_schema["properties"]
+    return {name: _typed_value(value, properties.get(name, {})) for name, value in args.items()}
+
+
+def _typed_value(value: Any, schema: Mapping[str, Any]) -> Any:
+    if not isinstance(value, str) or schema.get("type", "string") == "string" or len(value) > 10_000:
+        return value
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError):
+        return value
+
+
+def _messages(value: Any) -> list[dict[str, Any]]:
+    """The result of a prompt as messages: from a text, content blocks, or messages with roles."""
+    if isinstance(value, str):
+        return [{"role": "user", "content": text_block(value)}]
+    if (blocks := blocks_of(value)) is not None:
+        return [{"role": "user", "content": block} for block in blocks]
+    if isinstance(value, list) and value and all(map(_is_message, value)):
+        return [{"role": one["role"], "content": _message_content(one["content"])} for one in value]
+    return [{"role": "user", "content": text_block(as_json(value))}]
+
+
+def _is_message(value: Any) -> bool:
+    if not isinstance(value, dict) or value.keys() != {"role", "content"} or value["role"] not in ROLES:
+        return False
+    return isinstance(value["content"], str) or is_block(value["content"])
+
+
+def _message_content(value: Any) -> dict[str, Any]:
+    return text_block(value) if isinstance(value, str) else value
+
+
+# completion/complete
+
+
+MOST_COMPLETIONS = 100  # the protocol's own limit
+
+
+async def complete(service: "Service", request: McpRequest) -> dict[str, Any]:
+    ref, argument = request.param("ref", dict), request.param("argument", dict)
+    name, begun = argument.get("name"), argument.get("value")
+    if not isinstance(name, str) or not isinstance(begun, str):
+        raise JsonRpcError(INVALID_PARAMS, "params.argument: expected a name and a value, both texts")
+    if ref.get("type") == "ref/prompt":
+        words = _of_prompt(service, str(ref.get("name")), name)
+    elif ref.get("type") == "ref/resource":
+        words = _of_template(service, str(ref.get("uri")))
+    else:
+        raise JsonRpcError(INVALID_PARAMS, "params.ref.type: expected ref/prompt or ref/resource")
+    fitting = [word for word in dict.fromkeys(words) if word.lower().startswith(begun.lower())]
+    return {
+        "completion": {
+            "values": fitting[:MOST_COMPLETIONS],
+            "total": len(fitting),
+            "hasMore": len(fitting) > MOST_COMPLETIONS,
+        }
+    }
+
+
+def _of_prompt(service: "Service", prompt: str, argument: str) -> Iterable[str]:
+    snippets, prompts = service.app.config.snippets, service.prompts()
+    if prompt in snippets:
+        param = snippets[prompt].params.get(argument)
+        return () if param is None else _values(param.kind, param.default)
+    if prompt in prompts:
+        schema = prompts[prompt].spec.input_schema["properties"].get(argument, {})
+        return (*map(str, schema.get("enum", ())), *_values(schema.get("type"), schema.get("default")))
+    raise JsonRpcError(INVALID_PARAMS, f"Unknown prompt: {prompt:.100}")
+
+
+def _values(kind: Any, default: Any) -> Iterable[str]:
+    if kind == "boolean":
+        return ("true", "false")
+    return (str(default),) if isinstance(default, str | int | float) and default != "" else ()
+
+
+def _of_template(service: "Service", uri: str) -> Iterable[str]:
+    return [spec.name for spec in service.app.tools(service.allowed)] if uri == f"{TOOLS}/{{name}}" else ()

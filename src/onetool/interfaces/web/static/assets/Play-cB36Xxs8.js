@@ -1,0 +1,1 @@
+export{n as default}from"./make-CSq3ZddX.js";

@@ -1,0 +1,1 @@
+export{t as default}from"./form-DHs8zv_R.js";

@@ -1,0 +1,1 @@
+import{Ft as e,J as t,r as n}from"./base-D-kI0h_Z.js";await t.start(),e(n,{target:document.getElementById(`app`)});

@@ -1,1 +1,0 @@
-import{Ft as e,J as t,r as n}from"./base-Lhyrc0Cn.js";await t.start(),e(n,{target:document.getElementById(`app`)});

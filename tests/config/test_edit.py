@@ -1,0 +1,177 @@
+"""Servers in the text of a config: what is added is all that changes, whatever the file looks like."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onetool.config import load_config
+from onetool.config.convert import plain
+from onetool.config.edit import drop_server, put_servers, servers_yaml
+from onetool.config.node import Findings
+from onetool.config.starter import starter_config
+from onetool.config.yaml_nodes import ConfigFileError, node_of
+
+TIME = {"command": "mcp-server-time", "args": ["--zone", "UTC"]}
+IN_BRACES = '{"command": "mcp-server-time", "args": ["--zone", "UTC"]}'
+WRITTEN = '  time:\n    command: mcp-server-time\n    args: ["--zone", "UTC"]\n'
+
+
+def data(text: str) -> Any:
+    return plain(node_of(text, ""), Findings())
+
+
+def is_the_old_text_with_more(old: str, new: str) -> bool:
+    """Whether the old text stands in the new one with exactly one piece put in."""
+    same = next((at for at, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
+    return new.endswith(old[same:]) and new.startswith(old[:same])
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("", "servers:\n" + WRITTEN),
+        ("# mine\n", "# mine\nservers:\n" + WRITTEN),
+        ("menu: run", "menu: run\n\nservers:\n" + WRITTEN),
+        ("menu: run\n# the end\n", "menu: run\n# the end\n\nservers:\n" + WRITTEN),
+        ("menu: run\n...\n", "menu: run\n\nservers:\n" + WRITTEN + "...\n"),
+        ("---\n", "---\nservers:\n" + WRITTEN),
+        ("servers:\nmenu: run\n", "servers:\n" + WRITTEN + "menu: run\n"),
+        ("servers: # none\n  # a: {}\nmenu: run\n", "servers: # none\n" + WRITTEN + "  # a: {}\nmenu: run\n"),
+        ("servers: {} # none\nmenu: run\n", "servers:  # none\n" + WRITTEN + "menu: run\n"),
+        ("servers: ~", "servers: \n" + WRITTEN),
+        (
+            "servers:\n  a: {command: x}  # the first\n\n# about the menu\nmenu: run\n",
+            "servers:\n  a: {command: x}  # the first\n" + WRITTEN + "\n# about the menu\nmenu: run\n",
+        ),
+        (
+            "servers:\n    a:\n        command: |\n            x\n\nmenu: run\n",
+            "servers:\n    a:\n        command: |\n            x\n"
+            + WRITTEN.replace("  ", "    ")
+            + "\nmenu: run\n",
+        ),
+        (
+            "servers: {a: {command: x, env: {T: ${T}}}} # all\nhttp: {token: ${T}}\n",
+            'servers: {a: {command: x, env: {T: ${T}}}, "time": ' + IN_BRACES + "} # all\nhttp: {token: ${T}}\n",
+        ),
+        (
+            '{\n\t"menu": "run",\n\t"servers": {\n\t\t"a": {"command": "x"}\n\t}\n}\n',
+            '{\n\t"menu": "run",\n\t"servers": {\n\t\t"a": {"command": "x"},\n\t\t"time": '
+            + IN_BRACES
+            + "\n\t}\n}\n",
+        ),
+        ('{"menu": "run"}', '{"menu": "run", "servers": {"time": ' + IN_BRACES + "}}"),
+        ("{}", '{"servers": {"time": ' + IN_BRACES + "}}"),
+        ("a: &x {b: c}\nservers:\n  z: *x\nmenu: run\n", f"a: &x {{b: c}}\nservers:\n  z: *x\n{WRITTEN}menu: run\n"),
+    ],
+)  # fmt: skip
+def test_one_is_added_and_nothing_else_changes(old: str, new: str) -> None:
+    assert put_servers(old, {"time": TIME}) == new
+    assert data(new)["servers"]["time"] == TIME
+    back = drop_server(new, "time")
+    assert (data(back)["servers"] or {}) == ((data(old) or {}).get("servers") or {})
+
+
+def test_line_ends_stay_what_they_are() -> None:
+    old = "menu: run\r\nservers:\r\n  a: {command: x}\r\n"
+    new = put_servers(old, {"time": TIME})
+    assert new == old + WRITTEN.replace("\n", "\r\n")
+    assert drop_server(new, "time") == old
+
+
+def test_the_starter_gets_them_at_its_end(write: Callable[..., Path]) -> None:
+    old = starter_config()
+    new = put_servers(old, {"time": TIME, "docs": {"url": "http://127.0.0.1:9/mcp"}})
+    assert new.startswith(old)
+    config = load_config(write(new), env={})
+    assert list(config.servers) == ["time", "docs"]
+
+
+def test_one_is_replaced_where_it_stands() -> None:
+    old = "servers:\n  # first\n  a:\n    command: x # here\n  # second\n  b: {url: 'http://h'}\nmenu: run\n"
+    new = put_servers(old, {"a": TIME, "c": {"url": "http://c"}})
+    assert new == (
+        "servers:\n  # first\n  a:\n    command: mcp-server-time\n"
+        '    args: ["--zone", "UTC"] # here\n  # second\n  b: {url: \'http://h\'}\n'
+        "  c:\n    url: http://c\nmenu: run\n"
+    )
+    assert put_servers("servers: {a: {command: x}, b: {url: y}}\n", {"a": {"command": "z"}}) == (
+        'servers: {a: {"command": "z"}, b: {url: y}}\n'
+    )
+
+
+def test_one_is_taken_out() -> None:
+    old = "servers:\n  a: {command: x}\n  # kept\n  b:\n    args:\n      - y\n    command: x\n\nmenu: run\n"
+    assert drop_server(old, "b") == "servers:\n  a: {command: x}\n  # kept\n\nmenu: run\n"
+    assert drop_server("servers: {a: {command: x}, b: {url: y}}", "a") == "servers: {b: {url: y}}"
+    assert drop_server("servers: {a: {command: x}, b: {url: y}}", "b") == "servers: {a: {command: x}}"
+    assert drop_server("servers: {a: {command: x},}", "a") == "servers: {}"
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("- a\n", "holds no mapping"),
+        ("servers: [a]\n", "servers in it is no mapping"),
+        ("servers: 5\n", "servers in it is no mapping"),
+        ("servers: {a: 1, a: 2}\n", "twice"),
+        ("servers: [\n", "never closed"),
+        ("base: &b {a: {command: x}}\nservers: {<<: *b}\n", "can't be changed from here"),
+    ],
+)
+def test_what_can_not_be_changed_is_refused(text: str, why: str) -> None:
+    with pytest.raises(ConfigFileError, match=why):
+        put_servers(text, {"a": TIME})
+
+
+def test_an_anchor_that_others_use_is_not_taken_from_them() -> None:
+    with pytest.raises(ConfigFileError):
+        drop_server("servers:\n  a: &x {command: y}\n  b: *x\n", "a")
+
+
+texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=12) | st.sampled_from(
+    ["yes", "null", "1e3", "0x10", "-y", "a: b", "# c", "${X}", "Bearer ${X}", "a:", "~", "*x", "1:30", "...", "\x00"]
+)
+blocks = st.fixed_dictionaries(
+    {"command": texts},
+    optional={
+        "args": st.lists(texts, max_size=30),
+        "env": st.dictionaries(texts, texts, max_size=3),
+        "timeout": st.integers(1, 99),
+        "enabled": st.booleans(),
+    },
+)
+
+
+@given(
+    st.dictionaries(texts, blocks, min_size=1, max_size=3),
+    st.sampled_from(
+        [
+            "",
+            starter_config(),
+            "servers: {}\n# end",
+            "servers:\n  keep: {command: x}\n# end\nhttp: {token: ${T}}\n",
+            '{"servers": {"keep": {}}}',
+            "a: |+\n  text\n\n",
+        ]
+    ),
+)
+def test_whatever_the_servers_say_it_is_read_back(servers: dict[str, Any], old: str) -> None:
+    before = data(old) or {}
+    kept = {**(before.get("servers") or {}), **servers}
+    new = put_servers(old, servers)
+    assert data(new) == {**before, "servers": kept}
+    assert (
+        "keep" in servers
+        or is_the_old_text_with_more(old.replace("{}", "", 1), new.replace("{}", "", 1))
+        or "{}" in old
+    )
+    assert data(servers_yaml(servers)) == {"servers": servers}
+    for name in servers:
+        new = drop_server(new, name)
+    assert (data(new).get("servers") or {}) == {
+        k: v for k, v in (before.get("servers") or {}).items() if k not in servers
+    }

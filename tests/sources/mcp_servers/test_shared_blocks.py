@@ -1,0 +1,125 @@
+"""Which blocks of a config are the same server for several processes: those say the same, wherever they lie."""
+
+import pytest
+from document_places import database, database_url, places, postgres
+from helpers import until
+from msgspec.structs import replace
+
+from onetool.config import load_config
+from onetool.sources.mcp_servers.server_cache import ServerCache
+from onetool.sources.mcp_servers.shared import lease_name
+
+__all__ = ["database", "database_url", "places", "postgres"]
+
+TOOL = {"name": "a", "description": "Does a.", "inputSchema": {"type": "object"}}
+
+
+@pytest.fixture
+def server(tmp_path):
+    """The server of a config in this folder."""
+
+    def read(folder, block, file="onetool.yaml", **env):
+        (tmp_path / folder).mkdir(parents=True, exist_ok=True)
+        (tmp_path / folder / file).write_text(f"servers: {{ok: {{{block}}}}}\n")
+        root = tmp_path / folder / "onetool.yaml"
+        if file != "onetool.yaml":
+            root.write_text(f"include: [{file}]\n")
+        return load_config(root, env={"HOME": str(tmp_path), **env}).servers["ok"]
+
+    return read
+
+
+def leases(*servers):
+    return len({lease_name("ok", one) for one in servers})
+
+
+SAME = [
+    ("command: x", "command: x"),
+    ("command: ./x, args: [a]", "command: ./x, args: [a]"),
+    ("command: x, cwd: data", "command: x, cwd: ./data"),
+    ("command: x, cwd: /srv", "command: x, cwd: /srv"),
+    ("command: x, env: {TZ: Rome}", "command: x, env: {TZ: UTC}"),
+    ("command: x, timeout: 5", "command: x, tools: [a]"),
+]
+OTHER = [
+    ("command: x", "command: y"),
+    ("command: x, args: [a]", "command: x, args: [b]"),
+    ("command: x, args: [a b]", "command: x, args: [a, b]"),
+    ("command: x", "command: x, cwd: data"),
+    ("command: x, cwd: /srv/a", "command: x, cwd: /opt/b"),
+    ("command: x", "command: x, env: {TZ: UTC}"),
+]
+
+
+@pytest.mark.parametrize(("one", "two"), SAME)
+def test_those_that_say_the_same_are_one(server, one, two):
+    assert leases(server("a", one), server("b", two)) == 1
+
+
+@pytest.mark.parametrize(("one", "two"), OTHER)
+def test_those_that_say_something_else_are_not(server, one, two):
+    assert leases(server("a", one), server("b", two)) == 2
+
+
+def test_a_secret_makes_no_difference(server):
+    block = "command: x, args: ['--key=${KEY}']"
+    assert leases(server("a", block, KEY="one-of-them"), server("b", block, KEY="another-one")) == 1
+
+
+def test_a_folder_that_is_not_named_is_that_of_the_config(server, tmp_path):
+    assert server("a", "command: x").cwd == tmp_path / "a"
+    assert server("a", "command: x, cwd: b").cwd == tmp_path / "a" / "b"
+
+
+def test_an_included_file_may_lie_elsewhere(server, tmp_path):
+    (tmp_path / "c" / "sub").mkdir(parents=True)
+    included = server("c", "command: x, cwd: data", "sub/more.yaml")
+    assert leases(included, server("a", "command: x, cwd: sub/data")) == 1
+
+
+def remembered(place, settings):
+    cache = ServerCache(place, "ok", settings)
+    cache.write(replace(cache.read(), tools=(TOOL,)))
+
+
+def test_what_is_known_of_it_is_found_from_another_folder_if_they_share_a_database(server, places, request):
+    one, two = server("a", "command: x"), server("b", "command: x")
+    remembered(places("servers"), one)
+    is_shared = "postgres" in request.node.name
+    assert (ServerCache(places("servers"), "ok", two).read().tools is not None) == is_shared
+    assert ServerCache(places("servers"), "ok", one).read().tools == (TOOL,)
+
+
+def test_each_block_has_a_memory_of_its_own_in_a_database(server, database, request):
+    from onetool.app.documents import KINDS
+    from onetool.database.database_documents import DatabaseDocuments
+
+    place = DatabaseDocuments(database, "servers", None, KINDS["servers"].follow)
+    one, two = server("a", "command: x"), server("b", "command: y")
+    remembered(place, one)
+    cache = ServerCache(place, "ok", two)
+    cache.write(replace(cache.read(), tools=()))
+    assert ServerCache(place, "ok", one).read().tools == (TOOL,)
+    assert cache.read().tools == ()
+
+
+def test_what_was_moved_to_a_database_and_back_is_found(server, database, tmp_path):
+    from onetool.database.database_documents import DatabaseDocuments
+    from onetool.sources.mcp_servers.server_cache import server_documents
+
+    files, rows = server_documents(tmp_path / "servers"), DatabaseDocuments(database, "servers")
+    settings = server("a", "command: x")
+    remembered(files, settings)
+    move(files, rows)
+    moved = ServerCache(rows, "ok", settings)
+    assert moved.read().tools == (TOOL,)
+    moved.write(replace(moved.read(), tools=(TOOL, TOOL)))
+    until(lambda: len(ServerCache(rows, "ok", settings).read().tools) == 2)
+    back = server_documents(tmp_path / "back")
+    move(rows, back)
+    assert len(ServerCache(back, "ok", settings).read().tools) == 2
+
+
+def move(here, there):
+    for key in here.keys():  # noqa: SIM118 - no dict
+        there.write(key, here.read(key))
