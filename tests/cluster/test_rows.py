@@ -251,3 +251,36 @@ def test_rows_that_cannot_be_read(shared, body):
 def test_half_of_a_surrogate_pair_can_be_written(shared):
     McpSessionRows(shared).add("a", "ada", SessionState(revision="2025-11-25", name="a\ud800b"))
     assert McpSessionRows(shared).get("a").state.name == "a\ufffdb"
+
+
+DEEP = '{"a":' * 100_000 + "1" + "}" * 100_000
+
+
+def test_a_row_that_is_nested_too_deeply_is_one_that_cannot_be_read(shared):
+    sessions, tasks = McpSessionRows(shared), McpTaskRows(shared)
+    sessions.add("s", "anna", STATE)
+    tasks.end("t", "anna", "r", 60, {"status": "completed"})
+    deep = '{"revision": "1", "capabilities": ' + DEEP + "}"
+    shared.write(lambda work: work.execute("UPDATE mcp_sessions SET body = %s", (deep,)))
+    shared.write(lambda work: work.execute("UPDATE mcp_tasks SET body = %s", (DEEP,)))
+    with pytest.raises(UnreadableRowError):
+        sessions.get("s")
+    assert tasks.get("t").body is None
+
+
+@pytest.mark.parametrize("shared", ["postgres"], indirect=True)
+def test_no_function_of_another_schema_tells_the_time(shared):
+    def job(work):
+        work.execute("CREATE SCHEMA evil")
+        work.execute(
+            "CREATE FUNCTION evil.clock_timestamp() RETURNS timestamptz LANGUAGE sql AS $$ SELECT to_timestamp(1) $$"
+        )
+        work.execute(
+            "CREATE FUNCTION evil.date_part(text, timestamptz) RETURNS float8 LANGUAGE sql AS $$ SELECT 1.0::float8 $$"
+        )
+        work.execute("SET LOCAL search_path = evil, pg_catalog")
+        now = work.execute(f"SELECT {shared.clock}")[0][0]
+        work.execute("DROP SCHEMA evil CASCADE")
+        return now
+
+    assert shared.write(job) > 1_000_000_000

@@ -3,11 +3,12 @@
 import os
 from itertools import count
 
+import httpx
 import pytest
 from postgres import database_url, postgres
 
 from replicas.balancers import Balancer
-from replicas.stage import PACK, Replica
+from replicas.stage import PACK, TOKEN, Replica
 
 __all__ = ["database_url", "postgres"]
 
@@ -34,6 +35,19 @@ def add(by: int = 1) -> dict:
 
 server.run()
 '''
+
+
+@pytest.fixture(autouse=True)
+def everybody_shows_the_token(monkeypatch):
+    """Clients that show nothing else show the token of the replicas."""
+    for client in (httpx.Client, httpx.AsyncClient):
+        real = client.__init__
+
+        def made(self, *args, _real=real, **options):
+            _real(self, *args, **options)
+            self.headers.setdefault("authorization", f"Bearer {TOKEN}")
+
+        monkeypatch.setattr(client, "__init__", made)
 
 
 @pytest.fixture

@@ -63,6 +63,7 @@ def long_text(lines: int = 5000) -> str:
     """Many lines."""
     return "\\n".join(f"line {number}" for number in range(1, lines + 1))
 '''
+TOKEN = "a-token-of-all-the-replicas-0123456789"  # a replica lets nobody in without one
 CONFIG = """
 database: {database}
 cluster: {{address: "127.0.0.1:{port}", key: {key}}}
@@ -87,7 +88,7 @@ class Replica:
         self.config = folder / "onetool.yaml"
         self.config.write_text(
             CONFIG.format(
-                database=database, port=self.port, key=KEY, pack=pack, more=more, http=f", {http}" if http else ""
+                database=database, port=self.port, key=KEY, pack=pack, more=more, http=f", {http or f'token: {TOKEN}'}"
             )
         )
         self.process: subprocess.Popen | None = None

@@ -19,6 +19,7 @@ from helpers import until
 from onetool.core.principal import Principal, Rate
 from onetool.database import DatabaseAwayError, documents
 from onetool.services.access_tokens import (
+    DOCUMENT,
     PREFIX,
     TokenFileError,
     TokenNameError,
@@ -165,9 +166,39 @@ def test_revoking_the_last_token_opens_no_door(two):
     assert store.guards
     store.revoke("ci")
     assert store.guards
-    if store.file is not None:
-        store.file.unlink()
-        assert not store.guards
+
+
+def deleted(store):
+    """Somebody deletes the file, or the row."""
+    store._documents.delete(DOCUMENT)
+
+
+def test_deleting_all_tokens_opens_no_running_server(two):
+    store, other = two
+    text = store.add("ci")
+    until(lambda: other.find(token_digest(text)))
+    deleted(store)
+    until(lambda: other.find(token_digest(text)) is None)
+    assert (store.guards, other.guards, store.list()) == (True, True, ())
+    anew = TokenStore(other._documents, memory=other.memory)  # after a reload
+    assert anew.guards
+    assert not TokenStore(other._documents).guards  # after a restart, on one machine
+    assert TokenStore(other._documents, is_closed=True).guards
+
+
+def test_what_was_seen_revoked_stays_so_when_the_row_is_gone_or_an_older_one(two):
+    store, other = two
+    text = store.add("ci")
+    older = store._documents.read(DOCUMENT)
+    store.revoke("ci")
+    store.revoke_hash(token_hash("of the config"), "bo")
+    until(lambda: other.is_revoked(token_digest("of the config")))
+    deleted(store)
+    until(lambda: other.view().stamp is None)
+    assert other.is_revoked(token_digest("of the config"))
+    store._documents.write(DOCUMENT, older)
+    until(lambda: other.view().stamp is not None)
+    assert (other.find(token_digest(text)), other.is_revoked(token_digest(text))) == (None, True)
 
 
 # Files that do not count

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from onetool.config.model import TokenConfig, read_rate
 from onetool.core.principal import Principal
 from onetool.core.text import read_time, utc_text
-from onetool.services.access_tokens import FOLDER, KEY_FILE, StoredToken, TokenStore, TokenView
+from onetool.services.access_tokens import FOLDER, KEY_FILE, StoredToken, TokenMemory, TokenStore, TokenView
 
 if TYPE_CHECKING:
     from onetool.config import Config
@@ -99,14 +99,16 @@ class KnownTokens:
         return TokenTable(view, found, digests, self._clock)
 
 
-def token_store(config: "Config", place: "Path | Documents | None" = None) -> TokenStore:
+def token_store(
+    config: "Config", place: "Path | Documents | None" = None, memory: TokenMemory | None = None
+) -> TokenStore:
     """The tokens of the state folder, or where else they are. Those in a project's own folder are sealed: see
-    `services.access_tokens`.
+    `services.access_tokens`. A server of a `cluster` is closed: who can write its database could delete all tokens.
     """
+    if place is None or isinstance(place, Path):
+        return TokenStore(config.home / FOLDER, key_file=token_key_file(config), memory=memory)
     in_folder = TokenStore(config.home / FOLDER, key_file=token_key_file(config))
-    if place is not None and not isinstance(place, Path):
-        return TokenStore(place, former=in_folder)
-    return in_folder
+    return TokenStore(place, former=in_folder, is_closed=config.cluster is not None, memory=memory)
 
 
 def token_key_file(config: "Config") -> Path | None:

@@ -223,7 +223,8 @@ class Postgres:
     `prepare` is called with this before anything else, once, as soon as the database can be reached: it makes tables.
     """
 
-    clock = "extract(epoch from clock_timestamp())::float8"
+    # With its schema, so that no function of that name in another schema, by search_path, tells the time.
+    clock = "pg_catalog.date_part('epoch', pg_catalog.clock_timestamp())"
 
     def __init__(self, url: str, prepare: "Callable[[Postgres], object] | None" = None) -> None:
         self._url = url

@@ -11,6 +11,9 @@ Who could write the file could let himself in: it is refused if it is a link, if
 is damaged. While it is refused, nobody is let in by it, nor by a token of the config, since nobody knows which of those
 were revoked. The same holds for a database that was never reached.
 
+Who can delete the file or the row opens nothing: a running process remembers that there were tokens, and what it has
+seen revoked (`TokenMemory`). Where replicas share a database, nobody is let in without a token in any case.
+
 The folder of a project comes from wherever the project comes from, and with it could come a file of tokens. There the
 file is sealed with a key that lies in the person's own folder, and a file with another seal is refused.
 """
@@ -155,6 +158,24 @@ class TokenView(NamedTuple):
     is_away: bool = False  # nobody knows them yet, because the database can't be reached
 
 
+class TokenMemory:
+    """What a running process has seen, and what counts also after the file or the row is gone, or is an older one."""
+
+    def __init__(self) -> None:
+        self.has_guarded = False
+        self.revoked: dict[str, RevokedToken] = {}  # by hash
+
+    def add(self, state: _TokenState) -> _TokenState:
+        """The state with all that was ever seen revoked."""
+        self.has_guarded = self.has_guarded or bool(state.tokens or state.revoked)
+        if not self.revoked.keys() <= state.revoked.keys():
+            revoked = {**self.revoked, **state.revoked}
+            left = tuple(token for token in state.tokens if token.hash not in revoked)
+            state = msgspec.structs.replace(state, tokens=left, revoked=revoked)
+        self.revoked = state.revoked
+        return state
+
+
 class TokenStore:
     """The tokens of one state folder, or of one database."""
 
@@ -165,10 +186,13 @@ class TokenStore:
         *,
         key_file: Path | None = None,
         former: "TokenStore | None" = None,
+        is_closed: bool = False,
+        memory: TokenMemory | None = None,
     ) -> None:
         """`place`: a folder, or where else documents are. `key_file` seals a file of tokens: for folders that may come
         from somebody else. `former` has the tokens of before there was a database: they let nobody in, and a server
-        that they have closed stays closed.
+        that they have closed stays closed. `is_closed`: nobody is let in without a token, though none is stored.
+        `memory` is that of the store before, after a reload.
         """
         self._documents = FileDocuments(place) if isinstance(place, Path) else place
         self.file = self._documents.file(DOCUMENT) if isinstance(self._documents, FileDocuments) else None
@@ -176,8 +200,10 @@ class TokenStore:
         self._clock = clock
         self._key_file = key_file
         self.former = former
+        self._is_closed = is_closed
+        self.memory = memory or TokenMemory()
         self._lock = Lock()
-        self._known = _known(None, _TokenState())
+        self._known = _known(None, self.memory.add(_TokenState()))
 
     # What a request asks
 
@@ -199,9 +225,16 @@ class TokenStore:
 
     @property
     def guards(self) -> bool:
-        """Whether a server needs a credential because of this file. Revoking the last token opens no door."""
+        """Whether a server needs a credential because of this store. Neither revoking the last token nor deleting the
+        file or the row opens a door.
+        """
+        return self._is_closed or self.has_any
+
+    @property
+    def has_any(self) -> bool:
+        """Whether there are tokens, or were, as far as is known; True if that can't be read."""
         known = self.view()
-        if known.problem or known.tokens or known.revoked:
+        if known.problem or known.tokens or known.revoked or self.memory.has_guarded:
             return True
         return self.former is not None and self.former.guards
 
@@ -284,12 +317,18 @@ class TokenStore:
     def _read_anew(self, stamp: Version) -> TokenView:
         try:
             stamp, body = self._documents.load(DOCUMENT)
-            return _known(stamp, self._state(body))
+            return _known(stamp, self._remembered(body))
         except (UnsafeFileError, TokenFileError, DatabaseError) as error:
             problem = str(_unsafe(self.where, error) if isinstance(error, UnsafeFileError) else error)
             if problem != self._known.problem:
                 log.error("no token is accepted but http.token: %s", problem)
             return _refused(stamp, problem, isinstance(error, DatabaseError))
+
+    def _remembered(self, body: bytes | None) -> _TokenState:
+        state = self._state(body)
+        if body is None and self.memory.has_guarded:
+            log.error("%s is gone: no stored token is accepted; add them again", self.where)
+        return self.memory.add(state)
 
     def _state(self, data: bytes | None) -> _TokenState:
         """Raises TokenFileError for what does not count."""
@@ -321,6 +360,7 @@ class TokenStore:
                 if len(data) > LARGEST_FILE:
                     raise TokenFileError(f"{self.where} is full: nothing was changed")
                 held.write(data)
+                self.memory.add(after)
         except UnsafeFileError as error:
             raise _unsafe(self.where, error) from None
         except OSError as error:

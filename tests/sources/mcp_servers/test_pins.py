@@ -302,3 +302,18 @@ def test_tools_of_a_server_that_look_alike_are_told(stage, shop):
         (told,) = [one for one in app.mistakes if "look alike" in one.message]
         assert "'pay', 'p\\u0430y'" in told.message
         assert (told.key, told.severity) == ("servers.shop", "warning")
+
+
+@pytest.mark.parametrize("damage", [lambda file: file.unlink(), lambda file: file.write_bytes(b"junk")])
+def test_what_was_approved_stays_so_when_somebody_deletes_or_damages_it(stage, shop, damage):
+    first_use(stage, shop(pin=True))
+    with stage.app(shop(pin=True)) as app:
+        assert call(app, "shop.pay").data == "pay"
+        proxy = app.servers.proxy("shop")
+        approved, file = proxy.cached.approved, proxy._cache._documents.file(proxy._cache._key)
+        damage(file)
+        proxy.follow()  # as one does that another process runs
+        assert (proxy.cached.approved, proxy.is_listed) == (approved, True)
+        damage(file)
+        app.servers.reread_approvals()
+        assert proxy._cache.read().approved == approved

@@ -4,7 +4,7 @@
     a named token     of the config or of `onetool tokens add`: what it was given, until it expires or is revoked
     a session         made with one of these; it may what its token may, and ends with it
     a JWT             what its scopes and claims are granted (`http.jwt`), until it expires; no session is made with one
-    nothing           only where no credential is configured: role edit
+    nothing           only where no credential is configured, on one machine, without `cluster`: role edit
 
 A server that is for calls only (`--tool-allow`, `http.admin: false`) caps every role at call.
 
@@ -32,9 +32,11 @@ if TYPE_CHECKING:
     from onetool.app.access import KnownTokens, TokenTable
     from onetool.config.model import HttpConfig
     from onetool.interfaces.http.jwt_verifier import JwtVerifier
+    from onetool.services.access_tokens import TokenMemory
 
 SHORTEST_TOKEN = 16  # characters
 CHALLENGE = (b"www-authenticate", b'Bearer realm="onetool"')
+UNCHECKED = "Credentials can't be checked now: the server's log says why."
 NOBODY = Principal(role="edit")
 _SESSION = PREFIX.encode()
 
@@ -49,8 +51,11 @@ class Credentials:
         sessions: LoginSessions | None = None,
         calls_only: bool = False,
         jwt: "JwtVerifier | None" = None,
+        is_reachable: bool = False,
     ) -> None:
-        """`tokens` are the named ones. Without `sessions` nobody can sign in. `calls_only` caps all roles."""
+        """`tokens` are the named ones. Without `sessions` nobody can sign in. `calls_only` caps all roles.
+        `is_reachable`: from other machines, so that something has to be shown in any case.
+        """
         self.jwt = jwt
         self.sessions = sessions
         self._http = http
@@ -58,11 +63,17 @@ class Credentials:
         self._own = _digest(http.token.encode()) if http.token else None
         self._admin = _admin(http.token) if http.token else NOBODY
         self._is_capped = calls_only
+        self._is_reachable = is_reachable
+
+    @property
+    def memory(self) -> "TokenMemory | None":
+        """What was seen of named tokens: the credentials that come after a reload go on with it."""
+        return None if self._tokens is None else self._tokens.store.memory
 
     @property
     def needed(self) -> bool:
         """Whether a request has to show something."""
-        return needs_credential(self._http, None if self._tokens is None else self._tokens.store)
+        return self._is_reachable or needs_credential(self._http, None if self._tokens is None else self._tokens.store)
 
     def identify(self, authorization: bytes | None) -> Principal:
         """Who a request comes from, by its header Authorization. Raises HttpError (401)."""
@@ -79,8 +90,7 @@ class Credentials:
         known = None if self._tokens is None else self._tokens.store.view()
         if known is None or not known.is_away:
             return None
-        message = f"Nobody knows yet who may call: {known.problem}."
-        return HttpError(503, "database_away", message, [(b"retry-after", b"1")])
+        return HttpError(503, "database_away", UNCHECKED, [(b"retry-after", b"1")])  # the log says why
 
     async def verify(self, authorization: bytes | None) -> Principal | None:
         """Whose JWT this is, whether it was seen before or not; None if it is none. Raises JwtError, HttpError."""
@@ -176,7 +186,8 @@ def missing_token(http: "HttpConfig", tokens: "KnownTokens | None" = None) -> st
     """What is missing for a server that other machines can reach: a token, long enough not to be guessed."""
     if http.token is not None and len(http.token) < SHORTEST_TOKEN:
         return f"a token of at least {SHORTEST_TOKEN} characters"
-    return None if needs_credential(http, None if tokens is None else tokens.store) else "a token"
+    has_any = needs_credential(http, None) or (tokens is not None and tokens.store.has_any)
+    return None if has_any else "a token"
 
 
 def unauthorized_error(authorization: bytes | None, http: "HttpConfig") -> HttpError:

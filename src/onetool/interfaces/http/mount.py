@@ -191,7 +191,7 @@ class MountedApp:
     def _follow_config(self) -> None:
         http = self._app.config.http
         before = self._site.rules.credentials
-        credentials = credentials_for(self._app, before.sessions, self._is_limited, before.jwt)
+        credentials = credentials_for(self._app, before.sessions, self._is_limited, before)
         self._site.rules = MountedRules(http, self._hosts, self._who is None, credentials)
         before.give_way_to(credentials)
         self._site.max_body = http.max_body_mb * 1024**2

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from onetool.database.shared_rates import SharedWindows
     from onetool.interfaces.http.cluster import Cluster
     from onetool.interfaces.http.jwt_verifier import JwtVerifier
+    from onetool.services.access_tokens import TokenMemory
     from onetool.services.cluster import ClusterSettings
     from onetool.services.request_rates import PrincipalRates
 
@@ -88,7 +89,7 @@ def build_app(
         *_metadata_routes(lambda: site.rules.http),
         *_page_routes(url, lambda: site.rules, sessions, app.runtime.rates),
     ]
-    rules = AccessRules(http, address, credentials_for(app, sessions, lists.is_limited))
+    rules = AccessRules(http, address, credentials_for(app, sessions, lists.is_limited, address=address))
 
     def mask(text: str) -> str:
         return routing.mask_questions(mask_tokens(mask_sessions(app.runtime.redact(text))))
@@ -103,14 +104,18 @@ def credentials_for(
     app: "App",
     sessions: LoginSessions | None,
     is_limited: bool,
-    before: "JwtVerifier | None" = None,
+    before: Credentials | None = None,
+    address: BoundAddress | None = None,
 ) -> Credentials:
     """What is accepted by the config in force. With an allow-list the server is for calls only, unless it says so.
-    `before` is used again, with the keys that it has, if it is for the same config.
+    What the ones `before` know is kept: the keys of the same issuer, and which tokens were seen.
     """
     http = app.config.http
     calls_only = http.admin is False or (is_limited and http.admin is None)
-    return Credentials(http, known_tokens(app), sessions, calls_only, _jwt_verifier(app, before))
+    known, jwt = (None, None) if before is None else (before.memory, before.jwt)
+    is_reachable = address is not None and not is_loopback(address.addresses)
+    tokens = known_tokens(app, known)
+    return Credentials(http, tokens, sessions, calls_only, _jwt_verifier(app, jwt), is_reachable)
 
 
 def _jwt_verifier(app: "App", before: "JwtVerifier | None") -> "JwtVerifier | None":
@@ -123,8 +128,9 @@ def _jwt_verifier(app: "App", before: "JwtVerifier | None") -> "JwtVerifier | No
     return JwtVerifier(http.jwt, http.url, json_fetcher(app.runtime.client, http.jwt))
 
 
-def known_tokens(app: "App") -> KnownTokens:
-    return KnownTokens(app.config.http.tokens, token_store(app.config, app.runtime.documents("tokens", "at once")))
+def known_tokens(app: "App", memory: "TokenMemory | None" = None) -> KnownTokens:
+    place = app.runtime.documents("tokens", "at once")
+    return KnownTokens(app.config.http.tokens, token_store(app.config, place, memory))
 
 
 def _api_routes(
@@ -220,13 +226,14 @@ def follow_config(
         if app.config is in_force:
             return
         in_force, http = app.config, app.config.http
-        if (lacks := missing_token(http, known_tokens(app))) and not is_loopback(address.addresses):
+        before = http_app.rules.credentials
+        lacks = missing_token(http, known_tokens(app, before.memory))
+        if lacks and not is_loopback(address.addresses):
             how = "set http.token, or: onetool tokens add"
             log.error("others can reach this server, which needs %s (%s): the old rules stay in force", lacks, how)
             return
         request_log.enable_access_log(http.access_log)
-        before = http_app.rules.credentials
-        credentials = credentials_for(app, before.sessions, allowed is not None, before.jwt)
+        credentials = credentials_for(app, before.sessions, allowed is not None, before, address)
         http_app.rules = AccessRules(http, address, credentials)
         before.give_way_to(credentials)
         http_app.max_body = http.max_body_mb * 1024**2

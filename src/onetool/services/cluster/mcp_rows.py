@@ -113,7 +113,7 @@ def _read(work: Transaction, id: str) -> SessionRow | None:
     owner, body, version = rows[0]
     try:
         return SessionRow(owner, msgspec.json.decode(body, type=SessionState), int(version))
-    except (msgspec.MsgspecError, ValueError):
+    except (msgspec.MsgspecError, ValueError, RecursionError):
         raise UnreadableRowError from None
 
 
@@ -146,7 +146,7 @@ def _task(body: str | bytes) -> dict[str, Any] | None:
     """None for one that can't be read: what came of it is gone."""
     try:
         return msgspec.json.decode(body, type=dict[str, Any])
-    except (msgspec.MsgspecError, ValueError):
+    except (msgspec.MsgspecError, ValueError, RecursionError):
         return None
 
 

@@ -16,7 +16,7 @@ from onetool.core.registry import Catalogue
 from onetool.core.spec import ToolSpec
 from onetool.core.structured_content import is_wrapper
 from onetool.core.text import lookalikes
-from onetool.database.documents import Documents
+from onetool.database.documents import Documents, Version
 from onetool.sources.mcp_servers.conversion import (
     answer_of,
     defaults_of,
@@ -96,6 +96,8 @@ class ServerProxy:
         self._lock = Lock()
         self._seen: dict[str, SeenValues] = {}
         self._has_seen = False
+        self._looked_at: Version = None
+        self._now = self._build(self._cache.nothing())
         self._read()
 
     # What it offers
@@ -239,6 +241,16 @@ class ServerProxy:
             self._read()
             return before != (self.is_refused, self._held_back())
 
+    def restore(self) -> None:
+        """Store what is known again if somebody has deleted or damaged it, for those who read it there."""
+        with self._lock:
+            version = self._cache.version()
+            if version == self._read_at or (version is not None and version == self._looked_at):
+                return
+            self._looked_at, stored = self._cache.load()
+            if stored.approved is None and self.cached.approved is not None:
+                self._set(self.cached)
+
     def follow(self) -> bool:
         """Read the file again: another process runs the server, and writes what it offers. Whether that has changed."""
         with self._lock:
@@ -269,6 +281,11 @@ class ServerProxy:
 
     def _read(self) -> None:
         self._read_at, cached = self._cache.load()
+        if cached.approved is None and self.cached.approved is not None:
+            # It is gone, or damaged. Else whatever the server offers next would be trusted.
+            self.server_log.note("what was remembered of it is gone: it is stored again, with what was approved")
+            self._read_at = self._cache.write(self.cached)
+            return
         try:
             self._now = self._build(cached)
         except Exception as error:  # noqa: BLE001 - it is a file, and anybody may have written into it

@@ -462,6 +462,8 @@ class Servers(Source):
 
     def reread_approvals(self) -> None:
         """Read approvals of other processes; whether anything differs."""
+        for proxy in self._proxies.values():
+            proxy.restore()
         looked = [proxy.reread_approvals() for proxy in self._proxies.values() if proxy.changes]
         if any(looked):
             self._on_change()

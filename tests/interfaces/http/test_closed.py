@@ -1,0 +1,87 @@
+"""A server that shares a database, or that other machines can reach, is never opened by what is missing."""
+
+import json
+
+import pytest
+from helpers import until
+from interfaces.http.matrix import ADDRESS, HOST, bearer, served, status_of
+from postgres import database, database_url, postgres
+
+from onetool.app.access import token_store
+from onetool.interfaces.http.listen import BoundAddress
+from onetool.interfaces.http.serve import build_app, follow_config
+from onetool.interfaces.mcp.http import McpHttpApp
+
+__all__ = ["database", "database_url", "postgres"]
+
+KEY = "0123456789abcdef0123456789abcdef"
+
+
+def status(site, *shown):
+    return status_of(site, "/tools/tools", "GET", *shown)[0]
+
+
+@pytest.fixture
+def replica(tmp_path, database, database_url):
+    """Makes one of a cluster: the app, and its routes."""
+    opened = []
+
+    def make(name="a"):
+        cluster = {"address": "127.0.0.1:8765", "key": KEY}
+        opened.append(served(tmp_path / name, {"database": database_url, "cluster": cluster}))
+        return opened[-1]
+
+    yield make
+    for app, _ in opened:
+        app.close()
+
+
+def test_deleting_the_row_of_tokens_opens_no_replica(replica, database):
+    app, site = replica()
+    shown = token_store(app.config, app.runtime.documents("tokens", "at once")).add("ci")
+    until(lambda: status(site, bearer(shown)) == 200)
+    database.write(lambda work: work.execute("DELETE FROM documents WHERE kind = 'tokens'"))
+    until(lambda: status(site, bearer(shown)) == 401)
+    assert status(site) == 401
+    _, started_later = replica("b")
+    assert status(started_later) == 401
+
+
+def test_a_stranger_does_not_read_what_is_wrong_with_the_row(replica, database):
+    app, site = replica()
+    place = app.runtime.documents("tokens", "at once")
+    shown = token_store(app.config, place).add("ci")
+    until(lambda: status(site, bearer(shown)) == 200)
+    database.write(
+        lambda work: work.execute(
+            "UPDATE documents SET body = %s, version = nextval('document_versions') WHERE kind = 'tokens'", (b"junk",)
+        )
+    )
+    until(lambda: status(site, bearer(shown)) == 503)
+    code, body = status_of(site, "/tools/tools", "GET", bearer("wrong"))
+    assert code == 503
+    assert "can't be checked now" in json.loads(body)["detail"]
+    assert "damaged" not in str(body)
+    assert "database" not in json.loads(body)["detail"]
+
+
+def test_a_server_that_others_can_reach_stays_closed_without_its_tokens(tmp_path):
+    app, _ = served(tmp_path / "it", {})
+    site = build_app(app, BoundAddress("127.0.0.1", 8765, ("192.0.2.1",)), McpHttpApp(app), lambda _: f"http://{HOST}")
+    assert status(site) == 401
+    app.close()
+
+
+def test_a_reload_forgets_no_tokens(tmp_path):
+    app, site = served(tmp_path / "it", {})
+    store = token_store(app.config)
+    store.add("ci")
+    assert status(site) == 401
+    store.file.unlink()
+    assert status(site) == 401
+    follow_config(app, ADDRESS, site)
+    (tmp_path / "it" / "onetool.yaml").write_text(json.dumps({"http": {"max_body_mb": 3}}))
+    app.reload()
+    assert site.max_body == 3 * 1024**2
+    assert status(site) == 401
+    app.close()
