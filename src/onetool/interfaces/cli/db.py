@@ -204,6 +204,8 @@ def print_replicas(replicas: "Iterable[dict[str, Any]]") -> None:
 def _remark(replica: dict[str, Any]) -> str:
     if replica["has_other_key"]:
         return "has another cluster.key"
+    if replica["same_address"]:
+        return f"has the address of {replica['same_address']}"
     return "ends" if replica["is_draining"] else ""
 
 
