@@ -321,3 +321,11 @@ def test_an_export_beside_a_replica_that_runs(folder, database, tmp_path):
         member.close()
     assert "warning: 1 replica is running: what it changes now is not in the export" in done.stderr
     assert done.returncode == 0
+
+
+def test_a_list_of_tokens_without_the_database_speaks_of_no_change(tmp_path):
+    folder = configured(tmp_path / "home", "postgresql://onetool:hidden@127.0.0.1:1/onetool")
+    done = cli("--config", "onetool.yaml", "tokens", "list", cwd=folder)
+    assert done.returncode == 1
+    assert "Error: the database can't be reached: `onetool db` says why" in done.stderr
+    assert "nothing has changed" not in done.stderr
