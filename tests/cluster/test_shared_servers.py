@@ -177,6 +177,9 @@ def test_an_owner_that_stops_hands_it_over(tmp_path):
         pair.members[owner].stop()
         assert is_gone(before)
         assert int(peer.text("ok__pid")) != before
+        until(lambda: "ok runs in this process from now on" in pair.members[1 - owner].log())
+        assert "many runs in" not in pair.members[1 - owner].log()
+        assert "from now on" not in pair.members[owner].log()  # it was the first to run it
 
 
 def heard(peer, method):

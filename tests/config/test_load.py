@@ -301,3 +301,12 @@ def test_a_short_key_of_a_cluster_and_an_address_without_a_port_are_refused(tmp_
         load_config(tmp_path / "onetool.yaml")
     assert "at least 32 characters" in str(refused.value)
     assert "'here' is no host with a port" in str(refused.value)
+
+
+def test_an_address_of_the_environment_that_is_refused_is_shown(tmp_path, monkeypatch):
+    monkeypatch.setenv("REPLICA_ADDRESS", "localhost")
+    key = "k" * 32
+    (tmp_path / "onetool.yaml").write_text(f"cluster: {{address: '${{REPLICA_ADDRESS}}', key: {key}}}\n")
+    with pytest.raises(ConfigError) as refused:
+        load_config(tmp_path / "onetool.yaml")
+    assert "'localhost' is no host with a port" in str(refused.value)

@@ -150,6 +150,12 @@ def test_a_module_of_the_folder_is_not_taken_for_a_library(repository):
     assert repository.has_run() == []
 
 
+def test_the_check_says_that_the_folder_is_not_used(repository):
+    (found,) = json.loads(cli("check", "--json", cwd=repository.folder).stdout)
+    assert (found["key"], found["severity"]) == ("trust", "warning")
+    assert "is not trusted yet, so that nothing of it is used: run onetool trust" in found["message"]
+
+
 def test_the_library_does_not_use_it_either(repository, monkeypatch, caplog):
     from onetool.app import App
 

@@ -43,7 +43,9 @@ _ADVICE = {  # a pattern in what PostgreSQL says -> what to do
 
 
 class ReplicaRow(msgspec.Struct, frozen=True):
-    """A replica that gives signs of life. `has_other_key`: its row is not signed with our `cluster.key`."""
+    """A replica that gives signs of life. `has_other_key`: its row is not signed with our `cluster.key`.
+    `same_address` is the id of another one that says that it is reached at this address.
+    """
 
     id: str
     address: str
@@ -51,6 +53,7 @@ class ReplicaRow(msgspec.Struct, frozen=True):
     since: str
     is_draining: bool
     has_other_key: bool = False
+    same_address: str | None = None
 
 
 class DatabaseState(msgspec.Struct, frozen=True):
@@ -77,12 +80,18 @@ def database_state(database: "Database", config: "Config") -> DatabaseState:
 
 
 def alive_replicas(database: "Database", config: "Config") -> tuple[ReplicaRow, ...]:
+    from onetool.services.cluster import same_addresses
     from onetool.services.cluster.members import read_members
 
     key = None if config.cluster is None or not config.cluster.has_key else config.cluster.key.encode()
+    found = read_members(database, key)
+    same = {newer.id: older.id for older, newer in same_addresses(found)}
     return tuple(
-        ReplicaRow(one.id, one.address, one.version, utc_text(one.since), one.is_draining, not one.is_known)
-        for one in read_members(database, key)
+        ReplicaRow(
+            *(one.id, one.address, one.version, utc_text(one.since), one.is_draining, not one.is_known),
+            same_address=same.get(one.id),
+        )
+        for one in found
     )
 
 
@@ -145,6 +154,7 @@ def _read(config: "Config", read: "Callable[[Database], T]") -> T:
 def _mistakes(config: "Config", database: "Database") -> Iterator[Mistake]:
     state = database_state(database, config)
     yield from _other_keys(config, state)
+    yield from _same_addresses(config, state)
     if state.replicas:
         yield from _differing(config, _lease_holders(database, config))
     if state.tables == 0:
@@ -159,6 +169,14 @@ def _other_keys(config: "Config", state: DatabaseState) -> Iterator[Mistake]:
 
     for one in [one for one in state.replicas if one.has_other_key][:MOST_TOLD]:
         yield _mistake(config, other_key(one.id, one.address), SAME_KEY, "error", "cluster.key")
+
+
+def _same_addresses(config: "Config", state: DatabaseState) -> Iterator[Mistake]:
+    from onetool.services.cluster import OWN_ADDRESS
+
+    for one in [one for one in state.replicas if one.same_address is not None][:MOST_TOLD]:
+        message = f"the replicas {one.same_address} and {one.id} have the same address {one.address}"
+        yield _mistake(config, message, OWN_ADDRESS, "error", "cluster.address")
 
 
 def _differing(config: "Config", leases: list[tuple[str, ReplicaRow]]) -> Iterator[Mistake]:

@@ -61,7 +61,7 @@ class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True, rename={"own_addr
 
     def problems(self) -> Iterator[tuple[str, str, str | None]]:
         if not isinstance(self.own_address, UnsetSecret) and not _ADDRESS.fullmatch(self.own_address):
-            yield "address", f"{self.own_address!r} is no host with a port", "write 10.0.0.7:8765"
+            yield "address", f"'{self.own_address!s}' is no host with a port", "write 10.0.0.7:8765"
         if not isinstance(self.shared, UnsetSecret) and len(self.shared) < LEAST_KEY:
             yield "key", f"the key must have at least {LEAST_KEY} characters", "make one: openssl rand -hex 32"
 

@@ -291,3 +291,41 @@ def test_the_state_of_one_that_is_away(tmp_path):
     (mistake,) = [one for one in json.loads(done.stdout) if one["key"] == "database"]
     assert (done.returncode, mistake["severity"]) == (1, "error")
     assert "hunter2" not in done.stdout + done.stderr
+
+
+def test_tables_without_the_key_of_the_cluster(tmp_path, database_url):
+    """What is there stays encrypted for this machine alone: one is told."""
+    folder = configured(tmp_path / "home", database_url)
+    cluster = {"address": "${REPLICA_ADDRESS}", "key": "${CLUSTER_KEY}"}
+    text = json.dumps({"audit": "none", "database": database_url, "cluster": cluster})
+    (folder / "onetool.yaml").write_text(text)
+    told = said(folder, "init")["warning"]
+    assert told.startswith("not encrypted for other replicas: cluster.key is not set here (${CLUSTER_KEY}); set it")
+    shown, _ = on_a_terminal(folder, "db", "init")
+    assert "Not encrypted for other replicas" in shown
+    done = db(folder, "init", env={"CLUSTER_KEY": "k" * 32})
+    assert "warning" not in json.loads(done.stdout)
+
+
+def test_an_export_beside_a_replica_that_runs(folder, database, tmp_path):
+    from onetool.services.cluster import ClusterSettings
+    from onetool.services.cluster.members import Members
+
+    said(folder, "init")
+    assert "running" not in db(folder, "export", str(tmp_path / "one")).stderr
+    member = Members(ClusterSettings("a:1", b"k", database))
+    member.start()
+    try:
+        done = db(folder, "export", str(tmp_path / "two"))
+    finally:
+        member.close()
+    assert "warning: 1 replica is running: what it changes now is not in the export" in done.stderr
+    assert done.returncode == 0
+
+
+def test_a_list_of_tokens_without_the_database_speaks_of_no_change(tmp_path):
+    folder = configured(tmp_path / "home", "postgresql://onetool:hidden@127.0.0.1:1/onetool")
+    done = cli("--config", "onetool.yaml", "tokens", "list", cwd=folder)
+    assert done.returncode == 1
+    assert "Error: the database can't be reached: `onetool db` says why" in done.stderr
+    assert "nothing has changed" not in done.stderr

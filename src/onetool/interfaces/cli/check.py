@@ -43,7 +43,17 @@ def _inspect(ctx: click.Context) -> "tuple[App | None, tuple[Mistake, ...], Repo
         app = open_app(ctx)
     except ConfigError as error:
         return None, error.mistakes, {}
-    return app, *findings(app)
+    mistakes, report = findings(app)
+    return app, (*_untrusted(app), *mistakes), report
+
+
+def _untrusted(app: "App") -> list[Mistake]:
+    """A folder that is not used. Its own config was not checked, so that an empty list would say too much."""
+    if (found := app.untrusted) is None:
+        return []
+    if found.mistake is not None:
+        return [msgspec.structs.replace(found.mistake, severity="warning")]
+    return [Mistake(message=str(found), file=str(found.config or found.folder), key="trust", severity="warning")]
 
 
 def _summary(app: "App | None", state: "DatabaseState | None") -> str:

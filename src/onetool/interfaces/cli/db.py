@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from onetool.database.moving import Moved
 
 MOST_LEFT = 20  # that are listed for a person
+NO_KEY = "not encrypted for other replicas: cluster.key is not set here ({}); set it, and run `onetool db init` again"
 
 
 @click.group(invoke_without_command=True)
@@ -77,13 +78,18 @@ def init(ctx: click.Context, as_json: bool) -> None:
         done = migrate(database)
         state = database_state(database, config)
         sealed = seal_anew(database, config)
+    cluster = config.cluster
+    warning = None if cluster is None or cluster.has_key else NO_KEY.format(str(cluster.shared))
     if wants_json(as_json):
-        print_json({"server": state.server, "tables": state.tables, "done": done, "sealed": sealed})
+        more = {} if warning is None else {"warning": warning}
+        print_json({"server": state.server, "tables": state.tables, "done": done, "sealed": sealed, **more})
         return
     made = f"Made: {', '.join(done)}." if done else "All of them were there: nothing was to do."
     echo(f"PostgreSQL {state.server} is reached, and has {counted(state.tables, 'table')} of OneTool.\n{made}")
     if sealed:
         echo(f"{counted(sealed, 'document')} that only this machine could read: encrypted with cluster.key now.")
+    if warning is not None:
+        echo(printable(f"{warning[0].upper()}{warning[1:]}."))
     echo("Next: `onetool db import` copies what the folder has, `onetool serve` uses the database.")
 
 
@@ -141,12 +147,18 @@ def export_command(ctx: click.Context, folder: Path, as_json: bool) -> None:
     """
     from onetool.app.audit import noted_command
     from onetool.app.database_move import export_home
+    from onetool.app.database_state import alive_replicas
     from onetool.database.migrations import require_tables
     from onetool.database.moving import MoveOptions
 
     config = _config(ctx)
     with _reached(config) as database:
         require_tables(database)
+        if running := len(alive_replicas(database, config)):
+            what = "what it changes" if running == 1 else "what they change"
+            are = "is" if running == 1 else "are"
+            warning = f"{counted(running, 'replica')} {are} running: {what} now is not in the export"
+            click.echo(f"warning: {warning}", err=True)
         with noted_command(config, "db export"):
             found = list(export_home(database, folder.absolute(), MoveOptions(config=config), _tell))
     _print_moved(found, as_json, f"Copied from the database into {folder.absolute()}")
@@ -204,6 +216,8 @@ def print_replicas(replicas: "Iterable[dict[str, Any]]") -> None:
 def _remark(replica: dict[str, Any]) -> str:
     if replica["has_other_key"]:
         return "has another cluster.key"
+    if replica["same_address"]:
+        return f"has the address of {replica['same_address']}"
     return "ends" if replica["is_draining"] else ""
 
 

@@ -238,6 +238,7 @@ def list_tokens(ctx: click.Context, as_json: bool) -> None:
 
     config = _config(ctx)
     store = ctx.with_resource(open_token_store(config))
+    _require_reached(store)
     stored, gone = store.list(), store.revoked()
     rows = [_row(token, "stored") for token in stored]
     rows += [_row(as_stored(one), place, one.hash in gone) for one, place in _configured(config)]
@@ -249,6 +250,14 @@ def list_tokens(ctx: click.Context, as_json: bool) -> None:
         echo(NONE)
     else:
         print_table("Tokens", COLUMNS, map(_cells, rows))
+
+
+def _require_reached(store: "TokenStore") -> None:
+    """Raises ClickException if the database is away. Its own words are about changes, and this only reads."""
+    from onetool.database.connection import DatabaseAwayError
+
+    if store.view().problem == str(DatabaseAwayError()):
+        raise click.ClickException("the database can't be reached: `onetool db` says why")
 
 
 def _row(token: "StoredToken", where: str = "stored", is_revoked: bool = False) -> dict[str, Any]:

@@ -51,11 +51,12 @@ from onetool.interfaces.asgi import (
 from onetool.interfaces.http.connection import ConnectionLimits
 from onetool.interfaces.response_stream import DisconnectWatch
 from onetool.interfaces.signed import sign, verify
-from onetool.services.cluster import SAME_KEY, UNIX, Replica, derived_key
+from onetool.services.cluster import OWN_ADDRESS, SAME_KEY, UNIX, Replica, derived_key
 from onetool.services.cluster.members import Members
 
 VALID_S = 60.0  # both ways: the replicas' clocks agree with the database's within a beat
 OTHER_REPLICA = 421
+CAME_BACK = 508  # to its sender
 LARGE = 4096  # bytes, from which on it is compressed: a token may be for thousands of tools
 
 log = logging.getLogger("onetool.cluster")
@@ -126,6 +127,8 @@ class ForwardSeal:
             told = msgspec.json.decode(data if data.startswith(b"{") else zlib.decompress(data), type=ForwardedBy)
         except (msgspec.DecodeError, zlib.error):  # of another version, which knows more or less than we do
             raise _refused("another version of OneTool has made it, which this one does not understand") from None
+        if told.to != self._members.id and told.sender == self._members.id:
+            raise HttpError(CAME_BACK, "came_back", "This request has come back to the replica that sent it.")
         if told.to != self._members.id:
             # Its sender learns that the replica is gone, whose address we have now.
             raise HttpError(OTHER_REPLICA, "other_replica", "This request is for another replica, which is gone.")
@@ -225,6 +228,14 @@ class AnswerNotProvenError(ReplicaRefusedError):
             "The answer of another replica is not used: it does not show that it comes from a holder of cluster.key. "
             "Whether anything has happened there is not known; the log of this replica names the address.",
         )
+
+
+class SameAddressError(ReplicaRefusedError):
+    """A request has come back to us: the replica that it is for says that it is reached at our address."""
+
+    def __init__(self) -> None:
+        message = f"Another replica says that it is reached where this one is: {OWN_ADDRESS}. The log names it."
+        HttpError.__init__(self, 502, "same_address", message)
 
 
 class ForwardRequest(NamedTuple):
@@ -331,6 +342,10 @@ class Forwarder:
             self._check_proof(replica, request, response)
             if response.status == OTHER_REPLICA:
                 raise ReplicaGoneError
+            if response.status == CAME_BACK:
+                told = "a request for replica %s at %s has come back to this replica: %s"
+                log.error(told, replica.id, replica.address, OWN_ADDRESS)
+                raise SameAddressError
             yield response
         finally:
             del self._open[number]

@@ -65,6 +65,8 @@ CLOSE_S = 2.0
 OTHER_KEY = "{} runs in a replica with another cluster.key: give all replicas the same key; the log names that one"
 DIFFERS = "the MCP server %s is configured differently on the replica %s at %s: they do not share it"
 
+MOVED = "%s runs in this process from now on, and no longer in %s; it begins anew, without what it kept in memory"
+
 
 class NotRunThereError(Exception):
     """The process that was asked does not run the server. Nothing has happened."""
@@ -79,6 +81,7 @@ class SharedServers:
         self._leases = Leases(cluster.settings.database, cluster.members, SERVERS)
         self._states: dict[str, SharedState] = {}
         self._differing: set[tuple[str, str]] = set()  # servers, and who runs one of another block under their names
+        self._ran_in: dict[str, str] = {}  # who held which lease last, as far as is known here
         self._peers = PeerNumbers()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._reading: asyncio.Task[None] | None = None
@@ -151,11 +154,21 @@ class SharedServers:
                 continue
             try:
                 servers.tend_shared()
+                self._tell_moved(servers.leases())
                 self._compare(servers.leases())
             except Exception as error:  # noqa: BLE001 - the next time may go well
                 log.error("shared MCP servers were not tended: %s: %s", type(error).__name__, error)
             with suppress(RuntimeError):  # the loop has just ended
                 self._loop.call_soon_threadsafe(self._read_soon)
+
+    def _tell_moved(self, wanted: dict[str, str]) -> None:
+        """Of servers that another process ran before. A lease that nobody holds for a moment is not forgotten."""
+        holders = self._leases.holders()
+        for server, lease in wanted.items():
+            before, now = self._ran_in.get(lease), holders.get(lease)
+            if now == self._cluster.id and before not in (None, now):
+                log.warning(MOVED, server, before)
+        self._ran_in = {one: held for one in wanted.values() if (held := holders.get(one) or self._ran_in.get(one))}
 
     def _compare(self, wanted: dict[str, str]) -> None:
         """Give up leases of blocks that the config no longer has, and tell whose config says something else."""
@@ -242,6 +255,7 @@ class SharedServers:
             if members.stranger(holder) is not None:
                 raise ToolFailure(OTHER_KEY.format(server), reason="source_unavailable")
             raise NotRunThereError
+        self._ran_in[lease] = owner.id
         return owner
 
     def _leaves_it_to_others(self) -> bool:

@@ -238,7 +238,7 @@ class _Writer:
         before, self.problem = self.problem, None if error is None else error.strerror or str(error)
         if self.problem is not None and before is None:
             required = self.storage.settings.mode == "required"
-            then = "nothing is called until it can" if required else f"{MOST_WAITING:,} lines wait, more are lost"
+            then = "nothing is called until it can" if required else f"up to {MOST_WAITING:,} lines wait, more are lost"
             log.error("the audit log can't be written: %s: %s; %s", self.storage.describe(), self.problem, then)
         elif self.problem is None and before is not None:
             log.warning("the audit log is written again; lines lost: %d", self.lost)

@@ -12,8 +12,9 @@ last heartbeat, too.
 
 import hmac
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from hashlib import sha256
+from itertools import combinations
 
 import msgspec
 
@@ -26,6 +27,7 @@ UNIX = "unix:"
 ROWS = "replicas"
 LONGEST = 100  # characters of what a row says that nobody has signed
 SAME_KEY = "give all replicas the same key"
+OWN_ADDRESS = "give each replica an address of its own (cluster.address)"
 
 
 class ClusterSettings(msgspec.Struct, frozen=True):
@@ -50,6 +52,7 @@ class Replica(msgspec.Struct, frozen=True):
     since: float
     is_draining: bool
     is_known: bool = True
+    seen_at: float = 0.0  # its last heartbeat, by the database's clock
 
 
 def derived_key(key: bytes, use: str) -> bytes:
@@ -75,3 +78,15 @@ def other_key(id: str, address: str) -> str:
     """What is wrong with a row that is not signed with our key. Anybody may have written its texts."""
     id, address = (escape_invisible(cut(" ".join(text.split()), LONGEST)) for text in (id, address))
     return f"replica {id} at {address} has another cluster.key (or its row was changed)"
+
+
+def same_addresses(replicas: Iterable[Replica]) -> list[tuple[Replica, Replica]]:
+    """Pairs of one address, the older one first. A process that was killed is none: its row stays for some seconds,
+    but it has no heartbeat after the start of the one that was started in its place.
+    """
+    ordered = sorted((one for one in replicas if one.is_known and not one.is_draining), key=lambda one: one.since)
+    return [(one, other) for one, other in combinations(ordered, 2) if _is_same(one, other)]
+
+
+def _is_same(older: Replica, newer: Replica) -> bool:
+    return older.address == newer.address and older.seen_at > newer.since

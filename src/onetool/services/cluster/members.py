@@ -20,6 +20,7 @@ import msgspec
 from onetool._version import __version__
 from onetool.database import Database, DatabaseError, Transaction
 from onetool.services.cluster import (
+    OWN_ADDRESS,
     ROWS,
     SAME_KEY,
     UNIX,
@@ -29,6 +30,7 @@ from onetool.services.cluster import (
     is_signed,
     other_key,
     row_signature,
+    same_addresses,
 )
 
 log = logging.getLogger("onetool.cluster")
@@ -149,6 +151,7 @@ class Members:
             self._strangers = {one.id: one for one in found if not one.is_known}
             self._unknown.clear()
             self._tell_strangers()
+            self._tell_same_addresses()
 
     def _tell_strangers(self) -> None:
         """Once of each, and not of all that somebody may write."""
@@ -156,6 +159,15 @@ class Members:
             if (one.id, one.address) not in self._told and len(self._told) < MOST_TOLD:
                 self._told.add((one.id, one.address))
                 log.error("%s: %s. Nothing is sent to it", other_key(one.id, one.address), SAME_KEY)
+
+    def _tell_same_addresses(self) -> None:
+        """Of those that have ours, once of each."""
+        for pair in same_addresses(one for one in self._alive.values() if one.address == self._address):
+            other = next((one for one in pair if one.id != self.id), None) if self._alive.get(self.id) in pair else None
+            if other is not None and (other.id, other.address) not in self._told and len(self._told) < MOST_TOLD:
+                self._told.add((other.id, other.address))
+                told = "replica %s has the same address as this one, %s: %s. Calls that are for it do not reach it"
+                log.error(told, other.id, other.address, OWN_ADDRESS)
 
     def _renew(self, work: Transaction) -> tuple[float, list[tuple[Any, ...]]]:
         clock = self._database.clock
@@ -208,8 +220,8 @@ def _replica(row: tuple[Any, ...], key: bytes | None) -> Replica | None:
     """None for a row that can't be one."""
     id, address, version, since, is_draining, seen_at, signature = row
     try:
-        found = Replica(str(id), str(address), str(version), float(since), bool(is_draining))
         seen_at = float(seen_at)
+        found = Replica(str(id), str(address), str(version), float(since), bool(is_draining), seen_at=seen_at)
     except (TypeError, ValueError):
         return None
     if not math.isfinite(found.since):
