@@ -344,7 +344,8 @@ class Executor:
         if isinstance(error, ToolFailure):
             message = message_of(error) or "it failed"
             return CallRefused("execution_error", message, reason=_text(error.reason), hints=_texts(error.hints))
-        if isinstance(error, OneToolError):  # such as that the database is away: no line of the tool is to blame
+        if isinstance(error, OneToolError) and hasattr(error, "reason"):
+            # Such as that the database is away: no line of the tool is to blame.
             return CallRefused("execution_error", describe_error(error), reason=_text(getattr(error, "reason", None)))
         installs = tuple(
             need.install for need in spec.requires if need.install and isinstance(error, MISSING_DEPENDENCY)

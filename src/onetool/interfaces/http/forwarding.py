@@ -74,7 +74,12 @@ LARGEST_REFUSAL = 2000  # characters of what a replica says that refuses
 _PASSED_ON = frozenset((b"content-type", b"accept", b"user-agent", b"last-event-id", b"if-match", b"if-none-match"))
 # What our routes send: an answer sets no cookies.
 _PASSED_BACK = frozenset(
-    ("allow", "cache-control", "etag", "link", "location", "retry-after", "vary", "www-authenticate")
+    (
+        *("allow", "cache-control", "etag", "link", "location", "retry-after", "vary", "www-authenticate"),
+        *("content-disposition", "content-length", "content-location", "content-type", "mcp-session-id"),
+        *("ratelimit", "ratelimit-limit", "ratelimit-policy", "ratelimit-remaining", "ratelimit-reset"),
+        *("x-accel-buffering", "x-content-type-options"),
+    )
 )
 
 GONE = "the replica that has this is gone; begin again"
@@ -170,11 +175,6 @@ def _bound(method: str, target: bytes) -> bytes:
 
 def _refused(why: str) -> HttpError:
     return HttpError(401, "bad_forward", f"The header {FORWARDED_HEADER.decode()} can't be accepted: {why}.")
-
-
-_PASSED_BACK |= {"content-disposition", "content-length", "content-location", "content-type", "mcp-session-id"}
-_PASSED_BACK |= {"ratelimit", "ratelimit-limit", "ratelimit-policy", "ratelimit-remaining", "ratelimit-reset"}
-_PASSED_BACK |= {"www-authenticate", "x-accel-buffering", "x-content-type-options"}
 
 
 class ReplicaGoneError(HttpError):

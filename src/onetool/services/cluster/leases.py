@@ -118,7 +118,7 @@ class Leases:
 
     def own(self) -> set[str]:
         """The names of those that this process holds."""
-        return {name for name, holder in self._holders.items() if holder == self._own}
+        return {name for name, holder in dict(self._holders).items() if holder == self._own}  # others take some now
 
     def holders(self) -> dict[str, str]:
         """Who holds which, as of the last heartbeat."""
