@@ -12,6 +12,8 @@ from sources.mcp_servers.stage import Stage
 
 NOWHERE = "postgresql://onetool:hidden-password@127.0.0.1:1/onetool"
 
+TOKEN = ("Authorization", f"Bearer {KEY}")
+
 
 def get(member, path, *headers):
     return member.send(None, headers, path=path, method="GET").message
@@ -39,7 +41,7 @@ def replicas(database_url, tmp_path):
     with ExitStack() as ends:
         made = []
         for name, address in {"a": None, "b": "${REPLICA_ADDRESS}"}.items():
-            options = {"more": f"servers: {server}\n", "address": address}
+            options = {"more": f"servers: {server}\nhttp: {{token: {KEY}}}\n", "address": address}
             made.append(Replica(tmp_path / name, database_url, "--drain-s", "4", **options))
             ends.callback(made[-1].kill)
         yield made
@@ -47,19 +49,19 @@ def replicas(database_url, tmp_path):
 
 def test_replicas_over_postgres(replicas):
     first, second = replicas
-    until(lambda: len(get(first, "/check")["replicas"]) == 2)
-    found = get(first, "/check")
-    assert facts(get(second, "/check")) == [(first.address, False, False), (second.address, True, False)]
+    until(lambda: len(get(first, "/check", TOKEN)["replicas"]) == 2)
+    found = get(first, "/check", TOKEN)
+    assert facts(get(second, "/check", TOKEN)) == [(first.address, False, False), (second.address, True, False)]
     assert found["database"] == {"reached": True, "missingMigrations": [], "why": None}
-    checker(get(first, "/openapi.json"), "CheckReport").validate(found)
+    checker(get(first, "/openapi.json", TOKEN), "CheckReport").validate(found)
     _who_runs_it_is_told(first, found)
     second.process.terminate()
-    until(lambda: [one["isDraining"] for one in get(first, "/check")["replicas"]] == [False, True])
+    until(lambda: [one["isDraining"] for one in get(first, "/check", TOKEN)["replicas"]] == [False, True])
 
 
 def _who_runs_it_is_told(first, found):
     """By the command, in a process of its own, too."""
-    (server,) = until(lambda: [one for one in get(first, "/servers")["servers"] if one.get("runsIn")])
+    (server,) = until(lambda: [one for one in get(first, "/servers", TOKEN)["servers"] if one.get("runsIn")])
     owner = next(one for one in found["replicas"] if one["id"] == server["runsIn"])
     command = ("--config", str(first.folder / "onetool.yaml"), "servers", "list", "--no-connect")
     assert [one["runs_in"] for one in json.loads(cli(*command, cwd=first.folder).stdout)] == [owner["id"]]

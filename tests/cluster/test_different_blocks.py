@@ -5,7 +5,7 @@ import signal
 from contextlib import ExitStack
 
 import pytest
-from cluster.members import Replica
+from cluster.members import KEY, Replica
 from helpers import cli, until
 from interfaces.mcp.peers import HttpPeer
 from sources.mcp_servers.stage import Stage
@@ -23,7 +23,7 @@ class Two:
         self.second = Replica(folder / "b", database_url, "--drain-s", "0", more=self.block(*args))
 
     def block(self, *args):
-        return f"servers: {json.dumps({'ok': self.stage.nasty('ok', *args)})}\n"
+        return f"servers: {json.dumps({'ok': self.stage.nasty('ok', *args)})}\nhttp: {{token: {KEY}}}\n"
 
     def leases(self):
         rows = self.database.read(lambda work: work.execute("SELECT name, replica FROM leases"))
@@ -47,7 +47,7 @@ def two(database, database_url, tmp_path):
 
 
 def pid(member):
-    peer = HttpPeer(member, "old")
+    peer = HttpPeer(member, "old", token=KEY)
     try:
         until(lambda: "ok__pid" in [one["name"] for one in peer.result("tools/list")["tools"]])
         return int(peer.text("ok__pid"))
@@ -85,4 +85,4 @@ def test_different_ones_do_not_share_it_and_tell(two):
 
 
 def checked(member):
-    return member.send(None, [], path="/check", method="GET").message["findings"]
+    return member.send(None, [("Authorization", f"Bearer {KEY}")], path="/check", method="GET").message["findings"]

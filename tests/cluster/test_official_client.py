@@ -4,7 +4,7 @@ import asyncio
 
 import httpx2
 import pytest
-from cluster.members import Replica
+from cluster.members import KEY, Replica
 from mcp.client import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import ElicitResult
@@ -36,10 +36,10 @@ async def answer(context, params):
     return ElicitResult(action="accept", content={"name": "Ada"})
 
 
-def with_client(balancer, mode, work):
+def with_client(balancer, mode, work, headers=None):
     async def connected():
         transport = RoundRobin(balancer)
-        async with httpx2.AsyncClient(transport=transport, timeout=20) as http:
+        async with httpx2.AsyncClient(transport=transport, timeout=20, headers=headers) as http:
             place = streamable_http_client("http://127.0.0.1/mcp", http_client=http)
             async with Client(place, mode=mode, elicitation_callback=answer, cache=None) as client:
                 await asyncio.wait_for(work(client), 30)
@@ -71,7 +71,7 @@ def replicas(database_url, tmp_path):
     """Two of them over PostgreSQL, by their configs."""
     from cluster.members import Balancer
 
-    made = [Replica(tmp_path / name, database_url, "--drain-s", "0") for name in "ab"]
+    made = [Replica(tmp_path / name, database_url, "--drain-s", "0", more=f"http: {{token: {KEY}}}\n") for name in "ab"]
     yield Balancer(*made)
     for one in made:
         assert one.stop() == 0, one.log()
@@ -84,8 +84,9 @@ def test_over_postgres(replicas, database_url):
             assert text(await client.call_tool("asking__name")) == "Hello, Ada!"
         await client.set_logging_level("debug")
 
-    with_client(replicas, "legacy", work)
-    with_client(replicas, "auto", lambda client: client.call_tool("asking__name"))
+    token = {"authorization": f"Bearer {KEY}"}
+    with_client(replicas, "legacy", work, token)
+    with_client(replicas, "auto", lambda client: client.call_tool("asking__name"), token)
     database = Postgres(database_url)
     try:
         rows = database.read(lambda work: work.execute("SELECT count(*) FROM replicas"))
