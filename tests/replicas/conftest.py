@@ -4,6 +4,7 @@ import os
 from itertools import count
 
 import httpx
+import httpx2
 import pytest
 from postgres import database_url, postgres
 
@@ -39,8 +40,8 @@ server.run()
 
 @pytest.fixture(autouse=True)
 def everybody_shows_the_token(monkeypatch):
-    """Clients that show nothing else show the token of the replicas."""
-    for client in (httpx.Client, httpx.AsyncClient):
+    """Clients that show nothing else show the token of the replicas, also those within the official MCP client."""
+    for client in (httpx.Client, httpx.AsyncClient, httpx2.AsyncClient):
         real = client.__init__
 
         def made(self, *args, _real=real, **options):
