@@ -21,6 +21,17 @@ def shared_file(folder):
     return folder / "shared.db"
 
 
+@pytest.fixture(params=["sqlite", "postgres"])
+def shared(request, tmp_path):
+    """The database of replicas, and that of workers."""
+    if request.param == "postgres":
+        yield request.getfixturevalue("database")
+        return
+    found = SqliteDatabase(shared_file(tmp_path))
+    yield found
+    found.close()
+
+
 def started(folder, ends, *addresses):
     """Two replicas. They are reached over TCP, unless they have addresses."""
     file = shared_file(folder)

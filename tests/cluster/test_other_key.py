@@ -7,29 +7,17 @@ import time
 from contextlib import ExitStack
 
 import pytest
-from cluster.conftest import shared_file
 from cluster.members import KEY, Replica
 from cluster.test_rows import settings
 from helpers import cli, until
 from sources.mcp_servers.stage import Stage
 
-from onetool.database.sqlite import SqliteDatabase
 from onetool.services.cluster import ClusterSettings, members
 from onetool.services.cluster.members import Members, read_members
 from onetool.services.secrets import Secret
 
 ADMIN = [("Authorization", f"Bearer {KEY}")]
 OTHER = "another cluster.key (or its row was changed)"
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def shared(request, tmp_path):
-    if request.param == "postgres":
-        yield request.getfixturevalue("database")
-        return
-    found = SqliteDatabase(shared_file(tmp_path))
-    yield found
-    found.close()
 
 
 @pytest.fixture

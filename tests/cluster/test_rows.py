@@ -4,10 +4,8 @@ import time
 from types import SimpleNamespace
 
 import pytest
-from cluster.conftest import shared_file
 from helpers import until
 
-from onetool.database.sqlite import SqliteDatabase
 from onetool.interfaces.http.cluster import Cluster
 from onetool.services.cluster import ROWS, ClusterSettings, derived_key, mcp_rows, members, row_signature
 from onetool.services.cluster.leases import Leases
@@ -15,16 +13,6 @@ from onetool.services.cluster.mcp_rows import McpSessionRows, McpTaskRows, Sessi
 from onetool.services.cluster.members import Members
 
 STATE = SessionState(revision="2025-11-25", capabilities={"roots": {}}, name="é\0", menu="direct", watched=("a://b",))
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def shared(request, tmp_path):
-    if request.param == "postgres":
-        yield request.getfixturevalue("database")
-        return
-    found = SqliteDatabase(shared_file(tmp_path))
-    yield found
-    found.close()
 
 
 def settings(shared, address="127.0.0.1:1"):

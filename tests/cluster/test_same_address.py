@@ -5,14 +5,12 @@ import time
 
 import pytest
 from cluster.members import KEY, Replica
-from cluster.test_other_key import shared
 from cluster.test_rows import settings
 from helpers import cli, until
 from sources.mcp_servers.stage import Stage
 
 from onetool.services.cluster.members import Members
 
-__all__ = ["shared"]
 ADMIN = [("Authorization", f"Bearer {KEY}")]
 
 

@@ -112,10 +112,12 @@ class LockNumber:
 class DatabaseError(OneToolError):
     """The database refused something, or can't be used. No message has its address: that may hold a password.
 
-    `reason` is that of a tool's failure, where a tool lets it through.
+    `reason` is that of a tool's failure, where a tool lets it through. `is_damaged`: what was read is of no use to
+    anybody, so that it may be written over.
     """
 
     reason: str | None = None
+    is_damaged = False
 
 
 class DatabaseAwayError(DatabaseError):

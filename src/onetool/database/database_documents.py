@@ -51,6 +51,12 @@ class SealError(DatabaseError):
     """What is kept can't be decrypted."""
 
 
+class DamagedSealError(SealError):
+    """Nobody can, with any key."""
+
+    is_damaged = True
+
+
 class Seal:
     """`secrets` gives the secrets; it is asked once, when the first is needed. The first of them encrypts."""
 
@@ -83,7 +89,7 @@ class Seal:
 
         start = len(MARK) + ID_BYTES
         if not sealed.startswith(MARK) or len(sealed) < start + NONCE_BYTES:
-            raise SealError(f"{about} in the database is damaged, or a newer version has written it")
+            raise DamagedSealError(f"{about} in the database is damaged, or a newer version has written it")
         key = self._keys.get(sealed[len(MARK) : start])
         if key is None:
             raise SealError(
@@ -95,7 +101,7 @@ class Seal:
         try:
             return AESGCM(key).decrypt(nonce, text, about.encode())
         except InvalidTag:
-            raise SealError(f"{about} in the database is damaged: it can't be decrypted") from None
+            raise DamagedSealError(f"{about} in the database is damaged: it can't be decrypted") from None
 
 
 def _derived(secret: bytes, what: bytes, size: int) -> bytes:

@@ -317,3 +317,23 @@ def test_what_was_approved_stays_so_when_somebody_deletes_or_damages_it(stage, s
         damage(file)
         app.servers.reread_approvals()
         assert proxy._cache.read().approved == approved
+
+
+def test_what_cannot_be_read_now_is_not_written_over(stage, shop, monkeypatch):
+    """Another process may have approved more, which stands there."""
+    first_use(stage, shop(pin=True))
+    with stage.app(shop(pin=True)) as app:
+        assert call(app, "shop.pay").data == "pay"
+        proxy = app.servers.proxy("shop")
+        approved, file = proxy.cached.approved, proxy._cache._documents.file(proxy._cache._key)
+        file.write_bytes(file.read_bytes() + b" ")  # by another process
+        stands_there = file.read_bytes()
+
+        def refuse(key):
+            raise OSError(5, "no disk")
+
+        monkeypatch.setattr(type(proxy._cache._documents), "load", lambda self, key: refuse(key))
+        proxy.follow()
+        app.servers.reread_approvals()
+        assert proxy.cached.approved == approved
+    assert file.read_bytes() == stands_there

@@ -9,7 +9,7 @@ from typing import Literal
 
 from onetool.ask.sessions.database import SUMMARY, WHERE, SessionKey, SessionSummary, add_records
 from onetool.ask.sessions.records import SESSION_ID
-from onetool.ask.sessions.store import OWNERS, SUFFIX, make_private
+from onetool.ask.sessions.store import OWNERS, SUFFIX, make_private_folder
 from onetool.core.os_files import draft_of
 from onetool.database import Database, Transaction
 from onetool.database.moving import LeftBehind, Moved, MoveOptions
@@ -88,7 +88,7 @@ def _export(key: SessionKey, modified: float, database: Database, folder: Path) 
     if file.exists():
         return False
     for one in (folder, place.parent, place) if key.owner else (folder,):
-        make_private(one)
+        make_private_folder(one)
     data = b"".join(bytes(body) for (body,) in database.read(lambda work: work.execute(_BODIES, key)))
     with draft_of(file, data) as draft:
         os.utime(draft, (modified, modified))

@@ -140,7 +140,7 @@ def make_safe(path: Path, file: int, *, is_new: bool) -> None:
         raise _unusable_error(path, error, "written") from None
 
 
-def make_private(folder: Path) -> None:
+def make_private_folder(folder: Path) -> None:
     """Create the folder with mode 0700, or set its mode."""
     refuse_link(folder)
     try:
@@ -361,7 +361,7 @@ class SessionStore(AskSessions):
 
     def _make_place(self) -> None:
         for folder in self._folders():
-            make_private(folder)
+            make_private_folder(folder)
 
     def _check_place(self) -> None:
         for folder in self._folders():

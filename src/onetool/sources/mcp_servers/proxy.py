@@ -248,7 +248,7 @@ class ServerProxy:
             if version == self._read_at or (version is not None and version == self._looked_at):
                 return
             self._looked_at, stored = self._cache.load()
-            if stored.approved is None and self.cached.approved is not None:
+            if stored is not None and stored.approved is None and self.cached.approved is not None:
                 self._set(self.cached)
 
     def follow(self) -> bool:
@@ -281,6 +281,8 @@ class ServerProxy:
 
     def _read(self) -> None:
         self._read_at, cached = self._cache.load()
+        if cached is None:  # what is known counts until it can be read
+            return
         if cached.approved is None and self.cached.approved is not None:
             # It is gone, or damaged. Else whatever the server offers next would be trusted.
             self.server_log.note("what was remembered of it is gone: it is stored again, with what was approved")

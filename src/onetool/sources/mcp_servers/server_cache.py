@@ -82,16 +82,21 @@ class ServerCache:
         return CachedServer(server=self._server)
 
     def read(self) -> CachedServer:
-        return self.load()[1]
+        return self.load()[1] or self.nothing()
 
-    def load(self) -> tuple[Version, CachedServer]:
+    def load(self) -> tuple[Version, CachedServer | None]:
+        """What is stored, and its version. None: it can't be read now, and may well be there."""
         version = self.version()
         try:
             version, body = self._documents.load(self._key)
             if is_moved := body is None:  # it may have been moved here from files, or from a database
                 version, body = self._documents.load(self._moved_key)
             cached = self.nothing() if body is None else msgspec.json.decode(body, type=CachedServer)
-        except (OSError, DatabaseError, msgspec.MsgspecError, RecursionError):
+        except OSError:
+            return version, None
+        except DatabaseError as error:
+            return version, self.nothing() if error.is_damaged else None
+        except (msgspec.MsgspecError, RecursionError):
             return version, self.nothing()
         if cached.server not in self._names:
             return version, self.nothing()
