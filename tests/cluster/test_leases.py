@@ -1,9 +1,7 @@
 """Leases in both databases: who may take one that another replica holds."""
 
 import pytest
-from cluster.conftest import shared_file
 
-from onetool.database.sqlite import SqliteDatabase
 from onetool.services.cluster.leases import LEASE_S, REFUSED_S, Leases
 
 
@@ -13,16 +11,6 @@ class Member:
 
     def on_beat(self, call):
         pass
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def shared(request, tmp_path):
-    if request.param == "postgres":
-        yield request.getfixturevalue("database")
-        return
-    made = SqliteDatabase(shared_file(tmp_path))
-    yield made
-    made.close()
 
 
 def seen(database, id, seconds_ago):
