@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from math import log2
 from pathlib import Path
-from threading import Lock, RLock
+from threading import Event, Lock, RLock, Thread
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -43,6 +43,7 @@ trust_log = logging.getLogger("onetool.trust")
 
 OWN, NAMED = "ot", 3.0  # the pack about all others; the score of a tool that the query names
 FURTHER = 20  # tools that are looked at beyond the limit, where calls of the past may change their order
+MANY_TOOLS, FIRST_REQUESTS_S = 5_000, 2.0  # whose search is prepared a moment after the start
 PATIENCE = 10.0  # seconds to wait for a server, where only its tools are of interest
 WORD = re.compile(r"[^\W\d]\w*")
 GUESS = re.compile(r"; did you mean [^;]*\?")
@@ -80,6 +81,7 @@ class ToolCatalog:
         self._index: tuple[Snapshot, SearchIndex] | None = None
         self._evidence = CallEvidence()
         self._serves = False
+        self._closed = Event()
         self._indexing = RLock()
         self._listed: tuple[Any, ...] = ()  # what the servers had told when the tools were listed
         self._listing = RLock()  # servers tell of their tools in a thread of their own
@@ -99,17 +101,16 @@ class ToolCatalog:
     ) -> list[tuple[ToolSpec, float]]:
         """The tools that fit a query best. Our own, which are about tools, come last unless they are named."""
         snapshot, counted = self.current_snapshot(), self._evidence.of(owner())
-        most = len(snapshot) if allowed is not None else limit + len(self._own.tools) + (FURTHER if counted else 0)
+        most = limit + len(self._own.tools) + (FURTHER if counted else 0)
         found = [
             (spec, score + counted.get(spec.name, 0.0))
-            for spec, score in self._search_index(snapshot).search(query, most)
-            if allowed is None or spec.name in allowed
+            for spec, score in self._search_index(snapshot).search(query, most, allowed)
         ]
         return sorted(found, key=lambda one: (one[0].pack == OWN and one[1] < NAMED, -one[1]))[:limit]
 
     def count_call(self, event: "CallEvent") -> None:
         """Note a call that succeeded: in its caller's searches the tool counts a little more."""
-        if event.ok and event.spec is not None and event.spec.pack != OWN:
+        if event.error is None and event.spec is not None and not event.spec.name.startswith(f"{OWN}."):
             self._evidence.record(event.principal.owner, event.spec.name)
 
     def _search_index(self, snapshot: Snapshot) -> "SearchIndex":
@@ -119,14 +120,15 @@ class ToolCatalog:
         with self._indexing:
             known = self._index
             if known is None or known[0] is not snapshot:
-                kept, specs = self._bundles.searched(), (spec for spec in snapshot.own() if spec.enabled)
+                (kept, is_current), specs = self._bundles.searched(), (one for one in snapshot.own() if one.enabled)
                 if known is None or known[1].kept is not kept:
                     file = self._bundles.vectors_file()
                     index = SearchIndex(specs, kept, snapshot.lazy, background=self._serves, vectors=file)
                 else:
                     index = known[1]
                     index.update(specs, snapshot.lazy)
-                known = self._index = (snapshot, index)
+                known = (snapshot, index)
+                self._index = known if is_current else None  # old words may move later, and nobody would follow them
             return known[1]
 
     def real_name(self, name: str) -> str:
@@ -175,11 +177,21 @@ class ToolCatalog:
         self._serves = True
         from onetool.services.search.meaning import is_installed
 
-        if is_installed():
-            try:
+        if not is_installed():
+            return
+        if len(self.registry) < MANY_TOOLS:
+            self._prepare_search()
+        else:  # that takes seconds of the processor: the first requests come first
+            wait = (FIRST_REQUESTS_S,)
+            Thread(target=self._prepare_search, args=wait, name="onetool-search", daemon=True).start()
+
+    def _prepare_search(self, seconds: float = 0.0) -> None:
+        try:
+            self._bundles.searched()  # the words, which are all that REST's search needs
+            if not self._closed.wait(seconds):
                 self._search_index(self.current_snapshot()).load_meanings()
-            except Exception as error:  # noqa: BLE001 - the first search tries again, and tells its caller
-                log.warning("the search could not be prepared: %s: %s", type(error).__name__, error)
+        except Exception as error:  # noqa: BLE001 - the first search tries again, and tells its caller
+            log.warning("the search could not be prepared: %s: %s", type(error).__name__, error)
 
     def apply(self, config: "Config", own: Catalogue, read: Iterable[Catalogue]) -> Callable[[], None]:
         """List the tools of another config. Returns what ends servers that are no longer configured as they were."""
@@ -262,6 +274,7 @@ class ToolCatalog:
             self.servers.share(owners)
 
     def close(self) -> None:
+        self._closed.set()
         if self.servers is not None:
             self.servers.close()
 

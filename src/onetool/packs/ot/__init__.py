@@ -18,7 +18,7 @@ from onetool.packs.ot.listings import listed_packs as packs_listed
 from onetool.sdk import LogSpan, tool
 from onetool.sdk.decorators import TOOL_MARK
 from onetool.sdk.pack import tool_from_function
-from onetool.services.results.errors import HandleNotFoundError, ResultExpiredError
+from onetool.services.results.base import HandleNotFoundError, ResultExpiredError
 from onetool.services.results.paging import Page
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class DiscoveryTools:
 
     def __init__(self, view: View) -> None:
         self._view = view
-        self._listing = Listing(view.words)
+        self._listing = Listing(view.spellings)
 
     @cached_property
     def _helper(self) -> "Help":

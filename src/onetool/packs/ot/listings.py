@@ -49,7 +49,7 @@ class View(Protocol):
         """Whether packs without an address of their own have one among the documents."""
         ...
 
-    def words(self, catalogue: Snapshot) -> Mapping[str, str]:
+    def spellings(self, catalogue: Snapshot) -> Mapping[str, str]:
         """Every tool's own name, and what code writes for it."""
         ...
 
@@ -115,7 +115,7 @@ def contains(pattern: str, *texts: str) -> bool:
 # ot.tools
 
 
-Words = Callable[[Snapshot], Mapping[str, str]]
+SpellingsOf = Callable[[Snapshot], Mapping[str, str]]
 """What code writes for each tool of a catalogue, by the tool's own name."""
 
 # What stands in an example for an argument that must be given.
@@ -141,8 +141,8 @@ class ListedTool(msgspec.Struct, frozen=True):
 class Listing:
     """Lists tools; spellings are cached per catalogue."""
 
-    def __init__(self, words: Words) -> None:
-        self._words = words
+    def __init__(self, spellings: SpellingsOf) -> None:
+        self._spellings = spellings
         self._last: tuple[Snapshot, list[ListedTool], dict[str, ListedTool]] | None = None
 
     def tools(
@@ -166,7 +166,7 @@ class Listing:
         if catalogue.has(name):  # then the others need not be listed
             spec = catalogue.get(name)
             shown = spec is not None and spec.enabled and not spec.hidden
-            one = _listed_tool(self._words(catalogue)[name], spec) if spec is not None and shown else None
+            one = _listed_tool(self._spellings(catalogue)[name], spec) if spec is not None and shown else None
         else:
             one = self._all(catalogue)[1].get(name)
         return one if one is not None and (allowed is None or one.spec.name in allowed) else None
@@ -174,8 +174,8 @@ class Listing:
     def _all(self, catalogue: Snapshot) -> tuple[list[ListedTool], dict[str, ListedTool]]:
         last = self._last
         if last is None or last[0] is not catalogue:
-            words = self._words(catalogue)
-            tools = [_listed_tool(words[spec.name], spec) for spec in catalogue if spec.enabled and not spec.hidden]
+            spelled = self._spellings(catalogue)
+            tools = [_listed_tool(spelled[spec.name], spec) for spec in catalogue if spec.enabled and not spec.hidden]
             last = self._last = (catalogue, tools, by_name(tools))
         return last[1:]
 

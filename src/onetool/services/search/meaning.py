@@ -10,25 +10,27 @@ numpy is an extra (`onetool[search]`). Without it there are no meanings, and wor
 
 import logging
 import re
+import sys
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, lru_cache
 from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, NamedTuple
+from zlib import crc32
 
+from onetool.core.os_files import read_marked, replace_file
 from onetool.core.registry import LazyTool, as_spec
 from onetool.core.spec import ToolSpec
-from onetool.services.search.vector_cache import DIGEST_BYTES, VectorCache, digest_of
 from onetool.services.search.words import EVERYDAY, said_of_parameters
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from onetool.services.search.vector_cache import Floats, Halves
-
+    Floats = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
+    Halves = np.ndarray[tuple[int, ...], np.dtype[np.float16]]
     Doubles = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
 log = logging.getLogger("onetool")
@@ -48,7 +50,8 @@ FIRST_SENTENCE, ALL_TEXT, NAME, EXAMPLES = 0.5, 0.5, 0.15, 0.5
 FEW = 32  # tools whose vectors are made while a query waits: some milliseconds
 LEAST_CACHED = 500  # tools whose vectors are looked for in the cache: fewer are made as quickly
 SAVED_SHARE = 20  # one new vector of so many: then the cache is written anew
-MOST_TOOLS = 100_000  # 100 MB; those that come later are found by their words
+MOST_CACHED = 2  # vectors in the file for each that is in use: which are of tools that are gone is not known
+MOST_TOOLS = 120_000  # slots: 120 MB; those that come later are found by their words
 
 _ACCENTS = re.compile("[\u0300-\u036f]")
 _WORD = re.compile(r"[a-z0-9]{2,}")  # a letter or a digit alone means nothing
@@ -73,7 +76,6 @@ class WordTable:
         self._weights = np.fromfile(folder / "weights.f32", "<f4", count=len(words))
         self._pieces = lru_cache(KNOWN_WORDS)(lambda word: tuple(self._split(word)))
         self._np = np
-        self.mark = sha256(self._weights.tobytes()).digest()[:8]
 
     def vector(self, rows: list[int]) -> "Floats":
         """Of length one; all zeros without tokens."""
@@ -168,6 +170,20 @@ def tool_vector(table: WordTable, spec: ToolSpec) -> "Halves":
     return vector.astype("float16")  # as the cache keeps it
 
 
+_SAMPLE = ToolSpec(
+    name="files.readText",
+    description="Reads the text of a file. Then it is shown.",
+    tags=("files",),
+    examples=("what does it say",),
+    input_schema={"type": "object", "properties": {"path": {"type": "string", "description": "Which file."}}},
+)
+
+
+def vector_mark(table: WordTable) -> bytes:
+    """Another one where a tool's vector would be another one than in a file."""
+    return sha256(tool_vector(table, _SAMPLE).tobytes()).digest()[:8]
+
+
 class Similarities(NamedTuple):
     """How near each tool is to one query: by slot, up to about 1."""
 
@@ -176,9 +192,8 @@ class Similarities(NamedTuple):
 
 
 def _digest(tool: ToolSpec | LazyTool) -> bytes:
-    """Of a lazy tool, if possible, without making it."""
-    known = None if isinstance(tool, ToolSpec) else tool.digest
-    return digest_of(tool_texts(as_spec(tool))) if known is None else known[:DIGEST_BYTES]
+    """Of a lazy tool, without making it."""
+    return digest_of(tool_texts(tool)) if isinstance(tool, ToolSpec) else tool.digest[:DIGEST_BYTES]
 
 
 class ToolMeanings:
@@ -240,21 +255,26 @@ class ToolMeanings:
     def _fill(self, vectors: "Floats", table: WordTable, waiting: "Mapping[int, ToolSpec | LazyTool | None]") -> None:
         """Of very many tools, those that the cache has are not made again."""
         is_cached = self._cache is not None and len(waiting) >= LEAST_CACHED
-        cache = VectorCache(self._cache, table.mark, DIMENSIONS) if self._cache and is_cached else None
-        places, known = ({}, ()) if cache is None else cache.read()
+        cache = VectorCache(self._cache, vector_mark(table), DIMENSIONS) if self._cache and is_cached else None
+        places, known = ({}, None) if cache is None else cache.read()
         slots: dict[bytes, int] = {}  # one of those that have it
+        found: list[tuple[int, int]] = []  # slots, and places in the cache
         new = 0
         for slot, tool in waiting.items():
             if tool is None:
                 vectors[slot] = 0.0
                 continue
             digest = b"" if cache is None else _digest(tool)
-            place = places.get(digest)
-            vectors[slot] = tool_vector(table, as_spec(tool)) if place is None else known[place]
-            new += place is None
             slots[digest] = slot
+            if (place := places.get(digest)) is None:
+                vectors[slot] = tool_vector(table, as_spec(tool))
+                new += 1
+            else:
+                found.append((slot, place))
+        if known is not None:
+            _copy(vectors, known, found)
         if cache is not None and new > len(slots) // SAVED_SHARE:
-            cache.write(slots, vectors)
+            cache.write(slots, vectors, MOST_CACHED * len(vectors))
 
     def _with_room(self, size: int) -> "Floats":
         import numpy as np
@@ -266,3 +286,72 @@ class ToolMeanings:
         if old is not None:
             vectors[: len(old)] = old
         return vectors
+
+
+def _copy(vectors: "Floats", known: "Halves", found: list[tuple[int, int]]) -> None:
+    """Many together: one by one they take ten times as long."""
+    for begin in range(0, len(found), AT_ONCE):
+        some = found[begin : begin + AT_ONCE]
+        vectors[[slot for slot, _ in some]] = known[[place for _, place in some]]
+
+
+# The file that vectors are ready from
+#
+# A vector is found by a digest of what it was made of: the texts of a tool, or, where that tells as much, its name and
+# its JSON, so that no tool is made only to find its vector. It is a cache: one that is missing, damaged, of another
+# table or layout is as good as none. Vectors are kept in half precision, and so are those that are made: what a query
+# finds does not depend on whether there was a file.
+
+
+VECTORS_FILE = "meanings.cache"
+DIGEST_BYTES, CHECK_BYTES = 16, 4
+MOST_BYTES = 1 << 30
+AT_ONCE = 4_096  # vectors that are made smaller or larger together
+
+
+def digest_of(texts: Iterable[str]) -> bytes:
+    return sha256("\0".join(texts).encode(errors="backslashreplace")).digest()[:DIGEST_BYTES]
+
+
+class VectorCache:
+    """`table` tells tables apart."""
+
+    def __init__(self, file: Path, table: bytes, dimensions: int) -> None:
+        self._file = file
+        self._head = f"onetool meanings 3 {sys.byteorder} {table.hex()} {dimensions}\n".encode()
+        self._dimensions = dimensions
+
+    def read(self) -> "tuple[Mapping[bytes, int], Halves]":
+        """The rows of digests, and the vectors."""
+        import numpy as np
+
+        none: Halves = np.empty((0, self._dimensions), np.float16)
+        data = memoryview(read_marked(self._file, self._head, MOST_BYTES) or b"")
+        body = data[CHECK_BYTES:]
+        size, odd = divmod(len(body), DIGEST_BYTES + 2 * self._dimensions)
+        if odd or data[:CHECK_BYTES] != _check(body):
+            return {}, none
+        digests = bytes(body[: size * DIGEST_BYTES])
+        vectors = np.frombuffer(body[size * DIGEST_BYTES :], np.float16).reshape(size, self._dimensions)
+        return {digests[row * DIGEST_BYTES : (row + 1) * DIGEST_BYTES]: row for row in range(size)}, vectors
+
+    def write(self, slots: Mapping[bytes, int], vectors: "Floats", most: int) -> None:
+        """Those vectors whose digests are given, after those that the file has: so many in all, the oldest go first.
+
+        Where it can't be written, the next process makes them again.
+        """
+        places, known = self.read()
+        old = {digest: place for digest, place in places.items() if digest not in slots}
+        kept = dict(list(old.items())[max(0, len(old) + len(slots) - most) :])
+        wanted = list(slots.values())
+        parts = (vectors[wanted[at : at + AT_ONCE]] for at in range(0, len(wanted), AT_ONCE))
+        new = (part.astype("float16").tobytes() for part in parts)
+        body = b"".join((*kept, *slots, known[list(kept.values())].tobytes(), *new))
+        try:
+            replace_file(self._file, b"".join((self._head, _check(body), body)), sync=False)
+        except OSError:
+            return
+
+
+def _check(body: bytes | memoryview) -> bytes:
+    return crc32(body).to_bytes(CHECK_BYTES, "big")

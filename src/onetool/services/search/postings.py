@@ -7,67 +7,46 @@ somebody asks: it depends on how many tools there are, and on how long their tex
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence, Set
-from functools import cached_property
-from itertools import accumulate
 from math import log
 from threading import RLock
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+from typing import NamedTuple, Protocol
 
 from msgspec import Struct
 
-from onetool.services.search.slots import Once, SavedSlots, SlotMap, Vocabulary, joined, numbers_in, taken_apart
+from onetool.services.search.documents import (
+    COUNT_BYTES,
+    COUNT_MASK,
+    COUNT_ONCE,
+    FIELDS,
+    SATURATION,
+    Document,
+    Lengths,
+    Numbers,
+    PackedCounts,
+    Said,
+    Worths,
+)
+from onetool.services.search.frozen import (
+    NO_NUMBERS,
+    NO_TEXTS,
+    NumberLists,
+    Overlaid,
+    SavedNumbers,
+    SavedTexts,
+    Texts,
+    numbers_in,
+    saved_numbers,
+    saved_texts,
+)
+from onetool.services.search.slots import FEW, SavedSlots, SavedVocabulary, SlotMap, Vocabulary, saved_vocabulary
 from onetool.services.search.words import name_keys, stem
 
-if TYPE_CHECKING:
-    import numpy as np
+MANY_SLOTS = 256  # of one word: which of them have it in some fields is kept
+MOST_FOUND = 50  # words of which that is kept
+MOST_SAID = 2_000_000  # numbers that are kept of stems that were asked for
 
-    from onetool.services.search.meaning import Doubles
-
-    Slots = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
-
-Words = Sequence[str]
-
-
-class Document(NamedTuple):
-    """A tool as it is found: its name, and the words of each field."""
-
-    name: str
-    names: Words  # of the name
-    description: Words = ()
-    parameters: Words = ()
-    tags: Words = ()
-    others: Words = ()  # of its title, and of the names of what it belongs to
-    everyday: Words = ()  # of the description: they say nothing about which tool is meant
-
-    @property
-    def fields(self) -> tuple[Words, ...]:
-        return self[1:]
-
-
-NAMES, DESCRIPTION, PARAMETERS, TAGS, OTHERS, EVERYDAY = range(6)
-SATURATION = 1.0
-
-
-class SearchField(NamedTuple):
-    weight: float
-    evening: float  # 0: its length does not matter; 1: only the share of the text counts
-
-
-# Names, description, parameters, tags. Parameters are many and alike (`path`, `limit`): they hint, they do not decide.
-FIELDS = (SearchField(2.0, 0.3), SearchField(1.0, 0.5), SearchField(0.3, 0.7), SearchField(2.0, 0.3))
-
-PackedCounts = int
-"""How often a word stands in each field: 16 bits for each, which no text fills."""
-_BITS, _MASK = 16, 0xFFFF
-_BYTES = 2 * (len(Document._fields) - 1)
-NO_ONE = (1 << 64) - 1
-_ONCE = tuple(1 << _BITS * field for field in range(len(Document._fields) - 1))
-
-Lengths = tuple[int, int, int, int]
-"""How many words each of the FIELDS has."""
-MANY_SLOTS = 256  # of one word: which of them have it in their names is kept
-MOST_NAMED = 100  # words of which that is kept
-MOST_KEPT = 2_000_000  # numbers that are kept of stems that were asked for
+Fields = tuple[int, ...]
+NO_TOOLS: Set[int] = frozenset()
 
 
 class Posting(NamedTuple):
@@ -90,95 +69,36 @@ class Posting(NamedTuple):
         del self.slots[at], self.counts[at]
 
 
-class Said:
-    """The tools that have a word in any of its forms, and what that says for each, but for how rare the word is."""
-
-    def __init__(self, slots: Sequence[int], weights: Sequence[float]) -> None:
-        self.slots = slots
-        self.weights = weights
-
-    @cached_property
-    def by_slot(self) -> dict[int, float]:
-        return dict(zip(self.slots, self.weights, strict=True))
-
-    @cached_property
-    def arrays(self) -> "tuple[Slots, Doubles]":
-        """Both, for numpy."""
-        import numpy as np
-
-        return np.array(self.slots, np.int64), np.array(self.weights)
-
-    @cached_property
-    def by_weight(self) -> list[set[int]]:
-        """Slots of one weight each, the heaviest first."""
-        found: dict[float, set[int]] = {}
-        for slot, weight in zip(self.slots, self.weights, strict=True):
-            found.setdefault(weight, set()).add(slot)
-        return [found[weight] for weight in sorted(found, reverse=True)]
-
-
-class _Worths(dict[tuple[int, int], float]):
-    """Counts and lengths, by their numbers -> what they are worth together. Computed once for each pair."""
-
-    def __init__(self, counts: Sequence[PackedCounts], lengths: Sequence[Lengths], usual: Sequence[float]) -> None:
-        self._counts, self._lengths = counts, lengths
-        self.usual = usual
-
-    def __missing__(self, key: tuple[int, int]) -> float:
-        counts, worth = self._counts[key[0]], 0.0
-        for (weight, evening), length, usual in zip(FIELDS, self._lengths[key[1]], self.usual, strict=True):
-            if count := counts & _MASK:
-                worth += count * (weight / (1 - evening + evening * length / usual))
-            counts >>= _BITS
-        self[key] = worth
-        return worth
-
-
-Value = TypeVar("Value")
-
-
-class Numbers(Generic[Value]):
-    """Gives each value a number. Few different ones are many times there."""
-
-    def __init__(self, values: Iterable[Value] = ()) -> None:
-        self.values = list(values)
-        self._known = {value: number for number, value in enumerate(self.values)}
-
-    def of(self, value: Value) -> int:
-        number = self._known.setdefault(value, len(self.values))
-        if number == len(self.values):
-            self.values.append(value)
-        return number
-
-
 class WordIndex:
     """Who asks or changes it holds `lock`."""
 
-    def __init__(self) -> None:
+    def __init__(self, saved: "SavedWords | None" = None) -> None:
+        saved = saved or SavedWords()
         self.lock = RLock()
-        self.names: list[str | None] = []  # by slot; None where there is no tool
-        self.vocabulary = Vocabulary()
-        self.spelled = SlotMap()  # names as `name_keys` writes them
-        self.parts = SlotMap()
-        self._free: list[int] = []
-        self._words: list[str] = []  # by number
-        self._numbers: dict[str, int] = {}  # of words
-        self._single = array("Q")  # by number of word: the slot and the counts of the one tool that has it, or NO_ONE
-        self._postings: dict[int, Posting] = {}  # by number of word: of those that several tools have
+        self.vocabulary = Vocabulary(saved.words)
+        self.spelled, self.parts = SlotMap(saved.spelled), SlotMap(saved.parts)  # names as `name_keys` writes them
+        names = Texts(saved.names)
+        self._names = Overlaid[str](names.__getitem__)  # by slot
+        self._first_new = self._there = self.slots = len(names)
+        self._free: list[int] = []  # not those of the file: their order means something
+        self._kept_slots, self._kept_counts = NumberLists(saved.slots), NumberLists(saved.counts)  # by number of word
+        self._changed: dict[int, Posting] = {}  # by number of word: what counts instead of the file's
         self._forms: dict[str, list[str]] = {}  # stem -> words, but for those that are all the forms of themselves
-        self._words_of: list[bytes] = []  # by slot: numbers of words
-        self._counts = Numbers[PackedCounts]()
-        self._lengths = Numbers[Lengths]()
-        self._length_of = array("I")  # by slot
-        self._totals = [[0, 0] for _ in FIELDS]  # words of all tools, and tools that have any
-        self._worths: _Worths | None = None
+        self._words_of = Overlaid["array[int]"](NumberLists(saved.words_of).__getitem__)  # by slot: numbers of words
+        self._counts = Numbers(int.from_bytes(counts, "little") for counts in saved.packed)
+        self._lengths = Numbers[Lengths](saved.lengths)
+        self._length_of = numbers_in(saved.length_of)  # by slot
+        # Of each field: words of all tools, and tools that have any.
+        self._totals = [list(total) for total in saved.totals or [(0, 0)] * len(FIELDS)]
+        self._worths: Worths | None = None
         self._said: dict[str, Said] = {}
-        self._kept = 0
-        self._named: dict[str, set[int]] = {}  # of words of many tools that somebody asked for
-        self._with_fields: dict[tuple[int, ...], tuple[int, set[int]]] = {}  # see `counts_with`
+        self._said_size = 0  # numbers in there
+        self._found: dict[str, dict[Fields, Set[int]]] = {}  # see `_having`
+        self._with_fields: dict[Fields, tuple[int, set[int]]] = {}  # see `_counts_with`
+        self._restore_forms(saved.stems)
 
     def __len__(self) -> int:
-        return len(self.names) - len(self._free)
+        return self._there
 
     # Changing
 
@@ -186,64 +106,65 @@ class WordIndex:
         """Its slot."""
         slot = self._new_slot()
         counted: dict[str, PackedCounts] = {}
-        for once, words in zip(_ONCE, document.fields, strict=True):
-            for word in words:
+        for once, words in zip(COUNT_ONCE, document.fields, strict=True):
+            for word in words[:COUNT_MASK]:  # more can't be counted
                 counted[word] = counted.get(word, 0) + once
-        self._words_of[slot] = array("I", [self._put(word, slot, counted[word]) for word in counted]).tobytes()
+        self._words_of[slot] = array("I", [self._put(word, slot, counted[word]) for word in counted])
         names, description, parameters, tags = map(len, document.fields[: len(FIELDS)])
         self._set_lengths(slot, (names, description, parameters, tags), 1)
-        self._set_name(slot, document)
+        self._set_name(slot, document.name)
         return slot
 
     def remove(self, slot: int) -> None:
-        for number in array("I", self._words_of[slot]):
+        for number in self._words_of[slot]:
             self._drop(number, slot)
-        name = self.names[slot] or ""
-        spelled, parts = name_keys(name)
+        spelled, parts = name_keys(self._names[slot])
         self.spelled.discard(spelled, slot)
         for key in parts:
             self.parts.discard(key, slot)
         self._set_lengths(slot, self._lengths.values[self._length_of[slot]], -1)
-        self.names[slot], self._words_of[slot] = None, b""
-        self._free.append(slot)
+        self._names.drop(slot)
+        self._words_of.drop(slot)
+        self._there -= 1
+        if slot >= self._first_new:
+            self._free.append(slot)
 
     def _new_slot(self) -> int:
+        self._there += 1
         if self._free:
             return self._free.pop()
-        self.names.append(None)
-        self._words_of.append(b"")
         self._length_of.append(0)
-        return len(self.names) - 1
+        self.slots += 1
+        return self.slots - 1
 
-    def _set_name(self, slot: int, document: Document) -> None:
-        self.names[slot] = document.name
-        spelled, parts = name_keys(document.name)
+    def _set_name(self, slot: int, name: str) -> None:
+        self._names[slot] = name
+        spelled, parts = name_keys(name)
         self.spelled.add(spelled, slot)
         for key in parts:
             self.parts.add(key, slot)
 
     def _put(self, word: str, slot: int, counts: PackedCounts) -> int:
-        number = self._numbers.get(word)
+        number, new = self.vocabulary.number(word), self._counts.of(counts)
         if number is None:
             number = self._new_word(word)
-        held, single, new = self._postings.get(number), self._single[number], self._counts.of(counts)
-        if held is None and single == NO_ONE:
-            self._single[number] = slot << 32 | new
+            self._changed[number] = Posting(array("I", (slot,)), array("I", (new,)))
         else:
-            if held is None:
-                held, self._single[number] = _as_posting(single), NO_ONE
-                self._postings[number] = held
-            held.put(slot, new)
-        if self._said or self._named:
+            self._own_posting(number).put(slot, new)
+        if self._said or self._found:
             self._forget(word)
         return number
 
+    def _own_posting(self, number: int) -> Posting:
+        """One that can be changed."""
+        held = self._changed.get(number)
+        if held is None:
+            held = self._changed[number] = self._of_file(number)
+        return held
+
     def _new_word(self, word: str) -> int:
         forms = [*self.forms(stem(word)), word]
-        number = self._numbers[word] = len(self._words)
-        self._words.append(word)
-        self._single.append(NO_ONE)
-        self.vocabulary.add(word)
+        number = self.vocabulary.add(word)
         self._set_forms(stem(word), forms)
         return number
 
@@ -254,24 +175,20 @@ class WordIndex:
             self._forms.pop(stem, None)
 
     def _drop(self, number: int, slot: int) -> None:
-        word, held = self._words[number], self._postings.get(number)
-        if held is not None:
-            held.drop(slot)
-            if len(held.slots) == 1:
-                self._single[number] = held.slots[0] << 32 | held.counts[0]
-                del self._postings[number]
-        else:  # its number stays unused: words seldom go
+        word, held = self.vocabulary.text(number), self._own_posting(number)
+        held.drop(slot)
+        if not held.slots:
             forms = [form for form in self.forms(stem(word)) if form != word]
-            self._single[number] = NO_ONE
-            del self._numbers[word]
-            self.vocabulary.discard(word)
+            self.vocabulary.discard(number)
             self._set_forms(stem(word), forms)
+            if number >= self.vocabulary.kept:
+                del self._changed[number]
         self._forget(word)
 
     def _forget(self, word: str) -> None:
-        self._named.pop(word, None)
+        self._found.pop(word, None)
         if (old := self._said.pop(stem(word), None)) is not None:
-            self._kept -= len(old.slots)
+            self._said_size -= len(old.slots)
 
     def _set_lengths(self, slot: int, lengths: Lengths, sign: int) -> None:
         self._length_of[slot] = self._lengths.of(lengths)
@@ -281,6 +198,9 @@ class WordIndex:
 
     # Asking
 
+    def name(self, slot: int) -> str:
+        return self._names[slot]
+
     def knows(self, word: str) -> bool:
         """In any form, and where it says something."""
         return len(self.forms(stem(word))) > 0 and len(self.said(stem(word)).slots) > 0
@@ -288,46 +208,74 @@ class WordIndex:
     def forms(self, of: str) -> Sequence[str]:
         """The words that have this stem."""
         found = self._forms.get(of)
-        return found if found is not None else (of,) if of in self._numbers and stem(of) == of else ()
+        return found if found is not None else (of,) if stem(of) == of and self._has(of) else ()
 
     def stems_of(self, words: Iterable[str]) -> set[str]:
         """Of those words that some tool has."""
-        return {stem(word) for word in words if word in self._numbers}
+        return {stem(word) for word in words if self._has(word)}
+
+    def _has(self, word: str) -> bool:
+        return self.vocabulary.number(word) is not None
 
     def posting(self, word: str) -> Posting | None:
         """Of this very form."""
-        number = self._numbers.get(word)
-        if number is None:
-            return None
-        held = self._postings.get(number)
-        return _as_posting(self._single[number]) if held is None else held
+        number = self.vocabulary.number(word)
+        return None if number is None else self._posting(number)
 
-    def counts_with(self, *fields: int) -> set[int]:
+    def _posting(self, number: int) -> Posting:
+        held = self._changed.get(number)
+        return self._of_file(number) if held is None else held
+
+    def _of_file(self, number: int) -> Posting:
+        return Posting(self._kept_slots[number], self._kept_counts[number])
+
+    def having(self, words: Iterable[str], *fields: int) -> Set[int]:
+        """The tools that have one of these words in one of these fields."""
+        found = [self._having(word, fields) for word in words]
+        return found[0] if len(found) == 1 else set[int]().union(*found)
+
+    def _having(self, word: str, fields: Fields) -> Set[int]:
+        """Of words that many tools have, it is kept until the word changes."""
+        kept = self._found.get(word)
+        if kept is not None and fields in kept:
+            return kept[fields]
+        posting = self.posting(word)
+        if posting is None:
+            return NO_TOOLS
+        found = _with_counts(posting, self._counts_with(fields))
+        if len(posting.slots) >= MANY_SLOTS:
+            if len(self._found) >= MOST_FOUND:
+                self._found = {}
+            self._found.setdefault(word, {})[fields] = found
+        return found
+
+    def _counts_with(self, fields: Fields) -> set[int]:
         """The numbers of the counts of a word that stands in one of these fields. They only get more."""
         size, found = self._with_fields.get(fields, (0, set[int]()))
         if size < len(self._counts.values):
-            wanted = sum(_MASK * _ONCE[field] for field in fields)
+            wanted = sum(COUNT_MASK * COUNT_ONCE[field] for field in fields)
             found |= {number for number, counts in enumerate(self._counts.values) if counts & wanted}
             self._with_fields[fields] = len(self._counts.values), found
         return found
 
-    def named(self, words: Iterable[str]) -> set[int]:
-        """The tools whose names have one of these words."""
-        counts, found = self.counts_with(NAMES), set[int]()
-        for number, word in ((self._numbers[word], word) for word in words if word in self._numbers):
-            if (held := self._postings.get(number)) is None:
-                slot, count = divmod(self._single[number], 1 << 32)
-                if count in counts:
-                    found.add(slot)
-            elif len(held.slots) < MANY_SLOTS:
-                found |= _with_counts(held, counts)
-            else:
-                if (kept := self._named.get(word)) is None:
-                    if len(self._named) >= MOST_NAMED:
-                        self._named = {}
-                    kept = self._named[word] = _with_counts(held, counts)
-                found |= kept
-        return found
+    def having_begun(self, start: str, *fields: int) -> Set[int]:
+        """The tools that have a word which starts so, in one of these fields."""
+        (kept, new), counts = self.vocabulary.begun(start), self._counts_with(fields)
+        if len(kept) + len(new) <= FEW:  # of those that many tools have, it is known
+            return self.having(map(self.vocabulary.text, (*kept, *new)), *fields)
+        found, at = set[int](), kept.start
+        for number in sorted(number for number in self._changed if number in kept):
+            found |= _with_counts(self._between(at, number), counts)
+            found |= _with_counts(self._changed[number], counts)
+            at = number + 1
+        return found.union(
+            _with_counts(self._between(at, kept.stop), counts),
+            *(_with_counts(self._changed[number], counts) for number in new),
+        )
+
+    def _between(self, first: int, end: int) -> Posting:
+        """Of all these words of the file together."""
+        return Posting(self._kept_slots.between(first, end), self._kept_counts.between(first, end))
 
     def rarity(self, stem: str) -> float:
         """What each of the weights is multiplied with."""
@@ -338,13 +286,13 @@ class WordIndex:
         """Kept until the word, or the usual length of texts, changes."""
         worths = self._current_worths()
         if (said := self._said.get(stem)) is None:
-            if self._kept > MOST_KEPT:
-                self._said, self._kept = {}, 0
+            if self._said_size > MOST_SAID:
+                self._said, self._said_size = {}, 0
             said = self._said[stem] = self._compute(stem, worths)
-            self._kept += len(said.slots)
+            self._said_size += len(said.slots)
         return said
 
-    def _compute(self, stem: str, worths: _Worths) -> Said:
+    def _compute(self, stem: str, worths: Worths) -> Said:
         counted: list[tuple[Sequence[int], list[float]]] = []
         for word in self.forms(stem):
             posting = self.posting(word)
@@ -360,85 +308,87 @@ class WordIndex:
             slots, worth = [slot for slot, _ in kept], [one for _, one in kept]
         return Said(slots, array("d", (one / (SATURATION + one) for one in worth)))
 
-    def _current_worths(self) -> _Worths:
+    def _current_worths(self) -> Worths:
         # Rounded: a change must not make everything be computed again that was right enough.
         usual = [float(f"{total / having:.4g}") if having else 1.0 for total, having in self._totals]
         if self._worths is None or self._worths.usual != usual:
-            self._worths = _Worths(self._counts.values, self._lengths.values, usual)
-            self._said, self._kept = {}, 0
+            self._worths = Worths(self._counts.values, self._lengths.values, usual)
+            self._said, self._said_size = {}, 0
         return self._worths
 
     # In a file
 
-    def saved(self) -> "SavedWords":
+    def saved(self, slots: Sequence[int]) -> "SavedWords":
+        """Of the tools in these slots. In the file they have the slots of their places here."""
+        places = dict(zip(slots, range(len(slots)), strict=True))
+        words, new, postings = list[str](), dict[int, int](), list[Posting]()
+        for word, number in self.vocabulary.in_order():
+            posting = _renumbered(self._posting(number), places)
+            if posting.slots:
+                new[number] = len(words)
+                words.append(word)
+                postings.append(posting)
+        lengths = [self._lengths.values[self._length_of[slot]] for slot in slots]
         return SavedWords(
-            names=self.names,
-            free=self._free,
-            words=self._words,
-            stems={number: stem(word) for number, word in enumerate(self._words) if stem(word) != word},
-            single=self._single.tobytes(),
-            others=array("I", self._postings).tobytes(),
-            slots=joined([held.slots for held in self._postings.values()]),
-            counts=joined([held.counts for held in self._postings.values()]),
-            words_of=(array("I", map(len, self._words_of)).tobytes(), b"".join(self._words_of)),
-            packed=[counts.to_bytes(_BYTES, "little") for counts in self._counts.values],
+            names=saved_texts(map(self.name, slots)),
+            words=saved_vocabulary(words),
+            stems={number: stem(word) for number, word in enumerate(words) if stem(word) != word},
+            slots=saved_numbers([one.slots for one in postings]),
+            counts=saved_numbers([one.counts for one in postings]),
+            words_of=saved_numbers([[*map(new.__getitem__, self._words_of[slot])] for slot in slots]),
+            packed=[counts.to_bytes(COUNT_BYTES, "little") for counts in self._counts.values],
             lengths=self._lengths.values,
-            length_of=self._length_of.tobytes(),
-            totals=self._totals,
-            maps=[one.saved() for one in (self.spelled, self.parts)],
+            length_of=array("I", map(self._length_of.__getitem__, slots)).tobytes(),
+            totals=[(sum(of), sum(one > 0 for one in of)) for of in zip(*lengths, strict=True)],
+            spelled=self.spelled.saved(places.get),
+            parts=self.parts.saved(places.get),
         )
 
-    def restore(self, saved: "SavedWords", once: Once | None = None) -> None:
-        """Into one that is empty."""
-        once = once or Once(len(saved.names))
-        self.names, self._free, self._words = saved.names, saved.free, [*once.texts(saved.words)]
-        self._single.frombytes(saved.single)
-        others = map(Posting, taken_apart(saved.slots), taken_apart(saved.counts))
-        self._postings = dict(zip(numbers_in(saved.others), others, strict=True))
-        unused = {number for number, one in enumerate(self._single) if one == NO_ONE} - self._postings.keys()
-        there = {word: number for number, word in enumerate(self._words) if number not in unused}
-        self._numbers = there
-        self.vocabulary.add_all(list(there))
-        for number, of in saved.stems.items():
-            if number not in unused:
-                self._forms.setdefault(of, []).append(self._words[number])
+    def _restore_forms(self, stems: Mapping[int, str]) -> None:
+        """`stems` are of those words that are not their own."""
+        for number, of in stems.items():
+            self._forms.setdefault(of, []).append(self.vocabulary.text(number))
         for of, forms in self._forms.items():
-            forms += [of] if of in there and there[of] not in saved.stems else []
+            forms += [of] if stem(of) == of and self._has(of) else []
             forms.sort()
-        lengths, at = numbers_in(saved.words_of[0]), accumulate(numbers_in(saved.words_of[0]), initial=0)
-        self._words_of = [saved.words_of[1][start : start + length] for start, length in zip(at, lengths, strict=False)]
-        self._counts = Numbers(int.from_bytes(counts, "little") for counts in saved.packed)
-        self._lengths, self._length_of = Numbers(saved.lengths), numbers_in(saved.length_of)
-        self._totals = saved.totals
-        for one, held in zip((self.spelled, self.parts), saved.maps, strict=True):
-            one.restore(held, once)
 
 
-class SavedWords(Struct):
-    """A WordIndex, for a file."""
+class SavedWords(Struct, frozen=True):
+    """A WordIndex, for a file. Its slots and the numbers of its words count from 0, without gaps."""
 
-    names: list[str | None]
-    free: list[int]
-    words: list[str]
-    stems: dict[int, str]  # where they differ from the word
-    single: bytes
-    others: bytes
-    slots: tuple[bytes, bytes]
-    counts: tuple[bytes, bytes]
-    words_of: tuple[bytes, bytes]
-    packed: list[bytes]
-    lengths: list[tuple[int, int, int, int]]
-    length_of: bytes
-    totals: list[list[int]]
-    maps: list[SavedSlots]
+    names: SavedTexts = NO_TEXTS
+    words: SavedVocabulary = SavedVocabulary()
+    stems: dict[int, str] = {}  # by number of word: where they differ from the word
+    slots: SavedNumbers = NO_NUMBERS  # by number of word
+    counts: SavedNumbers = NO_NUMBERS  # the same: their numbers
+    words_of: SavedNumbers = NO_NUMBERS
+    packed: list[bytes] = []
+    lengths: list[tuple[int, int, int, int]] = []
+    length_of: bytes = b""
+    totals: list[tuple[int, int]] = []
+    spelled: SavedSlots = SavedSlots()
+    parts: SavedSlots = SavedSlots()
 
 
 def _with_counts(posting: Posting, counts: Set[int]) -> set[int]:
+    here = set(posting.counts)
+    if here <= counts:
+        return set(posting.slots)
+    if here.isdisjoint(counts):
+        return set()
     return {slot for slot, count in zip(*posting, strict=True) if count in counts}
 
 
-def _as_posting(one: int) -> Posting:
-    return Posting(array("I", [one >> 32]), array("I", [one & 0xFFFFFFFF]))
+def _renumbered(posting: Posting, places: Mapping[int, int]) -> Posting:
+    """With other slots, without those that have none."""
+    slots, counts = [*map(places.get, posting.slots)], posting.counts
+    if None in slots:
+        counts = [count for slot, count in zip(slots, counts, strict=True) if slot is not None]
+    found = [slot for slot in slots if slot is not None]
+    if found == sorted(found):
+        return Posting(array("I", found), array("I", counts))
+    order = sorted(range(len(found)), key=found.__getitem__)
+    return Posting(array("I", map(found.__getitem__, order)), array("I", map(counts.__getitem__, order)))
 
 
 def _summed(counted: Iterable[tuple[Sequence[int], Sequence[float]]]) -> tuple[Sequence[int], list[float]]:
@@ -448,3 +398,17 @@ def _summed(counted: Iterable[tuple[Sequence[int], Sequence[float]]]) -> tuple[S
             sums[slot] = sums.get(slot, 0.0) + one
     ordered: Mapping[int, float] = dict(sorted(sums.items()))
     return [*ordered], [*ordered.values()]
+
+
+class KeptDocuments(Protocol):
+    """What a store lends to a `SearchIndex`, so that its words are in memory once: tools that are indexed already."""
+
+    words: WordIndex
+
+    def slot_of(self, id: str) -> int | None:
+        """Where a tool is, by its id in the store."""
+        ...
+
+    def slots(self) -> dict[str, int]:
+        """Of all of them."""
+        ...

@@ -11,10 +11,10 @@ import unicodedata
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any, NamedTuple
 
-from onetool.core.schema_keywords import subschemas
+from onetool.core.schema_keywords import KEYWORDS_WITH_SUBSCHEMAS, subschemas
 
 Group = tuple[str, ...]
 
@@ -38,13 +38,14 @@ _ACCENTS = re.compile("[\u0300-\u036f]")
 _PART = re.compile(r"[0-9]+|[A-Z]+s?(?![a-z])|[A-Z]?[^A-Z0-9]+")
 _BETWEEN_PARTS = re.compile(r"[./:@]")
 LONGEST_KEPT = 40  # characters of a word that may come again: hashes and keys seldom do
+MOST_GROUPS = 20_000
 
 
 def word_groups(text: str) -> Iterator[Group]:
     """The words of a text, in order."""
     for unspaced, word in _runs(text):
         if word:
-            yield _group(word)
+            yield _groups[word]
         else:
             yield from _pairs(unspaced)
 
@@ -53,14 +54,14 @@ def split_words(text: str) -> list[str]:
     """All words of a text, wholes and parts."""
     if not text.isascii():
         return [word for group in word_groups(text) for word in group]
-    words: list[str] = []
-    for word in _ASCII_WORD.findall(text, 0, MOST_TEXT):  # the same, but quicker: most texts are so
-        words += _group(word)
-    return words
+    # The same, but quicker: most texts are so.
+    return [*chain.from_iterable(map(_groups.__getitem__, _ASCII_WORD.findall(text, 0, MOST_TEXT)))]
 
 
 def name_key(name: str, between: str = "") -> str:
     """One spelling for all ways to write a name: `brave.web_search`, `Brave Web Search` and `braveWebSearch` agree."""
+    if name.isascii():
+        return between.join(_ASCII_WORD.findall(name, 0, MOST_TEXT)).lower()
     return between.join(unspaced + word for unspaced, word in _runs(name)).casefold()
 
 
@@ -89,10 +90,6 @@ def _plain(text: str) -> str:
     return unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFKD", text)))
 
 
-def _group(word: str) -> Group:
-    return _kept_group(word) if len(word) <= LONGEST_KEPT else _split(word)
-
-
 def _split(word: str) -> Group:
     whole = word.casefold()
     if whole == word and word.isalpha():
@@ -101,7 +98,19 @@ def _split(word: str) -> Group:
     return (whole, *(part.casefold() for part in parts[:MOST_PARTS])) if len(parts) > 1 else (whole,)
 
 
-_kept_group = lru_cache(20_000)(_split)  # most words come again and again
+class _Groups(dict[str, Group]):
+    """By words as they are written: most come again and again."""
+
+    def __missing__(self, word: str) -> Group:
+        group = _split(word)
+        if len(word) <= LONGEST_KEPT:
+            if len(self) >= MOST_GROUPS:
+                self.clear()
+            self[word] = group
+        return group
+
+
+_groups = _Groups()
 
 
 def _pairs(run: str) -> Iterator[Group]:
@@ -240,25 +249,26 @@ def tool_words(name: str, description: str, schema: Any, tags: Iterable[str]) ->
     )
 
 
-_PLAIN = frozenset((str, int, float, bool, type(None)))
+_OTHER_KEYWORDS = KEYWORDS_WITH_SUBSCHEMAS - {"properties"}
+_MAPPINGS = (dict, Mapping)  # a dict is told at once
+_NONE: Mapping[str, Any] = {}
 
 
 def said_of_parameters(schema: Any) -> Iterator[str]:
     """Names and descriptions, outer ones first. A schema may be anything: it is read here, not judged."""
-    todo = deque([schema])
+    todo: deque[Any] = deque([schema])
     while todo:
         node = todo.popleft()
         if isinstance(node, list):
             todo.extend(node)
-        elif isinstance(node, Mapping):
-            yield from _said_here(node)
-            if not _PLAIN.issuperset(map(type, node.values())):  # most have no other schema in them
+        elif isinstance(node, _MAPPINGS):
+            description, properties = node.get("description"), node.get("properties", _NONE)
+            if isinstance(description, str):
+                yield description
+            has_names = isinstance(properties, _MAPPINGS)
+            if has_names:
+                yield from map(str, properties)
+            if has_names and _OTHER_KEYWORDS.isdisjoint(node):  # as of most: no other schema is in it
+                todo.extend(properties.values())
+            else:
                 todo.extend(subschemas(node))
-
-
-def _said_here(node: Mapping[str, Any]) -> Iterator[str]:
-    description, properties = node.get("description"), node.get("properties")
-    if isinstance(description, str):
-        yield description
-    if isinstance(properties, Mapping):
-        yield from map(str, properties)
