@@ -271,6 +271,18 @@ def test_a_package_is_reloaded_with_its_parts(folder, tmp_path):
     assert run(app.runtime.executor, "big.f").data == "edited"
 
 
+def test_other_threads_import_while_packs_are_loaded(folder, monkeypatch):
+    class Name(str):  # where another thread would come in between
+        def startswith(self, *args):
+            monkeypatch.setitem(sys.modules, f"{__name__}.another", sys)
+            return super().startswith(*args)
+
+    write(folder, "a.py", "def f(): 'F.'\n")
+    monkeypatch.setitem(sys.modules, Name(f"{__name__}.one"), sys)
+    catalogue = load(folder)
+    assert (catalogue.mistakes, names(catalogue)) == ((), ["a.f"])
+
+
 def test_a_broken_config_leaves_the_old_one_in_force(folder, tmp_path):
     from onetool.core.errors import ConfigError
 

@@ -37,10 +37,10 @@ def told(named):
     """All that there is to know of it."""
     return (
         {
-            pack: {
-                own: (one.name, one.versions()[0].id, {row.id for row in one.versions()}, one.off)
+            pack: [
+                (own, one.name, one.versions()[0].id, {row.id for row in one.versions()}, one.off)
                 for own, one in tools.items()
-            }
+            ]
             for pack, tools in named.packs.items()
         },
         [mistake.message for mistake in named.mistakes],
@@ -126,4 +126,33 @@ def test_a_change_touches_its_pack_alone():
     assert (before.find("one.a").kept_as, tool_id(1)) == (tool_id(1), after.find("one.a").kept_as)
     assert after.name_of(bundle(1, "one"), tool(2, "b", 1)) == "one.b"
     assert after.name_of(bundle(3, "two"), tool(9, "c", 3)) == f"{bundle_id(3)}/c@1"
+    index.close()
+
+
+def test_a_newer_version_puts_a_tool_where_a_whole_load_has_it():
+    index = Index(None)
+    loader = Loader(index, {})
+    put(index, bundle(1, "one"), tool(1, "a", 1), tool(2, "b", 1))
+    assert list(loader.load().packs["one"]) == ["a", "b"]
+    put(index, tool(9, "a", 1, version="2"))
+    assert list(loader.load().packs["one"]) == list(Loader(index, {}).load().packs["one"]) == ["b", "a"]
+    with index.changing() as changes:
+        changes.drop(path_of(tool(9, "a", 1, version="2")))
+    assert list(loader.load().packs["one"]) == list(Loader(index, {}).load().packs["one"]) == ["a", "b"]
+    index.close()
+
+
+def test_the_digest_of_a_tool_tells_what_its_function_says():
+    index = Index(None)
+    impl = {"type": "python", "python_impl": {"func": "calc.add"}, "script_impl": None}
+    put(index, bundle(1, "one"), tool(1, "a", 1, **impl), tool(2, "b", 1))
+
+    def digests(description):
+        add = ToolSpec(name="calc.add", description=description, input_schema={"properties": {"x": {"title": "X"}}})
+        packs = Loader(index, {"calc.add": add}).load().packs
+        return packs["one"]["a"].digest, packs["one"]["b"].digest
+
+    assert digests("adds") == digests("adds")
+    assert digests("adds")[0] != digests("sums up")[0]
+    assert digests("adds")[1] == digests("sums up")[1]
     index.close()

@@ -12,6 +12,7 @@ import builtins
 import re
 from collections import deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from functools import lru_cache
 from hashlib import sha256
 from keyword import kwlist
 from threading import RLock
@@ -45,16 +46,16 @@ class LoadedTool(Struct, gc=False, eq=False):
     """A tool of a bundle: the version that its name stands for, and the others. It is a `LazyTool`."""
 
     pack: str
-    own: str
     row: KnownTool
     others: tuple[KnownTool, ...]
     off: str | None
     make: Make
+    function: Any = None  # what the row's function is; None where it has none, or that is gone
     made: "ref[ToolSpec] | None" = None
 
     @property
     def name(self) -> str:
-        return f"{self.pack}.{self.own}"
+        return f"{self.pack}.{self.row.own}"
 
     @property
     def enabled(self) -> bool:
@@ -65,9 +66,10 @@ class LoadedTool(Struct, gc=False, eq=False):
         return self.row.id
 
     @property
-    def digest(self) -> bytes | None:
+    def digest(self) -> bytes:
         """A tool that stands for a function may say what the function says."""
-        return None if self.row.function else sha256(f"{self.name}\0".encode() + self.row.body).digest()
+        said = b"" if self.function is None else _said_by(self.function)
+        return sha256(f"{self.name}\0".encode() + said + self.row.body).digest()
 
     def versions(self) -> tuple[KnownTool, ...]:
         return (self.row, *self.others)
@@ -78,6 +80,12 @@ class LoadedTool(Struct, gc=False, eq=False):
             found = self.make(self.row, self.name, self.off)
             self.made = ref(found)
         return found
+
+
+@lru_cache(256)
+def _said_by(function: ToolSpec) -> bytes:
+    """All of a function's texts that a tool may take over; each tool's own are in its JSON."""
+    return sha256(repr((function.description, function.input_schema)).encode(errors="backslashreplace")).digest()
 
 
 PackTools = dict[str, LoadedTool]
@@ -173,7 +181,7 @@ class Off:
             return f"its bundle is: onetool bundles enable {'' if bundle is None else bundle.slug}"
         if not row.is_enabled:
             return f"onetool bundles enable {bundle.slug}/{row.slug}{VERSION_SIGN}{row.version}"
-        return self.why_not(row.function)
+        return None if row.function is None else self.why_not(row.function)
 
 
 # Following changes
@@ -206,7 +214,10 @@ class FollowedTools:
             self._bundles, self._rows, self._tools = {}, {}, {}
         touched: Touched = {}
         self._take_bundles(changes, touched)
-        self._take_tools(changes, touched)
+        if changes.is_whole:
+            self._take_all(changes.tools, touched)
+        else:
+            self._take_tools(changes, touched)
         self._take_basis(changes, touched)
         for bundle_id, versions in touched.items():
             self._load(bundle_id, versions)
@@ -230,6 +241,18 @@ class FollowedTools:
         tools = self._tools.get(bundle_id, {})
         touched[bundle_id] = {own: list(one.versions()) for own, one in tools.items()}
 
+    def _take_all(self, rows: list[KnownTool], touched: Touched) -> None:
+        """There may be very many: each step counts."""
+        self._rows = {row.id: row for row in rows}
+        for row in rows:
+            of, own = touched.get(row.bundle_id), row.own
+            if of is None:
+                of = touched[row.bundle_id] = {}
+            if own in of:
+                of[own].append(row)
+            else:
+                of[own] = [row]
+
     def _take_tools(self, changes: ToolChanges, touched: Touched) -> None:
         for id in changes.gone_tools:
             self._forget(id, touched)
@@ -243,7 +266,7 @@ class FollowedTools:
             self._versions(old, touched).remove(old)
 
     def _versions(self, row: KnownTool, touched: Touched) -> list[KnownTool]:
-        of, own = touched.setdefault(row.bundle_id, {}), code_name(row.slug)
+        of, own = touched.setdefault(row.bundle_id, {}), row.own
         if own not in of:
             there = self._tools.get(row.bundle_id, {}).get(own)
             of[own] = [] if there is None else list(there.versions())
@@ -264,25 +287,28 @@ class FollowedTools:
     def _load(self, bundle_id: str, versions: dict[str, list[KnownTool]]) -> None:
         bundle = self._bundles.get(bundle_id)
         pack = "" if bundle is None else code_name(bundle.slug)
-        tools = dict(self._tools.get(bundle_id, {}))
+        tools, functions = dict(self._tools.get(bundle_id, {})), self._basis[1]
         last, is_sorted = next((tools[own].kept_as for own in reversed(tools)), ""), True
         for own, rows in versions.items():
             if not rows:
                 tools.pop(own, None)
                 continue
-            row = self._newest(rows)
-            others = tuple(one for one in rows if one is not row)
-            if own not in tools:
+            row, others = rows[0], ()
+            if len(rows) > 1:
+                row = self._newest(rows)
+                others = tuple(one for one in rows if one is not row)
+            if (before := tools.get(own)) is None:
                 is_sorted, last = is_sorted and row.id > last, row.id
-            tools[own] = LoadedTool(pack, own, row, others, self._off(row, bundle), self._make)
+            elif before.kept_as != row.id:  # another version has its name now: its place is another one
+                is_sorted = False
+            function = functions[row.function] if row.function else None
+            tools[own] = LoadedTool(pack, row, others, self._off(row, bundle), self._make, function)
         if not is_sorted:
             tools = dict(sorted(tools.items(), key=lambda item: item[1].kept_as))
         self._tools[bundle_id] = tools
 
     def _newest(self, rows: list[KnownTool]) -> KnownTool:
         """The one that is meant where no version is named. One that can't be called, only if there is no other."""
-        if len(rows) == 1:
-            return rows[0]
         can = {row.id: row.is_enabled and self._off.why_not(row.function) is None for row in rows}
         return max(rows, key=lambda row: (can[row.id], row.tool().modified_at, row.id))
 
@@ -359,11 +385,11 @@ class BundleTools:
         self._seen_at = 0.0
         self.count = 0  # of loads: who keeps something made looks whether there was another one
 
-    def load(self, taken: Collection[str] = ()) -> Catalogue:
-        """`taken` are names that something else has already."""
+    def load(self, taken: Collection[str] = (), state: int | None = None) -> Catalogue:
+        """`taken` are names that something else has already. `state` is from before, if more was read of the store."""
         with self._lock:
             self.count += 1  # also of a load that fails: what was made before is out of date
-            state = self._ask_state()
+            state = self.ask_state() if state is None else state
             followed = self._followed
             named = followed.follow(self._store.changes(followed.seen), taken)
             self._named, self._state = named, state
@@ -421,11 +447,12 @@ class BundleTools:
             return True
         token = in_a_hurry.set(hurried)
         try:
-            return self._state == self._ask_state()
+            return self._state == self.ask_state()
         finally:
             in_a_hurry.reset(token)
 
-    def _ask_state(self) -> int:
+    def ask_state(self) -> int:
+        """What the store is like now."""
         # From before: a change in between is seen the next time.
         now, changes, stamp = monotonic(), self._changes, self._store.stamp()
         self._seen, self._seen_at = SeenState(self._store.state(), changes, stamp), now

@@ -12,9 +12,9 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from onetool.core.errors import Mistake
-from onetool.services.search.kept import KeptDocuments
+from onetool.services.search.postings import KeptDocuments
 from onetool.sources.bundles.model import Bundle, BundleContent, Tool, ToolContent, ToolExample
-from onetool.sources.bundles.names import code_name
+from onetool.sources.bundles.names import code_name, slug_of_code
 from onetool.sources.bundles.packed import unpack_tool
 
 ETag = str
@@ -43,11 +43,15 @@ class KnownTool(msgspec.Struct, frozen=True, gc=False, eq=False):
 
     id: str
     bundle_id: str
-    slug: str
+    own: str  # its slug as code says it, which its pack has it by: one text for both
     version: str
     is_enabled: bool
     function: str | None  # that it stands for
     body: bytes  # its JSON, packed
+
+    @property
+    def slug(self) -> str:
+        return slug_of_code(self.own)
 
     def tool(self) -> Tool:
         return unpack_tool(self.body)

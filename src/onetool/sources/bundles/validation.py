@@ -102,6 +102,7 @@ KEPT = frozenset(
 SHOWN = frozenset(
     ("disabledReason", "callCount", "lastCalledAt", "warnings", "name", "bundleSlug", "origin", "health", "signature")
 )
+_NOT_OF_A_TOOL = KEPT | SHOWN
 
 _PATH = re.compile(r"\.([A-Za-z0-9_]+)|\[(\d+)\]|\[\.\.\.\]")
 _UNKNOWN = re.compile(r"unknown field `([^`]*)`")
@@ -122,7 +123,7 @@ def read_bundle(data: Any) -> BundleContent:
 
 def read_tool(data: Any, slug: str, version: str) -> ToolContent:
     """`slug` and `version` are those of the place that it is put to; where it names others, that is a mistake."""
-    data = _without(data, KEPT | SHOWN)
+    data = _without(data, _NOT_OF_A_TOOL)
     for key, meant in (("slug", slug), ("version", version)):
         if (named := data.pop(key, meant)) != meant:
             raise InvalidError(f"{key}: it is put to {meant!r}, but says {named!r} of itself", f"/{key}")
@@ -139,8 +140,10 @@ def read_tool(data: Any, slug: str, version: str) -> ToolContent:
             raise InvalidError(f'{pointer} is missing: write "type": "script"', pointer)
     _check_examples(content.examples)
     converted(data[key], shape, f"/{key}")
-    converted(data.get("limits") or {}, ToolLimits, "/limits")
-    return msgspec.structs.replace(content, tags=tuple(dict.fromkeys(content.tags)))
+    if limits := data.get("limits"):
+        converted(limits, ToolLimits, "/limits")
+    tags = tuple(dict.fromkeys(content.tags))
+    return content if tags == content.tags else msgspec.structs.replace(content, tags=tags)
 
 
 def read_examples(data: Any) -> tuple[ToolExample, ...]:

@@ -11,7 +11,7 @@ import pytest
 from sources.bundles.files.things import an_id, built_in, bundle, reasons, tool, with_tool
 
 from onetool.sources.bundles.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError, OutdatedError
-from onetool.sources.bundles.files import indexed, overlay
+from onetool.sources.bundles.files import overlay, state_folder
 from onetool.sources.bundles.model import ToolExample
 from onetool.sources.bundles.store import tag_of
 
@@ -98,7 +98,7 @@ def test_a_broken_file_of_switches_opens_nothing_where_none_were_known(opened, f
     mine, tools = built_in()
     opened((mine, tools)).patch_tool(mine.id, "read-file", "1", False)
     (folder / "builtin.json").write_text('{"tools": {"fs/read-file@1": false}')
-    shutil.rmtree(folder / indexed.STATE)  # as in a fresh copy
+    shutil.rmtree(folder / state_folder.STATE)  # as in a fresh copy
     store = opened((mine, tools))
     assert store.bundles() == store.tools() == []
     assert "switched off" in reasons(store)["builtin.json"]
@@ -121,7 +121,7 @@ def test_examples_of_what_is_built_in_can_be_read_again_or_are_refused(opened, f
         store.put_examples(mine.id, "read-file", "1", many)
     assert store.patch_tool(mine.id, "list-dir", "1", True).is_enabled
     assert (folder / "builtin.json").stat().st_size < 1024**2
-    shutil.rmtree(folder / indexed.STATE)
+    shutil.rmtree(folder / state_folder.STATE)
     assert reasons(opened((mine, tools))) == {}
 
 
@@ -264,7 +264,7 @@ def test_a_folder_that_somebody_else_makes_is_noticed(store, opened, folder):
 def test_where_nothing_can_be_written_all_can_be_read(opened, folder, monkeypatch):
     id, kept = with_tool(opened())
     before = {path.name for path in (folder / ".state").iterdir()}
-    monkeypatch.setattr(indexed.os, "access", lambda *_: False)
+    monkeypatch.setattr(state_folder.os, "access", lambda *_: False)
     store = opened()
     assert store.tool(id, "forecast", "1") == kept
     assert [found.tool for found in store.search("forecast")] == [kept]

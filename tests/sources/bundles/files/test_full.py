@@ -10,7 +10,7 @@ import pytest
 from helpers import until_async
 from sources.bundles.files.things import file_of, tool, with_tool
 
-from onetool.sources.bundles.files import indexed
+from onetool.sources.bundles.files import state_folder
 from onetool.sources.bundles.index import Index
 from onetool.sources.bundles.index import database as opening
 
@@ -29,8 +29,8 @@ def full(monkeypatch):
         return database
 
     monkeypatch.setattr(opening, "_connect", limited)
-    monkeypatch.setattr(indexed, "SETTLE_SECONDS", 0.0)
-    monkeypatch.setattr(indexed, "SHARE", 0)
+    monkeypatch.setattr(state_folder, "SETTLE_SECONDS", 0.0)
+    monkeypatch.setattr(state_folder, "SHARE", 0)
     return monkeypatch
 
 
@@ -92,7 +92,7 @@ def test_it_goes_on_in_memory_and_comes_back(there, full, opened, folder):
 
 
 def test_it_is_not_tried_all_the_time(there, full, opened, monkeypatch):
-    monkeypatch.setattr(indexed, "SETTLE_SECONDS", 60.0)
+    monkeypatch.setattr(state_folder, "SETTLE_SECONDS", 60.0)
     store = opened()
     store.put_tool(there[0], "other", "1", tool(description=LONG))
     monkeypatch.setattr(opening, "_connect", None)

@@ -161,6 +161,37 @@ def test_nothing_of_a_change_that_fails_is_left(index):
     assert index.state() > before
 
 
+def steps_of_dropping(many):
+    """How many steps SQLite takes to forget so many tools in one transaction."""
+    index, steps = Index(None), []
+    tools = [tool(number) for number in range(1, many + 1)]
+    put(index, bundle(), *tools)
+    database = index._access._connections.current().database
+    database.set_progress_handler(lambda: steps.append(1), 100)
+    with index.changing() as changes:
+        for one in tools:
+            changes.drop(path_of(one))
+    database.set_progress_handler(None, 0)
+    assert index.tools() == []
+    index.close()
+    return len(steps)
+
+
+def test_forgetting_twice_as_many_tools_takes_about_twice_as_long():
+    assert steps_of_dropping(1000) < 2.5 * steps_of_dropping(500)
+
+
+def test_what_is_gone_for_long_is_forgotten(index, monkeypatch):
+    monkeypatch.setattr("onetool.sources.bundles.index.changes.KEPT_REVISIONS", 2)
+    put(index, bundle(), *(tool(number) for number in range(1, 8)))
+    for number in range(1, 7):
+        with index.changing() as changes:
+            changes.drop(path_of(tool(number)))
+    asked = "SELECT id FROM gone ORDER BY id"
+    left = index._access.read(lambda connection: connection.database.execute(asked).fetchall())
+    assert left == [(tool_id(4),), (tool_id(5),), (tool_id(6),)]
+
+
 class TestBuiltIn:
     def test_switches_decide_and_only_differences_are_written(self, index):
         packs = [(bundle(8), [tool(8, of=8)]), (bundle(9), [tool(9, of=9)])]

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from itertools import cycle
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from sources.bundles.index.made import bundle, in_step, put, tool
 
 from onetool.sources.bundles.index import Index
+from onetool.sources.bundles.index.feed import IndexedSearch
 
 SIZES = st.lists(st.integers(1, 60), min_size=1, max_size=5)  # of pages, again and again
 NAMES = ("alpha", "alphabet soup", "beta alpha", "gamma", "alpah", "x alphabets", "delta")
@@ -82,3 +84,26 @@ def test_a_list_neither_skips_nor_repeats(busy, tags, sizes):
 
 def _all_at_once(index, query):
     return index.search(query, limit=1000)
+
+
+def test_a_page_is_full_though_another_thread_knows_tools_of_a_later_moment(tmp_path, monkeypatch):
+    index = Index(tmp_path / "index.db")
+    put(index, bundle(), *(tool(number, f"alpha-{number}") for number in range(101, 121)))
+    slugs_of_all = [one.tool.slug for one in index.search("alpha")]
+    really, later = IndexedSearch.current, [tool(number, f"alpha-{number}") for number in range(121, 141)]
+
+    def other():
+        put(index, *later)
+        assert [one.tool for one in index.search("alpha", limit=20)] == later[::-1], "they come first"
+
+    def current(self, connection):
+        found = really(self, connection)
+        monkeypatch.setattr(IndexedSearch, "current", really)
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(other).result()
+        return found
+
+    monkeypatch.setattr(IndexedSearch, "current", current)
+    page = index.search("alpha", limit=6)
+    assert [one.tool.slug for one in page] == slugs_of_all[:6], "those of its own moment"
+    index.close()

@@ -1,11 +1,14 @@
 """The file that the search is ready from. Whatever lies there: answers are those of the index."""
 
+import os
 from contextlib import suppress
+from threading import Thread
 
 import pytest
 from sources.bundles.index.made import STAMP, bundle, path_of, put, slugs, tool
 
 from onetool.sources.bundles.index import Index, feed
+from onetool.sources.bundles.searching import word_mark
 
 QUERY = "alpha"
 
@@ -79,9 +82,10 @@ def test_who_was_away_for_too_long_reads_everything(opened, reads, monkeypatch):
         lambda data: data[:200] + b"?" + data[201:],
         lambda data: data[:-1] + bytes([data[-1] ^ 1]),
         lambda data: b"something else",
-        lambda data: data.replace(b"search 3", b"search 2"),
+        lambda data: data.replace(b"search 4", b"search 3"),
+        lambda data: data.replace(word_mark().encode(), b"00000000"),
     ],
-    ids=["empty", "half", "a byte", "the last bit", "foreign", "another layout"],
+    ids=["empty", "half", "a byte", "the last bit", "foreign", "another layout", "words that are split otherwise"],
 )
 def test_a_damaged_or_foreign_file_is_ignored(opened, cache, reads, harm):
     filled(opened)
@@ -127,3 +131,14 @@ def test_a_change_that_is_undone_was_never_found(opened):
         assert slugs(index.search(QUERY)) == ["alpha-two", "alpha-one"]
         raise ZeroDivisionError  # it is rolled back
     assert slugs(index.search(QUERY)) == ["alpha-two", "alpha-one"]
+
+
+def test_a_pipe_in_its_place_is_ignored(opened, cache, reads):
+    filled(opened)
+    cache.unlink()
+    os.mkfifo(cache)
+    found = []
+    search = Thread(target=lambda: found.extend(slugs(opened().search(QUERY))), daemon=True)
+    search.start()
+    search.join(20)
+    assert found == ["alpha-two", "alpha-one"]

@@ -5,7 +5,7 @@ followed. Other processes may use the same index: who finds another note than it
 asks again. A row that this version can't read is left out, and told.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -303,7 +303,7 @@ def keep_switches(index: Index, built_in: BuiltIn) -> None:
         changes.built_in(before)
 
 
-def _drop_others(changes: IndexTransaction, found: TableChanges, known: dict[str, Stamp]) -> None:
+def _drop_others(changes: IndexTransaction, found: TableChanges, known: Mapping[str, Stamp]) -> None:
     there = {_path(row.id, True) for row in found.bundles} | {_path(row.id, False) for row in found.tools}
     for path in known:
         if path not in there and path != SWITCHES:

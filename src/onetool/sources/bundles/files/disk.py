@@ -17,7 +17,8 @@ from pathlib import Path
 from onetool.core.errors import Mistake
 from onetool.core.os_files import NO_WAIT, OpenFolder, open_no_link
 from onetool.sources.bundles.errors import InvalidError, UnavailableError
-from onetool.sources.bundles.index import Stamp
+from onetool.sources.bundles.index import FileStamps, Stamp
+from onetool.sources.bundles.index.stamps import SEPARATOR, stamp_text
 
 BUNDLE = "bundle.json"
 TOOLS = "tools"
@@ -97,7 +98,7 @@ def read_bytes(path: str | os.PathLike[str], root: OpenFolder | None = None) -> 
         for _ in range(MOST_TRIES):
             before = os.fstat(file)
             check_regular(before)
-            data = _bytes(file)
+            data = _bytes(file, before.st_size)
             if (stamp := stamp_of(before)) == stamp_of(os.fstat(file)):
                 return data, stamp
             os.lseek(file, 0, os.SEEK_SET)
@@ -119,15 +120,19 @@ def stamp_of(status: os.stat_result) -> Stamp:
     return Stamp(status.st_mtime_ns, status.st_size, status.st_ino)
 
 
-def _bytes(file: int) -> bytes:
-    """Whatever its size is said to be."""
+def _bytes(file: int, said: int) -> bytes:
+    """Whatever its size is said to be. Where it is that, as of nearly all, one step reads it."""
+    part = os.read(file, said + 1)
+    if len(part) == said:
+        return part
     parts: list[bytes] = []
     size = 0
-    while part := os.read(file, 256 * 1024):
+    while part:
         size += len(part)
         if size > LARGEST:
             raise InvalidError(f"it has more than {LARGEST:,} bytes")
         parts.append(part)
+        part = os.read(file, 256 * 1024)
     return b"".join(parts)
 
 
@@ -159,38 +164,47 @@ class FolderScan:
     """
 
     def __init__(self, folder: Path, foreign: Foreign = anybody) -> None:
-        self.files: dict[str, Stamp] = {}
+        self.overlay: Stamp | None = None  # of its file
         self.drafts: list[str] = []
         self.is_whole = True
         self._root = str(folder)
         self._foreign = foreign
         self._fine: set[tuple[str, int, int, int]] = set()
+        self._top: list[str] = []  # files in no folder
+        self._seen: list[str] = []  # files in the folder that is looked at now
         self._check_state()
+        texts: dict[str, str] = {}
         for entry in self._entries(""):
             if entry.name == OVERLAY:
                 self._add(OVERLAY, entry)
             elif entry.is_dir(follow_symlinks=False):
                 self._check_folder("", entry)
                 self._bundle(entry.name)
+                texts[entry.name] = _text(self._seen)
+                self._seen = []
             elif entry.is_symlink() and os.path.isdir(entry.path):
                 self._add(entry.name, entry)  # refused when it is read
+        self.files = FileStamps({"": _text(self._top), **texts})
 
     def _bundle(self, folder: str) -> None:
-        file = f"{folder}/{BUNDLE}"
+        file, has_bundle, has_tools = f"{folder}/{BUNDLE}", False, False
         for entry in self._entries(folder):
+            before = len(self._seen)
             if entry.name == BUNDLE:
                 self._add(file, entry)
+                has_bundle = len(self._seen) > before
             elif entry.name == TOOLS and entry.is_symlink():
                 self._add(f"{folder}/{TOOLS}", entry)  # refused when it is read
             elif entry.name == TOOLS:
                 self._check_folder(folder, entry)
-                if self._tools(f"{folder}/{TOOLS}"):
-                    self.files.setdefault(file, NO_STAMP)  # tools without a bundle: that it is missing is told
+                self._tools(f"{folder}/{TOOLS}")
+                has_tools = len(self._seen) > before
+        if has_tools and not has_bundle:
+            self._put(file, NO_STAMP)  # tools without a bundle: that it is missing is told
 
-    def _tools(self, folder: str) -> bool:
-        """Whether there are any."""
-        before, files, new = len(self.files), self.files, tuple.__new__  # there may be very many: each step counts
-        for entry in self._entries(folder):
+    def _tools(self, folder: str) -> None:
+        add = self._seen.append
+        for entry in self._entries(folder):  # there may be very many: each step counts
             name = entry.name
             if name.endswith(".json"):
                 try:
@@ -200,8 +214,7 @@ class FolderScan:
                 else:
                     if status.st_uid != _EUID or status.st_mode & WRITABLE:
                         self._check(folder, name, status)
-                    files[f"{folder}/{name}"] = new(Stamp, (status.st_mtime_ns, status.st_size, status.st_ino))
-        return len(files) > before
+                    add(f"{TOOLS}/{name}//{status.st_mtime_ns}//{status.st_size}//{status.st_ino}")  # see stamp_text
 
     def _add(self, path: str, entry: Entry) -> None:
         try:
@@ -210,7 +223,16 @@ class FolderScan:
             self._skip(path, error)
         else:
             self._check("", path, status)
-            self.files[path] = Stamp(status.st_mtime_ns, status.st_size, status.st_ino)
+            self._put(path, stamp_of(status))
+
+    def _put(self, path: str, stamp: Stamp) -> None:
+        above, slash, inside = path.partition("/")
+        if path == OVERLAY:
+            self.overlay = stamp
+        elif slash:
+            self._seen.append(stamp_text(inside, stamp))
+        else:
+            self._top.append(stamp_text(above, stamp))
 
     def _check_state(self) -> None:
         try:
@@ -253,4 +275,9 @@ class FolderScan:
         if error.errno in TEMPORARY_ERRORS or not path:
             self.is_whole = False
         elif not isinstance(error, FileNotFoundError):
-            self.files[path] = NO_STAMP
+            self._put(path, NO_STAMP)
+
+
+def _text(seen: list[str]) -> str:
+    """Of the files of one folder."""
+    return SEPARATOR.join(sorted(seen))

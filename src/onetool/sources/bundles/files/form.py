@@ -19,7 +19,7 @@ from onetool.core.json_data import StrictJsonError, no_constant, unique
 from onetool.core.schema import CompiledSchema, depth_of
 from onetool.sources.bundles.errors import ConflictError, InvalidError, NotFoundError, OutdatedError
 from onetool.sources.bundles.files.disk import LARGEST
-from onetool.sources.bundles.model import SCHEMA_VERSION, Bundle, Tool, ToolContent, shown
+from onetool.sources.bundles.model import SCHEMA_VERSION, UNSAID, Bundle, Tool, ToolContent, shown
 from onetool.sources.bundles.names import check_id, check_slug, check_version, derived_id
 from onetool.sources.bundles.store import ETag, tag_of
 from onetool.sources.bundles.validation import read_bundle, read_tool
@@ -47,7 +47,7 @@ def time_seconds(text: str) -> float:
 
 
 def fields_of(content: msgspec.Struct) -> dict[str, Any]:
-    return {name: getattr(content, name) for name in content.__struct_fields__}
+    return msgspec.structs.asdict(content)
 
 
 def structure(bundle: Bundle) -> tuple[str, str, str]:
@@ -136,6 +136,16 @@ _SWITCHED = ("isEnabled", "examples", "id", "createdAt", "modifiedAt", "softDele
 _sound: set[bytes] = set()  # of schemas that can be used
 
 
+def _digested(shape: type[Bundle | Tool], keys: tuple[str, ...]) -> list[tuple[str, str, bool]]:
+    """Of what a digest is about: its keys, fields, and whether they are said where they are empty, as in `shown`."""
+    names = {key: field for field, key in zip(shape.__struct_fields__, shape.__struct_encode_fields__, strict=True)}
+    return [(key, names[key], key not in UNSAID) for key in keys if key not in _SWITCHED]
+
+
+_BUNDLE_DIGESTED = _digested(Bundle, _BUNDLE_KEYS)
+_TOOL_DIGESTED = _digested(Tool, _TOOL_KEYS)
+
+
 # Writing
 
 
@@ -220,6 +230,28 @@ def _tool(text: bytes, bundle_id: str, folder: str, mtime_ns: int) -> Tool:
 
 def parsed(text: bytes) -> dict[str, Any]:
     """A JSON object that all programs read alike. Raises InvalidError with the place of a fault."""
+    data = _read_plain(text)
+    if data is None:
+        data = _read_strictly(text)
+    if not isinstance(data, dict):
+        raise InvalidError("expected a JSON object")
+    if text.count(b"{") + text.count(b"[") > DEEPEST and depth_of(data, DEEPEST) >= DEEPEST:
+        raise InvalidError(f"it is nested deeper than {DEEPEST} levels")
+    return data
+
+
+def _read_plain(text: bytes) -> Any:
+    """The same in a third of the time, but only what comes out as it went in when it is written again: no key was
+    twice there. None for all else; why, or what it is, the strict reader tells.
+    """
+    try:
+        data = msgspec.json.decode(text)
+        return data if msgspec.json.encode(data) == msgspec.json.format(text, indent=-1) else None
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return None
+
+
+def _read_strictly(text: bytes) -> Any:
     if text.startswith(b"\xef\xbb\xbf"):
         raise InvalidError("it begins with a byte order mark (BOM): save it as UTF-8 without one")
     if b"\0" in text:
@@ -227,7 +259,7 @@ def parsed(text: bytes) -> dict[str, Any]:
     if not text.strip():
         raise InvalidError("it is empty")
     try:
-        data = json.loads(text.decode(), object_pairs_hook=unique, parse_constant=no_constant)
+        return json.loads(text.decode(), object_pairs_hook=unique, parse_constant=no_constant)
     except UnicodeDecodeError as error:
         raise InvalidError(f"it is not UTF-8: byte {error.start} can't be read") from None
     except json.JSONDecodeError as error:
@@ -238,11 +270,6 @@ def parsed(text: bytes) -> dict[str, Any]:
         raise InvalidError(_not_strict(error)) from None
     except ValueError as error:  # a number with thousands of digits
         raise InvalidError(str(error)) from None
-    if not isinstance(data, dict):
-        raise InvalidError("expected a JSON object")
-    if text.count(b"{") + text.count(b"[") > DEEPEST and depth_of(data, DEEPEST) >= DEEPEST:
-        raise InvalidError(f"it is nested deeper than {DEEPEST} levels")
-    return data
 
 
 def _not_strict(error: StrictJsonError) -> str:
@@ -299,26 +326,29 @@ def _id(data: Mapping[str, Any], otherwise: str) -> str:
 
 
 def _times(data: Mapping[str, Any], mtime_ns: int) -> dict[str, Any]:
-    changed = time_text(mtime_ns / 1e9)
     created, modified = data.get("createdAt"), data.get("modifiedAt")
     return {
-        "created_at": changed if created is None else _time(created, "/createdAt"),
-        "modified_at": changed if modified is None else _time(modified, "/modifiedAt"),
+        "created_at": time_text(mtime_ns / 1e9) if created is None else _time(created, "/createdAt"),
+        "modified_at": time_text(mtime_ns / 1e9) if modified is None else _time(modified, "/modifiedAt"),
     }
 
 
 def _as_edited(thing: Thing, data: Mapping[str, Any], mtime_ns: int) -> Thing:
     """A file that was changed by hand since it was written was modified when it was saved, whatever it says itself."""
-    if data.get("modifiedAt") is None or data.get("digest") in (None, _digest(thing)):
+    said = data.get("digest")
+    if said is None or data.get("modifiedAt") is None or said == _digest(thing):
         return thing
     return msgspec.structs.replace(thing, modified_at=max(thing.modified_at, time_text(mtime_ns / 1e9)))
 
 
 def _digest(thing: Bundle | Tool) -> str | None:
     """A digest of what `modifiedAt` is about. Equal for equal data; None if it is not JSON."""
-    keys = _BUNDLE_KEYS if isinstance(thing, Bundle) else _TOOL_KEYS
-    data = shown(thing)
-    about = {key: data[key] for key in keys if key not in _SWITCHED and data.get(key) is not None}
+    fields = _BUNDLE_DIGESTED if isinstance(thing, Bundle) else _TOOL_DIGESTED
+    about: dict[str, Any] = {}
+    for key, field, is_said in fields:
+        value = getattr(thing, field)
+        if value or (is_said and value is not None):
+            about[key] = value
     try:
         return sha256(msgspec.json.encode(about, order="sorted")).hexdigest()[:16]
     except (ValueError, RecursionError):  # half of a character
@@ -327,6 +357,11 @@ def _digest(thing: Bundle | Tool) -> str | None:
 
 def _time(text: Any, pointer: str) -> str:
     try:
-        return time_text(time_seconds(text))
+        return _as_written(text)
     except (TypeError, ValueError, OverflowError):
         raise InvalidError(f"{pointer}: {text!r:.60} is no time, as 2026-11-15T16:00:00.000Z is one", pointer) from None
+
+
+@lru_cache(256)  # what came together has one time
+def _as_written(time: str) -> str:
+    return time_text(time_seconds(time))

@@ -36,8 +36,8 @@ from onetool.sources.bundles.files.disk import (
     tools_of,
 )
 from onetool.sources.bundles.files.form import bundle_text, not_empty, read_bundle_file, read_tool_file, tool_text
-from onetool.sources.bundles.files.indexed import KEY_BYTES, FileUsage, FolderIndex, key_of, read_key
 from onetool.sources.bundles.files.overlay import Overlay, overlay_text, read_overlay, switches_text
+from onetool.sources.bundles.files.state_folder import KEY_BYTES, FileUsage, FolderIndex, key_of, read_key
 from onetool.sources.bundles.files.writing import ensure_folders
 from onetool.sources.bundles.index import IndexTransaction, PathTakenError, Stamp
 from onetool.sources.bundles.model import Bundle, Tool

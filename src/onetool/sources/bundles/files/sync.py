@@ -9,11 +9,13 @@ lies: where that can't be used, its tools are set aside with it, unread.
 import errno
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
+
+import msgspec
 
 from onetool.sources.bundles.errors import InvalidError, UnavailableError
 from onetool.sources.bundles.files import disk, writing
@@ -42,7 +44,7 @@ from onetool.sources.bundles.files.overlay import (
     switches_text,
 )
 from onetool.sources.bundles.files.writing import FolderLock
-from onetool.sources.bundles.index import Index, IndexTransaction, PathTakenError, Stamp
+from onetool.sources.bundles.index import FileStamps, Index, IndexTransaction, PathTakenError, Stamp
 from onetool.sources.bundles.model import Bundle, Tool
 
 NO_BUNDLE = "its bundle can't be used"
@@ -62,7 +64,7 @@ class ReadFile(NamedTuple):
     digest: bytes | None = None
 
 
-def read_files(folder: Path, stamps: dict[str, Stamp], paths: Iterable[str]) -> Iterator[ReadFile]:
+def read_files(folder: Path, stamps: Mapping[str, Stamp], paths: Iterable[str]) -> Iterator[ReadFile]:
     """Bundles before their tools. `stamps` are those that the look has seen.
 
     Left out is what is not there any more, or can't be read for a while; and tools whose bundle is left out.
@@ -92,16 +94,28 @@ def _read_tool(folder: Path, path: str, stamp: Stamp, bundle: ReadFile | None) -
 
 def _read_one(folder: Path, path: str, seen: Stamp, bundle: Bundle | None) -> ReadFile | None:
     try:
-        data, stamp = disk.read_bytes(folder / path)
+        data, stamp = disk.read_bytes(f"{folder}/{path}")  # a Path would take as long as opening it
     except InvalidError as error:
         return ReadFile(path, seen, reason=str(error))
     except OSError as error:
         return _unreadable(path, seen, error)
     digest = sha256(data).digest()
     try:
-        return ReadFile(path, stamp, _content_of(path, data, stamp, bundle), digest=digest)
+        return ReadFile(path, stamp, _whole_texts(data, _content_of(path, data, stamp, bundle)), digest=digest)
     except InvalidError as error:
         return ReadFile(path, stamp, reason=str(error), digest=digest)
+
+
+def _whole_texts(data: bytes, content: ParsedContent) -> ParsedContent:
+    """Refuses half a character, which only an escape can say: nothing that keeps or shows it could write it."""
+    if b"\\ud" in data or b"\\uD" in data:
+        try:
+            msgspec.json.encode(content)
+        except UnicodeEncodeError as error:
+            raise InvalidError(
+                "there is half a character in a text (an escape such as \\ud800): take it out"
+            ) from error
+    return content
 
 
 def _content_of(path: str, data: bytes, stamp: Stamp, bundle: Bundle | None) -> ParsedContent:
@@ -136,7 +150,7 @@ UNSETTLED = -1  # as a size: what no file has
 
 
 class FolderChanges(NamedTuple):
-    files: dict[str, Stamp]  # all that lie there
+    files: FileStamps  # all that lie there
     read: list[ReadFile]
     gone: list[str]
     drafts: list[str]
@@ -162,7 +176,7 @@ class FolderSync:
         self._foreign = foreign
         self._lock = lock
         self._built_in = built_in
-        self._known: tuple[int, dict[str, Stamp]] = (-1, {})
+        self._known: tuple[int, FileStamps] = (-1, FileStamps({}))
         self._synced = -1  # the index's state after the last look
         self._overlay: Stamp | None = NO_STAMP
         self._racy: dict[str, bytes] = {}  # paths and digests of what was read and may change unseen
@@ -184,10 +198,12 @@ class FolderSync:
 
     def _find(self, index: Index) -> FolderChanges:
         scan, known = FolderScan(self._folder, self._foreign), self._stamps(index)
-        switches = self._switches(scan.files.pop(OVERLAY, None))
-        changed = {path for path, stamp in scan.files.items() if known.get(path) != stamp}
-        gone = [path for path in known if path not in scan.files and path != OVERLAY] if scan.is_whole else []
-        broken: dict[str, str] = {}
+        switches = self._switches(scan.overlay)
+        changed, gone, broken = set[str](), list[str](), dict[str, str]()
+        for folder in known.differing(scan.files):
+            before, now = known.of(folder), scan.files.of(folder)
+            changed |= {path for path, stamp in now.items() if before.get(path) != stamp}
+            gone += [path for path in before if scan.is_whole and path not in now and path != OVERLAY]
         if changed or gone or index.state() != self._synced:
             broken = broken_files(index)
             changed |= {path for path, reason in broken.items() if path in scan.files and reason != NO_BUNDLE}
@@ -203,17 +219,14 @@ class FolderSync:
         read = next(read_files(self._folder, {OVERLAY: stamp}, [OVERLAY]), None)
         return None if read is None else BuiltInSwitches(stamp, read)
 
-    def _read(
-        self, index: Index, files: dict[str, Stamp], changed: set[str], broken: dict[str, str]
-    ) -> Iterable[ReadFile]:
+    def _read(self, index: Index, files: FileStamps, changed: set[str], broken: dict[str, str]) -> Iterable[ReadFile]:
         """What has changed. With a bundle that is another one now, or of use again or no more, its tools as well."""
         heads = list(read_files(self._folder, files, (one for one in changed if not is_tool(one))))
         yield from heads
         bundles = (head for head in heads if head.path.endswith(f"/{BUNDLE}"))
         others = {folder_of(head.path) for head in bundles if self._is_another(index, head, broken)}
-        below = (path for path in (files if others else changed) if is_tool(path))
-        tools = (path for path in below if path in changed or folder_of(path) in others)
-        yield from read_files(self._folder, files, tools)
+        below = changed.union(*map(files.of, others))
+        yield from read_files(self._folder, files, filter(is_tool, below))
 
     def _is_another(self, index: Index, head: ReadFile, broken: dict[str, str]) -> bool:
         if not isinstance(head.content, Bundle):
@@ -226,7 +239,7 @@ class FolderSync:
             return not is_as_before or self._racy[read.path] != read.digest
         return read.reason is None or not is_as_before or self._known[1].get(read.path) != read.stamp
 
-    def _stamps(self, index: Index) -> dict[str, Stamp]:
+    def _stamps(self, index: Index) -> FileStamps:
         state = index.state()
         if self._known[0] != state:
             self._known = (state, index.stamps())
@@ -277,7 +290,9 @@ class FolderSync:
     def _put_all(self, changes: IndexTransaction, found: FolderChanges, reads: list[ReadFile]) -> None:
         """Two passes: two files may have swapped their contents."""
         reads = sorted(reads, key=lambda read: (read.path.count("/"), not _is_usual(read), read.path))
-        refused = [(read, taken) for read in reads if (taken := self._put(changes, read)) is not None]
+        heads = self._put_each(changes, (read for read in reads if not is_tool(read.path)))
+        tools = self._put_new(changes, [read for read in reads if is_tool(read.path)])
+        refused = heads + self._put_each(changes, tools)
         if all(self._is_known(found, read, taken) for read, taken in refused):
             return
         for read, _ in refused:
@@ -289,13 +304,36 @@ class FolderSync:
                 if isinstance(read.content, Bundle):
                     self._set_aside(changes, found, folder_of(read.path))
 
-    def _put(self, changes: IndexTransaction, read: ReadFile) -> PathTakenError | None:
-        stamp = read.stamp
-        if _is_racy(stamp) and read.digest is not None:
+    def _put_new(self, changes: IndexTransaction, reads: list[ReadFile]) -> list[ReadFile]:
+        """Put tools all at once if no file was known before, as when the index is new. What is left has to be put one
+        by one: what is no tool of use, or all where two claim the same.
+        """
+        if any(read.path in self._known[1] for read in reads):
+            return reads
+        bundles = {read.content.bundle_id for read in reads if isinstance(read.content, Tool)}
+        places = {id: changes.path_of_bundle(id) for id in bundles}
+        new: list[tuple[Tool, str, Stamp]] = []
+        left: list[ReadFile] = []
+        for read in reads:
+            if isinstance(read.content, Tool) and places[read.content.bundle_id] == bundle_file(folder_of(read.path)):
+                new.append((read.content, read.path, self._stamp_to_keep(read)))
+            else:
+                left.append(read)
+        return left if changes.put_new_tools(new) else reads
+
+    def _put_each(self, changes: IndexTransaction, reads: Iterable[ReadFile]) -> list[tuple[ReadFile, PathTakenError]]:
+        """Those that are refused."""
+        return [(read, taken) for read in reads if (taken := self._put(changes, read)) is not None]
+
+    def _stamp_to_keep(self, read: ReadFile) -> Stamp:
+        if _is_racy(read.stamp) and read.digest is not None:
             self._racy[read.path] = read.digest
-            stamp = stamp._replace(size=UNSETTLED)
-        else:
-            self._racy.pop(read.path, None)
+            return read.stamp._replace(size=UNSETTLED)
+        self._racy.pop(read.path, None)
+        return read.stamp
+
+    def _put(self, changes: IndexTransaction, read: ReadFile) -> PathTakenError | None:
+        stamp = self._stamp_to_keep(read)
         try:
             if isinstance(read.content, Bundle):
                 changes.put_bundle(read.content, read.path, stamp)
@@ -319,14 +357,14 @@ class FolderSync:
         return changes.path_of_bundle(tool.bundle_id) == bundle_file(folder_of(path))
 
     def _set_aside(self, changes: IndexTransaction, found: FolderChanges, folder: str) -> None:
-        for path, stamp in found.files.items():
+        for path, stamp in found.files.of(folder).items():
             if path.startswith(f"{tools_of(folder)}/"):
                 changes.put_broken(path, stamp, NO_BUNDLE)
 
     def _is_still(self, read: ReadFile) -> bool:
         """Whether the file is as it was read: another process may have had the lock before us."""
         try:
-            stamp = stamp_of(os.stat(self._folder / read.path, follow_symlinks=False))
+            stamp = stamp_of(os.stat(f"{self._folder}/{read.path}", follow_symlinks=False))
         except OSError:
             return read.stamp == NO_STAMP
         return stamp == read.stamp or read.stamp == NO_STAMP

@@ -6,6 +6,7 @@ The search is in memory, and follows the index. Safe for several threads and pro
     waiting     how long a caller waits, and the errors of the index
     rows        bundles and tools as rows, and lists by id
     changes     what is written, in one transaction
+    stamps      what files looked like, folder by folder
     feed        what is in memory follows it: the search, and all tools
 
 `IndexAccess` runs reads and transactions, each on an index that is complete. There a damaged file is replaced by a new
@@ -27,7 +28,8 @@ from onetool.sources.bundles.index import rows
 from onetool.sources.bundles.index.changes import IndexTransaction, PathTakenError, Stamp, read_note
 from onetool.sources.bundles.index.database import IndexConnection, IndexConnections, change_stamp
 from onetool.sources.bundles.index.feed import NAME, IndexedSearch, changes_since
-from onetool.sources.bundles.index.rows import inode_out, path_out
+from onetool.sources.bundles.index.rows import path_out
+from onetool.sources.bundles.index.stamps import FileStamps, read_stamps
 from onetool.sources.bundles.index.waiting import (
     LONG_SECONDS,
     IndexBusyError,
@@ -131,6 +133,7 @@ class IndexAccess:
             raise IndexDamagedError(error) from error
         finally:
             connection.is_changing = False
+            connection.end()
             connection.lock.release()
 
     def close(self) -> None:
@@ -145,7 +148,7 @@ class IndexAccess:
                 if connection.database.in_transaction:
                     raise RuntimeError("a change of the index inside of another one")
                 connection.wait(LONG_SECONDS)
-                connection.database.execute("BEGIN IMMEDIATE")
+                connection.begin()
             except BaseException as error:
                 connection.lock.release()
                 if not isinstance(error, sqlite3.Error):
@@ -340,15 +343,9 @@ class Index:
 
     # Keeping in step
 
-    def stamps(self) -> dict[str, Stamp]:
+    def stamps(self) -> FileStamps:
         """The stamps of all known files, broken ones included."""
-        asked = "SELECT path, mtime_ns, size, inode FROM files"
-        found = self._access.read(lambda connection: connection.database.execute(asked).fetchall())
-        new = tuple.__new__  # there may be very many: each step counts
-        return {
-            path_out(path): new(Stamp, (mtime_ns, size, inode if inode >= 0 else inode_out(inode)))
-            for path, mtime_ns, size, inode in found
-        }
+        return self._access.read(lambda connection: read_stamps(connection.database))
 
     def state(self) -> int:
         """A number that grows with every change by any process, and when the index is made anew."""
@@ -363,6 +360,7 @@ class Index:
 
 
 __all__ = [
+    "FileStamps",
     "Index",
     "IndexBusyError",
     "IndexDamagedError",

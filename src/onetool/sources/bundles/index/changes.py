@@ -6,6 +6,7 @@ bundle or one tool are refused with `PathTakenError`, which names the first: loo
 
 import sqlite3
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
 import msgspec
@@ -29,8 +30,11 @@ _SET_TOOL = ", ".join(f"{column} = ?" for column in IndexedToolRow._fields)
 
 
 class RowWriter:
+    """Writes rows of one transaction."""
+
     def __init__(self, database: sqlite3.Connection) -> None:
         self._db = database
+        self._is_purged = False  # of what is gone for long
 
     def bundle(self, bundle: Bundle) -> None:
         row = bundle_row(bundle)
@@ -53,6 +57,18 @@ class RowWriter:
         self._db.executemany("INSERT OR IGNORE INTO tags VALUES (?, ?, ?)", [(tag, tool.id, no) for tag in tool.tags])
         return no
 
+    def new_tools(self, tools: Sequence[Tool]) -> int:
+        """Many at once, which takes a third of the time. The number of the first: the others follow."""
+        ((first,),) = self._db.execute("SELECT coalesce(max(no), 0) + 1 FROM tools")
+        numbered = list(enumerate(tools, first))
+        rows = ((no, *tool_row(tool)) for no, tool in numbered)
+        self._db.executemany("INSERT INTO tools VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
+        bodies = ((no, pack_tool(tool)) for no, tool in numbered)
+        self._db.executemany(f"INSERT INTO bodies VALUES (?, ?, {_REVISION})", bodies)  # noqa: S608 - our own words
+        tags = ((tag, tool.id, no) for no, tool in numbered for tag in tool.tags)
+        self._db.executemany("INSERT OR IGNORE INTO tags VALUES (?, ?, ?)", tags)
+        return first
+
     def forget_tool(self, no: int) -> None:
         ((id,),) = self._db.execute("SELECT id FROM tools WHERE no = ?", (no,))
         self._note_gone(id)
@@ -71,7 +87,9 @@ class RowWriter:
     def _note_gone(self, id: str, is_bundle: bool = False) -> None:
         """For the search of this and other processes, which follows what changes."""
         self._db.execute(f"INSERT OR REPLACE INTO gone VALUES (?, ?, {_REVISION})", (id, is_bundle))  # noqa: S608
-        self._db.execute(f"DELETE FROM gone WHERE since < {_REVISION} - ?", (KEPT_REVISIONS,))  # noqa: S608
+        if not self._is_purged:  # once a transaction: it looks at all that is gone
+            self._db.execute(f"DELETE FROM gone WHERE since < {_REVISION} - ?", (KEPT_REVISIONS,))  # noqa: S608
+            self._is_purged = True
 
     def forget_built_in(self, bundles: Collection[str], tools: Mapping[str, Tool]) -> dict[str, int]:
         """Forget the built-in ones but these. Of the tools that stay: their numbers, or SAME where nothing differs."""
@@ -93,6 +111,7 @@ class RowWriter:
 
 
 NOTE = "note "  # how keys of notes begin
+AT_ONCE = 1_000  # tools: their packed JSON is in memory until they are written
 _NAMED = "bundle = ? AND slug = ? AND version = ?"
 
 
@@ -130,7 +149,7 @@ class IndexTransaction:
         if old is not None and old[0] != bundle.id:
             self.drop(path)
         self._writing.bundle(bundle)
-        self._write_file(mine, stamp, bundle=bundle.id)
+        self._write_file(path, stamp, bundle=bundle.id)
 
     def put_tool(self, tool: Tool, path: str, stamp: Stamp) -> None:
         mine = path_in(path)
@@ -141,12 +160,31 @@ class IndexTransaction:
         no = None if old is None else old[1]
         if old is not None and no is None:
             self.drop(path)
-        self._write_file(mine, stamp, tool=self._writing.tool(tool, no))
+        self._write_file(path, stamp, tool=self._writing.tool(tool, no))
+
+    def put_new_tools(self, tools: Iterable[tuple[Tool, str, Stamp]]) -> bool:
+        """Those of files that are not known yet. False where one of them is taken, and then nothing is written:
+        `put_tool` tells which one, and by whom.
+        """
+        waiting = iter(tools)
+        self._db.execute("SAVEPOINT new_tools")
+        try:
+            while some := list(islice(waiting, AT_ONCE)):
+                first = self._writing.new_tools([tool for tool, _, _ in some])
+                files = ((*_file_row(path, stamp), None, no, None) for no, (_, path, stamp) in enumerate(some, first))
+                self._db.executemany("INSERT INTO files VALUES (?, ?, ?, ?, ?, ?, ?)", files)
+        except sqlite3.IntegrityError:
+            self._db.execute("ROLLBACK TO new_tools")
+            return False
+        finally:
+            if self._db.in_transaction:
+                self._db.execute("RELEASE new_tools")
+        return True
 
     def put_broken(self, path: str, stamp: Stamp, reason: str) -> None:
         """Store a file that can't be used, with the reason, so that it is not read again and again."""
         self.drop(path)
-        self._write_file(path_in(path), stamp, reason=reason)
+        self._write_file(path, stamp, reason=reason)
 
     def drop(self, path: str) -> bool:
         """Forget a file and what was in it; whether it was known. Tools of a bundle that is dropped stay, disabled."""
@@ -234,9 +272,9 @@ class IndexTransaction:
             self.put_broken(path_out(known.path), Stamp(*row), why)
 
     def _write_file(
-        self, path: bytes, stamp: Stamp, bundle: str | None = None, tool: int | None = None, reason: str | None = None
+        self, path: str, stamp: Stamp, bundle: str | None = None, tool: int | None = None, reason: str | None = None
     ) -> None:
-        row = (path, stamp.mtime_ns, stamp.size, inode_in(stamp.inode), bundle, tool, reason)
+        row = (*_file_row(path, stamp), bundle, tool, reason)
         self._db.execute("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?, ?, ?)", row)
 
     def _file(self, path: bytes) -> tuple[str | None, int | None] | None:
@@ -259,6 +297,10 @@ class IndexTransaction:
 def read_note(database: sqlite3.Connection, key: str) -> str | None:
     found = database.execute("SELECT value FROM meta WHERE key = ?", (f"{NOTE}{key}",)).fetchone()
     return None if found is None else found[0]
+
+
+def _file_row(path: str, stamp: Stamp) -> tuple[bytes, int, int, int]:
+    return path_in(path), stamp.mtime_ns, stamp.size, inode_in(stamp.inode)
 
 
 def _check_taken(row: _IndexRow | None, mine: bytes, what: str) -> None:

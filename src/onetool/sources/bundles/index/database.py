@@ -82,8 +82,10 @@ Identity = tuple[int, int]
 
 # No commit waits for the disk. A power failure may take the last ones, and their stamps: those files are read again.
 # The order is kept, so nothing is ever half there.
-_SETTINGS = """
-PRAGMA synchronous = NORMAL; PRAGMA cache_size = -16384; PRAGMA temp_store = MEMORY;
+# Each thread has a connection: what all of them keep adds up. The system keeps the file's pages in any case.
+_READING, _WRITING = "PRAGMA cache_size = -2048", "PRAGMA cache_size = -16384"
+_SETTINGS = f"""
+{_READING}; PRAGMA synchronous = NORMAL; PRAGMA temp_store = MEMORY;
 PRAGMA journal_size_limit = 16777216;
 """
 
@@ -255,6 +257,16 @@ class IndexConnection:
         if seconds != self._busy_timeout:
             self.database.execute(f"PRAGMA busy_timeout = {seconds * 1000:.0f}")
             self._busy_timeout = seconds
+
+    def begin(self) -> None:
+        """A transaction that writes. Very many rows take room: else their pages would be written again and again."""
+        self.database.execute(_WRITING)
+        self.database.execute("BEGIN IMMEDIATE")
+
+    def end(self) -> None:
+        """After a transaction that wrote, whatever became of it."""
+        with suppress(sqlite3.Error):
+            self.database.execute(_READING)
 
     def close(self) -> None:
         with self.lock, suppress(sqlite3.Error):

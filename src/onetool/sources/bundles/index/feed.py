@@ -7,11 +7,11 @@ The search is ready at once from a file, which has what it knew of an index, and
 one that is missing, damaged, somebody else's or of another index is as good as none.
 """
 
-import os
 import sqlite3
 import sys
 from collections.abc import Iterable, Iterator
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from threading import Lock
 from typing import Any, TypeGuard
@@ -19,19 +19,23 @@ from zlib import crc32
 
 import msgspec
 
-from onetool.core.os_files import open_no_link, replace_file
+from onetool.core.os_files import read_marked, replace_file
 from onetool.sources.bundles.index.changes import KEPT_REVISIONS
 from onetool.sources.bundles.index.database import IndexConnection
 from onetool.sources.bundles.index.rows import read_bundle, tools_of_ids
 from onetool.sources.bundles.model import Bundle, Tool
+from onetool.sources.bundles.names import code_name
 from onetool.sources.bundles.packed import unpack_tool
-from onetool.sources.bundles.searching import BundleSearch, SavedSearch
+from onetool.sources.bundles.searching import BundleSearch, SavedSearch, word_mark
 from onetool.sources.bundles.store import KnownTool, Rank, SearchHit, SeenRevision, ToolChanges
 
 NAME = "search.cache"
-_HEAD = f"onetool search 3 {sys.byteorder}\n".encode()
 _CHECK_BYTES = 4
 MOST_BYTES = 1 << 30
+
+
+def _head() -> bytes:
+    return f"onetool search 4 {sys.byteorder} {word_mark()}\n".encode()
 
 
 class _SearchFile(msgspec.Struct):
@@ -45,31 +49,22 @@ _decode = msgspec.msgpack.Decoder(_SearchFile).decode
 
 def read_search(file: Path, born: int) -> tuple[int, BundleSearch] | None:
     """The revision of this index that it is about, and the search; None where there is none of use."""
-    try:
-        handle = open_no_link(file, os.O_RDONLY)
-    except OSError:
-        return None
-    try:
-        with os.fdopen(handle, "rb") as stream:
-            data = stream.read(MOST_BYTES)
-    except OSError:
-        return None
-    body = memoryview(data)[len(_HEAD) + _CHECK_BYTES :]
-    if not data.startswith(_HEAD + crc32(body).to_bytes(_CHECK_BYTES, "big")):
+    data = memoryview(read_marked(file, _head(), MOST_BYTES) or b"")
+    body = data[_CHECK_BYTES:]
+    if data[:_CHECK_BYTES] != crc32(body).to_bytes(_CHECK_BYTES, "big"):
         return None
     try:
         found = _decode(body)
-        return (found.revision, BundleSearch.restored(found.search)) if found.born == born else None
+        return (found.revision, BundleSearch(found.search)) if found.born == born else None
     except (msgspec.DecodeError, ValueError, IndexError):  # written by something else that counts the same
         return None
 
 
-def write_search(file: Path, born: int, revision: int, search: BundleSearch) -> None:
+def write_search(file: Path, born: int, revision: int, search: SavedSearch) -> None:
     """Where it can't be written, the next process reads everything."""
-    with search.words.lock:
-        body = msgspec.msgpack.encode(_SearchFile(born, revision, search.saved()))
+    body = msgspec.msgpack.encode(_SearchFile(born, revision, search))
     try:
-        replace_file(file, b"".join((_HEAD, crc32(body).to_bytes(_CHECK_BYTES, "big"), body)), sync=False)
+        replace_file(file, b"".join((_head(), crc32(body).to_bytes(_CHECK_BYTES, "big"), body)), sync=False)
     except OSError:
         return
 
@@ -101,14 +96,13 @@ class IndexedSearch:
             born, revision = _born(database), _revision(database)
             seen, self._seen = self._seen or self._saved(born), None  # should this fail
             if not _can_follow(seen, born, revision):
-                self._found = _read_all(database)
-                self._unsaved = sys.maxsize
+                self._found, self._unsaved = _read_all(database), sys.maxsize
             elif revision != seen[1]:
                 with self._found.words.lock:
                     self._unsaved += _read_changes(self._found, database, seen[1])
             self._seen = (born, revision)
-            if self._unsaved > max(LEAST_SAVED, len(self._found) // SAVED_SHARE):
-                self._save()
+            if len(self._found) >= LEAST_SAVED and self._unsaved > max(LEAST_SAVED, len(self._found) // SAVED_SHARE):
+                self._save(born, revision)
             return self._found
 
     def _saved(self, born: int) -> tuple[int, int] | None:
@@ -117,20 +111,29 @@ class IndexedSearch:
         revision, self._found = found
         return born, revision
 
-    def _save(self) -> None:
+    def _save(self, born: int, revision: int) -> None:
+        with self._found.words.lock:
+            saved = self._found.saved()
+        if self._cache is not None:
+            write_search(self._cache, born, revision, saved)
+        if self._unsaved == sys.maxsize:  # nobody has it yet: as out of a file it takes less room
+            self._found = BundleSearch(saved)
         self._unsaved = 0
-        if self._cache is not None and self._seen is not None and len(self._found) >= LEAST_SAVED:
-            write_search(self._cache, *self._seen, self._found)
 
     def search(
         self, connection: IndexConnection, query: str, include_disabled: bool, after: Rank | None, limit: int
     ) -> list[SearchHit]:
-        found = self.current(connection)
-        with found.words.lock:
-            ranks = found.search(query, include_disabled, after, limit)
-        tools = tools_of_ids(connection.database, [rank.id for rank in ranks])
-        # Another thread may have come with a later moment: what is not there in ours is left out.
-        return [SearchHit(rank, tools[rank.id]) for rank in ranks if rank.id in tools]
+        found, hits = self.current(connection), list[SearchHit]()
+        while True:
+            wanted = limit - len(hits)
+            with found.words.lock:
+                ranks = found.search(query, include_disabled, after, wanted)
+            tools = tools_of_ids(connection.database, [rank.id for rank in ranks])
+            # Another thread may have come with a later moment: what is not there in ours is left out.
+            hits += (SearchHit(rank, tools[rank.id]) for rank in ranks if rank.id in tools)
+            if len(ranks) < wanted or len(hits) >= limit:  # fewer than `limit` are the last ones
+                return hits
+            after = ranks[-1]
 
 
 _BUNDLES = "SELECT body FROM bundles WHERE NOT built_in"
@@ -145,8 +148,8 @@ def changes_since(connection: IndexConnection, seen: SeenRevision | None) -> Too
     born, revision = _born(database), _revision(database)
     now = None if connection.is_changing else (born, revision)  # what is not certain yet must not be taken for known
     if not _can_follow(seen, born, revision):
-        bundles, tools = database.execute(_BUNDLES), database.execute(f"{_TOOLS} ORDER BY id")
-        return ToolChanges(now, True, _bundles(bundles), _known(tools), [], [])
+        tools = sorted(_known(database.execute(_TOOLS)), key=attrgetter("id"))  # they are stored in about this order
+        return ToolChanges(now, True, _bundles(database.execute(_BUNDLES)), tools, [], [])
     if now is not None and seen == now:
         return ToolChanges(now, False, [], [], [], [])
     since = (seen[1],)
@@ -169,7 +172,15 @@ def _known(rows: Iterable[tuple[Any, ...]]) -> list[KnownTool]:
     """Ids of bundles, versions and functions are many times the same: they are kept once."""
     once: Any = dict[str, str]().setdefault
     return [
-        KnownTool(id, once(bundle, bundle), slug, once(version, version), bool(enabled), once(function, function), body)
+        KnownTool(
+            id,
+            once(bundle, bundle),
+            code_name(slug),
+            once(version, version),
+            bool(enabled),
+            once(function, function),
+            body,
+        )
         for id, bundle, slug, version, enabled, function, body in rows
     ]
 

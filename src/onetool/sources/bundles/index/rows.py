@@ -71,10 +71,6 @@ def inode_in(inode: int) -> int:
     return inode - (1 << 64) if inode >= 1 << 63 else inode
 
 
-def inode_out(inode: int) -> int:
-    return inode if inode >= 0 else inode + (1 << 64)
-
-
 # Lists
 
 

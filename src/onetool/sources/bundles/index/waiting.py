@@ -76,8 +76,8 @@ def _error_class(error: OSError | sqlite3.Error) -> type[UnavailableError]:
 
 LONG_SECONDS = 10.0  # seconds
 SHORT_SECONDS = 0.2
-REST = 1.0  # after a moment that was in vain others wait still less, for so long: many moments are a long time
 LEAST = 0.02
+PAUSE = 1.0  # after a wait in vain, in which callers wait only LEAST: many short waits are long together
 
 
 def on_loop() -> bool:
@@ -109,7 +109,7 @@ class WaitLimit:
     def seconds(self) -> float:
         if not self.is_short:
             return LONG_SECONDS
-        return LEAST if monotonic() - self._spent < REST else SHORT_SECONDS
+        return LEAST if monotonic() - self._spent < PAUSE else SHORT_SECONDS
 
 
 class SingleRunner:
