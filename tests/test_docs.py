@@ -1,5 +1,6 @@
 """What the docs say is true: every command and key is in them, every link leads somewhere, and the examples run."""
 
+import ast
 import importlib.util
 import os
 import re
@@ -202,3 +203,34 @@ def test_the_page_of_modules_is_up_to_date():
     page = modules.page()
     assert page == text_of("docs/modules.md")
     assert "| |\n| `" not in page.replace("| | |\n|---|---|", "")  # every module has a docstring
+
+
+ENTRIES = re.compile(r" {0,4}([a-z]\w*/?(?:, [a-z]\w*/?)*)  +\S")  # a line of a list: names, and what they are
+BESIDE = re.compile(r"[;(] ?(\w+): ")  # `http  over HTTP; http_headers: headers`
+
+
+def listed_modules(text, there):
+    """The names in a docstring's lists of modules. A list that has mostly other names is of something else."""
+    names = set()
+    for part in text.split("\n\n"):
+        lines = [found[1] for line in part.splitlines() if (found := ENTRIES.match(line))]
+        entries = {name.strip("/") for line in lines for name in line.split(", ")}
+        if len(entries & there) > len(entries) / 2:
+            names |= entries
+    return names
+
+
+def test_packages_that_list_their_modules_list_all_of_them():
+    wrong, lists = {}, 0
+    for init in sorted((ROOT / "src" / "onetool").rglob("__init__.py")):
+        text = ast.get_docstring(ast.parse(init.read_text())) or ""
+        packages = {path.parent.name for path in init.parent.glob("*/__init__.py")}
+        there = {path.stem for path in init.parent.glob("*.py")} - {"__init__"} | packages
+        if len(names := listed_modules(text, there)) < 2:
+            continue
+        lists += 1
+        names |= {name for name in BESIDE.findall(" ".join(text.split())) if name in there}
+        if off := names ^ there:
+            wrong[str(init.parent.relative_to(ROOT))] = sorted(off)
+    assert wrong == {}
+    assert lists > 10

@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 from helpers import until
@@ -13,6 +14,7 @@ from upstream import Reply, Upstream
 from onetool import App, ToolCall
 from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.model import built_in_id
+from onetool.sources.bundles.named import BundleTools
 from onetool.sources.bundles.names import new_id
 
 MESSAGE = {"type": "object", "properties": {"message": {"type": "string"}}, "required": ["message"]}
@@ -138,6 +140,22 @@ def test_a_built_in_pack_that_is_switched_off_is_off_everywhere(app):
     assert call(app, "time.now").ok
 
 
+def test_what_is_switched_off_while_tools_are_listed_is_off_afterwards(app, monkeypatch):
+    """The list is made of what was read before, and is not taken for current by that."""
+    bundle(app)
+    read, pack = app.bundles.kept_settings, built_in_id("time")
+
+    def read_and_switch():
+        settings = read()
+        monkeypatch.setattr(app.bundles, "kept_settings", read)
+        app.bundles.patch_bundle(pack, {"isEnabled": False})
+        return settings
+
+    monkeypatch.setattr(app.bundles, "kept_settings", read_and_switch)
+    app.catalog._list()  # as when a server tells of its tools
+    assert names(app, "time") == []
+
+
 def test_a_function_that_is_switched_off_takes_its_tools_with_it(app):
     id = bundle(app, say=ECHO)
     app.bundles.patch_tool(built_in_id("tools"), "echo", "1", {"isEnabled": False})
@@ -249,6 +267,36 @@ def test_who_stays_takes_in_what_is_edited_by_hand_and_tells(app, tmp_path):
     file.write_text(file.read_text().replace('"description": ""', '"description": "by hand"'))
     until(lambda: app.catalog.registry.get("mine.say").description == "by hand")
     assert told
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock for the bundles of apps, by which the first load of tools takes `load` seconds."""
+    clock = SimpleNamespace(now=1000.0, load=0.0)
+    really = BundleTools.load
+
+    def load(self, *args):
+        clock.now += clock.load if self.count == 0 else 0.0
+        return really(self, *args)
+
+    monkeypatch.setattr("onetool.app.bundles.monotonic", lambda: clock.now)
+    monkeypatch.setattr(BundleTools, "load", load)
+    return clock
+
+
+@pytest.mark.parametrize(("load", "looks"), [(0.01, [1, 2, 3, 4]), (0.5, [2, 3, 4]), (1.0, [3, 4])])
+def test_files_are_not_looked_at_again_right_after_a_first_load_that_took_long(app, tmp_path, clock, load, looks):
+    bundle(app, say=ECHO)
+    clock.load = load
+    with App.open(tmp_path / "onetool.yaml") as other:
+        other.tools()
+        store, began, looked = other.bundles.store, clock.now, []
+        really = store.sync
+        store.sync = lambda: (looked.append(round(clock.now - began)), really())[1]
+        for second in (1, 2, 3, 4):
+            clock.now = began + second
+            other._bundles._poll()
+    assert looked == looks
 
 
 def test_a_reload_keeps_bundles_and_follows_the_home(app, tmp_path, monkeypatch):

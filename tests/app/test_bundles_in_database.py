@@ -1,11 +1,17 @@
 """Two apps on one database, each over REST: what one writes the other gives, finds and calls at once."""
 
+import asyncio
 import json
+from contextlib import ExitStack
 
 import pytest
 from helpers import until
 from interfaces.rest.served import Api, problem
 from postgres import database_url, postgres
+
+from onetool import App
+from onetool.sources.bundles.errors import ForbiddenError
+from onetool.sources.bundles.named import BundleTools
 
 __all__ = ["database_url", "postgres"]
 
@@ -24,6 +30,21 @@ def apis(tmp_path, database_url):
     yield running
     for api in running:
         api.stop()
+
+
+@pytest.fixture
+def apps(tmp_path, database_url):
+    """Opens one more on the same database."""
+    with ExitStack() as opened:
+
+        def one_more(name):
+            home = tmp_path / name
+            home.mkdir(mode=0o700)
+            (home / "onetool.yaml").write_text(json.dumps({"database": database_url}))
+            (home / "onetool.yaml").chmod(0o600)
+            return opened.enter_context(App.open(home / "onetool.yaml"))
+
+        yield one_more
 
 
 def slugs(reply):
@@ -57,3 +78,31 @@ def test_while_it_is_away_reads_go_on(apis, postgres):
     finally:
         assert postgres.start_again()
     until(lambda: two.ask("PUT", f"/tools/bundles/{one.new_id()}", {"slug": "more"}).status_code == 201)
+
+
+def test_what_one_switches_off_the_other_refuses_right_after_a_start_that_took_long(apps, monkeypatch):
+    now, really = [1000.0], BundleTools.load
+
+    def load(self, *args):
+        now[0] += 1.0 if self.count == 0 else 0.0  # the clock stands still but for the first load
+        return really(self, *args)
+
+    monkeypatch.setattr("onetool.app.bundles.monotonic", lambda: now[0])
+    monkeypatch.setattr(BundleTools, "load", load)
+    one, id = apps("one"), "0190aaaa-0000-7000-8000-000000000001"
+    one.bundles.put_bundle(id, {"slug": "birds"})
+    one.bundles.put_tool(id, "hello", "1", HELLO)
+    two = apps("two")
+    two.tools()
+    two.connect()
+    until(lambda: two.bundles.store.stamp() is not None)  # it watches the database
+    assert asyncio.run(two.bundles.invoke(id, "hello", "1", {})).data == "hello"
+    one.bundles.patch_tool(id, "hello", "1", {"isEnabled": False})
+
+    def is_refused():
+        try:
+            return not asyncio.run(two.bundles.invoke(id, "hello", "1", {}))
+        except ForbiddenError:
+            return True
+
+    until(is_refused)

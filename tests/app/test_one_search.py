@@ -1,10 +1,15 @@
 """One search: what `ot.search` and REST find follows every change, and the words of kept tools are in memory once."""
 
 import time
+from threading import enumerate as enumerate_threads
 
 import pytest
+from helpers import until
 
 from onetool import App
+from onetool.sources.bundles import named
+from onetool.sources.bundles.errors import UnavailableError
+from onetool.sources.bundles.index import feed
 from onetool.sources.bundles.names import new_id
 
 QUIET = {"type": "script", "argSchema": {"type": "object", "properties": {}}, "scriptImpl": {"code": "1"}}
@@ -82,6 +87,25 @@ def test_words_of_kept_tools_are_in_memory_once(app, id):
     assert index.kept.words is index._words
 
 
+def test_after_a_moment_in_which_the_store_was_busy_the_search_catches_up(app, id, config, monkeypatch):
+    monkeypatch.setattr(feed, "LEAST_SAVED", 0)  # as with many tools: one that changes gets another place
+    monkeypatch.setattr(named, "FRESH", 0.0)
+    app.search("quokka")
+    store = app.catalog._bundles.service.store
+
+    def busy():
+        raise UnavailableError("others have it")
+
+    (file,) = config.parent.glob("bundles/*/tools/feed-quokka@1.json")
+    file.write_text(file.read_text().replace("eaves", "eaves of an eucalyptus"))
+    store.sync()
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "searched", busy)
+        app.search("quokka")  # of words as they were known last
+    store.searched()
+    assert [spec.name for spec, _ in app.search("eucalyptus")][:1] == ["qzoo.feed_quokka"]
+
+
 def test_a_tool_that_stays_is_not_read_again(app, id, monkeypatch):
     app.search("quokka")
     read = []
@@ -91,3 +115,20 @@ def test_a_tool_that_stays_is_not_read_again(app, id, monkeypatch):
     app.bundles.put_tool(id, "wash-quokka", "1", QUIET)
     assert len(app.search("quokka")) == 2
     assert read == ["qzoo.wash_quokka"]
+
+
+@pytest.mark.parametrize("seconds", [0.0, 3600.0])
+def test_with_many_tools_first_requests_come_before_meanings(config, monkeypatch, seconds):
+    monkeypatch.setattr("onetool.app.catalog.MANY_TOOLS", 0)
+    monkeypatch.setattr("onetool.app.catalog.FIRST_REQUESTS_S", seconds)
+    with App.open(config) as app:
+        app.catalog.warm_search()
+        threads = [one for one in enumerate_threads() if one.name == "onetool-search"]
+        if seconds:
+            assert app.catalog._index is None
+            assert [one.is_alive() for one in threads] == [True]
+        else:
+            until(lambda: app.catalog._index is not None)
+    for one in threads:
+        one.join(20)  # nobody waits for it once the app is closed
+        assert not one.is_alive()

@@ -117,7 +117,7 @@ def test_the_command_prints_the_worst_first_and_what_is_new_or_gone(tmp_path, be
     assert printed.index("tools/call, beside FastMCP") < printed.index("page: start")
     assert "7.50 ×" in printed
     assert "1 s" in printed
-    assert "Only before: cold-start: onetool --version" in printed
+    assert "Only before:\n  cold-start: onetool --version\n" in printed
 
 
 def test_a_file_that_is_not_there_is_told(tmp_path):

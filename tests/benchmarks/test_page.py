@@ -28,6 +28,25 @@ def test_a_row_has_each_peer_with_its_ratio():
     assert "| python: 0.020 s, ours 3.00 × |" in page_of_results.line(start)
 
 
+def test_an_aim_that_is_missed_says_so():
+    def aim(text, **turns):
+        found = row("x", "ms", {"OneTool": [0.010], **turns}, floors=["python"], aim=text)
+        return page_of_results.line(found).rpartition(" |")[0].rpartition("| ")[2]
+
+    assert [aim(text) for text in ("under 9 ms", "at most 11", "9.5", "1,500", "no growth", "")] == [
+        "**missed:** under 9 ms",
+        "at most 11",
+        "**missed:** 9.5",
+        "1,500",
+        "no growth",
+        "",
+    ]
+    assert aim("5 × FastMCP", FastMCP=[0.04]) == "**missed:** 5 × FastMCP"
+    assert aim("3 × FastMCP", FastMCP=[0.04]) == "3 × FastMCP"
+    assert aim("under 4 × python", python=[0.002]) == "**missed:** under 4 × python"
+    assert aim("under 6 × python", python=[0.002]) == "under 6 × python"
+
+
 def test_figures_have_as_many_digits_as_one_reads():
     shown = [page_of_results.shown(value, "ms") for value in (0.01234, 1.234, 12.34, 1234.5, 7)]
     assert shown == ["0.012 ms", "1.23 ms", "12.3 ms", "1,234 ms", "7 ms"]

@@ -44,7 +44,8 @@ def pytest_collection_modifyitems(config, items):
         seen.add(name)
     if left:
         config.hook.pytest_deselected(items=left)
-        items[:] = [item for item in items if item not in left]
+        gone = set(left)
+        items[:] = [item for item in items if item not in gone]
 
 
 @pytest.fixture(scope="session")

@@ -153,7 +153,7 @@ def named_token(name, token, role, **more):
 
 
 @contextmanager
-def stage(folder, token=None, command=("-m", "onetool"), **more):
+def stage(folder, token=None, command=None, **more):
     """Start it in this folder. With a token, the page asks for it."""
     (folder / "packs").mkdir()
     (folder / "packs" / "numbers.py").write_text(PACK, encoding="utf-8")
@@ -163,7 +163,8 @@ def stage(folder, token=None, command=("-m", "onetool"), **more):
         given = config(upstream, **more) | ({"http": http} if http else {})
 
         def begin(port):
-            return Served(folder, "--port", str(port), config=given, command=command, env={"HOME": str(folder)})
+            how = {"real": True, "command": command, "env": {"HOME": str(folder)}}
+            return Served(folder, "--port", str(port), config=given, **how)
 
         one = Stage(begin, upstream, token)
         try:

@@ -74,7 +74,7 @@ def project(request, tmp_path):
     (inside / "onetool.yaml").write_text(json.dumps({"servers": {"clock": CLOCK}}))
     (own / "onetool.yaml").write_text(json.dumps({"http": {"token": request.param}} if request.param else {}))
     env = {"HOME": str(tmp_path), "ONETOOL_HOME": ""}
-    server = Served(inside.parent, "--port", "0", command=("-m", "onetool"), env=env)
+    server = Served(inside.parent, "--port", "0", real=True, env=env)
     try:
         yield server, inside / "onetool.yaml", request.param
     finally:

@@ -48,10 +48,10 @@ def proven(header, status=200, key=b"k" * 32):
 async def other_replica(folder, proof=proven):
     """A replica that begins streams for GET, and answers the rest; and who forwards to it."""
 
-    ended = []
+    answering = []
 
     async def answer(reader, writer):
-        ended.append(end := asyncio.Event())
+        answering.append((writer, end := asyncio.Event()))
         while line := await reader.readline():
             header = b""
             while (one := await reader.readline()) not in (b"\r\n", b""):
@@ -69,7 +69,8 @@ async def other_replica(folder, proof=proven):
         yield forwarder, Replica("11111111", f"unix:{folder}/s.sock", "0", 0.0, False)
     finally:
         server.close()
-        for end in ended:
+        for writer, end in answering:
+            writer.close()  # the forwarder would keep the connection for its next request
             await end.wait()
 
 

@@ -24,7 +24,7 @@ from onetool.database.documents import FileDocuments
 from onetool.http.errors import AuthError
 from onetool.http.login import StoredLogin, forget
 from onetool.http.oauth_login import log_in
-from onetool.interfaces.cli.bundles.login import _logins
+from onetool.interfaces.cli.bundles import _logins
 from onetool.interfaces.cli.bundles.references import ToolReference
 from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.names import new_id

@@ -6,7 +6,7 @@ from types import ModuleType
 import pytest
 
 from onetool.core.call import CannotAsk, Declined, ForModel, ForPerson, ForRoots, current_caller
-from onetool.sdk import ask_model, ask_person, asking, client_can, client_roots, log_message
+from onetool.sdk import ask_model, ask_person, client_can, client_roots, context, log_message
 from onetool.sdk.testing import packs
 
 NAME = {"name": {"type": "string"}}
@@ -193,7 +193,7 @@ def test_messages_reach_the_caller():
 def test_without_a_caller_they_reach_nobody(monkeypatch, caplog):
     """Neither one that was there before, nor the log, nor what is made ready for somebody."""
     caller, cleaned = Caller(), []
-    monkeypatch.setattr(asking, "_clean", lambda data: cleaned.append(data) or data)
+    monkeypatch.setattr(context, "_clean", lambda data: cleaned.append(data) or data)
 
     async def work():
         log_message("to the caller")

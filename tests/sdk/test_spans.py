@@ -16,8 +16,8 @@ from helpers import executor_for, forever, run
 
 from onetool.sdk.batch import batch_execute
 from onetool.sdk.context import LogSpan
+from onetool.services.logs import JsonFormatter
 from onetool.services.secrets import Secrets
-from onetool.services.telemetry import JsonFormatter
 
 STANDARD = set(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 

@@ -72,7 +72,7 @@ def test_who_follows_misses_no_line_of_any_replica(replicas) -> None:
 def test_portions_are_read_one_after_the_other(database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table, "READ_AT_ONCE", 7)
     monkeypatch.setattr(table, "FEWEST_AT_ONCE", 7)
-    monkeypatch.setattr(table, "AT_ONCE", 5)
+    monkeypatch.setattr(table, "APPENDED_AT_ONCE", 5)
     log = AuditLog(database, AuditConfig())
     for number in range(30):
         log.record("admin", str(number))

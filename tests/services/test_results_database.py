@@ -22,8 +22,7 @@ from onetool.services.results import (
     ResultExpiredError,
     ResultStore,
 )
-from onetool.services.results.database import DatabaseResults
-from onetool.services.results.moving import export_folder, import_folder
+from onetool.services.results.database import DatabaseResults, ResultMover
 from onetool.services.results.paging import PIECE
 
 MB = 1024 * 1024
@@ -195,10 +194,10 @@ def test_nothing_is_lost_on_the_way_there_and_back(database, tmp_path):
     assert any(name.startswith("ended-") for name in before)
 
     (folder / f"{'ab' * 16}.txt").write_bytes(b"\xff\xfe")
-    done = import_folder(tmp_path, database, MoveOptions())
+    done = ResultMover().import_folder(tmp_path, database, MoveOptions())
     assert [one.what for one in done.left] == [str(folder / f"{'ab' * 16}.txt")]
     count = done.moved
-    again = import_folder(tmp_path, database, MoveOptions())
+    again = ResultMover().import_folder(tmp_path, database, MoveOptions())
     assert (again.moved, again.same) == (0, count)
     results = DatabaseResults(database, 3600, 3)
     for handle, text in texts.items():
@@ -208,8 +207,8 @@ def test_nothing_is_lost_on_the_way_there_and_back(database, tmp_path):
     assert list(results.kept("ada")) == list(files.kept("ada"))
     assert list(results.kept("bob")) == []
 
-    assert export_folder(database, back.parent, MoveOptions()) == Moved(count)
-    assert export_folder(database, back.parent, MoveOptions()) == Moved(0, count)
+    assert ResultMover().export_folder(database, back.parent, MoveOptions()) == Moved(count)
+    assert ResultMover().export_folder(database, back.parent, MoveOptions()) == Moved(0, count)
     after = {path.name: (path.read_bytes(), path.stat().st_mtime) for path in back.iterdir()}
     assert {name: facts for name, facts in after.items() if name.endswith(".txt")} == {
         name: facts for name, facts in before.items() if name.endswith(".txt")

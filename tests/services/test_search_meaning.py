@@ -100,7 +100,10 @@ def test_a_tool_that_shares_no_word_has_to_be_near():
     assert all(0 < score < 1 for score in blend.best(99).values())
     assert {0, 1, 99} <= blend.best(99).keys()
     assert blend.best(1) == {1: blend.best(99)[1]}
-    assert blend.of([99, 3, 98]) == {slot: score for slot, score in blend.best(99).items() if slot in (99, 3)}
+    every = blend.best(99)
+    assert blend.of([99, 3, 98]) == [every[99], every[3], 0.0]
+    assert blend.best(9, {99, 3, 98}) == {99: every[99], 3: every[3]}
+    assert blend.best(1, {99, 3, 98}) == {3: every[3]}
 
 
 @pytest.mark.parametrize(
@@ -117,7 +120,12 @@ def test_vectors_are_ready_from_a_file_that_knows_what_they_were_made_of(tmp_pat
     file, made = tmp_path / "meanings.cache", []
     real = meaning.tool_vector
     monkeypatch.setattr(meaning, "LEAST_CACHED", 1)
-    monkeypatch.setattr(meaning, "tool_vector", lambda table, spec: made.append(spec.name) or real(table, spec))
+
+    def counted(table, spec):
+        made.extend([spec.name] if spec is not meaning._SAMPLE else [])
+        return real(table, spec)
+
+    monkeypatch.setattr(meaning, "tool_vector", counted)
 
     def near(specs):
         made.clear()
@@ -134,8 +142,11 @@ def test_vectors_are_ready_from_a_file_that_knows_what_they_were_made_of(tmp_pat
     changed = (*TOOLS[1:], tool("mail.read", "Read a message"))
     assert near(changed)[:-1] == first[1:]
     assert made == ["mail.read"]
+    assert near(TOOLS) == first
+    assert made == [], "what the file had is there, though it was written anew"
+    assert file.stat().st_size < 3 * 528 * len(TOOLS)
     whole = file.read_bytes()
-    other = whole.replace(b"meanings 2", b"meanings 0")
+    other = whole.replace(b"meanings 3", b"meanings 0")
     for harm in (b"", whole[:-7], whole[:-1] + bytes([whole[-1] ^ 1]), b"something else", other):
         file.write_bytes(harm)
         assert near(TOOLS) == first

@@ -9,8 +9,8 @@ from onetool.core.call import ToolCall, ToolError
 from onetool.core.context import CallEvent, RunEvent
 from onetool.database.moving import MoveOptions
 from onetool.services.stats import UsageStats
-from onetool.services.stats.moving import count, export_folder, import_folder
 from onetool.services.stats.storage import COLUMNS
+from onetool.services.stats.tables import StatsMover
 
 NOW = 1_700_049_600.0
 HOW = MoveOptions()
@@ -37,14 +37,16 @@ def everything(place):
 
 
 def test_there_and_back_again_every_row_is_there(tmp_path, database, monkeypatch):
-    monkeypatch.setattr("onetool.services.stats.moving.AT_ONCE", 4)
+    monkeypatch.setattr("onetool.services.stats.tables.MOVED_AT_ONCE", 4)
     fill(tmp_path / "stats.db")
     told = []
-    found = import_folder(tmp_path, database, MoveOptions(progress=lambda done, total: told.append((done, total))))
+    found = StatsMover().import_folder(
+        tmp_path, database, MoveOptions(progress=lambda done, total: told.append((done, total)))
+    )
     assert (found.moved, found.same, found.left) == (21, 0, ())
-    assert (told[-1], count(database)) == ((21, 21), 21)
+    assert (told[-1], StatsMover().count(database)) == ((21, 21), 21)
     (tmp_path / "back").mkdir()
-    assert export_folder(database, tmp_path / "back", HOW).moved == 21
+    assert StatsMover().export_folder(database, tmp_path / "back", HOW).moved == 21
     assert everything(tmp_path / "stats.db") == everything(database) == everything(tmp_path / "back" / "stats.db")
     old, new = (UsageStats(place, now=lambda: NOW + 9).summary() for place in (tmp_path / "stats.db", database))
     assert old == new
@@ -52,24 +54,24 @@ def test_there_and_back_again_every_row_is_there(tmp_path, database, monkeypatch
 
 def test_a_second_import_changes_nothing_and_what_came_meanwhile_is_added(tmp_path, database):
     fill(tmp_path / "stats.db")
-    import_folder(tmp_path, database, HOW)
+    StatsMover().import_folder(tmp_path, database, HOW)
     before = everything(database)
-    again = import_folder(tmp_path, database, HOW)
+    again = StatsMover().import_folder(tmp_path, database, HOW)
     assert (again.moved, again.same) == (0, 21)
     assert everything(database) == before
     fill(tmp_path / "stats.db", 1)  # the same moment: equal rows
-    assert import_folder(tmp_path, database, HOW).moved == 7
+    assert StatsMover().import_folder(tmp_path, database, HOW).moved == 7
 
 
 def test_rows_of_others_stay(tmp_path, database):
     fill(tmp_path / "stats.db", 1)
     fill(database, 2)
-    assert import_folder(tmp_path, database, HOW).moved == 0  # the first of the two are these
+    assert StatsMover().import_folder(tmp_path, database, HOW).moved == 0  # the first of the two are these
     stats = UsageStats(database, now=lambda: NOW)
     stats.record(CallEvent(call=ToolCall("1", "other"), duration_ms=1.0))
     stats.flush()
-    assert import_folder(tmp_path, database, HOW).same == 7
-    assert count(database) == 15
+    assert StatsMover().import_folder(tmp_path, database, HOW).same == 7
+    assert StatsMover().count(database) == 15
 
 
 def test_rows_that_hold_anything_are_told(tmp_path, database):
@@ -78,7 +80,7 @@ def test_rows_that_hold_anything_are_told(tmp_path, database):
         source.execute("UPDATE menus SET full_bytes = 'many'")
         source.execute("UPDATE runs SET id = 'a' || char(0)")
     source.close()
-    found = import_folder(tmp_path, database, HOW)
+    found = StatsMover().import_folder(tmp_path, database, HOW)
     assert (found.moved, len(found.left)) == (5, 2)
     assert [one.what.partition(",")[0] for one in found.left] == ["stats.db: a row of runs", "stats.db: a row of menus"]
     assert "Expected `int`, got `str`" in found.left[1].why
@@ -87,13 +89,13 @@ def test_rows_that_hold_anything_are_told(tmp_path, database):
 @pytest.mark.parametrize("content", [b"not a database at all" * 100, b"SQLite format 3\0" + b"\xff" * 500])
 def test_a_file_that_cannot_be_read_is_told(tmp_path, database, content):
     (tmp_path / "stats.db").write_bytes(content)
-    found = import_folder(tmp_path, database, HOW)
+    found = StatsMover().import_folder(tmp_path, database, HOW)
     assert found.moved == 0
     assert found.left[0].what == str(tmp_path / "stats.db")
     assert "it can't be read: " in found.left[0].why
 
 
 def test_where_there_is_nothing_nothing_is_made(tmp_path, database):
-    assert import_folder(tmp_path, database, HOW).moved == 0
-    assert export_folder(database, tmp_path, HOW).moved == 0
+    assert StatsMover().import_folder(tmp_path, database, HOW).moved == 0
+    assert StatsMover().export_folder(database, tmp_path, HOW).moved == 0
     assert list(tmp_path.iterdir()) == []

@@ -7,7 +7,7 @@ from onetool.core.call import ToolCall, ToolError
 from onetool.core.context import CallEvent, RunEvent
 from onetool.core.spec import ToolSpec
 from onetool.services.stats import UsageStats
-from onetool.services.stats.spread import MOST_EXACT_VALUES
+from onetool.services.stats.storage import MOST_EXACT_VALUES
 
 __all__ = ["place"]
 
@@ -132,7 +132,7 @@ def test_percentiles_of_a_hundred(stats):
 
 
 def test_very_many_durations_are_kept_to_three_digits(tmp_path, monkeypatch):
-    monkeypatch.setattr("onetool.services.stats.spread.MOST_EXACT_VALUES", 100)
+    monkeypatch.setattr("onetool.services.stats.storage.MOST_EXACT_VALUES", 100)
     assert MOST_EXACT_VALUES > 100_000
     stats = UsageStats(tmp_path / "stats.db")
     for number in range(1000):

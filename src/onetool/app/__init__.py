@@ -4,14 +4,24 @@ app             App itself: what every interface calls
 catalog         the tools that there are now, a search over them, and why one is missing
 reload          reads the config and its packs again
 runtime         the services that belong to one config (executor, engine, results, stats)
-ask             `App.ask`: one question to a model, and which API key is sent where (tool_backends: how its tool calls
-                are executed and approved)
-bundles         the bundles of the config in force (bundle_runtime: what their tools use of the app)
+ask             `App.ask`: one question to a model, and which API key is sent where
+tool_backends   how the tool calls of that model are executed and approved
+bundles         the bundles of the config in force
+bundle_runtime  what the tools of bundles use of the app
 bundle_import   takes in tools: an archive, an OpenAPI document, or a curl command
 view            what the pack `ot` and declared tools see of the app
 describe        what models read about the tools and the server, facts of a tool, health
+code_names      what code of `run` can say, for editors
 findings        what is wrong with the config and the tools, and what tools of bundles need
 config_lint     keys of a config that have no effect
+
+access          whether a server needs a credential, and the tokens that there are
+allow_lists     which tools each caller of a server may call
+audit           the audit log of an app that is served
+documents       where small things are kept: in folders, or in the database
+database        the database of the config in force
+database_state  how that database is: reachable, its tables, who uses it
+database_move   moves the state of a home into the database, and back
 """
 
 from onetool.app.app import App as App

@@ -72,7 +72,7 @@ class App:
         registry = Registry(internals=handlers)
         self._bundles = AppBundles(config, self._open_bundles, lambda: self.catalog.refresh_sync())
         self._on_call: list[Recorder] = []
-        self._recorders = (self._bundles.count, lambda event: self.catalog.count_call(event), self._tell_call)
+        self._recorders = (self._bundles.count, self._count_call)
         self._database = AppDatabase(config, makes_tables=makes_tables)
         self.audit = AppAudit(config, self._database.get)
         self.runtime = Runtime(
@@ -83,15 +83,7 @@ class App:
             database=self._database.get,
             rates=self._database.rates,
         )
-        self.catalog = ToolCatalog(
-            config,
-            registry,
-            self._bundles,
-            store_result=lambda text: self.runtime.store_result(text),
-            redact=lambda value: self.runtime.redact(value),
-            mask_also=lambda secret: self.config.secrets.mask_also(secret),
-            documents=lambda kind: self.runtime.documents(kind),
-        )
+        self.catalog = self._make_catalog(config, registry)
         view = AppView(self.catalog, lambda: self.runtime, self._fresh_health, self.reload)
         self._own = Catalogue(tools=tuple(ot_tools(view)))
         self._reloader = Reloader(
@@ -107,6 +99,17 @@ class App:
         self._is_closed = self._is_connected = False
         self._on_close: list[Callable[[], None]] = []
         self._apply(config, self._reloader.read(config), found)
+
+    def _make_catalog(self, config: Config, registry: Registry) -> ToolCatalog:
+        return ToolCatalog(
+            config,
+            registry,
+            self._bundles,
+            store_result=lambda text: self.runtime.store_result(text),
+            redact=lambda value: self.runtime.redact(value),
+            mask_also=lambda secret: self.config.secrets.mask_also(secret),
+            documents=lambda kind: self.runtime.documents(kind),
+        )
 
     @classmethod
     def open(
@@ -161,12 +164,13 @@ class App:
         gate: "Gate | None" = None,
     ) -> "ToolResult":
         """Run one tool, past the `gate`. Of one that is not there because it was refused, the result says why."""
-        await self.catalog.refresh()
+        if not self._bundles.is_unchanged():
+            await self.catalog.refresh()
         if call.name not in self.catalog.registry:
             await self.catalog.wait_for_tool(call.name)
             call = replace(call, name=self.catalog.real_name(call.name))
         result = await self.runtime.executor.execute(call, allowed, progress, gate=gate)
-        return self.catalog.explain_call(result, call.name)
+        return result if result.error is None else self.catalog.explain_call(result, call.name)
 
     async def run(
         self,
@@ -408,7 +412,9 @@ class App:
         """Of several workers the first one watches: its reload is told to the others."""
         return (is_asked or self.config.watch) and worker_share().is_first
 
-    def _tell_call(self, event: "CallEvent") -> None:
+    def _count_call(self, event: "CallEvent") -> None:
+        """For searches, and for those who want to hear of every call."""
+        self.catalog.count_call(event)
         for tell in tuple(self._on_call):
             tell(event)
 

@@ -23,8 +23,8 @@ from onetool.core.spec import ToolSpec
 from onetool.sources.bundles.derived import CatalogueStore, DerivedBundles
 from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.files.disk import STATE
-from onetool.sources.bundles.files.indexed import make_state
 from onetool.sources.bundles.files.overlay import BuiltIn
+from onetool.sources.bundles.files.state_folder import make_state
 from onetool.sources.bundles.model import built_in_bundles
 from onetool.sources.bundles.rate_limits import RateLimiter
 from onetool.sources.bundles.service import BundleService, InvokeVersion

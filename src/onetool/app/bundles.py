@@ -63,6 +63,7 @@ class AppBundles:
         self._offered = Offered()
         self._kept: KeptSettings | None = None  # what was set of other tools when that could be read last
         self._retry_at = 0.0  # when to try again, where bundles could not be read
+        self._look_at = 0.0  # when to look for changes of files: they were looked at when the store was opened
         self._searched: KeptDocuments | None = None
         self._watched: BundleService | None = None  # whose store tells the poller of changes
 
@@ -91,20 +92,26 @@ class AppBundles:
         """What finds single versions of the tools that were loaded last."""
         return None if self._service is None else self._service.loading.versions()
 
-    def searched(self) -> "KeptDocuments | None":
-        """The words of the tools that are kept, for the search. Where the store is busy: as they were known last."""
+    def searched(self) -> "tuple[KeptDocuments | None, bool]":
+        """The words of the tools that are kept, for the search, and whether they are those of now: where the store is
+        busy, they are as they were known last.
+        """
         if self._service is not None:
-            with suppress(BundleError):
+            try:
                 self._searched = self._service.store.searched()
-        return self._searched
+            except BundleError:
+                return self._searched, False
+        return self._searched, True
 
     def vectors_file(self) -> Path | None:
         """Where the search keeps the vectors of many tools: beside the index, if that is a file."""
-        from onetool.services.search.vector_cache import NAME
+        from onetool.services.search.meaning import VECTORS_FILE
         from onetool.sources.bundles.files.disk import STATE
 
         state = self._folder / STATE if self._config.database is None else index_folder(self._config)
-        return state / NAME if self._searched is not None and state.is_dir() and not state.is_symlink() else None
+        return (
+            state / VECTORS_FILE if self._searched is not None and state.is_dir() and not state.is_symlink() else None
+        )
 
     def file_of(self, spec: ToolSpec) -> str | None:
         """The file that the tool is stored in, if it is stored."""
@@ -120,10 +127,11 @@ class AppBundles:
             local = [offered.own, offered.packs, offered.declared]
             self._functions = _by_name(local)
             return [*local, offered.served]
-        wrong = None
+        wrong, state = None, 0
         if self._service is None:
             self._functions = _by_name([offered.own, offered.packs, offered.declared])  # the service is made of them
         try:
+            state = self.service.loading.ask_state()  # from before: what is switched from now on is seen the next time
             self._kept = self.service.kept_settings()
         except BundleError as error:  # what was switched off before stays so
             wrong = error
@@ -131,15 +139,19 @@ class AppBundles:
         *local, served = [_with_settings(one, self._kept) for one in everything]
         self._functions = _by_name(local)
         try:
-            loaded = self._loaded(waiting) if wrong is None else self._problem(wrong)
+            loaded = self._loaded(waiting, state) if wrong is None else self._problem(wrong)
         except BundleError as error:
             loaded = self._problem(error)
         self._offered = offered._replace(bundles=loaded)
         return [*local, loaded, served]
 
-    def _loaded(self, waiting: Iterable[str]) -> Catalogue:
+    def _loaded(self, waiting: Iterable[str], state: int) -> Catalogue:
         taken = {*waiting, *(spec.name.partition(".")[0] for spec in self._functions.values())}
-        return self.service.loading.load(taken)
+        began, is_first = monotonic(), self.service.loading.count == 0
+        loaded = self.service.loading.load(taken, state)
+        if is_first and self._config.database is None:  # a change in a database is taken in from the first moment on
+            self._look_at = (now := monotonic()) + (now - began) * FIRST_SHARE
+        return loaded
 
     def _problem(self, error: BundleError) -> Catalogue:
         self._retry_at = monotonic() + RETRY_SECONDS
@@ -197,7 +209,8 @@ class AppBundles:
         if self._watched is not service and self._poller is not None:
             service.store.watch(self._poller.wake)
             self._watched = service
-        service.store.sync()
+        if monotonic() >= self._look_at:
+            service.store.sync()
         service.store.reap()
         self._refresh()
         self.searched()  # here, in the background: nobody who searches has to wait for it
@@ -206,6 +219,7 @@ class AppBundles:
         with self._lock:
             service, self._service = self._service, None
             self._searched = self._watched = None
+            self._look_at = 0.0
         if service is not None:
             service.close()
 
@@ -244,6 +258,7 @@ def _with_own_settings(spec: ToolSpec, kept: "KeptSettings") -> ToolSpec:
 EVERY = 1.0  # seconds
 SHARE = 20  # a slow check runs less often: checks take at most this fraction of the time
 WOKEN_SHARE = 4  # … or this one, while there are changes all the time
+FIRST_SHARE = 3  # a first look waits so many times what the first load took, as there has been one at the start
 LAST_WAIT = 2.0
 
 

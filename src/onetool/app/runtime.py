@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from onetool.config import Config
 from onetool.config.load import PROVIDER_KEYS, roots_within
@@ -106,7 +106,7 @@ class Runtime:
 
     @property
     def executor(self) -> "Executor":
-        return self._part("executor", self._new_executor)
+        return self._made.get("executor") or self._part("executor", self._new_executor)
 
     @property
     def engine(self) -> "Engine":
@@ -297,17 +297,17 @@ class Runtime:
     # How they are made
 
     def _part(self, name: str, new: Callable[[], T]) -> T:
-        found = self._made.get(name, self)
+        found: Any = self._made.get(name, self)
         if found is self:
             with self._lock:
                 if name not in self._made:
                     self._made[name] = new()
                 found = self._made[name]
-        return cast(T, found)
+        return found
 
     def _new_executor(self) -> "Executor":
         from onetool.core.executor import Executor  # brings asyncio, which listing tools does not need
-        from onetool.services.telemetry import call_log
+        from onetool.services.logs import call_log
 
         recorders = [call_log(self.redact), *([self.stats.record] if self.stats else []), *self._recorders]
         if self._audit is not None:

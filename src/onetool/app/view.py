@@ -35,7 +35,7 @@ class AppView:
         self._runtime = runtime  # a reload replaces it
         self._health = health
         self._reload = reload
-        self._words: tuple[Snapshot, Mapping[str, str]] | None = None  # of which catalogue
+        self._spellings: tuple[Snapshot, Mapping[str, str]] | None = None  # of which catalogue
 
     @property
     def aliases(self) -> Mapping[str, str]:
@@ -53,12 +53,12 @@ class AppView:
     def has_documents(self) -> bool:
         return self._runtime().config.docs_url
 
-    def words(self, catalogue: "Snapshot") -> Mapping[str, str]:
+    def spellings(self, catalogue: "Snapshot") -> Mapping[str, str]:
         from onetool.script.names import ScriptNames
 
-        if self._words is None or self._words[0] is not catalogue:
-            self._words = (catalogue, ScriptNames(catalogue).spellings())
-        return self._words[1]
+        if self._spellings is None or self._spellings[0] is not catalogue:
+            self._spellings = (catalogue, ScriptNames(catalogue).spellings())
+        return self._spellings[1]
 
     def search(self, query: str, limit: int, allowed: Collection[str] | None) -> "list[tuple[ToolSpec, float]]":
         return self._catalog.search(query, limit, allowed)
@@ -165,7 +165,7 @@ def write_report(runtime: "Runtime", path: str, stats: "Summary") -> str:
 def internal_handlers(
     *, find: "Search", state: "Health", runtime: Callable[[], "Runtime"], run_code: "RunCode", ask_model: "Ask"
 ) -> "dict[str, Handler]":
-    async def search(query: str, limit: int = 5) -> list[dict[str, Any]]:
+    def search(query: str, limit: int = 5) -> list[dict[str, Any]]:
         found = find(query, limit, _callers_allow_list())
         return [{"name": spec.name, "description": spec.description, "score": score} for spec, score in found]
 

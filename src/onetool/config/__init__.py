@@ -8,6 +8,7 @@ yaml_nodes     YAML text -> nodes, each with its file and line (node: the class 
 include        several files -> one root node; the key `secrets`, and `${NAME}` in other values
 convert        node + type -> value, or mistakes
 model          every key with its type and default
+cluster        the key `cluster`: where other replicas reach this one, and the secret that they share
 load           all of these in order: a file -> Config; and which files and folders it was read from
 edit           adds servers and hosts to the text of a config file and removes them
 client_files   reads and changes files of other clients

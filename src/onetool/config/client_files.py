@@ -1,4 +1,4 @@
-"""Files that other clients write, too: reads their JSON with comments and trailing commas, and changes their texts.
+"""The config files of MCP clients: reads their JSON with comments and trailing commas, and changes parts of the text.
 
 The position of every member is kept, so that a change leaves all else as it is. A file is replaced atomically, or left
 as it was.
@@ -35,7 +35,7 @@ class Value(msgspec.Struct, kw_only=True):
     end: int = 0
     data: Any = None
     members: "dict[str, Value] | None" = None
-    filled: int = 0  # of an object: where what stands in it ends, with comments, before the space and the bracket
+    filled: int = 0  # of an object: where its last member or comment ends
     comma: bool = False  # of an object: whether a comma follows its last member
 
 

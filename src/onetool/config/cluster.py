@@ -22,7 +22,7 @@ _ADDRESS = re.compile(r"(\[[0-9a-fA-F:.]+\]|[\w.-]+):\d{1,5}")
 
 
 class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True, rename={"own_address": "address", "shared": "key"}):
-    """It counts together with `database`. `address` and `key` raise ConfigError if their variable is not set here."""
+    """It is for a config with a `database`. `address` and `key` raise ConfigError if their variable is not set here."""
 
     own_address: Annotated[str, Meta(min_length=1)]
     shared: Annotated[Secret, Meta(min_length=1)]

@@ -227,10 +227,9 @@ class Executor:
             if context.spec.prepare is not None:
                 call = replace(call, args=_prepared((yield _preparing(context)), context.spec))
                 context = replace(context, call=call)
-            if (given := self._validated(call, context.spec)).args is not call.args:
-                call = replace(call, args=given.args)
+            if (given := self._validated(call, context.spec)) is not None:
+                warnings, call = given.warnings, replace(call, args=given.args)
                 context = replace(context, call=call)
-            warnings = given.warnings
             value, raised = yield context
             if context.pauses is not None:
                 started += context.pauses.waited()  # for a person's answer: that does not count as the tool's time
@@ -298,10 +297,13 @@ class Executor:
             return spec.retries
         return self._retries if spec.idempotent and spec.source == "local" else 0
 
-    def _validated(self, call: ToolCall, spec: ToolSpec) -> Taken:
+    def _validated(self, call: ToolCall, spec: ToolSpec) -> Taken | None:
+        """What a lenient tool takes in place of its arguments; None if they are all right."""
         try:
             _ = spec.output  # so that a bad one is told before anything has run
-            given = taken(spec, call.args)
+            if not (problems := spec.arguments.check(call.args)):
+                return None
+            given = taken(spec, call.args, problems)
         except SchemaError as error:
             raise CallRefused("execution_error", f"{spec.name} has an unusable schema: {error}") from None
         if problems := given.problems:
@@ -314,7 +316,9 @@ class Executor:
         """The handler's value, if it fits its output schema; or a failure in words."""
         if raised is None:
             try:
-                self._validate_output(context.spec, value)
+                output = context.spec.output
+                if output is not None and (problems := output.check(value)):
+                    raise _output_failure(problems)
                 return value if self._redact is None else self._redact(value, context.call.args)
             except Exception as failure:  # noqa: BLE001 - whoever waits for a result gets one
                 raised = failure
@@ -326,11 +330,6 @@ class Executor:
     def _masked(self, sent: ServerAnswer, call: ToolCall) -> Callable[[], ServerAnswer]:
         """An answer as it was sent, without secrets. Made for those who ask for it: most doors want the value alone."""
         return lambda: sent if self._redact is None else ServerAnswer(*self._redact([*sent], call.args))
-
-    def _validate_output(self, spec: ToolSpec, value: Any) -> None:
-        if spec.output is not None and (problems := spec.output.check(value)):
-            listed = "; ".join(map(str, problems))
-            raise ToolFailure(f"returned what its output schema does not allow: {listed}", reason="output_invalid")
 
     def _failure(self, call: ToolCall, spec: ToolSpec, error: BaseException) -> CallRefused:
         if log.isEnabledFor(logging.DEBUG):
@@ -412,6 +411,11 @@ class Executor:
                 record(event)
             except Exception:
                 log.exception("a recorder failed; the call is not affected")
+
+
+def _output_failure(problems: Iterable[WrongArgument]) -> ToolFailure:
+    listed = "; ".join(map(str, problems))
+    return ToolFailure(f"returned what its output schema does not allow: {listed}", reason="output_invalid")
 
 
 PREPARING = "preProcessors"

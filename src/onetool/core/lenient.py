@@ -34,8 +34,9 @@ class Taken(NamedTuple):
     warnings: tuple[str, ...] = ()
 
 
-def taken(spec: ToolSpec, args: Mapping[str, Any]) -> Taken:
-    problems = spec.arguments.check(args)
+def taken(spec: ToolSpec, args: Mapping[str, Any], problems: list[WrongArgument] | None = None) -> Taken:
+    """What the tool takes. `problems` are those of its schema, where these are known already."""
+    problems = spec.arguments.check(args) if problems is None else problems
     if not problems or not spec.lenient or not isinstance(args, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - from outside
         return Taken(args, problems)
     unknown = _sent_on(spec, args, problems)

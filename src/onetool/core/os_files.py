@@ -64,6 +64,18 @@ def read_at(file: int, size: int, at: int) -> bytes:
     return os.read(file, size)
 
 
+def read_marked(file: StrOrBytesPath, head: bytes, most: int) -> bytes | None:
+    """What stands behind `head` in a regular file of at most that size; None if it is something else, or not there."""
+    try:
+        with os.fdopen(open_no_link(file, os.O_RDONLY | NO_WAIT), "rb") as stream:
+            status = os.fstat(stream.fileno())
+            if not stat.S_ISREG(status.st_mode) or status.st_size > most or stream.read(len(head)) != head:
+                return None
+            return stream.read(most)
+    except OSError:
+        return None
+
+
 def sync_folder(folder: StrOrBytesPath) -> None:
     """Make new names in a folder safe. Windows can't open one, and needs no such step. Raises OSError."""
     if not DIRECTORY:

@@ -39,8 +39,8 @@ class LazyTool(Protocol):
         ...
 
     @property
-    def digest(self) -> bytes | None:
-        """Of all that its texts are made of; None where only its spec tells."""
+    def digest(self) -> bytes:
+        """Of all that its texts are made of."""
         ...
 
     def spec(self) -> ToolSpec:
@@ -184,7 +184,9 @@ class Snapshot:
         return len(self._tools) + sum(map(len, self.lazy.values()))
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and (self.has(name) or (self._further is not None and bool(self._further(name))))
+        if not isinstance(name, str):
+            return False
+        return name in self._tools or self.has(name) or (self._further is not None and bool(self._further(name)))
 
     def __iter__(self) -> Iterator[ToolSpec]:
         return iter(self.listed())
@@ -239,6 +241,8 @@ class ToolRegistry(Snapshot):
 
     def snapshot(self) -> Snapshot:
         """A snapshot of the tools. Copied after a change, else shared."""
+        if (frozen := self._frozen) is not None:
+            return frozen
         with self._lock:
             if self._frozen is None:
                 self._frozen = Snapshot(self._tools.copy(), self._further, self.lazy)

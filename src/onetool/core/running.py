@@ -9,7 +9,7 @@ import asyncio
 import random
 import sys
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from contextvars import copy_context
 from inspect import isawaitable
@@ -67,6 +67,9 @@ OnOutcome = Callable[[Outcome], None]
 
 GRACE = 0.5  # seconds beyond its deadline that a loop gets to tell that it is over
 EAGER = sys.version_info >= (3, 12)  # whether a task can begin before the next turn of the loop
+# Options of a task that runs a handler. It needs no factory that contains SystemExit: `_invoke` catches that.
+_EAGER: Mapping[str, Any] = {"eager_start": True}
+_LAZY: Mapping[str, Any] = {}
 
 
 class HandlerRunner:
@@ -81,10 +84,13 @@ class HandlerRunner:
         ended: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         # Whoever waits may have been cancelled a moment ago: then nobody is to be told.
         handler_task = self.start(context, lambda outcome: None if ended.done() else ended.set_result(outcome), EAGER)
+        if ended.done():
+            return ended.result()
         try:
-            return ended.result() if ended.done() else await ended
-        finally:
+            return await ended
+        except BaseException:  # nobody waits any more
             handler_task.abandon()
+            raise
 
     def start(self, context: CallContext, on_outcome: OnOutcome, eager: bool = False) -> "HandlerTask":
         """Start the handler on the loop; report its outcome when it ends or its deadline passes.
@@ -97,10 +103,7 @@ class HandlerRunner:
             loop.set_task_factory(_contained_task)
         handler_task = HandlerTask(context, on_outcome, self._abandon)
         work = self._invoke(context, handler_task.finish)
-        if eager:
-            handler_task.task = _eager_task(work, loop)
-        else:
-            handler_task.task = loop.create_task(work)
+        handler_task.task = asyncio.Task(work, loop=loop, **(_EAGER if eager else _LAZY))
         if not handler_task.task.done():
             handler_task.deadline = Deadline(loop, context, handler_task.too_late)
         return handler_task
@@ -266,12 +269,6 @@ def _plain_handler(context: CallContext) -> Callable[..., Any]:
         return value if isawaitable(value) else plain(value)
 
     return run
-
-
-def _eager_task(work: Coroutine[Any, Any, None], loop: asyncio.AbstractEventLoop) -> "asyncio.Task[None]":
-    """A task that has begun. It needs no factory that contains SystemExit: `_invoke` catches that."""
-    options: Any = {"eager_start": True}  # since Python 3.12
-    return asyncio.Task(work, loop=loop, **options)
 
 
 def _contained_task(loop: asyncio.AbstractEventLoop, work: Any, **options: Any) -> "asyncio.Task[Any]":

@@ -19,6 +19,8 @@ _PARTS = {
 }
 CONTAINER_KINDS = tuple(_PARTS)
 _DEFINITIONS = ("$defs", "definitions")
+_PART_KEYWORDS = frozenset(word for named, pattern, any_part in _PARTS.values() for word in (named, pattern, *any_part))
+KEYWORDS_WITH_SUBSCHEMAS = _PART_KEYWORDS.union(_HERE_LIST, _HERE_ONE, _HERE_MAP, _DEFINITIONS) - {""}
 _SHARED = tuple(f"#/{word}/" for word in _DEFINITIONS)
 _ANCHORED = frozenset({"$id", "$anchor", "$dynamicAnchor", "$dynamicRef", "$recursiveRef"})
 

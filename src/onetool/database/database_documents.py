@@ -1,12 +1,12 @@
-"""`DatabaseDocuments` keeps documents as rows of a database: encrypted where they are secrets, and followed.
+"""`DatabaseDocuments` keeps documents as rows of a database. Secrets are encrypted; changes by others are noticed.
 
-`Seal` encrypts what must not be read by who has the database, or a backup of it, alone: AES-256-GCM. The key is derived
-(HKDF) from a secret of the replicas. Each sealed text names its key by a number, so that another key is told apart from
-damage. It is bound to its place: nobody can move the login of one server to another.
+`Seal` encrypts what nobody may read who has only the database, or a backup of it: AES-256-GCM. The key is derived
+(HKDF) from a secret of the replicas. Each sealed text names its key by a number, so that a text of another key is told
+apart from a damaged one. It is bound to its place: nobody can move the login of one server to another.
 
 `DocumentFollower` knows some documents without asking for them each time. Whoever changes one tells all replicas
 (NOTIFY), and each looks for itself every second. So what is known is at most about a second old, and a question costs
-nothing. While the database is away, what was known goes on to count. A process that asks once and ends starts no
+nothing. While the database is away, what was known stays valid. A process that asks once and ends starts no
 listener: that begins when a document is asked for again later, or at once where the caller says so.
 """
 
@@ -52,20 +52,20 @@ class SealError(DatabaseError):
 
 
 class DamagedSealError(SealError):
-    """Nobody can, with any key."""
+    """What is kept is damaged: no key decrypts it."""
 
     is_damaged = True
 
 
 class Seal:
-    """`secrets` gives the secrets; it is asked once, when the first is needed. The first of them encrypts."""
+    """`secrets` is called once, when a key is first needed. The first secret encrypts, all of them decrypt."""
 
     def __init__(self, secrets: Callable[[], Sequence[bytes]]) -> None:
         self._secrets = secrets
 
     @cached_property
     def _keys(self) -> dict[bytes, bytes]:
-        """By number."""
+        """The keys by their number."""
         return {
             _derived(secret, b"number", ID_BYTES): _derived(secret, b"key", KEY_BYTES) for secret in self._secrets()
         }

@@ -1,6 +1,6 @@
 """What it takes to move a store between a folder and a database: `onetool db import` and `export` call it.
 
-A store has a module with `count`, `import_folder` and `export_folder` (`StoreMover`), which the table in
+A store has a class with `count`, `import_folder` and `export_folder` (`StoreMover`), which the table in
 `app/database_move.py` names. Moving copies: what it was moved from stays as it is.
 """
 
@@ -40,7 +40,7 @@ class MoveOptions(msgspec.Struct, frozen=True):
 
 
 class StoreMover(Protocol):
-    """What a store offers; a module can be one. Doing it again changes nothing more."""
+    """What a store offers. Doing it again changes nothing more."""
 
     def count(self, database: ReplicaDatabase, /) -> int:
         """How many are in the database."""

@@ -31,9 +31,6 @@ from onetool.database.connection import (
     Transaction,
 )
 
-CHANNEL = "onetool"
-EVERY_S = 1.0
-
 log = logging.getLogger("onetool.database")
 
 T = TypeVar("T")
@@ -46,6 +43,8 @@ LOOK_S = 0.5  # between two looks for those
 PROBE_S = 0.5  # between two tries to reach a database that is away
 HOLDER_S = 60  # that a process may hold a lock without saying anything
 IDLE_KEPT = 8  # connections that stay open while nobody uses them
+CHANNEL = "onetool"  # of NOTIFY
+EVERY_S = 1.0  # between two calls of those who listen, notified or not
 
 _OPTIONS: dict[str, Any] = {
     "connect_timeout": CONNECT_S,
@@ -58,163 +57,6 @@ _OPTIONS: dict[str, Any] = {
     "keepalives_count": 3,
     "tcp_user_timeout": 8_000,
 }
-
-
-class Listener:
-    def __init__(self, connect: Callable[..., psycopg.Connection[Any]]) -> None:
-        self._connect = connect
-        self._calls: dict[object, tuple[str, Callable[[str], None]]] = {}
-        self._connection: psycopg.Connection[Any] | None = None
-        self._changing = threading.Lock()
-        self._closed = threading.Event()
-        self._is_lost = False
-        self._thread = threading.Thread(target=self._keep, name="onetool-listen", daemon=True)
-        self._thread.start()
-
-    def add(self, topic: str, call: Callable[[str], None]) -> Callable[[], None]:
-        """Returns a function that removes it."""
-        key = object()
-        with self._changing:
-            self._calls = {**self._calls, key: (topic, call)}
-        return lambda: self._remove(key)
-
-    def close(self) -> None:
-        self._closed.set()
-        if (connection := self._connection) is not None:
-            # It waits for what comes: the end of what it reads from wakes it up.
-            with suppress(Exception), socket(fileno=dup(connection.fileno())) as reading:
-                reading.shutdown(SHUT_RDWR)
-        self._thread.join(2 * EVERY_S)
-
-    def _remove(self, key: object) -> None:
-        with self._changing:
-            self._calls = {one: call for one, call in self._calls.items() if one is not key}
-
-    def _keep(self) -> None:
-        while not self._closed.is_set():
-            try:
-                with self._connect(autocommit=True) as connection:
-                    self._connection = connection
-                    connection.execute(f"LISTEN {CHANNEL}")
-                    self._is_lost = False
-                    self._tell(None, "")
-                    self._wait(connection)
-            except Exception as error:  # noqa: BLE001 - whatever it is, the next try may succeed
-                if not (self._is_lost or self._closed.is_set()):
-                    log.warning("changes in the database are looked for each second: %s", error)
-                self._is_lost = True
-                self._tell(None, "")
-                self._closed.wait(EVERY_S)
-
-    def _wait(self, connection: psycopg.Connection[Any]) -> None:
-        look_at = monotonic() + EVERY_S
-        while not self._closed.is_set():
-            # All that has come: what is not taken of a packet is lost.
-            for found in connection.notifies(timeout=max(0.0, look_at - monotonic()), stop_after=1):
-                topic, _, detail = found.payload.partition(" ")
-                self._tell(topic, detail)
-            if monotonic() >= look_at:
-                look_at = monotonic() + EVERY_S
-                self._tell(None, "")
-
-    def _tell(self, topic: str | None, detail: str) -> None:
-        for wanted, call in self._calls.values():
-            if topic is None or wanted == topic:
-                try:
-                    call(detail)
-                except Exception as error:  # noqa: BLE001 - one who fails must not keep the others from knowing
-                    log.warning("a change in the database could not be followed: %s: %s", type(error).__name__, error)
-
-
-def is_url(url: str) -> bool:
-    """Whether it can be understood. What is wrong with it is not told: the message would quote it."""
-    try:
-        found = conninfo_to_dict(url)
-    except psycopg.Error:
-        return False
-    return "@" not in str(found.get("host") or "")  # else a part of a password is taken for the host, and told
-
-
-class _LostConnection(Exception):  # noqa: N818 - control flow: the caller decides what it means
-    def __init__(self, error: Exception, is_committing: bool) -> None:
-        super().__init__(str(error))
-        self.is_committing = is_committing
-
-
-class PostgresTransaction:
-    def __init__(self, connection: "psycopg.Connection[Row]", waits: Callable[[float], None]) -> None:
-        """`waits` is called before each statement, with the seconds that it may take."""
-        self._cursor = connection.cursor()
-        self._waits = waits
-        self._allowed = STATEMENT_MS / 1000
-
-    def allow(self, seconds: int) -> None:
-        self._allowed = float(seconds)
-        self.execute("SELECT set_config('statement_timeout', %s, true)", (f"{seconds}s",))
-
-    def execute(self, sql: str, params: Params = ()) -> list[Row]:
-        self._waits(self._allowed)
-        self._cursor.execute(sql.encode(), params or None)
-        return self._cursor.fetchall() if self._cursor.description is not None else []
-
-    def execute_many(self, sql: str, rows: Sequence[Params]) -> None:
-        self._waits(self._allowed)
-        self._cursor.executemany(sql.encode(), rows)
-
-    @property
-    def row_count(self) -> int:
-        return self._cursor.rowcount
-
-    def notify(self, topic: str, detail: str = "") -> None:
-        self._cursor.execute("SELECT pg_notify(%s, %s)", (CHANNEL, f"{topic} {detail}"))
-
-
-class PostgresLock:
-    """An advisory lock in a transaction of its own, so that it works behind a pooler, too.
-
-    A process that does not answer for `HOLDER_S` loses it, and `check` tells.
-    """
-
-    def __init__(self, database: "Postgres", name: str) -> None:
-        self._database, self._name = database, name
-        self._connection: psycopg.Connection[Row] | None = None
-        self._is_held = self._is_over = False
-
-    def take(self) -> bool:
-        if not self._is_held:
-            # Of two schemas of one database each has locks of its own.
-            sql = "SELECT pg_try_advisory_xact_lock(hashtextextended(current_schema() || %s, 0))"
-            self._is_held = bool(self._ask(sql, (self._name,))[0][0])
-        return self._is_held
-
-    def check(self) -> None:
-        self._ask("SELECT 1")
-
-    def release(self) -> None:
-        self._is_over = True  # a thread may be about to take it
-        self._disconnect()
-
-    def _ask(self, sql: str, params: Params = ()) -> list[Row]:
-        try:
-            if self._connection is None:
-                if self._is_held or self._database.is_away:
-                    raise DatabaseAwayError
-                self._connection = self._database.connect()
-                limits = ("idle_in_transaction_session_timeout", "statement_timeout")
-                for limit, seconds in zip(limits, (HOLDER_S, CONNECT_S), strict=True):
-                    self._connection.execute("SELECT set_config(%s, %s, true)", (limit, f"{seconds}s"))
-            return self._connection.execute(sql.encode(), params or None).fetchall()
-        except psycopg.Error as error:
-            self._disconnect()
-            raise DatabaseAwayError(_short(error)) from error
-        finally:
-            if self._is_over:
-                self._disconnect()
-
-    def _disconnect(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.close()
 
 
 class Postgres:
@@ -260,7 +102,7 @@ class Postgres:
                 self._listener = Listener(self.connect)
             return self._listener.add(topic, call)
 
-    def lock(self, name: str) -> PostgresLock:
+    def lock(self, name: str) -> "PostgresLock":
         return PostgresLock(self, name)
 
     @property
@@ -339,7 +181,7 @@ class Postgres:
             self._running.pop(connection, None)
 
     def _run_job(
-        self, connection: "psycopg.Connection[Row]", work: PostgresTransaction, job: Callable[[Transaction], T]
+        self, connection: "psycopg.Connection[Row]", work: "PostgresTransaction", job: Callable[[Transaction], T]
     ) -> T:
         is_committing = False
         try:
@@ -425,6 +267,163 @@ class Postgres:
                 self._is_away = False
                 log.warning("the database is back")
                 return
+
+
+def is_url(url: str) -> bool:
+    """Whether it can be understood. What is wrong with it is not told: the message would quote it."""
+    try:
+        found = conninfo_to_dict(url)
+    except psycopg.Error:
+        return False
+    return "@" not in str(found.get("host") or "")  # else a part of a password is taken for the host, and told
+
+
+class PostgresTransaction:
+    def __init__(self, connection: "psycopg.Connection[Row]", waits: Callable[[float], None]) -> None:
+        """`waits` is called before each statement, with the seconds that it may take."""
+        self._cursor = connection.cursor()
+        self._waits = waits
+        self._allowed = STATEMENT_MS / 1000
+
+    def allow(self, seconds: int) -> None:
+        self._allowed = float(seconds)
+        self.execute("SELECT set_config('statement_timeout', %s, true)", (f"{seconds}s",))
+
+    def execute(self, sql: str, params: Params = ()) -> list[Row]:
+        self._waits(self._allowed)
+        self._cursor.execute(sql.encode(), params or None)
+        return self._cursor.fetchall() if self._cursor.description is not None else []
+
+    def execute_many(self, sql: str, rows: Sequence[Params]) -> None:
+        self._waits(self._allowed)
+        self._cursor.executemany(sql.encode(), rows)
+
+    @property
+    def row_count(self) -> int:
+        return self._cursor.rowcount
+
+    def notify(self, topic: str, detail: str = "") -> None:
+        self._cursor.execute("SELECT pg_notify(%s, %s)", (CHANNEL, f"{topic} {detail}"))
+
+
+class PostgresLock:
+    """An advisory lock in a transaction of its own, so that it works behind a pooler, too.
+
+    A process that does not answer for `HOLDER_S` loses it, and `check` tells.
+    """
+
+    def __init__(self, database: "Postgres", name: str) -> None:
+        self._database, self._name = database, name
+        self._connection: psycopg.Connection[Row] | None = None
+        self._is_held = self._is_over = False
+
+    def take(self) -> bool:
+        if not self._is_held:
+            # Of two schemas of one database each has locks of its own.
+            sql = "SELECT pg_try_advisory_xact_lock(hashtextextended(current_schema() || %s, 0))"
+            self._is_held = bool(self._ask(sql, (self._name,))[0][0])
+        return self._is_held
+
+    def check(self) -> None:
+        self._ask("SELECT 1")
+
+    def release(self) -> None:
+        self._is_over = True  # a thread may be about to take it
+        self._disconnect()
+
+    def _ask(self, sql: str, params: Params = ()) -> list[Row]:
+        try:
+            if self._connection is None:
+                if self._is_held or self._database.is_away:
+                    raise DatabaseAwayError
+                self._connection = self._database.connect()
+                limits = ("idle_in_transaction_session_timeout", "statement_timeout")
+                for limit, seconds in zip(limits, (HOLDER_S, CONNECT_S), strict=True):
+                    self._connection.execute("SELECT set_config(%s, %s, true)", (limit, f"{seconds}s"))
+            return self._connection.execute(sql.encode(), params or None).fetchall()
+        except psycopg.Error as error:
+            self._disconnect()
+            raise DatabaseAwayError(_short(error)) from error
+        finally:
+            if self._is_over:
+                self._disconnect()
+
+    def _disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+
+class Listener:
+    def __init__(self, connect: Callable[..., psycopg.Connection[Any]]) -> None:
+        self._connect = connect
+        self._calls: dict[object, tuple[str, Callable[[str], None]]] = {}
+        self._connection: psycopg.Connection[Any] | None = None
+        self._changing = threading.Lock()
+        self._closed = threading.Event()
+        self._is_lost = False
+        self._thread = threading.Thread(target=self._keep, name="onetool-listen", daemon=True)
+        self._thread.start()
+
+    def add(self, topic: str, call: Callable[[str], None]) -> Callable[[], None]:
+        """Returns a function that removes it."""
+        key = object()
+        with self._changing:
+            self._calls = {**self._calls, key: (topic, call)}
+        return lambda: self._remove(key)
+
+    def close(self) -> None:
+        self._closed.set()
+        if (connection := self._connection) is not None:
+            # It waits for what comes: the end of what it reads from wakes it up.
+            with suppress(Exception), socket(fileno=dup(connection.fileno())) as reading:
+                reading.shutdown(SHUT_RDWR)
+        self._thread.join(2 * EVERY_S)
+
+    def _remove(self, key: object) -> None:
+        with self._changing:
+            self._calls = {one: call for one, call in self._calls.items() if one is not key}
+
+    def _keep(self) -> None:
+        while not self._closed.is_set():
+            try:
+                with self._connect(autocommit=True) as connection:
+                    self._connection = connection
+                    connection.execute(f"LISTEN {CHANNEL}")
+                    self._is_lost = False
+                    self._tell(None, "")
+                    self._wait(connection)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the next try may succeed
+                if not (self._is_lost or self._closed.is_set()):
+                    log.warning("changes in the database are looked for each second: %s", error)
+                self._is_lost = True
+                self._tell(None, "")
+                self._closed.wait(EVERY_S)
+
+    def _wait(self, connection: psycopg.Connection[Any]) -> None:
+        look_at = monotonic() + EVERY_S
+        while not self._closed.is_set():
+            # All that has come: what is not taken of a packet is lost.
+            for found in connection.notifies(timeout=max(0.0, look_at - monotonic()), stop_after=1):
+                topic, _, detail = found.payload.partition(" ")
+                self._tell(topic, detail)
+            if monotonic() >= look_at:
+                look_at = monotonic() + EVERY_S
+                self._tell(None, "")
+
+    def _tell(self, topic: str | None, detail: str) -> None:
+        for wanted, call in self._calls.values():
+            if topic is None or wanted == topic:
+                try:
+                    call(detail)
+                except Exception as error:  # noqa: BLE001 - one who fails must not keep the others from knowing
+                    log.warning("a change in the database could not be followed: %s: %s", type(error).__name__, error)
+
+
+class _LostConnection(Exception):  # noqa: N818 - control flow: the caller decides what it means
+    def __init__(self, error: Exception, is_committing: bool) -> None:
+        super().__init__(str(error))
+        self.is_committing = is_committing
 
 
 def _is_lost(connection: "psycopg.Connection[Row]", error: psycopg.Error) -> bool:

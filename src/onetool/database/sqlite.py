@@ -13,7 +13,7 @@ from onetool.database.connection import DatabaseAwayError, DatabaseError, Params
 
 T = TypeVar("T")
 
-BUSY_S = 5.0
+BUSY_S = 5.0  # to wait for another process that writes
 AWAY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_CANTOPEN)
 
 
@@ -22,17 +22,17 @@ class SqliteTransaction:
         self._cursor = connection.cursor()
 
     def execute(self, sql: str, params: Params = ()) -> list[Row]:
-        return self._cursor.execute(_own(sql), tuple(params)).fetchall()
+        return self._cursor.execute(_with_question_marks(sql), tuple(params)).fetchall()
 
     def execute_many(self, sql: str, rows: Sequence[Params]) -> None:
-        self._cursor.executemany(_own(sql), rows)
+        self._cursor.executemany(_with_question_marks(sql), rows)
 
     @property
     def row_count(self) -> int:
         return self._cursor.rowcount
 
     def allow(self, seconds: int) -> None:
-        """A statement takes as long as it takes."""
+        """SQLite has no time limit for a statement."""
 
     def notify(self, topic: str, detail: str = "") -> None:
         pass
@@ -74,7 +74,7 @@ class SqliteDatabase:
                     connection.execute("ROLLBACK")
                 raise
         except sqlite3.Error as error:
-            if getattr(error, "sqlite_errorcode", 0) & 0xFF in AWAY:  # without what extends it
+            if getattr(error, "sqlite_errorcode", 0) & 0xFF in AWAY:  # the primary code, of an extended one
                 raise DatabaseAwayError(f"{self._file}: {error}") from error
             raise DatabaseError(f"{self._file} refused this: {error}") from error
         return result
@@ -92,5 +92,6 @@ class SqliteDatabase:
         return found
 
 
-def _own(sql: str) -> str:
+def _with_question_marks(sql: str) -> str:
+    """SQLite writes parameters as `?`."""
     return sql.replace("%s", "?")

@@ -10,18 +10,18 @@ if TYPE_CHECKING:
     from onetool.core.call import Declined as Declined
     from onetool.core.errors import BadArguments as BadArguments
     from onetool.core.errors import ToolFailure as ToolFailure
-    from onetool.sdk.asking import ask_model as ask_model
-    from onetool.sdk.asking import ask_person as ask_person
-    from onetool.sdk.asking import client_can as client_can
-    from onetool.sdk.asking import client_roots as client_roots
-    from onetool.sdk.asking import log_message as log_message
     from onetool.sdk.batch import batch_execute as batch_execute
     from onetool.sdk.batch import normalize_items as normalize_items
     from onetool.sdk.context import LogSpan as LogSpan
+    from onetool.sdk.context import ask_model as ask_model
+    from onetool.sdk.context import ask_person as ask_person
     from onetool.sdk.context import call_tool as call_tool
+    from onetool.sdk.context import client_can as client_can
+    from onetool.sdk.context import client_roots as client_roots
     from onetool.sdk.context import get_config as get_config
     from onetool.sdk.context import get_pack as get_pack
     from onetool.sdk.context import get_secret as get_secret
+    from onetool.sdk.context import log_message as log_message
     from onetool.sdk.context import report_progress as report_progress
     from onetool.sdk.decorators import audio as audio
     from onetool.sdk.decorators import embedded as embedded
@@ -45,14 +45,14 @@ _HOMES = {
     "LogSpan": "onetool.sdk.context",
     "ToolFailure": "onetool.core.errors",
     "api_headers": "onetool.sdk.http",
-    "ask_model": "onetool.sdk.asking",
-    "ask_person": "onetool.sdk.asking",
+    "ask_model": "onetool.sdk.context",
+    "ask_person": "onetool.sdk.context",
     "audio": "onetool.sdk.decorators",
     "batch_execute": "onetool.sdk.batch",
     "call_tool": "onetool.sdk.context",
     "check_deps": "onetool.sdk.requirements",
-    "client_can": "onetool.sdk.asking",
-    "client_roots": "onetool.sdk.asking",
+    "client_can": "onetool.sdk.context",
+    "client_roots": "onetool.sdk.context",
     "embedded": "onetool.sdk.decorators",
     "get_config": "onetool.sdk.context",
     "get_pack": "onetool.sdk.context",
@@ -60,7 +60,7 @@ _HOMES = {
     "image": "onetool.sdk.decorators",
     "lazy_client": "onetool.sdk.http",
     "link": "onetool.sdk.decorators",
-    "log_message": "onetool.sdk.asking",
+    "log_message": "onetool.sdk.context",
     "normalize_items": "onetool.sdk.batch",
     "prompt": "onetool.sdk.decorators",
     "report_progress": "onetool.sdk.context",

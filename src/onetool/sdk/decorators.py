@@ -6,6 +6,7 @@ it is data like any other.
 
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -81,12 +82,12 @@ def tool(
         tags=tuple(tags),
         examples=tuple(examples),
     )
+    return partial(_mark, marks=marks) if function is None else _mark(function, marks)
 
-    def mark(function: F) -> F:
-        setattr(function, TOOL_MARK, marks)
-        return function
 
-    return mark if function is None else mark(function)
+def _mark(function: F, marks: ToolMarks) -> F:
+    setattr(function, TOOL_MARK, marks)
+    return function
 
 
 def _check_marks(

@@ -11,12 +11,13 @@ Files lie below the allowed folders only (`services/file_access`), and any numbe
 import os
 import re
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from json.encoder import encode_basestring
 from pathlib import Path
+from time import time
 
 from onetool.core.errors import BadArguments, ToolFailure
+from onetool.core.text import utc_text_ms
 from onetool.services.file_access import PathRefusedError, Roots, why_not_written
 from onetool.services.file_access.opening import path_shown
 
@@ -81,8 +82,8 @@ class Topics:
 
 
 def document(topic: str, message: str) -> bytes:
-    """One YAML document, with marks and texts that every reader takes for what they are."""
-    now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    """One YAML document. Every YAML reader gets the texts back as they were given."""
+    now = utc_text_ms(time())
     text = f'---\ntime: "{now}"\ntopic: {_quoted(topic)}\nmessage: {_literal(message) or _quoted(message)}\n'
     return text.encode()
 

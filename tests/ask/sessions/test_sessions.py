@@ -286,6 +286,17 @@ def test_a_second_turn_is_refused_while_one_is_under_way(sessions):
     asyncio.run(both())
 
 
+def test_a_turn_that_has_said_nothing_yet_is_under_way(sessions):
+    async def first_turn():
+        async with sessions.turn("x"):
+            for change in (sessions.delete, lambda name: sessions.rename(name, "Title")):
+                with pytest.raises(SessionError) as caught:
+                    change("x")
+                assert caught.value.reason == "busy"
+
+    asyncio.run(first_turn())
+
+
 def test_a_second_turn_may_wait_and_holds_up_nobody(sessions):
     async def one(text, begun, go_on):
         async with sessions.turn("x", wait=20) as session:

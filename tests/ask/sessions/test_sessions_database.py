@@ -11,7 +11,7 @@ from onetool.ask.errors import SessionError
 from onetool.ask.messages import Assistant, Call, Result, User
 from onetool.ask.sessions import SessionStore
 from onetool.ask.sessions.database import DatabaseSessions
-from onetool.ask.sessions.moving import export_folder, import_folder
+from onetool.ask.sessions.moving import SessionMover
 from onetool.ask.sessions.records import INTERRUPTED, UNDER_WAY
 from onetool.database import ChangeUnknownError, DatabaseAwayError
 from onetool.database.moving import Moved, MoveOptions
@@ -235,8 +235,8 @@ def test_nothing_is_lost_on_the_way_from_a_folder_and_back(database, tmp_path):
     (folder / "empty.jsonl").touch()
     before = {path.relative_to(folder): path for path in folder.rglob("*.jsonl") if path.stat().st_size}
 
-    assert import_folder(tmp_path, database, MoveOptions()) == Moved(len(before)) == Moved(5)
-    assert import_folder(tmp_path, database, MoveOptions()) == Moved(0, 5)
+    assert SessionMover().import_folder(tmp_path, database, MoveOptions()) == Moved(len(before)) == Moved(5)
+    assert SessionMover().import_folder(tmp_path, database, MoveOptions()) == Moved(0, 5)
     for owner in ("", "ada", "https://id.example.com|b"):
         files, found = SessionStore(folder, owner=owner), DatabaseSessions(database, owner=owner)
         assert [(one.id, one.title, one.turns, one.usage, one.size, one.answered) for one in found.list()] == [
@@ -244,10 +244,10 @@ def test_nothing_is_lost_on_the_way_from_a_folder_and_back(database, tmp_path):
         ]
         assert found.read("trip").messages == files.read("trip").messages
     said(DatabaseSessions(database, owner="ada"), "trip", "goes on")
-    assert import_folder(tmp_path, database, MoveOptions()) == Moved(0, 5)
+    assert SessionMover().import_folder(tmp_path, database, MoveOptions()) == Moved(0, 5)
 
-    assert export_folder(database, back.parent, MoveOptions()) == Moved(5)
-    assert export_folder(database, back.parent, MoveOptions()) == Moved(0, 5)
+    assert SessionMover().export_folder(database, back.parent, MoveOptions()) == Moved(5)
+    assert SessionMover().export_folder(database, back.parent, MoveOptions()) == Moved(0, 5)
     after = {path.relative_to(back): path for path in back.rglob("*.jsonl")}
     assert after.keys() == before.keys()
     for name, path in before.items():
@@ -260,8 +260,8 @@ def test_nothing_is_lost_on_the_way_from_a_folder_and_back(database, tmp_path):
 def test_another_session_of_the_same_name_stays_unless_it_is_forced(database, tmp_path):
     said(SessionStore(tmp_path / "sessions"), "trip", "of the folder")
     said(DatabaseSessions(database), "trip", "of the database")
-    done = import_folder(tmp_path, database, MoveOptions())
+    done = SessionMover().import_folder(tmp_path, database, MoveOptions())
     assert [(one.what, one.is_conflict) for one in done.left] == [(str(tmp_path / "sessions" / "trip.jsonl"), True)]
     assert DatabaseSessions(database).read("trip").messages[0].text == "of the database"
-    assert import_folder(tmp_path, database, MoveOptions(force=True)) == Moved(1)
+    assert SessionMover().import_folder(tmp_path, database, MoveOptions(force=True)) == Moved(1)
     assert DatabaseSessions(database).read("trip").messages == SessionStore(tmp_path / "sessions").read("trip").messages

@@ -40,15 +40,15 @@ class Reply(NamedTuple):
 class Served:
     """A server that runs, and ways to talk to it."""
 
-    def __init__(self, folder, *args, config=None, env=None, limits=None, command=None):
-        """`command` starts another one than the stand-in, cold."""
+    def __init__(self, folder, *args, config=None, env=None, limits=None, real=False, command=None):
+        """With `real` it is the whole of OneTool, and no stand-in for MCP. `command` starts another one, cold."""
         self.folder = folder
         if config is not None:
             (folder / "onetool.yaml").write_text(json.dumps(config))
             args = (*args, "--config", str(folder / "onetool.yaml"))
         self.log_file = folder / "stderr.txt"
         with self.log_file.open("wb") as log:
-            begin = partial(start, "serve", *args, script=STAND_IN)
+            begin = partial(start, "serve", *args, script=None if real else STAND_IN)
             if command is not None:
                 begin = partial(subprocess.Popen, [sys.executable, *command, "serve", *args])
             self.process = begin(

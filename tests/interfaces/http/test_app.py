@@ -1,6 +1,7 @@
 """The site without a server: what every request passes, the routes, errors, and the line in the log."""
 
 import asyncio
+import gc
 import json
 import logging
 import sys
@@ -14,8 +15,7 @@ from onetool.interfaces.http.app import READ, HttpApp, Route
 from onetool.interfaces.http.credentials import NOBODY
 from onetool.interfaces.http.listen import BoundAddress
 from onetool.interfaces.http.rules import AccessRules
-from onetool.interfaces.watchdog import NonBlockingHandler, make_log_non_blocking
-from onetool.services.telemetry import set_up_logging
+from onetool.services.logs import NonBlockingHandler, make_log_non_blocking, set_up_logging
 
 JSON = (b"content-type", b"application/json")
 RULES = AccessRules(HttpConfig(), BoundAddress("127.0.0.1", 8765, ("127.0.0.1",)))
@@ -266,6 +266,15 @@ def test_a_line_of_the_log_looks_like_every_other(tmp_path):
     assert (line["logger"], line["level"], line["message"]) == ("onetool.access", "info", "GET /x")
 
 
+@pytest.mark.parametrize("path", ["/x/the-secret", "/x/the%2Dsecret", "/x/%74he-secret"])
+def test_a_secret_in_a_path_is_masked_however_it_is_written(caplog, path):
+    caplog.set_level(logging.INFO, "onetool.access")
+    scope = {"method": "GET", "path": "/x", "raw_path": path.encode(), "log": {}}
+    request_log.log_request(scope, 404, 0.001, 1, lambda text: text.replace("the-secret", "***"))
+    (told,) = [record.getMessage() for record in caplog.records if record.name == "onetool.access"]
+    assert told.startswith("GET /x/*** 404")
+
+
 def test_a_line_is_cheap(tmp_path):
     """Counted in calls of functions, since a clock depends on what else a machine has to do."""
     scope = {"method": "POST", "path": "/mcp", "raw_path": b"/mcp", "client": ("127.0.0.1", 1), "log": {"mcp": "x"}}
@@ -286,6 +295,34 @@ def calls_of(work):
     finally:
         sys.setprofile(None)
     return len(seen)
+
+
+def test_a_request_that_has_ended_leaves_nothing_for_the_garbage_collector():
+    """Else its memory is free only when cycles are looked for, and the next requests find none that is warm."""
+    here = site(Route("/x", telling("x")))
+
+    async def answered():
+        async def receive():
+            return {"type": "http.request"}
+
+        async def send(_message):
+            pass
+
+        scope = {"type": "http", "method": "GET", "path": "/x", "raw_path": b"/x", "headers": [(b"host", b"localhost")]}
+        await asyncio.create_task(here(scope, receive, send))
+
+    async def garbage():
+        await answered()
+        gc.collect()
+        gc.disable()
+        try:
+            await answered()
+            await asyncio.sleep(0)
+            return gc.collect()
+        finally:
+            gc.enable()
+
+    assert asyncio.run(garbage()) == 0
 
 
 # A log that nobody reads

@@ -7,9 +7,9 @@ import pytest
 from interfaces.http.issuer import Issuer, key, signed
 from interfaces.http.test_jwt_verifier import Clocks, verifying
 
-from onetool.interfaces.http import jwks
-from onetool.interfaces.http.jwks import metadata_urls
+from onetool.interfaces.http import jwt_verifier
 from onetool.interfaces.http.jwt_token import JwtError
+from onetool.interfaces.http.jwt_verifier import metadata_urls
 
 MINUTE, HOUR = 60, 3600
 
@@ -137,7 +137,7 @@ def test_old_keys_count_for_an_hour_while_the_issuer_is_away(issuer):
 
 
 def test_nobody_waits_long(issuer, monkeypatch):
-    monkeypatch.setattr(jwks, "WAIT_S", 0.2)
+    monkeypatch.setattr(jwt_verifier, "WAIT_S", 0.2)
     issuer.may_answer.clear()
 
     async def slow():

@@ -23,7 +23,6 @@ from upstream import Reply, Upstream
 METADATA = "/.well-known/oauth-protected-resource"
 TOKEN = "sesame-token-0123456789"
 SCOPES = {"tools:call": {"role": "call"}, "tools:admin": {"role": "admin"}, "time": {"tools": ["time.*"]}}
-COMMAND = ["-m", "onetool"]
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +39,7 @@ def config(issuer, **jwt):
 @pytest.fixture(scope="module")
 def served(issuer, tmp_path_factory):
     folder = tmp_path_factory.mktemp("jwt")
-    running = Served(folder, "--port", "0", config=config(issuer), command=COMMAND)
+    running = Served(folder, "--port", "0", config=config(issuer), real=True)
     yield running
     assert running.stop() == 0
 
@@ -131,7 +130,7 @@ def test_metadata_is_open_to_pages_of_all_origins_and_nothing_else_is(served, is
 
 
 def test_while_the_issuer_is_away(serve, issuer):
-    server = serve(config=config(issuer, jwks="http://127.0.0.1:9/jwks.json"), command=COMMAND)
+    server = serve(config=config(issuer, jwks="http://127.0.0.1:9/jwks.json"), real=True)
     reply = server.ask("/status", headers=bearer(issuer.token()))
     assert (reply.status, reply.code) == (503, "temporarily_unavailable")
     assert 0 < int(reply.headers["retry-after"]) <= 30
@@ -161,7 +160,7 @@ def test_a_token_goes_no_further(serve, issuer):
     with Upstream() as upstream:
         upstream.say(Reply(body=b'{"a": 1}'))
         own = {**config(issuer), "allowedHosts": [{"host": upstream.netloc, "allowPrivate": True}]}
-        server = serve(config=own, command=COMMAND)
+        server = serve(config=own, real=True)
         admin, token = bearer(TOKEN), issuer.token(scope="tools:call tools:admin")
         bundle = "/tools/bundles/01890a5d-ac96-774b-bcce-b302099a8057"
         tool = {
@@ -248,7 +247,7 @@ def test_the_official_client_logs_in(serve, named):
         http = {"jwt": jwt, "url": address}
         if named == "audience":
             http = {"jwt": {**jwt, "audience": [f"{address}/mcp"], "jwks": f"{authority.url}jwks.json"}}
-        server = serve(config={"http": http}, command=COMMAND, port=port)
+        server = serve(config={"http": http}, real=True, port=port)
         storage = Storage()
         text, query = asyncio.run(log_in_and_call(f"{address}/mcp", storage))
         assert re.search(r"20\d\d-\d\d-\d\d", text), text

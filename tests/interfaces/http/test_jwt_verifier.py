@@ -14,9 +14,8 @@ from interfaces.http.issuer import AUDIENCE, Issuer, encoded, key, signed
 from onetool.config.model import Grant, JwtConfig
 from onetool.core.principal import Rate
 from onetool.http.client import HttpClient
-from onetool.interfaces.http.jwks import json_fetcher
 from onetool.interfaces.http.jwt_token import JwtError
-from onetool.interfaces.http.jwt_verifier import JwtVerifier
+from onetool.interfaces.http.jwt_verifier import JwtVerifier, json_fetcher
 
 URL = "https://tools.example.com"
 CALL = Grant(tools=("web.*",), rate="60/min")

@@ -75,7 +75,7 @@ def test_a_token_that_stands_in_the_config_is_not_shown_either(serve):
 @pytest.mark.parametrize("args", [(), ("--menu", "search"), ("--menu", "direct")])
 def test_the_first_call_that_it_suggests_works(serve, args):
     for config, env in ((None, {}), (WITH_TOKEN, {"ONETOOL_TOKEN": TOKEN})):
-        server = serve(*args, config=config, env=env, command=("-m", "onetool"))
+        server = serve(*args, config=config, env=env, real=True)
         done = typed(first_call(server), env)
         assert "iso" in json.loads(done.stdout), done
 
@@ -87,9 +87,9 @@ def test_the_first_call_is_one_line_without_a_header_but_that_of_the_token(serve
 
 
 def test_where_time_may_not_be_asked_for_the_first_call_is_another_one_that_works(serve):
-    server = serve("--tool-allow", "shell.pwd", command=("-m", "onetool"))
+    server = serve("--tool-allow", "shell.pwd", real=True)
     assert isinstance(json.loads(typed(first_call(server)).stdout), str)
-    server = serve("--tool-allow", "tools.echo", command=("-m", "onetool"))
+    server = serve("--tool-allow", "tools.echo", real=True)
     assert [one["slug"] for one in json.loads(typed(first_call(server)).stdout)["tools"]] == ["echo"]
 
 
@@ -364,7 +364,7 @@ def test_a_client_that_does_not_read_does_not_keep_it_from_stopping(serve):
 
 def test_no_worker_is_left(serve):
     pytest.importorskip("onetool.interfaces.mcp.http")
-    server = serve(command=("-m", "onetool"))
+    server = serve(real=True)
     call = server.greeting[server.greeting.index("curl ") :].replace("time.now()", "while True: pass")
     with subprocess.Popen(["bash", "-c", call], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as client:
         children = until(lambda: children_of(server.process.pid))

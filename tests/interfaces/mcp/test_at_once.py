@@ -3,12 +3,20 @@
 Nothing here measures time. A slow tool waits for a file, which is made once the others have been answered.
 """
 
+import asyncio
 import time
 from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 
 import pytest
 from helpers import until
-from interfaces.mcp.peers import ABLE, TASKS, HttpPeer
+from interfaces.mcp.peers import ABLE, OLD, TASKS, HttpPeer
+
+from onetool import App
+from onetool.core.principal import Principal, current_principal, owner
+from onetool.interfaces.mcp.client import RemoteClient
+from onetool.interfaces.mcp.conversation import Conversation
+from onetool.interfaces.mcp.service import Service
 
 SLOW = ["working__wait_for", "working__wait_for_blocking"]
 
@@ -64,6 +72,44 @@ def test_code_that_computes_or_waits_delays_nobody(runner, tmp_path):
     path.touch()
     assert said(slow.answer()) == "it came"
     runner.cancel(endless)
+
+
+def test_a_search_that_takes_long_delays_nobody_and_knows_its_caller(monkeypatch, tmp_path):
+    """A search looks for new tools, takes them in and ranks all of them: with many tools that takes a while."""
+    began, may_end, callers = Event(), Event(), []
+
+    def search(*_):
+        callers.append(owner())
+        began.set()
+        may_end.wait(5)
+        return []
+
+    async def main(app):
+        conversation = Conversation(Service(app, "search"), RemoteClient(), print)
+
+        def ask(number, method, params):
+            message = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+            return asyncio.create_task(conversation.answer(message, print))
+
+        await ask(1, "initialize", {"protocolVersion": OLD, "capabilities": {}})
+        searching = ask(2, "tools/call", {"name": "search", "arguments": {"query": "add"}})
+        await asyncio.to_thread(began.wait, 5)
+        other = await ask(
+            3, "tools/call", {"name": "call", "arguments": {"name": "tools.echo", "args": {"message": "hi"}}}
+        )
+        was_answered = searching.done()
+        may_end.set()
+        return said(other), was_answered, said(await searching)
+
+    (tmp_path / "onetool.yaml").touch()
+    with App.open(tmp_path / "onetool.yaml") as app:
+        monkeypatch.setattr(app, "search", search)
+        current = current_principal.set(Principal(name="Ann", owner="ann"))
+        try:
+            assert asyncio.run(main(app)) == ("hi", False, "Nothing fits. Try other words.")
+        finally:
+            current_principal.reset(current)
+    assert callers == ["ann"]
 
 
 def test_fifty_clients_with_the_same_ids_never_get_each_others_answers(shared_server):

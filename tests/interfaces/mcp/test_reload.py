@@ -69,15 +69,15 @@ def newcomer(request, places):
 def begun_anew(peer, given):
     """Everything is as it was in the beginning, and the client has seen all lists."""
     reset(peer.folder)
-    reloaded(peer)
+    reload(peer)
     if getattr(peer, "session", None):
         peer.close()
         peer.session = None
         peer.initialize()
-    peer.forget()
     peer.streams = []
     for kind in KINDS:
         peer.result(f"{kind}/list")
+    peer.forget()  # what it was told before these answers, too
     yield given
     for stream in peer.streams:
         stream.exchange.hang_up() if stream.exchange else peer.cancel(stream)
@@ -105,17 +105,18 @@ def listen(peer, filter, id):
     return told["notifications"]
 
 
-def reloaded(peer):
-    """Have it reload, and give what was heard of that."""
+def reload_tells(peer, *told):
+    """Have it reload: the client hears of these changes, each once, and of nothing else."""
     reload(peer)
+    until(lambda: len(peer.heard) >= len(told))
     peer.result("tools/list")  # what came before the answer has come
-    time.sleep(0.05)
+    time.sleep(0.05)  # on another stream, too
     heard = [one["method"].removeprefix("notifications/") for one in peer.heard]
+    assert sorted(heard) == sorted(told)
     if peer.is_new:
         marks = [one["params"]["_meta"] for one in peer.heard]
         assert marks == [{f"{META}subscriptionId": "listening"}] * len(heard)
     peer.heard.clear()
-    return heard
 
 
 def reload(peer):
@@ -136,20 +137,20 @@ def names(peer, kind, key="name"):
 
 def test_what_changed_is_told_and_nothing_else(listener):
     peer = listener()
-    assert reloaded(peer) == []
+    reload_tells(peer)
     (peer.folder / "packs" / "waving.py").write_text(TOOL)
-    assert reloaded(peer) == ["tools/list_changed"]
+    reload_tells(peer, "tools/list_changed")
     assert "waving__wave" in names(peer, "tools")
     assert peer.text("waving__wave") == "o/"
     (peer.folder / "packs" / "leaving.py").write_text(PROMPT)
-    assert reloaded(peer) == ["prompts/list_changed"]
+    reload_tells(peer, "prompts/list_changed")
     assert "farewell" in names(peer, "prompts")
     (peer.folder / "packs" / "reading.py").write_text(RESOURCE)
-    assert reloaded(peer) == ["resources/list_changed"]
+    reload_tells(peer, "resources/list_changed")
     assert "wave://it" in names(peer, "resources", "uri")
     for pack in ("waving", "leaving", "reading"):
         (peer.folder / "packs" / f"{pack}.py").unlink()
-    assert sorted(reloaded(peer)) == ["prompts/list_changed", "resources/list_changed", "tools/list_changed"]
+    reload_tells(peer, "prompts/list_changed", "resources/list_changed", "tools/list_changed")
     assert "waving__wave" not in names(peer, "tools")
 
 
@@ -157,11 +158,11 @@ def test_texts_of_ones_own_are_read_again(listener):
     peer = listener()
     (peer.folder / "onetool.yaml").write_text(f"menu: run\npacks: [packs]\nprompts: words.yaml\n{GUARD}")
     (peer.folder / "words.yaml").write_text("run: Do it.\n")
-    assert reloaded(peer) == ["tools/list_changed"]
+    reload_tells(peer, "tools/list_changed")
     [run] = peer.result("tools/list")["tools"]
     assert run["description"].startswith("Do it.\n\nPacks: ")
     (peer.folder / "words.yaml").write_text("run: Do it well.\ninstructions: Be kind.\n")
-    assert reloaded(peer) == ["tools/list_changed"]
+    reload_tells(peer, "tools/list_changed")
     [run] = peer.result("tools/list")["tools"]
     assert run["description"].startswith("Do it well.\n\nPacks: ")
     if peer.is_new:
@@ -180,12 +181,12 @@ def test_a_client_may_ask_for_it_and_all_hear_of_it(listener):
 def test_a_tool_that_is_described_anew_is_a_change_and_its_code_alone_is_none(listener):
     peer = listener()
     (peer.folder / "packs" / "waving.py").write_text(TOOL)
-    reloaded(peer)
+    reload_tells(peer, "tools/list_changed")
     (peer.folder / "packs" / "waving.py").write_text(TOOL.replace("o/", "O/"))
-    assert reloaded(peer) == []
+    reload_tells(peer)
     assert peer.text("waving__wave") == "O/"
     (peer.folder / "packs" / "waving.py").write_text(TOOL.replace("Wave.", "Wave back."))
-    assert reloaded(peer) == ["tools/list_changed"]
+    reload_tells(peer, "tools/list_changed")
 
 
 def test_a_config_that_can_not_be_used_leaves_everything_as_it_was(listener):
@@ -193,18 +194,18 @@ def test_a_config_that_can_not_be_used_leaves_everything_as_it_was(listener):
     (peer.folder / "packs" / "waving.py").write_text(TOOL)
     for broken in ("menu: all\n", "menu: [", "tols: []\n"):
         (peer.folder / "onetool.yaml").write_text(broken)
-        assert reloaded(peer) == []
+        reload_tells(peer)
         assert "not reloaded" in peer.log().lower()
         assert "waving__wave" not in names(peer, "tools")
         assert peer.text("working__add", {"a": 1}) == "1"
     (peer.folder / "onetool.yaml").write_text(f"packs: [packs]\nmenu: direct\n{GUARD}")
-    assert reloaded(peer) == ["tools/list_changed"]
+    reload_tells(peer, "tools/list_changed")
 
 
 def test_another_menu_is_a_change(listener):
     peer = listener()
     (peer.folder / "onetool.yaml").write_text(f"packs: [packs]\nmenu: run\n{GUARD}")
-    assert reloaded(peer) == ["tools/list_changed"]
+    reload_tells(peer, "tools/list_changed")
     assert names(peer, "tools") == ["run"]
 
 
@@ -214,11 +215,11 @@ def test_those_who_watch_the_list_of_tools_hear_that_it_changed(listener):
     reload(peer)
     assert peer.hear("notifications/resources/updated")["uri"] == "ot://tools"
     until(lambda: peer.heard)
-    assert reloaded(peer) == ["tools/list_changed"]
+    reload_tells(peer, "tools/list_changed")
     if not peer.is_new:
         assert peer.result("resources/unsubscribe", {"uri": "ot://tools"}) == {}
         (peer.folder / "packs" / "waving.py").unlink()
-        assert reloaded(peer) == ["tools/list_changed"]
+        reload_tells(peer, "tools/list_changed")
 
 
 def test_a_call_under_way_ends_as_it_began(listener, tmp_path):
@@ -227,7 +228,7 @@ def test_a_call_under_way_ends_as_it_began(listener, tmp_path):
     slow = peer.begin("tools/call", {"name": "working__wait_for", "arguments": {"path": str(path)}})
     until((tmp_path / "it.began").exists)
     (peer.folder / "packs" / "working.py").write_text(TOOL)
-    assert reloaded(peer) == ["tools/list_changed"]
+    reload_tells(peer, "tools/list_changed")
     assert not slow.is_answered
     path.touch()
     assert slow.answer()["result"]["content"][0]["text"] == "it came"
@@ -312,7 +313,7 @@ def test_what_is_not_there_can_not_be_watched(shared_peers):
 def test_who_has_no_stream_open_hears_of_it_when_it_opens_one(places):
     for peer in begun_anew(places("http-old"), places("http-old")):
         (peer.folder / "packs" / "waving.py").write_text(TOOL)
-        assert reloaded(peer) == []
+        reload_tells(peer)
         peer.streams.append(peer.listen())
         peer.hear("notifications/tools/list_changed")
 
@@ -321,4 +322,4 @@ def test_on_two_streams_of_one_session_each_message_comes_once(places):
     for peer in begun_anew(places("http-old"), places("http-old")):
         peer.streams += [peer.listen(), peer.listen()]
         (peer.folder / "packs" / "waving.py").write_text(TOOL)
-        assert reloaded(peer) == ["tools/list_changed"]
+        reload_tells(peer, "tools/list_changed")

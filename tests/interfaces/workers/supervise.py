@@ -10,8 +10,7 @@ from pathlib import Path
 if __name__ == "__main__":
     sys.path = [entry for entry in sys.path if entry != str(Path(__file__).parent)]
     from onetool.interfaces.http.listen import listen, resolve
-    from onetool.interfaces.workers import supervisor
-    from onetool.interfaces.workers.channel import WorkerOrder
+    from onetool.interfaces.workers import WorkerOrder, supervisor
 
     count, config, in_turn, *program = sys.argv[1:]
     supervisor.PROGRAM = tuple(program) or supervisor.PROGRAM

@@ -21,6 +21,7 @@ from onetool.ask.sessions.records import (
     SessionContent,
     SessionHeader,
     SessionInfo,
+    Titled,
     Transcript,
     TurnEnd,
     TurnEnded,
@@ -30,6 +31,7 @@ from onetool.ask.sessions.records import (
     new_id,
     read_session,
     record_line,
+    short_title,
     title_of,
 )
 from onetool.core import flock
@@ -349,6 +351,9 @@ class AskSessions(ABC):
             writer.give_back()
             writer.close()
             raise
+
+    def _title_line(self, title: str) -> bytes:
+        return record_line(Titled(title=short_title(title), at=round(self._now(), 3)))
 
     def _not_found(self, id: str, *hints: str) -> SessionError:
         from onetool.core.text import or_rather

@@ -30,12 +30,9 @@ from onetool.ask.sessions.records import (
     USER_PREFIX,
     SessionEnding,
     SessionInfo,
-    Titled,
     Transcript,
     read_ending,
-    record_line,
     session_info,
-    short_title,
     transcript,
 )
 from onetool.database import ChangeUnknownError, Database, DatabaseAwayError, DatabaseError, Transaction
@@ -273,7 +270,7 @@ class DatabaseSessions(AskSessions):
         self._change(id, "then delete it", job)
 
     def rename(self, id: str, title: str) -> None:
-        line = record_line(Titled(title=short_title(title), at=round(self._now(), 3)))
+        line = self._title_line(title)
 
         def job(work: Transaction, id: str) -> None:
             add_records(work, self._key(id), self._summary(work, id), [line])
@@ -331,7 +328,9 @@ class DatabaseSessions(AskSessions):
     def _change(self, id: str, then: str, change: Callable[[Transaction, str], None]) -> None:
         """Change a session in which no turn is under way."""
         id = self._resolve(id)
-        sql = f"SELECT {self._busy} FROM ask_sessions WHERE {WHERE} AND size > 0 FOR UPDATE"  # noqa: S608 - ours
+        # A turn that has just begun is under way: its first words may be about to be written.
+        there = f"{WHERE} AND (size > 0 OR {self._busy})"
+        sql = f"SELECT {self._busy} FROM ask_sessions WHERE {there} FOR UPDATE"  # noqa: S608 - ours
 
         def job(work: Transaction) -> bool | None:
             for (is_busy,) in work.execute(sql, self._key(id)):

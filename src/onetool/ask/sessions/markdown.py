@@ -15,7 +15,9 @@ import msgspec
 from onetool.ask.messages import Assistant, Call, Result, SessionMessage, User, UserCall, backticks, fenced, unmark
 from onetool.ask.sessions.records import NO_ANSWER, UNDER_WAY, Transcript
 
-LATEST_TIME = 253_370_764_800  # the last year that a calendar has begins: in each zone's own time there is such a day
+# The first second of the year 9999, the last year that `datetime` has. A time at the end of that
+# year would be in the year 10000 in some time zones.
+LATEST_TIME = 253_370_764_800
 
 
 def utc_time(seconds: float) -> datetime | None:

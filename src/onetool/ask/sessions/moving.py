@@ -26,36 +26,37 @@ _INSERT = (
 _BODIES = f"SELECT body FROM ask_records WHERE {WHERE} ORDER BY number"  # noqa: S608 - ours
 
 
-def count(database: Database) -> int:
-    return database.read(lambda work: work.execute("SELECT count(*) FROM ask_sessions WHERE size > 0")[0][0])
+class SessionMover:
+    """Sessions, as a StoreMover."""
 
+    def count(self, database: Database) -> int:
+        return database.read(lambda work: work.execute("SELECT count(*) FROM ask_sessions WHERE size > 0")[0][0])
 
-def import_folder(home: Path, database: Database, options: MoveOptions) -> Moved:
-    """A session that has gone on in the database since counts as moved."""
-    moved, same, left = 0, 0, list[LeftBehind]()
-    files = [(key, path) for key, path in _files(home / FOLDER) if path.stat().st_size]
-    for number, (key, path) in enumerate(files, 1):
-        try:
-            data, modified = path.read_bytes(), path.stat().st_mtime
-        except OSError as error:
-            left.append(LeftBehind(str(path), f"it can't be read: {error.strerror}"))
-            continue
-        result = database.write(lambda work: _put(work, key, modified, data, options.force))  # noqa: B023 - run at once
-        moved, same = moved + (result == "moved"), same + (result == "same")
-        if result == "conflict":
-            left.append(LeftBehind(str(path), "another session has this name in the database", is_conflict=True))
-        options.progress(number, len(files))
-    return Moved(moved, same, tuple(left))
+    def import_folder(self, home: Path, database: Database, options: MoveOptions) -> Moved:
+        """A session that has gone on in the database since counts as moved."""
+        moved, same, left = 0, 0, list[LeftBehind]()
+        files = [(key, path) for key, path in _files(home / FOLDER) if path.stat().st_size]
+        for number, (key, path) in enumerate(files, 1):
+            try:
+                data, modified = path.read_bytes(), path.stat().st_mtime
+            except OSError as error:
+                left.append(LeftBehind(str(path), f"it can't be read: {error.strerror}"))
+                continue
+            result = database.write(lambda work: _put(work, key, modified, data, options.force))  # noqa: B023 - run at once
+            moved, same = moved + (result == "moved"), same + (result == "same")
+            if result == "conflict":
+                left.append(LeftBehind(str(path), "another session has this name in the database", is_conflict=True))
+            options.progress(number, len(files))
+        return Moved(moved, same, tuple(left))
 
-
-def export_folder(database: Database, home: Path, options: MoveOptions) -> Moved:
-    sql = "SELECT owner, id, modified FROM ask_sessions WHERE size > 0 ORDER BY modified"
-    rows = database.read(lambda work: work.execute(sql))
-    moved = 0
-    for number, (owner, id, modified) in enumerate(rows, 1):
-        moved += _export(SessionKey(owner, id), modified, database, home / FOLDER)
-        options.progress(number, len(rows))
-    return Moved(moved, len(rows) - moved)
+    def export_folder(self, database: Database, home: Path, options: MoveOptions) -> Moved:
+        sql = "SELECT owner, id, modified FROM ask_sessions WHERE size > 0 ORDER BY modified"
+        rows = database.read(lambda work: work.execute(sql))
+        moved = 0
+        for number, (owner, id, modified) in enumerate(rows, 1):
+            moved += _export(SessionKey(owner, id), modified, database, home / FOLDER)
+            options.progress(number, len(rows))
+        return Moved(moved, len(rows) - moved)
 
 
 def _files(folder: Path) -> Iterator[tuple[SessionKey, Path]]:

@@ -23,12 +23,9 @@ from onetool.ask.sessions.records import (
     SESSION_ID,
     SessionEnding,
     SessionInfo,
-    Titled,
     Transcript,
     read_ending,
-    record_line,
     session_info,
-    short_title,
     transcript,
 )
 from onetool.core import flock
@@ -300,7 +297,7 @@ class SessionStore(AskSessions):
             before = os.fstat(file)
             if not before.st_size:
                 raise self._not_found(path.stem)
-            line = record_line(Titled(title=short_title(title), at=round(self._now(), 3)))
+            line = self._title_line(title)
             append_lines(path, file, line)
             os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
             make_safe(path, file, is_new=False)

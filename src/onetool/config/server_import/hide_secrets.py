@@ -56,7 +56,7 @@ class Variables:
 
     def _variable(self, name: str, default: str | None) -> str:
         if default is None or self._is_set(name) or sounds_secret(name) or name.upper().endswith("_PAT"):
-            return f"${{{name}}}"  # a secret's default is none
+            return f"${{{name}}}"  # the default of a secret is never taken
         self.notes.append(f"{name} is not set: its default is taken for good")
         return default
 

@@ -63,7 +63,7 @@ class LazyGroup(click.Group):
 @click.pass_context
 def cli(ctx: click.Context, config: str | None, verbose: int) -> None:
     """OneTool: define a tool once, use it from everywhere."""
-    from onetool.services.telemetry import LEVELS, set_up_logging
+    from onetool.services.logs import LEVELS, set_up_logging
 
     ctx.obj = config
     level = {0: os.environ.get("ONETOOL_LOG", "warning").lower(), 1: "info"}.get(verbose, "debug")

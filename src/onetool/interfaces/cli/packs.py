@@ -76,7 +76,7 @@ def _refuse_untrusted(path: Path, untrusted: "Untrusted | None") -> None:
 @click.pass_context
 def check(ctx: click.Context, path: Path, as_json: bool) -> None:
     """Check a pack for errors and unclear tools. Reports what would fail, and what a model could not understand."""
-    from onetool.sources.packs.checking import check_packs
+    from onetool.sources.packs.importing import check_packs
 
     app = open_app(ctx)
     _refuse_untrusted(path, app.untrusted)

@@ -89,7 +89,7 @@ def _serve_with_workers(
         raise click.UsageError("--workers takes a system with Unix sockets; here one process serves.")
     app = open_app(ctx, allowed, imports=False, makes_tables=True)  # it checks the config, and runs nothing of it
     from onetool.interfaces.http.serve import bind_address
-    from onetool.interfaces.workers.channel import WorkerOrder
+    from onetool.interfaces.workers import WorkerOrder
     from onetool.interfaces.workers.supervisor import Supervisor
 
     config = app.config
@@ -153,7 +153,8 @@ def mcp(ctx: click.Context, menu: str | None, allowed: list[str] | None, watch: 
     app = open_app(ctx, allowed, watch=watch)
     from onetool.interfaces.mcp.service import Service
     from onetool.interfaces.mcp.stdio import serve
-    from onetool.interfaces.watchdog import Watchdog, make_log_non_blocking
+    from onetool.interfaces.watchdog import Watchdog
+    from onetool.services.logs import make_log_non_blocking
 
     def warm() -> None:
         app.runtime.warm()

@@ -7,7 +7,7 @@ connection      limits for one client's connection: time, size, number
 app             the ASGI app: checks, body limits, access log, then the route
 rules           Host, Origin, Sec-Fetch-Site, token and CORS
 credentials     who a request comes from, and whether it is still let in
-jwt_token       JWTs: what they must say; jwt_verifier: who they belong to; jwks: the keys
+jwt_token       JWTs: what they must say; jwt_verifier: who they belong to, by the keys of their issuer
 request_log     the access log, and what the audit log says of requests
 login           the route /login
 login_sessions  the sessions of people who have signed in

@@ -195,9 +195,6 @@ class Route(NamedTuple):
         """Whether it is for other replicas only."""
         return self.path == CLUSTER_PATH or self.path.startswith(f"{CLUSTER_PATH}/")
 
-    def is_above(self, path: str) -> bool:
-        return self.below and path.startswith(f"{self.path}/")
-
 
 class HttpApp:
     """The ASGI app. `rules` may be replaced while it serves; `stop` asks routes to end their streams."""
@@ -218,6 +215,8 @@ class HttpApp:
         self.rules = rules
         self.max_body = max_body
         self.routes = {route.path: route for route in routes}
+        self._internal = frozenset(path for path, route in self.routes.items() if route.is_internal)
+        self._above = tuple((f"{path}/", route) for path, route in self.routes.items() if route.below)
         self._redact = redact
         self._audit = audit
         self._rates = rates or RequestRates()
@@ -252,10 +251,11 @@ class HttpApp:
             message = "Something went wrong in the server; its log says what. This is a bug in OneTool."
             await self._refuse(HttpError(500, "internal", message), receive, answer, route)
         finally:
-            if (admission := scope.get("admission")) is not None:
+            if (admission := scope.pop("admission", None)) is not None:
+                del scope["is_admitted"]
                 self._admissions.end(admission)
             status, seconds = answer.status or CLIENT_CLOSED_REQUEST, perf_counter() - began
-            log_request(scope, status, seconds, answer.bytes, self._redact)
+            log_request(scope, status, seconds, answer.bytes, self._redact, None if route is None else route.path)
             if self._audit is not None and FORWARDED not in scope:  # who has sent it on notes it
                 self._audit(scope, status, seconds, None if route is None else route.path)
 
@@ -294,23 +294,12 @@ class HttpApp:
     ) -> bool:
         """Check a request from outside. False: it is answered already. Raises HttpError."""
         rules, server = self.rules, scope.get("server")
-        host = head.get(b"host")
         if route is None or not route.takes_any_host:
-            rules.check_host(host, server[0] if server else None)
-        origin = head.get(b"origin")
-        is_public = route is not None and route.is_public and rules.http.jwt is not None
-        reader = None if is_public else rules.check_origin(origin, host)
-        if is_public:
-            pass
-        elif reader is None:
-            check_fetch_site(head.get(b"sec-fetch-site"), origin, scope, route is not None and route.is_page)
-        elif is_preflight(scope):
-            await answer_preflight(scope, reader, answer.send)
+            rules.check_host(head.get(b"host"), server[0] if server else None)
+        if (b"origin" in head or b"sec-fetch-site" in head) and not await self._admit_page(scope, route, head, answer):
             return False
-        else:
-            answer.add = (*answer.add, *cors_headers(reader))
         check_length(head.get(b"content-length"), self._most(route))
-        if route is not None and route.is_internal:
+        if route is not None and route.path in self._internal:
             raise HttpError(401, "unauthorized", f"{route.path} is for other replicas of this cluster.")
         if route is None or route.protected:
             authorization = head.get(b"authorization")
@@ -318,6 +307,23 @@ class HttpApp:
             if principal.rate is not None and (wait := await self._rates.check_async(principal)) is not None:
                 raise _too_many(principal, wait)
             self._begin(scope, principal, _address(scope), lambda: self.rules.identify(authorization, scope))
+        return True
+
+    async def _admit_page(
+        self, scope: Scope, route: Route | None, head: Mapping[bytes, bytes], answer: "LoggedResponse"
+    ) -> bool:
+        """Check what a browser says of the page that asks. False: it is answered already. Raises HttpError."""
+        rules, origin = self.rules, head.get(b"origin")
+        if route is not None and route.is_public and rules.http.jwt is not None:
+            return True
+        reader = rules.check_origin(origin, head.get(b"host"))
+        if reader is None:
+            check_fetch_site(head.get(b"sec-fetch-site"), origin, scope, route is not None and route.is_page)
+        elif is_preflight(scope):
+            await answer_preflight(scope, reader, answer.send)
+            return False
+        else:
+            answer.add = (*answer.add, *cors_headers(reader))
         return True
 
     async def _admit_forwarded(
@@ -374,7 +380,11 @@ class HttpApp:
 
     def _route(self, path: str) -> Route | None:
         found = self.routes.get(path) or self.routes.get(path.rstrip("/"))
-        return found or next((one for one in self.routes.values() if one.is_above(path)), None)
+        if found is None:
+            for above, route in self._above:
+                if path.startswith(above):
+                    return route
+        return found
 
     def _can_take(self, scope: Scope, route: Route | None, head: Mapping[bytes, bytes]) -> Route:
         if route is None:

@@ -63,7 +63,7 @@ class Credentials:
         self._own = _digest(http.token.encode()) if http.token else None
         self._admin = _admin(http.token) if http.token else NOBODY
         self._is_capped = calls_only
-        self._is_reachable = is_reachable
+        self._is_closed = is_reachable or needs_credential(http, None)  # whatever is stored
 
     @property
     def memory(self) -> "TokenMemory | None":
@@ -73,11 +73,11 @@ class Credentials:
     @property
     def needed(self) -> bool:
         """Whether a request has to show something."""
-        return self._is_reachable or needs_credential(self._http, None if self._tokens is None else self._tokens.store)
+        return self._is_closed or (self._tokens is not None and self._tokens.store.guards)
 
     def identify(self, authorization: bytes | None) -> Principal:
         """Who a request comes from, by its header Authorization. Raises HttpError (401)."""
-        shown = bearer(authorization)
+        shown = None if authorization is None else bearer(authorization)
         found = None if shown is None else self.find(shown)
         if found is not None:
             return found
@@ -254,7 +254,7 @@ class Admissions:
 
     def begin(self, identify: Callable[[], Principal], principal: Principal) -> Admission:
         loop = asyncio.get_running_loop()
-        admission = Admission(identify, principal, asyncio.current_task(), loop.time())
+        admission = Admission(identify, principal, asyncio.current_task(loop), loop.time())
         self._open.add(admission)
         if self._timer is None:
             self._timer = loop.call_later(CHECK_EVERY_S, self._look)
@@ -262,6 +262,9 @@ class Admissions:
 
     def end(self, admission: Admission) -> None:
         self._open.discard(admission)
+        # The task holds us, in its context. What holds itself stays until somebody looks for such garbage, and all that
+        # a request has made with it: the next ones would find no memory that is still in the processor's caches.
+        admission.task = None
 
     def _look(self) -> None:
         loop = asyncio.get_running_loop()

@@ -54,11 +54,6 @@ from onetool.interfaces.signed import sign, verify
 from onetool.services.cluster import OWN_ADDRESS, SAME_KEY, UNIX, Replica, derived_key
 from onetool.services.cluster.members import Members
 
-VALID_S = 60.0  # both ways: the replicas' clocks agree with the database's within a beat
-OTHER_REPLICA = 421
-CAME_BACK = 508  # to its sender
-LARGE = 4096  # bytes, from which on it is compressed: a token may be for thousands of tools
-
 log = logging.getLogger("onetool.cluster")
 
 CONNECT_S = 2.0
@@ -70,6 +65,10 @@ SHARES = {"stream": 64, "call": 500}  # of one owner, by kind: nobody takes all 
 LARGEST = 1 << 62
 LARGEST_HEAD = ConnectionLimits().head_bytes  # of a request that another replica takes
 LARGEST_REFUSAL = 2000  # characters of what a replica says that refuses
+OTHER_REPLICA = 421
+CAME_BACK = 508  # to its sender
+VALID_S = 60.0  # both ways: the replicas' clocks agree with the database's within a beat
+LARGE = 4096  # bytes, from which on it is compressed: a token may be for thousands of tools
 
 _PASSED_ON = frozenset((b"content-type", b"accept", b"user-agent", b"last-event-id", b"if-match", b"if-none-match"))
 # What our routes send: an answer sets no cookies.
@@ -85,159 +84,6 @@ _PASSED_BACK = frozenset(
 GONE = "the replica that has this is gone; begin again"
 
 
-class ForwardedBy(msgspec.Struct, frozen=True, kw_only=True):
-    """Which replica sends a request, and for whom."""
-
-    sender: str
-    to: str
-    at: float
-    nonce: str
-    principal: Principal
-    address: str
-    body: str
-
-
-class ForwardSeal:
-    """Makes these headers and verifies them. It belongs to one event loop."""
-
-    def __init__(self, key: bytes, members: Members) -> None:
-        self._key = derived_key(key, "forward")
-        self._answer_key = derived_key(key, "answer")
-        self._members = members
-        self._seen: dict[str, float] = {}  # nonces and until when they count, the oldest first
-
-    def write(self, to: str, method: str, target: bytes, principal: Principal, body: bytes, address: str) -> str:
-        told = ForwardedBy(
-            sender=self._members.id,
-            to=to,
-            at=self._members.now(),
-            nonce=token_hex(16),
-            principal=principal,
-            address=address,
-            body=sha256(body).hexdigest(),
-        )
-        data = msgspec.json.encode(told)
-        return sign(self._key, data if len(data) < LARGE else zlib.compress(data), _bound(method, target))
-
-    def open(self, header: bytes, scope: Scope) -> bytes:
-        """What it says. Raises HttpError (401) unless a holder of the key has made it for this request."""
-        data = verify(self._key, header.decode("latin-1"), _bound(scope["method"], target_of(scope)))
-        if data is None:
-            raise _refused("it was not made by a replica of this cluster for this request")
-        return data
-
-    def read(self, data: bytes) -> ForwardedBy:
-        """Raises HttpError (401, 421) for what was not made now, and for this replica."""
-        try:
-            told = msgspec.json.decode(data if data.startswith(b"{") else zlib.decompress(data), type=ForwardedBy)
-        except (msgspec.DecodeError, zlib.error):  # of another version, which knows more or less than we do
-            raise _refused("another version of OneTool has made it, which this one does not understand") from None
-        if told.to != self._members.id and told.sender == self._members.id:
-            raise HttpError(CAME_BACK, "came_back", "This request has come back to the replica that sent it.")
-        if told.to != self._members.id:
-            # Its sender learns that the replica is gone, whose address we have now.
-            raise HttpError(OTHER_REPLICA, "other_replica", "This request is for another replica, which is gone.")
-        self._check_once(told)
-        return told
-
-    def check_body(self, told: ForwardedBy, body: bytes) -> None:
-        """Raises HttpError (401) for another body than the one that the header was made for."""
-        if not hmac.compare_digest(sha256(body).hexdigest(), told.body):
-            raise _refused("the body is not the one that it was made for")
-
-    def proof(self, header: bytes, status: int) -> bytes:
-        """That a holder of the key has answered the request with this header so."""
-        return hmac.new(self._answer_key, b"%d " % status + header, sha256).hexdigest().encode()
-
-    def is_proof(self, header: bytes, status: int, shown: str) -> bool:
-        return hmac.compare_digest(self.proof(header, status), shown.encode("utf-8", "replace"))
-
-    def _check_once(self, told: ForwardedBy) -> None:
-        now = self._members.now()
-        if abs(now - told.at) > VALID_S:
-            raise _refused("it has expired, or the clocks of the replicas differ by more than a minute")
-        while self._seen and (oldest := next(iter(self._seen.items())))[1] < now:
-            del self._seen[oldest[0]]
-        if told.nonce in self._seen:
-            raise _refused("it was used already: it is good once")
-        self._seen[told.nonce] = now + 2 * VALID_S
-
-
-def target_of(scope: Scope) -> bytes:
-    """The path with its query, as it is sent."""
-    query = scope.get("query_string", b"")
-    return scope["raw_path"] + (b"?" + query if query else b"")
-
-
-def _bound(method: str, target: bytes) -> bytes:
-    return method.encode() + b" " + target + b"\n"
-
-
-def _refused(why: str) -> HttpError:
-    return HttpError(401, "bad_forward", f"The header {FORWARDED_HEADER.decode()} can't be accepted: {why}.")
-
-
-class ReplicaGoneError(HttpError):
-    """Nobody answers where the replica was. `was_answering`: a part of its answer was sent already."""
-
-    def __init__(self, was_answering: bool = False) -> None:
-        super().__init__(502, "replica_gone", f"{GONE[0].upper()}{GONE[1:]}.")
-        self.was_answering = was_answering
-
-    @property
-    def was_not_reached(self) -> bool:
-        """Whether nobody listens at its address: then nothing was sent."""
-        return isinstance(self.__context__, ConnectionRefusedError | FileNotFoundError)
-
-
-class ReplicaRefusedError(HttpError):
-    """Another replica has answered a request of our own with an error."""
-
-    def __init__(self, status: int, text: str) -> None:
-        super().__init__(502, "replica_refused", f"Another replica answered {status}: {text[:LARGEST_REFUSAL]}")
-
-
-class ReplicaBusyError(ReplicaRefusedError):
-    """There is no connection left to ask another replica with."""
-
-    def __init__(self, status: int, message: str) -> None:
-        HttpError.__init__(self, status, "replica_busy", message, [(b"retry-after", b"1")])
-
-
-class HeadTooLargeError(ReplicaRefusedError):
-    """Another replica would not take the head of this request. Nothing was sent."""
-
-    def __init__(self) -> None:
-        HttpError.__init__(
-            self,
-            431,
-            "head_too_large",
-            f"This is for another replica, and its headers and who you are don't fit into {LARGEST_HEAD // 1024} KiB. "
-            "Give your token patterns of tools in place of long lists (github.*), or send fewer headers.",
-        )
-
-
-class AnswerNotProvenError(ReplicaRefusedError):
-    """What answers at the address of a replica has not shown that it has the cluster's key."""
-
-    def __init__(self) -> None:
-        HttpError.__init__(
-            self,
-            502,
-            "answer_not_proven",
-            "The answer of another replica is not used: it does not show that it comes from a holder of cluster.key. "
-            "Whether anything has happened there is not known; the log of this replica names the address.",
-        )
-
-
-class SameAddressError(ReplicaRefusedError):
-    """A request has come back to us: the replica that it is for says that it is reached at our address."""
-
-    def __init__(self) -> None:
-        message = f"Another replica says that it is reached where this one is: {OWN_ADDRESS}. The log names it."
-        HttpError.__init__(self, 502, "same_address", message)
-
-
 class ForwardRequest(NamedTuple):
     """The bytes of a request, and the header that its answer has to be for."""
 
@@ -249,7 +95,7 @@ class ForwardRequest(NamedTuple):
 class Forwarder:
     """It may be used on any event loop; each has connections of its own."""
 
-    def __init__(self, members: Members, seal: ForwardSeal) -> None:
+    def __init__(self, members: Members, seal: "ForwardSeal") -> None:
         self._members = members
         self._seal = seal
         self._pools: dict[asyncio.AbstractEventLoop, ConnectionPool] = {}
@@ -462,3 +308,162 @@ async def _rest(response: HttpResponse) -> bytes:
     with suppress(WireError):
         return b"" if response.stream is None else await response.stream.read()
     return b""
+
+
+# The two headers
+
+
+class ForwardedBy(msgspec.Struct, frozen=True, kw_only=True):
+    """Which replica sends a request, and for whom."""
+
+    sender: str
+    to: str
+    at: float
+    nonce: str
+    principal: Principal
+    address: str
+    body: str
+
+
+class ForwardSeal:
+    """Makes these headers and verifies them. It belongs to one event loop."""
+
+    def __init__(self, key: bytes, members: Members) -> None:
+        self._key = derived_key(key, "forward")
+        self._answer_key = derived_key(key, "answer")
+        self._members = members
+        self._seen: dict[str, float] = {}  # nonces and until when they count, the oldest first
+
+    def write(self, to: str, method: str, target: bytes, principal: Principal, body: bytes, address: str) -> str:
+        told = ForwardedBy(
+            sender=self._members.id,
+            to=to,
+            at=self._members.now(),
+            nonce=token_hex(16),
+            principal=principal,
+            address=address,
+            body=sha256(body).hexdigest(),
+        )
+        data = msgspec.json.encode(told)
+        return sign(self._key, data if len(data) < LARGE else zlib.compress(data), _bound(method, target))
+
+    def open(self, header: bytes, scope: Scope) -> bytes:
+        """What it says. Raises HttpError (401) unless a holder of the key has made it for this request."""
+        data = verify(self._key, header.decode("latin-1"), _bound(scope["method"], target_of(scope)))
+        if data is None:
+            raise _refused("it was not made by a replica of this cluster for this request")
+        return data
+
+    def read(self, data: bytes) -> ForwardedBy:
+        """Raises HttpError (401, 421) for what was not made now, and for this replica."""
+        try:
+            told = msgspec.json.decode(data if data.startswith(b"{") else zlib.decompress(data), type=ForwardedBy)
+        except (msgspec.DecodeError, zlib.error):  # of another version, which knows more or less than we do
+            raise _refused("another version of OneTool has made it, which this one does not understand") from None
+        if told.to != self._members.id and told.sender == self._members.id:
+            raise HttpError(CAME_BACK, "came_back", "This request has come back to the replica that sent it.")
+        if told.to != self._members.id:
+            # Its sender learns that the replica is gone, whose address we have now.
+            raise HttpError(OTHER_REPLICA, "other_replica", "This request is for another replica, which is gone.")
+        self._check_once(told)
+        return told
+
+    def check_body(self, told: ForwardedBy, body: bytes) -> None:
+        """Raises HttpError (401) for another body than the one that the header was made for."""
+        if not hmac.compare_digest(sha256(body).hexdigest(), told.body):
+            raise _refused("the body is not the one that it was made for")
+
+    def proof(self, header: bytes, status: int) -> bytes:
+        """That a holder of the key has answered the request with this header so."""
+        return hmac.new(self._answer_key, b"%d " % status + header, sha256).hexdigest().encode()
+
+    def is_proof(self, header: bytes, status: int, shown: str) -> bool:
+        return hmac.compare_digest(self.proof(header, status), shown.encode("utf-8", "replace"))
+
+    def _check_once(self, told: ForwardedBy) -> None:
+        now = self._members.now()
+        if abs(now - told.at) > VALID_S:
+            raise _refused("it has expired, or the clocks of the replicas differ by more than a minute")
+        while self._seen and (oldest := next(iter(self._seen.items())))[1] < now:
+            del self._seen[oldest[0]]
+        if told.nonce in self._seen:
+            raise _refused("it was used already: it is good once")
+        self._seen[told.nonce] = now + 2 * VALID_S
+
+
+def target_of(scope: Scope) -> bytes:
+    """The path with its query, as it is sent."""
+    query = scope.get("query_string", b"")
+    return scope["raw_path"] + (b"?" + query if query else b"")
+
+
+def _bound(method: str, target: bytes) -> bytes:
+    return method.encode() + b" " + target + b"\n"
+
+
+def _refused(why: str) -> HttpError:
+    return HttpError(401, "bad_forward", f"The header {FORWARDED_HEADER.decode()} can't be accepted: {why}.")
+
+
+# What can go wrong
+
+
+class ReplicaGoneError(HttpError):
+    """Nobody answers where the replica was. `was_answering`: a part of its answer was sent already."""
+
+    def __init__(self, was_answering: bool = False) -> None:
+        super().__init__(502, "replica_gone", f"{GONE[0].upper()}{GONE[1:]}.")
+        self.was_answering = was_answering
+
+    @property
+    def was_not_reached(self) -> bool:
+        """Whether nobody listens at its address: then nothing was sent."""
+        return isinstance(self.__context__, ConnectionRefusedError | FileNotFoundError)
+
+
+class ReplicaRefusedError(HttpError):
+    """Another replica has answered a request of our own with an error."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(502, "replica_refused", f"Another replica answered {status}: {text[:LARGEST_REFUSAL]}")
+
+
+class ReplicaBusyError(ReplicaRefusedError):
+    """There is no connection left to ask another replica with."""
+
+    def __init__(self, status: int, message: str) -> None:
+        HttpError.__init__(self, status, "replica_busy", message, [(b"retry-after", b"1")])
+
+
+class HeadTooLargeError(ReplicaRefusedError):
+    """Another replica would not take the head of this request. Nothing was sent."""
+
+    def __init__(self) -> None:
+        HttpError.__init__(
+            self,
+            431,
+            "head_too_large",
+            f"This is for another replica, and its headers and who you are don't fit into {LARGEST_HEAD // 1024} KiB. "
+            "Give your token patterns of tools in place of long lists (github.*), or send fewer headers.",
+        )
+
+
+class AnswerNotProvenError(ReplicaRefusedError):
+    """What answers at the address of a replica has not shown that it has the cluster's key."""
+
+    def __init__(self) -> None:
+        HttpError.__init__(
+            self,
+            502,
+            "answer_not_proven",
+            "The answer of another replica is not used: it does not show that it comes from a holder of cluster.key. "
+            "Whether anything has happened there is not known; the log of this replica names the address.",
+        )
+
+
+class SameAddressError(ReplicaRefusedError):
+    """A request has come back to us: the replica that it is for says that it is reached at our address."""
+
+    def __init__(self) -> None:
+        message = f"Another replica says that it is reached where this one is: {OWN_ADDRESS}. The log names it."
+        HttpError.__init__(self, 502, "same_address", message)

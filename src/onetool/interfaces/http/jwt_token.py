@@ -13,13 +13,13 @@ import json
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Collection, Iterable
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn
 from urllib.parse import quote
 
 import msgspec
 
 from onetool.core.principal import ROLES
+from onetool.core.text import utc_text
 from onetool.interfaces.asgi import HttpError, Receive, Scope, Send, respond
 
 if TYPE_CHECKING:
@@ -172,11 +172,11 @@ class ExpectedClaims(NamedTuple):
         if expires is None:
             raise invalid("it does not say when it expires (exp)")
         if now >= expires + self.leeway:
-            raise invalid(f"it expired at {_shown(expires)}")
+            raise invalid(f"it expired at {utc_text(expires)}")
         if begins is not None and now < begins - self.leeway:
-            raise invalid(f"it is not valid before {_shown(begins)} (nbf)")
+            raise invalid(f"it is not valid before {utc_text(begins)} (nbf)")
         if issued is not None and now < issued - self.leeway:
-            raise invalid(f"it was issued in the future (iat), at {_shown(issued)}: one of the clocks is wrong")
+            raise invalid(f"it was issued in the future (iat), at {utc_text(issued)}: one of the clocks is wrong")
         return expires + self.leeway
 
     def _check_audience(self, audience: Any) -> None:
@@ -205,10 +205,6 @@ def _time(claims: dict[str, Any], name: str) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= LATEST:
         raise invalid(f"its {name} is no time: seconds since 1970, as a number")
     return float(value)
-
-
-def _shown(time: float) -> str:
-    return f"{datetime.fromtimestamp(time, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def _is_name(text: Any) -> bool:

@@ -15,13 +15,11 @@ from collections.abc import Iterable
 from contextlib import suppress
 from ctypes import addressof, create_string_buffer
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 from urllib.parse import quote
 
 from onetool.core.errors import OneToolError
-
-if TYPE_CHECKING:
-    from onetool.core.spec import ToolSpec
+from onetool.core.registry import ToolList, as_spec
 
 TRIES = 5  # for one free port on several addresses
 WILDCARDS = ("0.0.0.0", "::")  # noqa: S104 - to know them, not to bind them
@@ -215,12 +213,16 @@ def _as_client_variable(header: str) -> str:
 
 
 FIRST = "time.now"
+MOST_TRIED = 500  # tools that are looked at to find one: with 100,000 it would take seconds
 
 
-def first_tool(tools: "Iterable[ToolSpec]") -> str | None:
+def first_tool(tools: ToolList) -> str | None:
     """One that needs no arguments and changes nothing."""
-    harmless = [spec.name for spec in tools if not spec.input_schema.get("required") and (spec.read_only or spec.pure)]
-    return FIRST if FIRST in harmless else harmless[0] if harmless else None
+    first = [tool for tool in tools.held if tool.name == FIRST]
+    for spec in map(as_spec, [*first, *tools.held[:MOST_TRIED]]):
+        if not spec.input_schema.get("required") and (spec.read_only or spec.pure):
+            return spec.name
+    return None
 
 
 def first_call(url: str, header: str | None, tool: str | None) -> str:

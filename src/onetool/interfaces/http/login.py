@@ -11,7 +11,6 @@ import asyncio
 import math
 from collections import deque
 from collections.abc import Callable
-from datetime import UTC, datetime
 from ipaddress import IPv6Address, ip_address
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -20,6 +19,7 @@ import msgspec
 from msgspec.structs import replace
 
 from onetool.core.principal import Principal, Rate
+from onetool.core.text import utc_text
 from onetool.http.definition import FROM_TOOL
 from onetool.interfaces.asgi import HttpError, Receive, Scope, Send, read_body, read_headers, respond
 from onetool.interfaces.http.credentials import CHALLENGE, bearer
@@ -163,7 +163,7 @@ class LoginApp:
             raise HttpError(429, "too_many", message, [(b"retry-after", b"%d" % math.ceil(wait)), NO_STORE])
         scope[SIGNED_IN] = principal
         text, session = await asyncio.to_thread(rules.credentials.start_session, token, principal)
-        return {"session": text, "expiresAt": _time_text(session), **_who(principal)}
+        return {"session": text, "expiresAt": utc_text(session.expires), **_who(principal)}
 
     async def _sign_out(self, rules: AccessRules, authorization: bytes | None, scope: Scope, send: Send) -> None:
         if rules.needs_login:
@@ -194,7 +194,7 @@ async def _status(rules: AccessRules, authorization: bytes | None, scope: Scope)
     if not needed:
         return {"needed": False, **_who(principal)}
     session = _session(rules, authorization)
-    until = {} if session is None else {"expiresAt": _time_text(session)}
+    until = {} if session is None else {"expiresAt": utc_text(session.expires)}
     return {"needed": True, "signedIn": True, **until, **_who(principal)}
 
 
@@ -215,10 +215,6 @@ def _session(rules: AccessRules, authorization: bytes | None) -> LoginSession | 
 
 async def _answer(send: Send, data: dict[str, Any]) -> None:
     await respond(send, 200, msgspec.json.encode(data), headers=[NO_STORE])
-
-
-def _time_text(session: LoginSession) -> str:
-    return datetime.fromtimestamp(session.expires, UTC).isoformat().replace("+00:00", "Z")
 
 
 def _peer(scope: Scope) -> str:

@@ -15,13 +15,14 @@ from contextlib import suppress
 from threading import Lock, Timer
 from time import gmtime, monotonic, strftime, time
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 import msgspec
 
 from onetool.core.limits import worker_share
 from onetool.core.principal import Principal
 from onetool.interfaces.asgi import AUDIT, Scope
-from onetool.interfaces.watchdog import NonBlockingHandler
+from onetool.services.logs import NonBlockingHandler
 
 if TYPE_CHECKING:
     from onetool.app.audit import AppAudit
@@ -64,14 +65,27 @@ def enable_access_log(on: bool) -> None:
     log.setLevel(logging.INFO if on else logging.CRITICAL)
 
 
-def log_request(scope: Scope, status: int, seconds: float, size: int, redact: Callable[[str], str]) -> None:
-    """Log one request. `scope["log"]` holds the fields that its route adds."""
+def log_request(
+    scope: Scope, status: int, seconds: float, size: int, redact: Callable[[str], str], route: str | None = None
+) -> None:
+    """Log one request. `scope["log"]` holds the fields that its route adds.
+
+    `route` is the path of that route. It is ours, and says no secret; what stands behind it may.
+    """
     if not log.isEnabledFor(logging.INFO) or UNLOGGED in scope["log"]:
         return
     client = scope.get("client")
     path = scope.get("raw_path")
     path = scope["path"] if path is None else path.decode("latin-1")
-    write_entry(scope["method"], redact(path), status, seconds, size, client[0] if client else None, scope["log"])
+    shown = path if path == route else _masked(path, redact)
+    write_entry(scope["method"], shown, status, seconds, size, client[0] if client else None, scope["log"])
+
+
+def _masked(path: str, redact: Callable[[str], str]) -> str:
+    """A secret may also be written with escapes; then the path is shown without them."""
+    if "%" in path and redact(plain := unquote(path)) != plain:
+        return redact(plain)
+    return redact(path)
 
 
 def write_entry(

@@ -175,7 +175,9 @@ class AccessRules:
 
     async def authenticate(self, authorization: bytes | None, scope: Scope) -> Principal:
         """Who a request comes from. A JWT that was not seen before is verified. Raises HttpError (401, 403, 503)."""
-        return await self.verify(authorization, scope) or self.identify(authorization, scope)
+        if self.credentials.jwt is not None and (found := await self.verify(authorization, scope)) is not None:
+            return found
+        return self.identify(authorization, scope)
 
     async def verify(self, authorization: bytes | None, scope: Scope) -> Principal | None:
         """Whose JWT this is; None if it is none. `identify` knows it then. Raises HttpError (401, 403, 503)."""

@@ -40,8 +40,9 @@ from onetool.interfaces.mcp.http_headers import as_json_rpc
 from onetool.interfaces.rest import CallApp, RestApp, check_route, problem_body, routing
 from onetool.interfaces.rest.events import EVENTS_PATH, STATUS_PATH, EventsApp, StatusApp
 from onetool.interfaces.rest.problem import PROBLEM_TYPE
-from onetool.interfaces.watchdog import Watchdog, make_log_non_blocking
+from onetool.interfaces.watchdog import Watchdog
 from onetool.services.access_tokens import mask_tokens
+from onetool.services.logs import make_log_non_blocking
 
 if TYPE_CHECKING:
     from onetool.app import App
@@ -122,8 +123,7 @@ def _jwt_verifier(app: "App", before: "JwtVerifier | None") -> "JwtVerifier | No
     http = app.config.http
     if http.jwt is None or (before is not None and before.is_for(http.jwt, http.url)):
         return None if http.jwt is None else before
-    from onetool.interfaces.http.jwks import json_fetcher
-    from onetool.interfaces.http.jwt_verifier import JwtVerifier
+    from onetool.interfaces.http.jwt_verifier import JwtVerifier, json_fetcher
 
     return JwtVerifier(http.jwt, http.url, json_fetcher(app.runtime.client, http.jwt))
 

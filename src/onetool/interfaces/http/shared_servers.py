@@ -340,7 +340,7 @@ def _take(line: Line, caller: "Caller | None") -> None:
             if (context := current_call.get()) is not None and context.progress is not None:
                 context.progress(line.done, line.total, line.message)
         case LogLine():
-            from onetool.sdk.asking import log_message
+            from onetool.sdk.context import log_message
 
             log_message(line.data, line.level, line.logger)  # pyright: ignore[reportArgumentType] - it was checked there
         case LackLine() if caller is not None:

@@ -11,5 +11,11 @@
     conversation   the messages of one client; stdio: over a pipe
     http           over HTTP; http_headers: headers and bodies; http_sessions: clients before 2026-07-28
 
+Among replicas and workers:
+
+    shared_sessions  sessions that several of them serve
+    shared_requests  requests about what is alive in another one
+    shared_tasks     tasks as rows, which outlive the process that ran them
+
 It is written without the official SDK, which is the client in the tests (see docs/decisions/0011).
 """

@@ -108,7 +108,9 @@ def client_name(info: Any) -> str:
     name = info.get("name") if isinstance(info, dict) else None
     if not isinstance(name, str):
         return ""
-    return "".join(filter(str.isprintable, name[: 2 * LONGEST_NAME])).strip()[:LONGEST_NAME]
+    name = name[: 2 * LONGEST_NAME]
+    shown = name if name.isprintable() else "".join(filter(str.isprintable, name))
+    return shown.strip()[:LONGEST_NAME]
 
 
 def is_stateless_message(meta: Any) -> bool:

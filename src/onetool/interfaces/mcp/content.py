@@ -14,7 +14,7 @@ from onetool.core.json_data import Block, ServerAnswer
 from onetool.core.spec import ToolSpec
 from onetool.core.structured_content import HANDLE, RESULT
 from onetool.interfaces.asgi import encode
-from onetool.services.results.errors import is_handle
+from onetool.services.results.base import is_handle
 
 if TYPE_CHECKING:
     from onetool.script.render import RunReply  # renders values, which listing tools does not need
@@ -180,14 +180,18 @@ async def _from_result(
         if (blocks := blocks_of(result.data)) is not None:  # a wrapper has room for data, not for a copy of these
             return _with({"content": blocks}, {} if promise == "wrapper" else result.data if promise else None)
     text = _text(result)
-    if (page := _shorter(result.data, text, inline_bytes)) is not None:
+    # At most four bytes a character: most values need no closer look.
+    if len(text) > inline_bytes // 4 and (page := _shorter(result.data, text, inline_bytes)) is not None:
         result = replace(result, data=page)
         text = _text(result)
+    answer: Result = {"content": [{"type": "text", "text": text}]}
     if promise == "object":  # such a client takes the data, and the text is for others
-        return {"content": [text_block(text)], "structuredContent": result.data}
-    if len(text.encode(errors="replace")) <= inline_bytes:
-        return _with({"content": [text_block(text)]}, {RESULT: result.data} if promise else None)
-    return await _stored(text, store, read_on, bool(promise))
+        answer["structuredContent"] = result.data
+    elif len(text) > inline_bytes // 4 and len(text.encode(errors="replace")) > inline_bytes:
+        return await _stored(text, store, read_on, bool(promise))
+    elif promise:
+        answer["structuredContent"] = {RESULT: result.data}
+    return answer
 
 
 def _with(answer: Result, structured: Any) -> Result:
@@ -257,8 +261,6 @@ def _text(result: ToolResult) -> str:
 
 def _shorter(value: Any, text: str, inline_bytes: int) -> Any:
     """A page of a stored result, where that is too large to be sent."""
-    if len(text) <= inline_bytes // 4:  # most values; at most four bytes a character
-        return None
     from onetool.script.render import sendable
 
     return sendable(value, len(text.encode(errors="replace")), inline_bytes)

@@ -5,6 +5,7 @@ stands alone: it is answered here, and is cancelled when its connection ends.
 """
 
 import asyncio
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, get_args
 from urllib.parse import parse_qs
 
@@ -97,7 +98,11 @@ def request_alone(
 ) -> tuple[McpRequest, ResponseStream]:
     """Check the headers against the message, and make the request."""
     method, params = message["method"], message.get("params", {})
-    client = _client_of(message, headers, params.get("_meta"), principal, menu)
+    meta = params.get("_meta")
+    check_method(headers, message)
+    if isinstance(meta, dict) and isinstance(version := meta.get(PROTOCOL_VERSION), str):
+        check_version(headers, version)
+    client = client_from_meta(meta, principal, menu)
     if method not in STATELESS_METHODS:
         raise unknown_method(method)
     name = check_name(headers, message)
@@ -110,13 +115,6 @@ def request_alone(
     return McpRequest(
         id=message["id"], method=method, params=params, client=client, channel=link, entry=entry
     ), response
-
-
-def _client_of(message: Message, headers: Headers, meta: Any, principal: Principal, menu: str | None) -> RemoteClient:
-    check_method(headers, message)
-    if isinstance(meta, dict) and isinstance(meta.get(PROTOCOL_VERSION), str):
-        check_version(headers, meta[PROTOCOL_VERSION])
-    return client_from_meta(meta, principal, menu)
 
 
 # The ASGI app
@@ -215,13 +213,14 @@ class McpHttpApp:
             headers = here
         await serve_stream(session, headers, receive, send)
 
-    async def _post_alone(self, scope: Scope, headers: Headers, message: Message, receive: Receive, send: Send) -> None:
+    def _post_alone(
+        self, scope: Scope, headers: Headers, message: Message, receive: Receive, send: Send
+    ) -> Awaitable[None]:
         if "id" not in message or "method" not in message:
-            await send_json(send, 202, None)  # nothing that a client could tell us by the way matters here
-            return
+            return send_json(send, 202, None)  # nothing that a client could tell us by the way matters here
         principal, menu = scope.get("principal", LOCAL), _chosen_menu(scope)
         request, response = request_alone(message, headers, self.service, send, principal, menu)
-        await answer_alone(request, self.service, response, receive)
+        return answer_alone(request, self.service, response, receive)
 
     async def _post_first(self, scope: Scope, message: Message, send: Send) -> None:
         """`initialize`: a session begins."""

@@ -141,7 +141,7 @@ async def read_message(headers: Headers, receive: Receive) -> bytes:
     """The body. Refuses a wrong type, also of the response that the client accepts."""
     check_content_type(headers.get("content-type", "").encode("latin-1"))
     accepted = headers.get("accept", "*/*")
-    if not any(one in accepted for one in _RESPONSE_TYPES):
+    if _RESPONSE_TYPES[0] not in accepted and not any(one in accepted for one in _RESPONSE_TYPES):
         raise HttpError(
             406,
             "not_acceptable",

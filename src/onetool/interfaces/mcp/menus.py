@@ -187,7 +187,8 @@ def _search(app: "App", allowed: Collection[str] | None) -> MenuEntry:
 
     async def call(args: Mapping[str, Any], caller: ClientCaller) -> dict[str, Any]:
         check(args)
-        found = app.search(args["query"], args.get("limit", SEARCH_LIMIT), allowed)
+        limit = args.get("limit", SEARCH_LIMIT)
+        found = await asyncio.to_thread(app.search, args["query"], limit, allowed)  # others wait for the loop
         has_help = allowed is None or HELP in allowed
         return {"content": [text_block(_as_lines([spec for spec, _ in found], has_help))]}
 

@@ -50,8 +50,8 @@ IDENTITY = {SERVER_INFO: SERVER}
 
 async def handle_request(service: Service, request: McpRequest) -> dict[str, Any]:
     """The result of a request. Raises JsonRpcError, or CancelledError."""
-    table = STATELESS_METHODS if request.client.is_stateless else SESSION_METHODS
-    handler = table.get(request.method)
+    is_stateless = request.client.is_stateless
+    handler = (STATELESS_METHODS if is_stateless else SESSION_METHODS).get(request.method)
     if handler is None:
         raise unknown_method(request.method)
     try:
@@ -63,7 +63,7 @@ async def handle_request(service: Service, request: McpRequest) -> dict[str, Any
         raise JsonRpcError(
             INTERNAL_ERROR, f"internal error: {type(error).__name__}; the server's log says more"
         ) from None
-    return _completed_result(request.method, result) if request.client.is_stateless else result
+    return _completed_result(request.method, result) if is_stateless else result
 
 
 def _completed_result(method: str, result: dict[str, Any]) -> dict[str, Any]:

@@ -403,18 +403,24 @@ _ASKING_CAPABILITIES = ("elicitation", "sampling", "roots")
 Work = Callable[[ClientCaller], Awaitable[dict[str, Any]]]
 
 
-async def run_pausable(
+def run_pausable(
     request: McpRequest, work: Work, pending_calls: PendingCalls, task_after: float | None = None
-) -> dict[str, Any]:
-    """Run the work. Returns its result, its questions, or the task that it became."""
+) -> Awaitable[dict[str, Any]]:
+    """Run the work. Gives its result, its questions, or the task that it became."""
     client = request.client
     if task_after is not None and not client.can(TASKS):
         task_after = None
     can_ask = bool(client.capabilities) and any(map(client.can, _ASKING_CAPABILITIES))
     can_pause = task_after is not None or can_ask or "requestState" in request.params
-    if not client.is_stateless or not can_pause:
-        return await _with_caller(ClientCaller(client, request.channel, request.progress_token), work)
-    pending = _start_or_resume(request, work, pending_calls)
+    if not can_pause or not client.is_stateless:
+        return _with_caller(ClientCaller(client, request.channel, request.progress_token), work)
+    return _run_pausing(request, work, pending_calls, task_after)
+
+
+async def _run_pausing(
+    request: McpRequest, work: Work, pending_calls: PendingCalls, task_after: float | None
+) -> dict[str, Any]:
+    client, pending = request.client, _start_or_resume(request, work, pending_calls)
     try:
         if not await pending.wait_for_pause(task_after):
             if pending_calls.has_room and pending_calls.has_room_for(client.principal):

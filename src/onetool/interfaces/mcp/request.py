@@ -41,7 +41,7 @@ class McpRequest(msgspec.Struct, frozen=True, kw_only=True):
         """The progress token; None if it is no id or too long to be repeated."""
         meta = self.params.get("_meta")
         token = meta.get("progressToken") if isinstance(meta, dict) else None
-        return token if is_id(token) and len(str(token)) <= LONGEST_TOKEN else None
+        return token if token is not None and is_id(token) and len(str(token)) <= LONGEST_TOKEN else None
 
 
 # Pages

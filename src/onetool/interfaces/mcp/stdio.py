@@ -182,7 +182,7 @@ class ThreadedWriter(StdoutWriter):
             self._writing.cancel()
 
     def _write(self) -> None:
-        self._waits = True
+        self._is_waiting = True
         self._writing = self._loop.create_task(self._write_all())
 
     async def _write_all(self) -> None:
@@ -193,7 +193,7 @@ class ThreadedWriter(StdoutWriter):
         except OSError:  # the client has gone
             self._unsent.clear()
             self._stop.set()
-        self._waits = False
+        self._is_waiting = False
         self._empty.set()
 
 

@@ -2,19 +2,36 @@
 
 Who may use it is decided in interfaces/http.
 
-app        the ASGI apps of all routes, and of /call: tools by their names
-routing    addresses, methods, roles            query      query parameters
-request    bodies, ETags, the caller, lists     problem    errors as application/problem+json
+app            the ASGI apps of all routes, and of /call: tools by their names
+routing        addresses, methods, roles
+query          query parameters
+request        bodies, ETags, the caller, lists
+problem        errors as application/problem+json
 
-handlers   bundles and tools; lists in pages    invoke     calling a tool, also as a stream of events
-editing    copies, names, examples, drafts      imports    ZIP, curl and OpenAPI in, ZIP out
-run        code: running and checking it        insight    counts, the audit log, stored results
-servers    MCP servers: state, approval, import checks     what is wrong, and whether a project is trusted
-events     the ASGI apps at /events and /status
+handlers       bundles and tools; lists in pages
+invoke         calling a tool, also as a stream of events
+editing        copies, names, examples, drafts
+imports        ZIP, curl and OpenAPI in, ZIP out
+run            code: running and checking it
+insight        counts, the audit log, stored results
+servers        MCP servers: state, approval, import
+checks         what is wrong, and whether a project is trusted
+events         the ASGI apps at /events and /status
 
-ask_app    the ASGI app at /ask                 ask_body   what it takes, and its problems
-ask_sessions  what was asked and answered       ask_approvals  calls that wait for a person
-openapi    /openapi.json                        docs       /docs, the same for people
+ask_app        the ASGI app at /ask
+ask_body       what it takes, and its problems
+ask_sessions   what was asked and answered
+ask_approvals  calls that wait for a person
+
+openapi             /openapi.json: the document, made of the others
+openapi_parts       what they are all made of: references, bodies, responses
+openapi_schemas     the schemas and examples
+openapi_operations  the operations of bundles and tools
+openapi_imports     imports, exports, editing, servers, trust
+openapi_console     what is not below /tools: code, results, statistics
+openapi_insight     the status
+openapi_ask         /ask and what is below
+docs                /docs, the same for people
 """
 
 from onetool.interfaces.rest.app import CallApp, RestApp

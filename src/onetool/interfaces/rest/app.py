@@ -81,8 +81,9 @@ class RestApp:
         if not found.method.for_tools:
             refuse_tools(scope)
         principal = self._context.principal
-        noted = scope[AUDIT] = audited(scope["method"], found, principal)
-        if not principal.may(role := needed_role(scope["method"], found.method, principal)):
+        role = needed_role(scope["method"], found.method, principal)
+        noted = scope[AUDIT] = audited(scope["method"], found, principal, role)
+        if not principal.may(role):
             raise role_error(principal, role, scope["method"])
         if noted is not None and FORWARDED not in scope:  # who has sent it on notes it
             await self._begin(*noted)

@@ -17,12 +17,11 @@ from onetool.interfaces.rest.problem import RestError, database_problem, role_er
 from onetool.interfaces.rest.request import NO_CONTENT, RestRequest, RestResponse
 from onetool.services.audit import AuditRecord
 from onetool.services.audit.record import AuditFilter, AuditPosition
-from onetool.services.stats.overview import StatsFilter, StatsOverview
-from onetool.services.stats.tool_usage import NOT_COUNTED, ToolUsage
+from onetool.services.stats.usage import NOT_COUNTED, StatsFilter, StatsOverview, ToolUsage
 
 if TYPE_CHECKING:
     from onetool.services.results import Results
-    from onetool.services.results.kept import KeptResult
+    from onetool.services.results.base import KeptResult
 
 
 # What was counted
@@ -247,7 +246,8 @@ def _iso(at: float) -> str:
 
 def _told(work: Callable[[], T]) -> T:
     """What a store says, as a refusal."""
-    from onetool.services.results.errors import BadQueryError, HandleNotFoundError, ResultExpiredError
+    from onetool.services.results.base import HandleNotFoundError, ResultExpiredError
+    from onetool.services.results.paging import BadQueryError
 
     try:
         return work()

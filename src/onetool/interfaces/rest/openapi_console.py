@@ -8,7 +8,7 @@ from onetool.interfaces.rest.run import RunAnswer, RunRequest
 from onetool.interfaces.rest.servers import LoginPage, NoOptions, ServerEntry, ServerList, ServerLogPage
 from onetool.script.parse import CodeReport
 from onetool.services.audit import KINDS
-from onetool.services.stats.overview import StatsOverview
+from onetool.services.stats.usage import StatsOverview
 
 EXAMPLE_RUN = {"code": "tools.echo(message=word)", "variables": {"word": "hello"}}
 

@@ -11,7 +11,7 @@ from onetool.interfaces.rest.openapi_parts import (
     object_schema,
     request_body,
 )
-from onetool.services.stats.tool_usage import ToolUsage
+from onetool.services.stats.usage import ToolUsage
 from onetool.sources.bundles.drafts import DraftReport, PreviewReport
 from onetool.sources.bundles.editing import ShownExamples
 from onetool.sources.bundles.validation import ExampleList

@@ -259,11 +259,12 @@ def _is_name(part: str, value: str) -> bool:
     return part != "{server}" or _NAME.fullmatch(value) is not None
 
 
-def audited(method: str, found: RouteMatch, principal: Principal) -> tuple[AuditKind, str] | None:
-    """What the audit log says of a request that changes or administers something; None for all others."""
+def audited(method: str, found: RouteMatch, principal: Principal, role: Role) -> tuple[AuditKind, str] | None:
+    """What the audit log says of a request that changes or administers something, and needs this role; None for all
+    others.
+    """
     if found.method is None or not found.method.audited:
         return None
-    role = needed_role(method, found.method, principal)
     if role != "admin" and (method in ("GET", "HEAD") or (method == "POST" and role == "call")):
         return None
     values = iter(found.path)

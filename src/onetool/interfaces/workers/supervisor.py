@@ -32,7 +32,7 @@ from onetool.database import DatabaseError
 from onetool.database.migrations import migrate_shared
 from onetool.database.sqlite import SqliteDatabase
 from onetool.interfaces.http.listen import BoundAddress
-from onetool.interfaces.workers.channel import LAST, STOPPING, Reloaded, Serving, WorkerOrder, decode_report
+from onetool.interfaces.workers import LAST, STOPPING, Reloaded, Serving, WorkerOrder, decode_report
 from onetool.services.cluster import UNIX
 from onetool.services.cluster.leases import forget_replica
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import msgspec
 
 from onetool.core.limits import WorkerShare, set_worker_share
-from onetool.interfaces.workers.channel import LAST, Reloaded, Report, Serving, WorkerOrder, decode_order
+from onetool.interfaces.workers import LAST, Reloaded, Report, Serving, WorkerOrder, decode_order
 
 if TYPE_CHECKING:
     from onetool.app import App
@@ -119,7 +119,7 @@ def _serve(order: WorkerOrder, channel: SupervisorChannel) -> None:
     from onetool.interfaces.http.listen import BoundAddress
     from onetool.interfaces.http.serve import serve_app
     from onetool.services.cluster import UNIX, ClusterSettings
-    from onetool.services.telemetry import set_up_logging
+    from onetool.services.logs import set_up_logging
 
     set_up_logging(order.level)
     _number_log_lines(order.number)

@@ -1,4 +1,7 @@
-"""Context managers of contextlib that need no generator: the sandbox has no `yield`."""
+"""Context managers of contextlib that need no generator: the sandbox has no `yield`.
+
+It runs inside the sandbox, and imports only what that has itself: `NATIVE` in script/rewrite.py.
+"""
 
 
 class suppress:

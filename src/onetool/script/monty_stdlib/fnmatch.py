@@ -1,4 +1,7 @@
-"""fnmatch: matches names against patterns with *, ? and [sets]."""
+"""fnmatch: matches names against patterns with *, ? and [sets].
+
+It runs inside the sandbox, and imports only what that has itself: `NATIVE` in script/rewrite.py.
+"""
 
 import re
 

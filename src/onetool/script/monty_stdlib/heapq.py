@@ -1,4 +1,7 @@
-"""heapq: heaps in lists, laid out as CPython lays them out."""
+"""heapq: heaps in lists, laid out as CPython lays them out.
+
+It runs inside the sandbox, and imports only what that has itself: `NATIVE` in script/rewrite.py.
+"""
 
 
 def _up(heap, start, at):

@@ -1,4 +1,7 @@
-"""html: escapes and unescapes text, by number and by the entity names of HTML 4."""
+"""html: escapes and unescapes text, by number and by the entity names of HTML 4.
+
+It runs inside the sandbox, and imports only what that has itself: `NATIVE` in script/rewrite.py.
+"""
 
 import re
 

@@ -1,4 +1,7 @@
-"""io.StringIO: text in memory, as csv needs it. Nothing else of io is there."""
+"""io.StringIO: text in memory, as csv needs it. Nothing else of io is there.
+
+It runs inside the sandbox, and imports only what that has itself: `NATIVE` in script/rewrite.py.
+"""
 
 
 class StringIO:

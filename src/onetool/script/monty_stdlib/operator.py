@@ -1,4 +1,7 @@
-"""operator: operators as functions, itemgetter, attrgetter. `abs`, `methodcaller` and in-place ones are missing."""
+"""operator: operators as functions, itemgetter, attrgetter. `abs`, `methodcaller` and in-place ones are missing.
+
+It runs inside the sandbox, and imports only what that has itself: `NATIVE` in script/rewrite.py.
+"""
 
 
 def itemgetter(item, /, *items):

@@ -1,4 +1,7 @@
-"""shlex: splits and quotes the words of a command line as a POSIX shell does."""
+"""shlex: splits and quotes the words of a command line as a POSIX shell does.
+
+It runs inside the sandbox, and imports only what that has itself: `NATIVE` in script/rewrite.py.
+"""
 
 import re
 

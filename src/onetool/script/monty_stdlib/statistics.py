@@ -1,4 +1,7 @@
-"""statistics: averages and spread, exact as in CPython: sums are kept as integer numerators and denominators."""
+"""statistics: averages and spread, exact as in CPython: sums are kept as integer numerators and denominators.
+
+It runs inside the sandbox, and imports only what that has itself: `NATIVE` in script/rewrite.py.
+"""
 
 import math
 from bisect import bisect_left, bisect_right

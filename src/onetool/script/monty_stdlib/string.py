@@ -1,4 +1,7 @@
-"""string: constants of characters, capwords, and Template."""
+"""string: constants of characters, capwords, and Template.
+
+It runs inside the sandbox, and imports only what that has itself: `NATIVE` in script/rewrite.py.
+"""
 
 import re
 

@@ -1,4 +1,7 @@
-"""textwrap: wraps, indents and dedents paragraphs."""
+"""textwrap: wraps, indents and dedents paragraphs.
+
+It runs inside the sandbox, and imports only what that has itself: `NATIVE` in script/rewrite.py.
+"""
 
 import re
 

@@ -1,4 +1,7 @@
-"""uuid: random (uuid4) and name-based (uuid3, uuid5) UUIDs, and parsing them."""
+"""uuid: random (uuid4) and name-based (uuid3, uuid5) UUIDs, and parsing them.
+
+It runs inside the sandbox, and imports only what that has itself: `NATIVE` in script/rewrite.py.
+"""
 
 import hashlib
 import random

@@ -5,8 +5,9 @@
     log.write("admin", "tokens add")           # written when it returns; AuditUnavailableError if that fails
 
 Where the log can't be written, lines wait in memory, up to a limit. Those beyond it are lost: they are counted, and a
-line says how many there were as soon as lines can be written again. With `required`, nothing is called before the line
-that it begins is written. "Written" is what survives the end of the process; a file is not synced to the disk per line.
+line says how many there were as soon as lines can be written again. With `required`, a call runs only after the line
+that says that it begins is written. A line that is written survives the end of the process. A file is not synced to the
+disk per line.
 """
 
 import logging
@@ -65,7 +66,7 @@ class AuditUnavailableError(ToolFailure):
 
 
 class AuditLog:
-    """The log in one place. All methods may be called in any thread; only `write` and `flush` wait for that."""
+    """The log in one place. Any thread may call all methods. Only `write` and `flush` wait until lines are written."""
 
     def __init__(self, place: AuditPlace, settings: AuditSettings, clock: Callable[[], float] = time) -> None:
         self.place = place

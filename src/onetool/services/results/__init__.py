@@ -5,8 +5,8 @@
 In a folder, results are plain files, so that other processes can read them, too. A file's name is a hash of handle and
 owner: a handle is never a path, another owner's result is simply not found, and listing the folder tells no handle. A
 result that has ended leaves a line in the list of its day (`ended-19000`), so that "expired" can be told from
-"unknown". A large text is followed by an index of its lines and a seal that its name is made of: a text that ends like
-an index has no seal. At the end of each file stands what is known of the text, for its owner (see `kept`).
+"unknown". A large text is followed by an index of its lines and a seal, which is made of the file's name: no text can
+end like that. At the end of each file stands what is known of the text, for its owner (see `base`).
 """
 
 import logging
@@ -22,31 +22,29 @@ from typing import BinaryIO
 import msgspec
 
 from onetool.core.os_files import private
-from onetool.services.results.errors import (
-    HandleNotFoundError,
-    NotStoredError,
-    is_handle,
-    unreadable_error,
-)
-from onetool.services.results.errors import ResultExpiredError as ResultExpiredError
-from onetool.services.results.errors import ResultTooLargeError as ResultTooLargeError
-from onetool.services.results.kept import (
+from onetool.services.results.base import (
     DAY,
     SEAL,
     EndedResult,
+    HandleNotFoundError,
     KeptResult,
+    NotStoredError,
     ResultNote,
     Results,
     StoredResult,
     bytes_of,
     check_room,
     encoded,
+    is_handle,
     key_of,
     missing_error,
     note_of,
     read_note,
+    unreadable_error,
     written_note,
 )
+from onetool.services.results.base import ResultExpiredError as ResultExpiredError
+from onetool.services.results.base import ResultTooLargeError as ResultTooLargeError
 from onetool.services.results.paging import Page as Page
 from onetool.services.results.paging import (
     Position,

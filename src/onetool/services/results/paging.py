@@ -15,8 +15,12 @@ from threading import Semaphore
 from time import monotonic
 from typing import Any, NamedTuple, NotRequired, TypedDict, TypeGuard
 
-from onetool.core.errors import ToolFailure
-from onetool.services.results.errors import BadQueryError
+from onetool.core.errors import BadArguments, ToolFailure
+
+
+class BadQueryError(BadArguments, ValueError):
+    """An offset, limit or search that can't be used."""
+
 
 # Lines, read piece by piece
 

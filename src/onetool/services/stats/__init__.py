@@ -19,8 +19,8 @@ import msgspec
 from onetool.core.context import CallEvent, RunEvent
 from onetool.core.text import distinct_name, wanted_name
 from onetool.services.stats.file import StatsFile, read_empty
-from onetool.services.stats.overview import StatsFilter, StatsOverview, stats_overview
 from onetool.services.stats.storage import (
+    BUSY_SECONDS,
     CALLS,
     GAPS,
     MENUS,
@@ -29,6 +29,7 @@ from onetool.services.stats.storage import (
     StatsReader,
     StatsStorage,
     UnreadableError,
+    Writer,
 )
 from onetool.services.stats.summary import (
     PERIODS,
@@ -41,8 +42,7 @@ from onetool.services.stats.summary import (
     summarize,
     tool_facts,
 )
-from onetool.services.stats.tool_usage import ToolUsage, tool_usage
-from onetool.services.stats.writer import BUSY_SECONDS, Writer
+from onetool.services.stats.usage import StatsFilter, StatsOverview, ToolUsage, stats_overview, tool_usage
 
 if TYPE_CHECKING:
     from onetool.database import Database

@@ -12,8 +12,8 @@ from time import monotonic
 from typing import Any, TypeVar
 
 from onetool.core.os_files import make_private
-from onetool.services.stats.spread import SpreadOfSqlite
 from onetool.services.stats.storage import (
+    BUSY_SECONDS,
     CALLS,
     COLUMNS,
     GAPS,
@@ -22,12 +22,12 @@ from onetool.services.stats.storage import (
     RUNS,
     Batch,
     Row,
+    SpreadOfSqlite,
     StatsReader,
     StorageBusyError,
     StorageRefusedError,
     UnreadableError,
 )
-from onetool.services.stats.writer import BUSY_SECONDS
 
 T = TypeVar("T")
 

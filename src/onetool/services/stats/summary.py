@@ -17,8 +17,7 @@ from typing import Any, TypedDict
 
 import msgspec
 
-from onetool.services.stats.spread import read_spread
-from onetool.services.stats.storage import Row, StatsReader
+from onetool.services.stats.storage import Row, StatsReader, read_spread
 
 HOUR = 3600
 DAY = 24 * HOUR
@@ -61,7 +60,7 @@ class ToolRow(TypedDict):
     """One tool. `success_rate` is in percent, with one decimal; `last_called` is ISO 8601, in UTC, with seconds."""
 
     tool: str
-    source: str  # "local", "proxy:NAME", or empty for a tool that there is not
+    source: str  # "local", "proxy:NAME", or empty for a tool that does not exist
     calls: int
     errors: int
     success_rate: float

@@ -40,7 +40,7 @@ from onetool.core.call import Declined
 from onetool.core.errors import OneToolError, ToolFailure
 from onetool.core.json_data import MOST_PARTS, JsonTooCostlyError, check_json
 from onetool.database.documents import Documents
-from onetool.sdk.asking import ask_model, ask_person, log_message
+from onetool.sdk.context import ask_model, ask_person, log_message
 from onetool.sources.mcp_servers.connection import (
     HttpStatusError,
     ProcessEndedError,

@@ -1,7 +1,7 @@
 """Packs are Python modules whose functions are tools: built in, installed, or in files and folders of the user's.
 
 `importing` finds packs and imports them, within a limit of time. `reading` gets the tools of a pack out of its source:
-for packs that are slow to import, and for completion, which must not run them. `checking` is `onetool packs check`.
+for packs that are slow to import, and for completion, which must not run them.
 """
 
 from collections import ChainMap

@@ -29,7 +29,7 @@ from onetool.interfaces.cli.ask.runner import (
 )
 from onetool.interfaces.cli.output import echo, printable, stdout, styled
 from onetool.interfaces.cli.person import LineEditor, at_terminal, let_tools_ask
-from onetool.interfaces.cli.tools import first_line
+from onetool.interfaces.cli.tools import first_line, print_outcome
 from onetool.script.call_lines import CallLine, call_line_completions, read_call_line, write_call_line
 from onetool.script.parse import ScriptError
 
@@ -263,7 +263,6 @@ class ChatLoop:
             return await self._app.user_call(call.spec.name, call.args, self._goes_on, **options, wait=PATIENCE)
 
     def _show(self, result: "ToolResult") -> int:
-        from onetool.interfaces.cli.invoke import print_outcome
         from onetool.interfaces.cli.run import print_data
 
         for warning in result.meta.get("warnings", ()):

@@ -1,28 +1,30 @@
-"""`Results` is what can be done with stored results, wherever they are kept; and what is known of one besides its text.
+"""`Results` is what can be done with stored results, wherever they are kept; with their errors and their notes.
 
 The note on a text stands at the end of its file, so that both go together. No file tells its handle: it is masked with
 a hash of its owner. So whoever reads a folder of somebody else's results can't ask a server for them, and an owner
 finds their own alone, whichever process has stored them.
 """
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from os import SEEK_END
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, Protocol, TypeGuard
 
 import msgspec
 
 from onetool.core.errors import ToolFailure
-from onetool.services.results.errors import HandleNotFoundError, NotStoredError, ResultExpiredError, ResultTooLargeError
 from onetool.services.results.paging import MOST_BYTES, Page, TextLines, check_query, page_of, pieces
 
 DAY = 86_400
 LONGEST_HEAD = 200  # characters
 LONGEST_NAME = 200
 LONGEST_NOTE = 4096  # bytes; what we write is shorter, also if each character takes six
-_NUMBER = 8
-SEAL = 16
+LONGEST_SHOWN_HANDLE = 60  # characters of a handle that came from outside
+SEAL = 16  # bytes
+_NUMBER = 8  # bytes of the length of a note
+_HANDLE = re.compile(r"[0-9a-f]{32}")
 
 
 class StoredResult(msgspec.Struct, frozen=True):
@@ -31,17 +33,6 @@ class StoredResult(msgspec.Struct, frozen=True):
     handle: str
     size: int
     lines: int
-
-
-class EndedResult(msgspec.Struct, frozen=True):
-    """A result that is over. `name` is its file, or its key."""
-
-    name: str
-    at: float
-    removed: bool  # before its time, to make room
-
-    def is_forgotten(self, now: float) -> bool:
-        return self.at + DAY <= now
 
 
 class KeptResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,21 +44,6 @@ class KeptResult(msgspec.Struct, frozen=True, kw_only=True):
     size: int
     lines: int
     head: str
-
-
-class ResultNote(msgspec.Struct, frozen=True, kw_only=True):
-    """What a file says of its text. `masked` is the handle, masked."""
-
-    masked: str
-    name: str | None
-    size: int
-    lines: int
-    head: str
-
-    def kept(self, file: str, owner: str, at: float) -> KeptResult:
-        """As its owner knows it. For anybody else the handle is a wrong one."""
-        handle = masked(self.masked, file, owner)
-        return KeptResult(handle=handle, name=self.name, at=at, size=self.size, lines=self.lines, head=self.head)
 
 
 class OpenedResult(Protocol):
@@ -95,7 +71,7 @@ class Results(ABC):
 
     @abstractmethod
     def kept(self, owner: str = "") -> Iterator[KeptResult]:
-        """What is stored for an owner, by whichever process, the newest first. Others' are not told.
+        """What is stored for an owner, by whichever process, the newest first; nothing of other owners.
 
         OSError or ToolFailure, where that can't be read.
         """
@@ -139,6 +115,22 @@ class Results(ABC):
         """Take away what has expired, then the oldest until the rest fits. Putting does this when it may be needed."""
 
 
+class EndedResult(msgspec.Struct, frozen=True):
+    """A result that is over. `name` is its file, or its key."""
+
+    name: str
+    at: float
+    removed: bool  # before its time, to make room
+
+    def is_forgotten(self, now: float) -> bool:
+        return self.at + DAY <= now
+
+
+def is_handle(value: object) -> TypeGuard[str]:
+    """Whether it looks like a handle: it may come from anybody."""
+    return isinstance(value, str) and _HANDLE.fullmatch(value) is not None
+
+
 def key_of(handle: str, owner: str) -> str:
     """What a result is stored by: nobody gets the handle from it, and another owner's handle gives another key."""
     from hashlib import blake2b  # listing tools does not need it
@@ -167,6 +159,47 @@ def check_room(size: int, most: int) -> None:
         raise NotStoredError(f"{size:,} bytes are more than all kept results may have: {most:,}")
 
 
+# What can go wrong
+
+
+class HandleNotFoundError(ToolFailure):
+    """The handle is unknown: never issued, another owner's, or forgotten."""
+
+    def __init__(self, handle: object) -> None:
+        hint = "a handle comes with the result that was too large; use it as it is"
+        super().__init__(f"Handle not found: {handle_shown(handle)}", reason="not_found", hints=[hint])
+
+
+class ResultExpiredError(ToolFailure):
+    """The result has expired, or was removed to make room."""
+
+    def __init__(self, handle: str, removed: bool) -> None:
+        why = "it was removed to make room for newer ones" if removed else "its time is up"
+        super().__init__(
+            f"Result has expired: {handle_shown(handle)} ({why})",
+            reason="expired",
+            hints=["run again what gave the result"],
+        )
+
+
+class ResultTooLargeError(ToolFailure):
+    """It is there, but more than can be had at once."""
+
+    def __init__(self, handle: str, size: int, most: int) -> None:
+        super().__init__(
+            f"the result has {size:,} bytes, more than the {most:,} that can be read at once: "
+            f'read it in parts, with ot.result(handle="{handle}", offset=1, limit=100)',
+            reason="too_large",
+        )
+
+
+class NotStoredError(ToolFailure):
+    """The result could not be stored: too large, or a disk error."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, reason="not_stored")
+
+
 def missing_error(handle: str, ended: EndedResult | None, now: float) -> ToolFailure:
     """Why there is no result: "expired" is told from "unknown" for a day."""
     if ended is None or ended.is_forgotten(now):
@@ -174,12 +207,33 @@ def missing_error(handle: str, ended: EndedResult | None, now: float) -> ToolFai
     return ResultExpiredError(handle, ended.removed)
 
 
-def masked(handle: str, file: str, owner: str) -> str:
-    """The handle, masked; of one that is masked, the handle. `file` is the name of the file without its suffix."""
-    from hashlib import blake2b  # listing tools does not need it
+def unreadable_error(error: Exception) -> ToolFailure:
+    return ToolFailure(f"the result can't be read: {error}", reason="source_unavailable")
 
-    pad = blake2b(f"{file} {owner}".encode("utf-8", "surrogatepass"), digest_size=16, person=b"handle").digest()
-    return bytes(one ^ other for one, other in zip(bytes.fromhex(handle), pad, strict=True)).hex()
+
+def handle_shown(handle: object) -> str:
+    """A handle inside a message: whatever it holds, it stays short and on its line."""
+    text = handle if isinstance(handle, str) else f"a {type(handle).__name__}"
+    text = text if len(text) <= LONGEST_SHOWN_HANDLE else f"{text[:LONGEST_SHOWN_HANDLE]}…"
+    return text if text.isprintable() else ascii(text)
+
+
+# The note
+
+
+class ResultNote(msgspec.Struct, frozen=True, kw_only=True):
+    """What a file says of its text. `masked` is the handle, masked."""
+
+    masked: str
+    name: str | None
+    size: int
+    lines: int
+    head: str
+
+    def kept(self, file: str, owner: str, at: float) -> KeptResult:
+        """As its owner knows it. For anybody else the handle is a wrong one."""
+        handle = masked(self.masked, file, owner)
+        return KeptResult(handle=handle, name=self.name, at=at, size=self.size, lines=self.lines, head=self.head)
 
 
 def note_of(text: str, name: str | None, handle: str, file: str, owner: str) -> Callable[[int, int], ResultNote]:
@@ -190,6 +244,14 @@ def note_of(text: str, name: str | None, handle: str, file: str, owner: str) -> 
         "head": _sayable(text[:LONGEST_HEAD]),
     }
     return lambda size, lines: ResultNote(**facts, size=size, lines=lines)
+
+
+def masked(handle: str, file: str, owner: str) -> str:
+    """The handle, masked; of one that is masked, the handle. `file` is the name of the file without its suffix."""
+    from hashlib import blake2b  # listing tools does not need it
+
+    pad = blake2b(f"{file} {owner}".encode("utf-8", "surrogatepass"), digest_size=16, person=b"handle").digest()
+    return bytes(one ^ other for one, other in zip(bytes.fromhex(handle), pad, strict=True)).hex()
 
 
 def written_note(note: ResultNote, seal: bytes) -> bytes:

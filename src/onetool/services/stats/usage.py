@@ -1,15 +1,42 @@
-"""The usage of all tools over some days, or of some calls of theirs: totals, a series, and what they are made of."""
+"""The usage over some days: of all tools, or of some of their calls (`stats_overview`), and of one tool (`tool_usage`).
+
+Both have totals and a series of hours or days.
+"""
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
+from math import floor
 from typing import Any
 
 import msgspec
 
-from onetool.services.stats.spread import read_spread
-from onetool.services.stats.storage import StatsReader
-from onetool.services.stats.summary import DAY, MOST_ROWS, iso, savings
-from onetool.services.stats.tool_usage import UsageBucket, UsageLatency, usage_series
+from onetool.services.stats.storage import StatsReader, read_spread
+from onetool.services.stats.summary import DAY, HOUR, MOST_ROWS, iso, savings
+
+MOST_HOURLY_DAYS = 2
+MOST_LAST = 20
+
+
+class UsageLatency(msgspec.Struct, frozen=True, kw_only=True):
+    """Milliseconds; null where there was no call."""
+
+    p50: float | None = None
+    p95: float | None = None
+    p99: float | None = None
+
+
+class UsageBucket(msgspec.Struct, frozen=True, kw_only=True):
+    """An hour or a day. `at` is its beginning."""
+
+    at: str
+    calls: int
+    errors: int
+    p50: float | None
+    p95: float | None
+
+
+# Of all tools
+
 
 _CHOSEN = """
 FROM {calls} WHERE at >= :since
@@ -101,7 +128,7 @@ def stats_overview(reader: StatsReader, wanted: StatsFilter, now: float, inline_
         errors=errors,
         latency=UsageLatency(p50=latency.p50, p95=latency.p95, p99=latency.p99),
         tokens_saved=_tokens_saved(reader, wanted, asked["since"], inline_bytes),
-        series=tuple(usage_series(reader, _SERIES, asked, wanted.days, now)),
+        series=tuple(_series(reader, _SERIES, asked, wanted.days, now)),
         tools=tuple(_tool(*row) for row in reader.rows(_TOOLS, asked)),
         sources=tuple(CountedCalls(name=name, calls=count) for name, count in reader.rows(_SOURCES, asked)),
         clients=tuple(CountedCalls(name=name, calls=count) for name, count in reader.rows(_CLIENTS, asked)),
@@ -123,3 +150,100 @@ def _tokens_saved(reader: StatsReader, wanted: StatsFilter, since: float, inline
 def _tool(name: str, calls: int, errors: int, spread: str | None) -> CountedTool:
     times = read_spread(spread)
     return CountedTool(name=name, calls=calls, errors=errors, p50=times.p50, p95=times.p95, p99=times.p99)
+
+
+# Of one tool
+
+
+_OF_TOOL = "FROM {calls} WHERE tool IN ({names}) AND (CAST(:caller AS text) IS NULL OR caller = :caller)"
+_TOOL_TOTALS = f"SELECT count(*), coalesce(sum(1 - ok), 0), {{spread}} {_OF_TOOL} AND at >= :since"
+_TOOL_LAST_CALLED = f"SELECT max(at) {_OF_TOOL}"
+_TOOL_SERIES = f"SELECT {{bucket}}, count(*), sum(1 - ok), {{spread}} {_OF_TOOL} AND at >= :since GROUP BY 1"
+_TOOL_ERRORS = (
+    f"SELECT at, code, reason, client, caller {_OF_TOOL} AND at >= :since AND ok = 0 ORDER BY at DESC LIMIT :most"
+)
+_TOOL_RECENT = (
+    f"SELECT at, ok, duration_ms, door, client, caller {_OF_TOOL} AND at >= :since ORDER BY at DESC LIMIT :most"
+)
+
+
+class UsageFailure(msgspec.Struct, frozen=True, kw_only=True):
+    """A call that failed. What its caller was told is not kept: it may quote what was sent."""
+
+    at: str
+    code: str
+    message: str  # the finer cause in a word, or the code again
+    client: str | None
+    caller: str | None
+
+
+class UsageCall(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    at: str
+    ok: bool
+    duration_ms: float
+    source: str
+    client: str | None
+    caller: str | None  # the name of a token, or `iss|sub`
+
+
+class ToolUsage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What was counted of one tool. Nothing of arguments and values is."""
+
+    enabled: bool = True
+    calls: int = 0
+    errors: int = 0
+    last_called_at: str | None = None
+    latency: UsageLatency = UsageLatency()
+    series: tuple[UsageBucket, ...] = ()
+    last_errors: tuple[UsageFailure, ...] = ()
+    recent: tuple[UsageCall, ...] = ()
+
+
+NOT_COUNTED = ToolUsage(enabled=False)
+
+
+def tool_usage(
+    reader: StatsReader, names: Collection[str], days: int, now: float, caller: str | None = None
+) -> ToolUsage:
+    """`names` are those that its calls are counted under; with `caller`, only the calls of this one."""
+    asked = {"names": json.dumps(sorted(names)), "since": now - days * DAY, "most": MOST_LAST, "caller": caller}
+    ((calls, errors, spread),) = reader.rows(_TOOL_TOTALS, asked)
+    last = reader.rows(_TOOL_LAST_CALLED, asked)[0][0]
+    latency = read_spread(spread)
+    return ToolUsage(
+        calls=calls,
+        errors=errors,
+        last_called_at=None if last is None else iso(last),
+        latency=UsageLatency(p50=latency.p50, p95=latency.p95, p99=latency.p99),
+        series=tuple(_series(reader, _TOOL_SERIES, asked, days, now)),
+        last_errors=tuple(
+            UsageFailure(
+                at=iso(at), code=code or "", message=reason or code or "", client=client or None, caller=caller or None
+            )
+            for at, code, reason, client, caller in reader.rows(_TOOL_ERRORS, asked)
+        ),
+        recent=tuple(
+            UsageCall(
+                at=iso(at), ok=bool(ok), duration_ms=duration, source=door, client=client or None, caller=caller or None
+            )
+            for at, ok, duration, door, client, caller in reader.rows(_TOOL_RECENT, asked)
+        ),
+    )
+
+
+# The series
+
+
+def _series(reader: StatsReader, query: str, asked: Mapping[str, Any], days: int, now: float) -> list[UsageBucket]:
+    """Every bucket, also those without a call. The first one begins before the time does, and has only its calls."""
+    size = HOUR if days <= MOST_HOURLY_DAYS else DAY
+    found: dict[int, Sequence[Any]] = {
+        number * size: rest for number, *rest in reader.rows(query, {**asked, "bucket": size})
+    }
+    starts = range(floor(asked["since"] / size) * size, floor(now) + 1, size)
+    return [_bucket(start, *found.get(start, (0, 0, None))) for start in starts]
+
+
+def _bucket(start: float, calls: int, errors: int, spread: str | None) -> UsageBucket:
+    durations = read_spread(spread)
+    return UsageBucket(at=iso(start), calls=calls, errors=errors, p50=durations.p50, p95=durations.p95)

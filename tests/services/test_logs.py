@@ -7,7 +7,7 @@ import logging
 from onetool.core.call import ToolCall, ToolError
 from onetool.core.context import CallEvent
 from onetool.core.spec import ToolSpec
-from onetool.services.telemetry import call_log, set_up_logging
+from onetool.services.logs import call_log, set_up_logging
 
 
 class Terminal(io.StringIO):

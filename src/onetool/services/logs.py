@@ -1,0 +1,208 @@
+"""Logging: one structured line for an event, on standard error. Plain words when a person reads them.
+
+A server's log never waits (`make_log_non_blocking`). A plain handler blocks in `write` once a pipe that nobody reads is
+full, and with it every client. Ours drops lines then. Lines that may wait (those of the access log) are written
+together some milliseconds later, since one write for each would be slow.
+
+Every command imports this module, so it imports little.
+"""
+
+import logging
+import os
+import sys
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TextIO
+
+if TYPE_CHECKING:
+    from asyncio import TimerHandle
+    from collections.abc import Mapping
+
+    from onetool.core.context import CallEvent, Recorder
+
+log = logging.getLogger("onetool")
+calls = logging.getLogger("onetool.call")
+
+LONGEST = 500  # characters of an argument that a log line shows
+MOST_LINES = 1000  # that wait for a reader
+TOGETHER_S = 0.03
+LEVELS = ("debug", "info", "warning", "error")
+# What a record always has; everything beyond it was given by `extra=` and belongs into the line.
+_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+def set_up_logging(level: str = "warning", stream: TextIO | None = None) -> None:
+    """Send our own log to `stream`; other libraries' logging is theirs."""
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(PlainFormatter() if handler.stream.isatty() else JsonFormatter())
+    log.handlers = [handler]
+    log.setLevel(level.upper())
+    log.propagate = False
+
+
+def call_log(redact: Callable[[Any], Any]) -> "Recorder":
+    """A recorder: every outcome is one event, a span named after the tool, without secrets."""
+
+    def record(event: "CallEvent") -> None:
+        if not calls.isEnabledFor(logging.INFO):
+            return
+        fields: dict[str, Any] = {
+            "span": event.tool,
+            "call_id": event.call.id,
+            "source": event.call.source,
+            "ok": event.ok,
+            "duration_ms": event.duration_ms,
+            "call_args": _in_short(redact(event.shown_args())),
+        }
+        if event.error is not None:
+            fields |= {"code": event.error.code, "reason": event.error.reason, "error": event.error.message}
+        calls.info(event.tool, extra=fields)
+
+    return record
+
+
+def _in_short(args: "Mapping[str, Any]") -> dict[str, Any]:
+    """Arguments for a log line: what is long is cut."""
+    return {name: text[:LONGEST] + "…" if len(text := repr(value)) > LONGEST else value for name, value in args.items()}
+
+
+class JsonFormatter(logging.Formatter):
+    """A record as one JSON object on one line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        import json  # a start that has nothing to say does not pay for these
+        from datetime import UTC, datetime
+
+        entry: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        entry |= {key: value for key, value in vars(record).items() if key not in _STANDARD}
+        if record.exc_info:
+            entry["exception"] = self.formatException(record.exc_info)
+        return json.dumps(entry, ensure_ascii=False, default=str)
+
+
+class PlainFormatter(logging.Formatter):
+    """A record for a person at a terminal."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        worker = f"worker {number}: " if (number := getattr(record, "worker", None)) else ""
+        text = f"{record.levelname.lower()}: {worker}{record.getMessage()}"
+        if hasattr(record, "span"):
+            text += f" {_outcome(vars(record))}"
+        if hint := getattr(record, "hint", None):
+            text += f"\n  hint: {hint}"
+        return f"{text}\n{self.formatException(record.exc_info)}" if record.exc_info else text
+
+
+def _outcome(fields: dict[str, Any]) -> str:
+    """How a span ended, in words."""
+    took = f"{fields['duration_ms']:.1f} ms" if "duration_ms" in fields else ""
+    why = "" if fields.get("ok", True) else f"failed: {fields.get('error') or fields.get('code')}"
+    args = " ".join(f"{name}={value!r:.60}" for name, value in fields.get("call_args", {}).items())
+    return " ".join(part for part in (why or "ok", took, args) if part)
+
+
+# A log that never waits
+
+
+class NonBlockingHandler(logging.Handler):
+    """Writes lines while the file descriptor is writable, and keeps the last MOST_LINES lines while it is not."""
+
+    def __init__(self, fd: int, formatter: logging.Formatter | None = None) -> None:
+        import select
+
+        super().__init__()
+        self.setFormatter(formatter)
+        self._fd = fd
+        self._lines: deque[bytes] = deque()
+        self._lost = 0
+        self._timer: TimerHandle | None = None
+        poll = select.poll()
+        poll.register(fd, select.POLLOUT)
+        self._ready = poll.poll
+        self._most = select.PIPE_BUF  # bytes that a writable pipe takes without blocking
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self._lines.append(self.format(record).encode("utf-8", "backslashreplace") + b"\n")
+        except Exception:  # noqa: BLE001 - a record that can't be told is told so, as by every handler
+            self.handleError(record)
+            return
+        if getattr(record, "may_wait", False):
+            self._write_soon()
+        else:
+            self.flush()
+            self._shorten()
+
+    def _write_soon(self) -> None:
+        if len(self._lines) > MOST_LINES:
+            self.flush()
+            self._shorten()
+        elif self._timer is None:
+            self._flush_soon()
+
+    def _shorten(self) -> None:
+        if len(self._lines) > MOST_LINES:
+            del self._lines[1]  # the first may be half written
+            self._lost += 1
+
+    def _flush_soon(self) -> None:
+        from asyncio import get_running_loop  # whoever is here has imported it, as a rule
+
+        try:
+            self._timer = get_running_loop().call_later(TOGETHER_S, self.flush)
+        except RuntimeError:  # there is no loop
+            self.flush()
+
+    def flush(self) -> None:
+        """Write as many lines as the descriptor takes without blocking."""
+        self.acquire()
+        try:
+            self._timer = None
+            while self._lines and self._ready(0):
+                piece = self._next_piece()
+                written = self._write(piece[: self._most])
+                if written < len(piece):
+                    self._lines.appendleft(piece[written:])
+            if self._lost and not self._lines:
+                text = f"{self._lost} log lines were lost: nobody read them in time"
+                self._lost = 0
+                self.emit(logging.LogRecord(log.name, logging.WARNING, "", 0, text, None, None))
+        finally:
+            self.release()
+
+    def _next_piece(self) -> bytes:
+        """Whole lines that fit into one write; or one longer line."""
+        piece = self._lines.popleft()
+        while self._lines and len(piece) + len(self._lines[0]) <= self._most:
+            piece += self._lines.popleft()
+        return piece
+
+    def _write(self, data: bytes) -> int:
+        try:
+            return os.write(self._fd, data)
+        except OSError:  # the reader is gone for good
+            return len(data)
+
+    def close(self) -> None:
+        self.flush()
+        super().close()
+
+
+def make_log_non_blocking(
+    in_pipes: Callable[[int, logging.Formatter], NonBlockingHandler] = NonBlockingHandler,
+) -> None:
+    """Replace the handlers of our log by ones that do not block. `in_pipes`: the class for pipes and files."""
+    import select
+
+    if not hasattr(select, "poll"):
+        return
+    for index, handler in enumerate(log.handlers):
+        if isinstance(handler, logging.StreamHandler) and handler.formatter is not None:
+            handler.flush()
+            make = NonBlockingHandler if handler.stream.isatty() else in_pipes
+            log.handlers[index] = make(handler.stream.fileno(), handler.formatter)
