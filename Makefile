@@ -20,7 +20,7 @@ help:  ## what there is
 
 setup: $(VENV)/.dev $(NODE)/installed.json $(MODELS)/installed.json $(WEB)/installed.json  ## make .venv with everything that development needs
 
-serve: $(VENV)/.run  ## set up and run the product
+serve: $(VENV)/.run  ## set up and run the product; ARGS="--port N" and other options of `onetool serve`
 	@$(BIN)/onetool serve $(ARGS)
 
 test: setup  ## set up and run all tests

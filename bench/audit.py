@@ -5,18 +5,16 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
-from time import perf_counter
 from typing import Any
 
+from bench.stats import ROUNDS, registry_of, time_calls, time_recording
 from bench.table import OURS, Row, row, show
-from onetool import Executor, Registry, ToolCall, ToolSpec
+from onetool import Executor, ToolCall
 from onetool.config.model import AuditConfig
-from onetool.core.context import CallEvent
 from onetool.services import audit
 from onetool.services.audit import AuditLog
 
 CALLS = 1_000
-ROUNDS = 7
 BARE = "not noted"
 ARGUMENTS: Sequence[tuple[str, Any]] = (
     ("a short text", {"query": "what there is"}),
@@ -53,48 +51,14 @@ def _taken(args: Any) -> tuple[list[float], list[float], list[float], float]:
             entry = required.call_begun(call)
             return lambda: required.write_entry(entry)
 
-        registry = _registry()
+        registry = registry_of(None)
         executors = (
             Executor(registry),
             Executor(registry, recorders=[usual.record_call]),
             Executor(registry, recorders=[required.record_call], journal=before),
         )
-        bare, noted, waited = asyncio.run(_per_call(executors, args))
-        alone = _recorded(usual, args)
+        bare, noted, waited = asyncio.run(time_calls(executors, args, CALLS))
+        alone = time_recording(usual.record_call, args, CALLS, before_turn=usual.flush)
         usual.close()
         required.close()
     return bare, noted, waited, alone
-
-
-def _registry() -> Registry:
-    async def give(query: str) -> Any:
-        return None
-
-    schema = {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}
-    registry = Registry()
-    registry.register(ToolSpec(name="pack.give", description="gives a value", input_schema=schema, handler=give))
-    return registry
-
-
-async def _per_call(executors: Sequence[Executor], args: Any) -> list[list[float]]:
-    """Of each, in turns: whatever else the machine does falls on all of them."""
-    taken: list[list[float]] = [[] for _ in executors]
-    for _ in range(ROUNDS):
-        for index, executor in enumerate(executors):
-            started = perf_counter()
-            for number in range(CALLS):
-                assert (await executor.execute(ToolCall(str(number), "pack.give", args, "bench"))).ok
-            taken[index].append((perf_counter() - started) / CALLS)
-    return taken
-
-
-def _recorded(log: AuditLog, args: Any) -> float:
-    event = CallEvent(call=ToolCall("1", "pack.give", args, "bench"), duration_ms=1.5, client="bench", run="0123-7")
-    taken: list[float] = []
-    for _ in range(ROUNDS):
-        log.flush()
-        started = perf_counter()
-        for _ in range(CALLS):
-            log.record_call(event)
-        taken.append((perf_counter() - started) / CALLS)
-    return median(taken)

@@ -25,6 +25,8 @@ ROUNDS = 5
 SECONDS = 4.0  # of load, in each round
 RATE = 100  # requests a second for each replica
 KEY = "0123456789abcdef0123456789abcdef"
+TOKEN = "a-token-of-all-the-replicas-0123456789"  # a replica lets nobody in without one
+BEARER = {"Authorization": f"Bearer {TOKEN}"}
 BUNDLE = "01890a5d-ac96-774b-bcce-b302099a8057"
 PACK = '''
 """A tool that does nothing."""
@@ -85,7 +87,7 @@ class Replica:
         self._config = folder / "onetool.yaml"
         self._config.write_text(
             f'database: {database}\ncluster: {{address: "127.0.0.1:{self.port}", key: {KEY}}}\n'
-            f"http: {{port: {self.port}}}\npacks: [idle.py]\n"
+            f"http: {{port: {self.port}, token: {TOKEN}}}\npacks: [idle.py]\n"
         )
         self._environment = {**os.environ, "ONETOOL_HOME": str(folder / "home")}
 
@@ -130,7 +132,7 @@ async def _load(replicas: list[Replica]) -> int:
 
 async def _steady(url: str) -> int:
     done, began = 0, perf_counter()
-    async with httpx.AsyncClient(base_url=url, timeout=PATIENCE_S) as client:
+    async with httpx.AsyncClient(base_url=url, timeout=PATIENCE_S, headers=BEARER) as client:
         while (now := perf_counter() - began) < SECONDS:
             if done > now * RATE:
                 await asyncio.sleep(done / RATE - now)
@@ -146,7 +148,7 @@ def _forwarding(owner: Replica, other: Replica) -> Iterator[Row]:
     if task is None:
         return
     direct, forwarded = [], []
-    with httpx.Client() as client:
+    with httpx.Client(headers=BEARER) as client:
         for _ in range(ROUNDS * 40):
             for one, times in ((owner, direct), (other, forwarded)):
                 began = perf_counter()
@@ -183,6 +185,7 @@ def _message(method: str, **params: Any) -> dict[str, Any]:
 
 def _headers(method: str, name: str = "") -> dict[str, str]:
     found = {
+        **BEARER,
         "Accept": "application/json, text/event-stream",
         "MCP-Protocol-Version": "2026-07-28",
         "Mcp-Method": method,
@@ -193,7 +196,7 @@ def _headers(method: str, name: str = "") -> dict[str, str]:
 def _visible(first: Replica, second: Replica) -> Iterator[Row]:
     """From the beginning of a PUT at one replica until a search at another finds it."""
     puts, found = [], []
-    with httpx.Client(timeout=PATIENCE_S) as client:
+    with httpx.Client(timeout=PATIENCE_S, headers=BEARER) as client:
         made = client.put(
             f"{first.url}/tools/bundles/{BUNDLE}", json={"slug": "sums", "displayName": "Sums", "description": "Sums."}
         )

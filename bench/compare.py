@@ -15,6 +15,7 @@ from bench.results import Results, read
 from bench.table import Row, show
 
 NOISE = 0.10  # what moves by less is noise
+MOST_NAMED = 20  # rows that are in one of the files only
 
 
 class Move(NamedTuple):
@@ -33,10 +34,15 @@ def compare(first: Path, second: Path) -> None:
         sys.exit(f"These are no two files that `python -m bench --json FILE` has written: {error}")
     moved = sorted(moves(before, after), key=lambda move: move.factor)
     cells = [[move.what, move.before, move.after, f"{move.factor:.2f}"] for move in moved]
-    show(f"What has moved by over {NOISE:.0%}, the worst first", ["", "before", "after", "× better"], cells)
+    if cells:
+        show(f"What has moved by over {NOISE:.0%}, the worst first", ["", "before", "after", "× better"], cells)
+    else:
+        print(f"Of what is in both, nothing has moved by over {NOISE:.0%}.")
     for title, names in (("Only before", _only(before, after)), ("Only after", _only(after, before))):
         if names:
-            print(f"\n{title}: {', '.join(names)}")
+            print("\n".join([f"\n{title}:", *(f"  {name}" for name in names[:MOST_NAMED])]))
+        if len(names) > MOST_NAMED:
+            print(f"  and {len(names) - MOST_NAMED} more")
 
 
 def moves(before: Results, after: Results) -> Iterator[Move]:

@@ -14,6 +14,9 @@ QUOTED = ("speed", "tokens")  # the charts whose rows the README has …
 SHORT = len(COLUMNS) + 4  # … with so many cells: up to those to whom we lose
 RULE = ["---", *["--:"] * (len(COLUMNS) + 2), "---", "--:", "---"]
 
+_A_FIGURE = re.compile(r"(?:under |at most )?([\d.,]+)(?: \w+)?")  # under 0.5 s, at most 60, 500
+_A_RATIO = re.compile(r"(?:under )?([\d.]+) × (?:the )?(.+)")  # 5 × the SDK, under 8 × python
+
 HEAD = """\
 # Benchmarks
 
@@ -64,8 +67,20 @@ def _cells(row: Row) -> list[str]:
         "; ".join(f"{name}: {_cell(figure, row.unit)}" for name, figure in others.items()),
         lost,
         "; ".join(f"{name}: {_floor(figure, row)}" for name, figure in row.floors.items()),
-        row.aim,
+        f"**missed:** {row.aim}" if is_missed(row) else row.aim,
     ]
+
+
+def is_missed(row: Row) -> bool:
+    """Whether it is certain that ours is not what we aim at. Some aims are said in words that nobody compares."""
+    if found := _A_FIGURE.fullmatch(row.aim):
+        return row.ours > float(found[1].replace(",", ""))
+    if found := _A_RATIO.fullmatch(row.aim):
+        wanted, name = float(found[1]), found[2].lower()
+        peers = [figure.ratio for peer, figure in row.peers.items() if name in peer.lower()]
+        floors = [1 / figure.ratio for floor, figure in row.floors.items() if name in floor.lower()]
+        return any(ratio < wanted for ratio in peers) if peers else any(ratio > wanted for ratio in floors)
+    return False
 
 
 def write(folder: Path, results: Results) -> None:

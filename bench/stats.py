@@ -1,7 +1,7 @@
 """What counting a call costs on its way, beside an executor that tells nobody: the same work, with and without."""
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -23,9 +23,8 @@ VALUES: Sequence[tuple[str, Any]] = (
     ("1,000 rows, 55 KB", [{"id": number, "name": "somebody", "active": True} for number in range(1_000)]),
     ("20,000 rows, 1.1 MB", [{"id": number, "name": "somebody", "active": True} for number in range(20_000)]),
 )
-
-
 BARE = "not counted"
+ARGS = {"query": "what there is"}
 
 
 def run() -> Iterator[Row]:
@@ -55,15 +54,20 @@ def _taken(value: Any) -> tuple[list[float], list[float], float]:
     calls = min(CALLS, max(20, 5_000_000 // len(repr(value))))  # what is large takes milliseconds
     with TemporaryDirectory() as folder:
         stats = UsageStats(Path(folder) / "stats.db")
-        registry = _registry(value)
+        registry = registry_of(value)
         executors = Executor(registry), Executor(registry, recorders=[stats.record])
-        bare, counted = asyncio.run(_per_call(executors, calls))
-        alone = _recorded(stats, value, calls)
+        bare, counted = asyncio.run(time_calls(executors, ARGS, calls))
+        alone = time_recording(stats.record, ARGS, calls, value)
         stats.flush()
     return bare, counted, alone
 
 
-def _registry(value: Any) -> Registry:
+# The same for the audit log, in audit.py
+
+
+def registry_of(value: Any) -> Registry:
+    """With one tool, `pack.give`, which gives this value."""
+
     async def give(query: str) -> Any:
         return value
 
@@ -73,26 +77,33 @@ def _registry(value: Any) -> Registry:
     return registry
 
 
-async def _per_call(executors: Sequence[Executor], calls: int) -> list[list[float]]:
-    """Of each, in turns: whatever else the machine does falls on all of them."""
+async def time_calls(executors: Sequence[Executor], args: Any, calls: int) -> list[list[float]]:
+    """Seconds of a call of each, in turns: whatever else the machine does falls on all of them."""
     taken: list[list[float]] = [[] for _ in executors]
     for _ in range(ROUNDS):
         for index, executor in enumerate(executors):
             started = perf_counter()
             for number in range(calls):
-                call = ToolCall(str(number), "pack.give", {"query": "what there is"}, "bench")
-                assert (await executor.execute(call)).ok
+                assert (await executor.execute(ToolCall(str(number), "pack.give", args, "bench"))).ok
             taken[index].append((perf_counter() - started) / calls)
     return taken
 
 
-def _recorded(stats: UsageStats, value: Any, calls: int) -> float:
-    call = ToolCall("1", "pack.give", {"query": "what there is"}, "bench")
+def time_recording(
+    record: Callable[[CallEvent], object],
+    args: Any,
+    calls: int,
+    value: Any = None,
+    before_turn: Callable[[], object] = lambda: None,
+) -> float:
+    """Seconds of recording one call, and nothing else."""
+    call = ToolCall("1", "pack.give", args, "bench")
     event = CallEvent(call=call, duration_ms=1.5, value=value, client="bench", run="0123456789abcdef-7")
     taken: list[float] = []
     for _ in range(ROUNDS):
+        before_turn()
         started = perf_counter()
         for _ in range(calls):
-            stats.record(event)
+            record(event)
         taken.append((perf_counter() - started) / calls)
     return median(taken)

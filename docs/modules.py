@@ -6,7 +6,9 @@ Run it after you add, move or rename a module: .venv/bin/python docs/modules.py
 import ast
 import re
 from collections.abc import Iterator
+from inspect import cleandoc
 from pathlib import Path
+from tokenize import COMMENT, NL, STRING, generate_tokens
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "onetool"
@@ -28,9 +30,20 @@ def files_of(folder: Path) -> Iterator[Path]:
 
 
 def sentence(file: Path) -> str:
-    text = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
+    text = docstring(file)
     first = " ".join(text.partition("\n\n")[0].split())
     return re.split(r"(?<=[.!?])\s(?=[A-Z`])", first)[0].replace("|", "\\|")
+
+
+def docstring(file: Path) -> str:
+    """The text that a file begins with, behind comments; the rest of it is not parsed."""
+    with file.open(encoding="utf-8") as lines:
+        for token in generate_tokens(lines.readline):
+            if token.type == STRING:
+                return cleandoc(ast.literal_eval(token.string))
+            if token.type not in (COMMENT, NL):
+                break
+    return ""
 
 
 if __name__ == "__main__":
