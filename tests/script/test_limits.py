@@ -76,6 +76,14 @@ def limited(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
+def unhurried(tmp_path_factory):
+    """For code that ends by another limit, however busy the machine is."""
+    limited = Limited(tmp_path_factory.mktemp("unhurried"), timeout_s=30)
+    yield limited
+    limited.app.close()
+
+
+@pytest.fixture(scope="module")
 def hasty(tmp_path_factory):
     """For code that never ends: nobody has to wait for it for a whole second."""
     limited = Limited(tmp_path_factory.mktemp("hasty"), timeout_s=0.3)
@@ -206,8 +214,8 @@ def test_cancelling_a_run_stops_its_worker_and_its_tools(make):
         "{i: [i] * 100 for i in range(10**6)}",
     ],
 )
-def test_the_memory_is_full(limited, code):
-    error = limited.error(code)
+def test_the_memory_is_full(unhurried, code):
+    error = unhurried.error(code)
     assert (error.code, error.reason) == ("execution_error", "memory")
     assert "64 MB" in error.message
     assert "run.memory_mb" in error.hints[-1]
@@ -317,8 +325,8 @@ ENDLESS = {
 
 
 @pytest.mark.parametrize("code", [*HUGE.values(), *ENDLESS.values()], ids=[*HUGE, *ENDLESS])
-def test_the_result_is_too_large(limited, code):
-    error = limited.error(code)
+def test_the_result_is_too_large(unhurried, code):
+    error = unhurried.error(code)
     assert (error.code, error.reason) == ("execution_error", "output")
     assert "100000 bytes" in error.message
     assert "run.max_output_bytes" in error.hints[-1]

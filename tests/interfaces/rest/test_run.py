@@ -339,7 +339,7 @@ def test_clients_that_do_not_read_hold_no_place_when_their_runs_are_over(real, t
     try:
         until(refused)
         (tmp_path / "go").touch()
-        until(lambda: real.ask("POST", "/run", {"code": "1"}).status_code == 200)
+        until(lambda: real.ask("POST", "/run", {"code": "1"}).status_code == 200, within=90)
     finally:
         for client in clients:
             client.close()

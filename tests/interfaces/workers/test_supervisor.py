@@ -97,7 +97,7 @@ def test_who_is_stopping_already_is_not_hurried_when_the_others_are_told(supervi
     made = supervise("stubborn", in_turn=0.1)
     until(lambda: "hello" in made.said())
     made.process.terminate()
-    until(lambda: {"2 stop", "3 stop"} <= set(made.told()))
+    until(lambda: {"1 stop", "2 stop", "3 stop"} <= set(made.told()))
     os.kill(made.pids()["1"], signal.SIGUSR1)  # it would have ended by a second signal
     until(lambda: "1 was reloaded" in made.told())
     assert sorted(made.told()) == ["1 stop", "1 was reloaded", "2 stop", "3 stop"]

@@ -303,6 +303,8 @@ class Supervisor:
             finally:
                 for task in (asked, soon, *told):
                     task.cancel()
+            if self._stop_wanted.is_set():
+                return  # those who are about to end need no other config
             if self._reload_wanted.is_set():
                 self._reload_wanted.clear()
                 await self._reload_in_turn(list(self._workers.values()))
