@@ -4,7 +4,6 @@ It unites what packs, declared tools, bundles and MCP servers offer, and does so
 """
 
 import logging
-import re
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
@@ -22,7 +21,7 @@ from onetool.core.json_data import StoreBlob, freeze
 from onetool.core.principal import owner
 from onetool.core.registry import NO_PACKS, Catalogue, LazyPacks, Prompt, Resource, Snapshot, ToolList
 from onetool.core.spec import ToolSpec
-from onetool.core.text import or_rather
+from onetool.core.text import lazy_pattern, or_rather
 from onetool.sources.catalogues import Offered, add_first, united
 from onetool.sources.packs import Registry
 
@@ -45,8 +44,8 @@ OWN, NAMED = "ot", 3.0  # the pack about all others; the score of a tool that th
 FURTHER = 20  # tools that are looked at beyond the limit, where calls of the past may change their order
 MANY_TOOLS, FIRST_REQUESTS_S = 5_000, 2.0  # whose search is prepared a moment after the start
 PATIENCE = 10.0  # seconds to wait for a server, where only its tools are of interest
-WORD = re.compile(r"[^\W\d]\w*")
-GUESS = re.compile(r"; did you mean [^;]*\?")
+WORD = lazy_pattern(r"[^\W\d]\w*")
+GUESS = lazy_pattern(r"; did you mean [^;]*\?")
 
 
 class ToolCatalog:

@@ -7,7 +7,6 @@ Commands on any machine use the same config, and most of them need neither. So a
 where the value is read, and not before.
 """
 
-import re
 from collections.abc import Iterator
 from typing import Annotated
 
@@ -15,10 +14,11 @@ import msgspec
 from msgspec import Meta
 
 from onetool.core.errors import ConfigError, Mistake
+from onetool.core.text import lazy_pattern
 from onetool.services.secrets import Secret, UnsetSecret
 
 LEAST_KEY = 32  # characters
-_ADDRESS = re.compile(r"(\[[0-9a-fA-F:.]+\]|[\w.-]+):\d{1,5}")
+_ADDRESS = lazy_pattern(r"(\[[0-9a-fA-F:.]+\]|[\w.-]+):\d{1,5}")
 
 
 class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True, rename={"own_address": "address", "shared": "key"}):

@@ -7,7 +7,6 @@ safe.directory: bind mounts, WSL and mapped users need that. Windows has no such
 """
 
 import os
-import shlex
 import stat
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -70,7 +69,9 @@ def ownership_mistake(path: Path, home: Path, accepted: Accepted) -> Mistake | N
     strange, writable = _is_foreign_owner(status), is_writable_by_others(status)
     if not (strange or writable) or _is_accepted(path, status, writable, accepted):
         return None
-    quoted = shlex.quote(str(path))
+    from shlex import quote
+
+    quoted = quote(str(path))
     accept = f"onetool trust --owner {quoted}"
     if strange:
         mend = f"chown {os.geteuid()} {quoted}; or: " if _is_below(path, home) else ""

@@ -32,7 +32,7 @@ from onetool.config.cluster import ClusterConfig
 from onetool.config.node import Findings, Node
 from onetool.core.errors import Mistake
 from onetool.core.principal import Rate, Role
-from onetool.core.text import count_tokens, read_time
+from onetool.core.text import count_tokens, lazy_pattern, read_time
 from onetool.services.secrets import Secret, Secrets
 from onetool.sources.catalogues import ToolDeclaration
 from onetool.sources.mcp_servers.settings import ServerSettings as ServerSettings
@@ -49,11 +49,11 @@ Problem = tuple[str, str, str | None]  # the field, what is wrong with it, and a
 
 OWN_TOKEN = "http.token"  # noqa: S105 - who calls with it is shown by this name
 
-_TOKEN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_HASH = re.compile(r"sha256:[0-9a-f]{64}")
-_RATE = re.compile(r"([1-9][0-9]{0,8})/(s|sec|min|h|hour|day)")
+_TOKEN_NAME = lazy_pattern(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_HASH = lazy_pattern(r"sha256:[0-9a-f]{64}")
+_RATE = lazy_pattern(r"([1-9][0-9]{0,8})/(s|sec|min|h|hour|day)")
 _SECONDS = {"s": 1, "sec": 1, "min": 60, "h": 3600, "hour": 3600, "day": 86400}
-_PATTERN = re.compile(r"[^\s,]+")
+_PATTERN = lazy_pattern(r"[^\s,]+")
 
 
 def read_rate(text: str) -> Rate | None:

@@ -1,14 +1,14 @@
 """A value of a config file with its position, and the collection of mistakes."""
 
-import re
 from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
 from onetool.core.errors import Mistake
+from onetool.core.text import lazy_pattern
 
-_PLAIN_KEY = re.compile(r"[\w-]+\Z")
+_PLAIN_KEY = lazy_pattern(r"[\w-]+\Z")
 
 
 class Broken:

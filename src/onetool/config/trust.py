@@ -22,9 +22,7 @@ import msgspec
 
 from onetool.config.file_checks import CONFIG_FILE as NAME
 from onetool.config.file_checks import is_inside, ownership_mistake
-from onetool.core import flock
 from onetool.core.errors import ConfigError, Mistake
-from onetool.core.os_files import replace_file
 
 if TYPE_CHECKING:
     from onetool.config.reach import Reach
@@ -58,8 +56,11 @@ class TrustStore:
 
     def change(self, change: Callable[[dict[str, TrustEntries]], None]) -> None:
         """Read it anew, change it and write it. Raises OSError: then it is as it was."""
+        from onetool.core.flock import lock_beside
+        from onetool.core.os_files import replace_file
+
         self.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with flock.lock_beside(self.file):
+        with lock_beside(self.file):
             content = _content_of(self.file)
             change(content)
             text = msgspec.json.format(msgspec.json.encode({"version": FILE_VERSION, **content}), indent=1)

@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from itertools import count
 from os import urandom  # not `secrets`, which takes longer to load than most of us
 from time import monotonic
-from typing import Any, Literal, Protocol, Self
+from typing import Any, Literal, NotRequired, Protocol, Self, TypedDict
 
 import msgspec
 
@@ -132,6 +132,30 @@ class ServerResult(ToolResult, frozen=True, kw_only=True):
 
     def to_dict(self) -> dict[str, Any]:
         return self.plain().to_dict()
+
+
+# A page of a large result
+
+
+class Next(TypedDict):
+    """Where a page that was cut goes on."""
+
+    offset: int
+    column: int
+
+
+class Page(TypedDict):
+    """Some lines of a result. `total_lines` counts all that there are, `has_more` means those that were asked for."""
+
+    lines: list[str]
+    numbers: NotRequired[list[int]]  # of a search: which lines of the result these are
+    total_lines: int
+    returned: int
+    offset: int
+    column: NotRequired[int]  # where the first line begins, unless that is its beginning
+    has_more: bool
+    cut: NotRequired[bool]  # it was too large to be sent …
+    next: NotRequired[Next]  # … and goes on here
 
 
 # Ids, unique across processes

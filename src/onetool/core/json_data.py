@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, Protocol, 
 import msgspec
 
 from onetool.core.errors import ToolFailure, describe_error
+from onetool.core.text import lazy_pattern
 
 if TYPE_CHECKING:
     from json import JSONDecoder
@@ -49,7 +50,7 @@ class StoredBlob(Protocol):
 
 StoreBlob = Callable[[str], StoredBlob]
 
-_MIME = re.compile(r"[\w.+-]{1,60}/[\w.+-]{1,60}")
+_MIME = lazy_pattern(r"[\w.+-]{1,60}/[\w.+-]{1,60}")
 
 
 def blob_record(kind: str, data: str, mime: str | None, keep: StoreBlob) -> dict[str, Any]:
@@ -125,10 +126,10 @@ CHUNK = 64 * 1024  # bytes that are looked at in one go: others have their turn 
 
 _SIGNS = (b",", b"[", b"{")  # one of them stands before each part
 _STRIDE = MOST_DIGITS // 2
-_DIGITS_IN_A_ROW = re.compile(rb"[0-9]{2}")
+_DIGITS_IN_A_ROW = lazy_pattern(rb"[0-9]{2}")
 _ZEROS = bytes.maketrans(b"123456789", b"000000000")
 _TOO_LONG = b"0" * (MOST_DIGITS + 1)
-_ESCAPED = re.compile(rb"\\*+.?", re.DOTALL)
+_ESCAPED = lazy_pattern(rb"\\*+.?", re.DOTALL)
 
 
 class JsonTooCostlyError(ValueError):

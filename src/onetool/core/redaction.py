@@ -9,16 +9,18 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 
+from onetool.core.text import lazy_pattern
+
 MASK = "***"
 
-_NAME = re.compile(
+_NAME = lazy_pattern(
     r"(^|[_.-])(password|passwd|pasword|pwd|passphrase|secret|token|credentials?|auth|authorization|bearer|cookie)$"
     r"|(api|access|private|secret|signing|encryption)[_-]?key$",
     re.IGNORECASE,
 )
 _DEEPEST, _WIDEST = 4, 20
 _SHORTEST = 4  # a shorter text is too common to be taken out of every message
-_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_CAMEL = lazy_pattern(r"(?<=[a-z0-9])(?=[A-Z])")
 
 _LEAVES = frozenset((int, float, bool, type(None)))  # told apart quickly: there may be millions of them
 _WITH_NAMES = (dict, list, tuple, Mapping)  # what may hold names

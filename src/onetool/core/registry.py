@@ -16,6 +16,7 @@ import msgspec
 from onetool.core.errors import DuplicateToolError, Mistake
 from onetool.core.principal import AllowList, is_pattern
 from onetool.core.spec import Handlers, ToolSpec, accept
+from onetool.core.text import lazy_pattern
 
 Further = Callable[[str], ToolSpec | None]
 """Finds tools that are in no list but can be called by their full name: `bundle.tool@version`."""
@@ -291,7 +292,7 @@ def _shown(spec: ToolSpec) -> str:
 # Prompts and resources
 
 
-_PLACE = re.compile(r"\{(\w+)\}")
+_PLACE = lazy_pattern(r"\{(\w+)\}")
 
 
 class SingleTool:

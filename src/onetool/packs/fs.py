@@ -5,12 +5,12 @@ The roots are `fs.roots` in the config (`fs: {roots: [docs, src]}`), by default 
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Literal, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypedDict
 
 from onetool.core.errors import BadArguments
-from onetool.sdk import ToolFailure, get_config, tool
+from onetool.sdk import ToolFailure, tool
 
 if TYPE_CHECKING:
     from onetool.services.file_access import FolderEntry, PathRefusedError, Roots
@@ -133,14 +133,15 @@ def _too_large(path: str, size: int, limit: int) -> ToolFailure:
 @contextmanager
 def _allowed_roots(path: str) -> Iterator["Roots"]:
     """The roots to open a path below. What they refuse becomes a failure with words."""
-    from onetool.services.file_access import PathRefusedError, Roots  # not needed to list the tools
+    from onetool.sdk import get_config  # listing the tools needs neither
+    from onetool.services.file_access import PathRefusedError, Roots
 
     if found := re.fullmatch(r"[bB]([\"'])(.*)\1", path, re.DOTALL):
         raise _bytes(path, found[2])
     roots = None
     try:
         config = get_config()
-        roots = Roots(_configured_folders(), config.get("private", ()), within=config.get("within"))
+        roots = Roots(_configured_folders(config), config.get("private", ()), within=config.get("within"))
         yield roots
     except PathRefusedError as refused:
         if refused.reason == "not_found" and (meant := _from_bytes(path)):
@@ -164,8 +165,8 @@ def _bytes(path: str, meant: str) -> BadArguments:
     return BadArguments(f"path: expected a text, but {_quoted(path)} is how bytes are written; write {_quoted(meant)}")
 
 
-def _configured_folders() -> list[str]:
-    configured = get_config().get("roots", ["."])
+def _configured_folders(config: Mapping[str, Any]) -> list[str]:
+    configured = config.get("roots", ["."])
     folders = [configured] if isinstance(configured, str) else configured
     if isinstance(folders, Sequence) and all(isinstance(folder, str) and folder for folder in folders):
         return list(folders)

@@ -4,7 +4,6 @@ Content (text, images, audio, resources) is a plain dict in the form of MCP; in 
 it is data like any other.
 """
 
-import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Literal, TypeVar
@@ -12,6 +11,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from onetool.core.call import MOST_RETRIES, is_retries, is_seconds
+from onetool.core.text import lazy_pattern
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -151,7 +151,7 @@ def _base64(data: bytes) -> str:
 
 
 OFFER_MARK = "__onetool_offer__"
-_URI = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:[^\s\x00-\x1f]+")
+_URI = lazy_pattern(r"[a-zA-Z][a-zA-Z0-9+.-]*:[^\s\x00-\x1f]+")
 
 
 class OfferMarks(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,28 +12,30 @@ from typing import Any
 
 import msgspec
 
+from onetool.core.text import lazy_pattern
+
 Parse = Callable[[str], Any]
 
-_GOOGLE = re.compile(
+_GOOGLE = lazy_pattern(
     r"^(Args|Arguments|Params|Parameters|Keyword Args|Keyword Arguments|Other Parameters|Returns?|Yields?"
     r"|Raises|Except|Exceptions|Attributes|Examples?):[ \t]*$",
     re.MULTILINE,
 )
-_NUMPY = re.compile(
+_NUMPY = lazy_pattern(
     r"^(Parameters|Params|Arguments|Other Parameters|Returns?|Yields?|Raises|Warns|Attributes|Examples?|Notes?|See Also"
     r"|References)[ \t]*\n-{3,}[ \t]*$",
     re.MULTILINE,
 )
-_REST = re.compile(
+_REST = lazy_pattern(
     r"^:(?:param(?:eter)?|arg(?:ument)?|key(?:word)?|type|attribute|i?var|returns?|rtype|yields?|raises?|exception)\b[^:\n]*:",
     re.MULTILINE,
 )
 # `Returns: the text` in one line; the parser wants the text below.
-_ONE_LINE = re.compile(r"^(Returns?|Yields?|Raises):[ \t]+(?=\S)", re.MULTILINE)
+_ONE_LINE = lazy_pattern(r"^(Returns?|Yields?|Raises):[ \t]+(?=\S)", re.MULTILINE)
 # The plainest sections of all: `Args:`, with a name and words for each, and `Returns:`, with words that do not begin
 # with a type. They are read here: loading the library that reads all others takes a tenth of a short command.
-_ARG = re.compile(r"    ([a-z_]\w*): (\S[^\n]*(?:\n {8}\S[^\n]*)*)(?:\n|$)")
-_PLAIN = re.compile(
+_ARG = lazy_pattern(r"    ([a-z_]\w*): (\S[^\n]*(?:\n {8}\S[^\n]*)*)(?:\n|$)")
+_PLAIN = lazy_pattern(
     r"(?:Args:\n((?:    [a-z_]\w*: \S[^\n]*(?:\n {8}\S[^\n]*)*(?:\n|$))+))?"
     r"(?:\n?Returns:\n((?!\s*[^:\s]+:|[^:]*\]:)(?:    \S[^\n]*(?:\n|$))+))?"
 )
@@ -61,8 +63,9 @@ def read_text(docstring: str) -> FunctionDocs:
     text = _ONE_LINE.sub(r"\1:\n    ", cleandoc(docstring)) if docstring else ""
     if not text:
         return FunctionDocs()
-    for heading, parser in ((_NUMPY, _numpy), (_GOOGLE, _google), (_REST, _rest)):
-        if found := heading.search(text):
+    # What each heading has in it is looked for first: that takes less than a pattern, of which most are never needed.
+    for sign, heading, parser in (("\n---", _NUMPY, _numpy), (":", _GOOGLE, _google), ("\n:", _REST, _rest)):
+        if sign in f"\n{text}" and (found := heading.search(text)):
             if heading is _GOOGLE and (plain := _PLAIN.fullmatch(text, found.start())):
                 return _read_plain(text[: found.start()].strip(), plain[1] or "", plain[2])
             return _read_sections(text, found.start(), parser())

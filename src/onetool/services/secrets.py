@@ -5,7 +5,6 @@ This is not where a file is parsed: who makes a `Secrets` hands it plain text by
 
 import os
 import re
-import shlex
 import stat
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cache
@@ -17,6 +16,7 @@ import msgspec
 
 from onetool.core.errors import Mistake, ToolFailure
 from onetool.core.redaction import MASK
+from onetool.core.text import lazy_pattern
 
 SHORTEST = 4  # shorter values would blot out half of an innocent text
 UNMISTAKABLE = 8  # characters that no other text has by chance
@@ -28,7 +28,7 @@ MOST_CHARACTERS = 512 * 1024  # … and how long they are together: masking gets
 ODD = (TypeError, ValueError, OverflowError, RecursionError)  # what is no JSON
 
 
-_PERCENT = re.compile("%[0-9A-F]{2}")
+_PERCENT = lazy_pattern("%[0-9A-F]{2}")
 _IN_HTML = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "'": "\\u0027"})  # JSON for a page
 
 KEYRING_SERVICE = "onetool"
@@ -320,7 +320,11 @@ def too_open(file: Path) -> str | None:
     except OSError:
         return None
     open_to_others = stat.S_ISREG(mode) and mode & (stat.S_IRWXG | stat.S_IRWXO)
-    return f"chmod 600 {shlex.quote(str(file))}" if open_to_others else None
+    if not open_to_others:
+        return None
+    from shlex import quote
+
+    return f"chmod 600 {quote(str(file))}"
 
 
 def _from_keyring(name: str) -> str | None:

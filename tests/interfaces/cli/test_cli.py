@@ -66,10 +66,26 @@ HEAVY = {
 }
 
 
+LISTED = """
+sys.argv = ["onetool", "tools", "list"]
+import onetool.__main__ as command
+try:
+    command.main()
+except SystemExit:
+    pass
+"""
+
+
+def all_modules_after(code, tmp_path):
+    """Told in a file: a command may have claimed standard output."""
+    told = tmp_path / "modules"
+    script = f"import sys\n{code}\nwith open({str(told)!r}, 'w') as file: print(*sys.modules, file=file)"
+    subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, check=True)
+    return set(told.read_text().split())
+
+
 def modules_after(code, tmp_path):
-    script = f"import sys\n{code}\nprint(*sorted({{name.partition('.')[0] for name in sys.modules}}))"
-    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True)
-    return set(done.stdout.splitlines()[-1].split())
+    return {name.partition(".")[0] for name in all_modules_after(code, tmp_path)}
 
 
 def test_importing_onetool_imports_nothing_else(tmp_path):
@@ -86,16 +102,26 @@ def test_version_imports_no_framework(tmp_path):
 
 
 def test_tools_list_imports_no_framework(tmp_path):
+    assert not modules_after(LISTED, tmp_path) & (HEAVY | {"typing_extensions"})
+
+
+def test_tools_list_imports_of_ours_what_it_needs(tmp_path):
+    loaded = all_modules_after(LISTED, tmp_path)
+    others = {"core.executor", "core.flock", "core.schema", "sdk.context", "services.results", "sources.packs.reading"}
+    assert not loaded & {f"onetool.{name}" for name in others}
+    assert len([name for name in loaded if name.partition(".")[0] == "onetool"]) <= 70
+
+
+def test_typing_extensions_can_be_imported_after_a_command_without_it(tmp_path):
     code = """
-sys.argv = ["onetool", "tools", "list"]
-import onetool.__main__ as command
-try:
-    command.main()
-except SystemExit:
-    pass
-print()
+import msgspec
+from typing_extensions import NotRequired, TypedDict
+class Point(TypedDict):
+    x: int
+    y: NotRequired[int]
+assert msgspec.convert({"x": 1}, Point) == {"x": 1}
 """
-    assert not modules_after(code, tmp_path) & HEAVY
+    assert "typing_extensions" in modules_after(LISTED + code, tmp_path)
 
 
 def test_version(tmp_path):

@@ -1,6 +1,5 @@
 """Options that many commands take, and the app that they open."""
 
-import signal
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -60,6 +59,8 @@ def watch_option(command: F) -> F:
 
 def ignore_hang_up() -> None:
     """Ignore SIGHUP until the server can handle it as a reload."""
+    import signal  # makes enums, which takes a hundredth of a short command
+
     if hasattr(signal, "SIGHUP"):
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from onetool.core.call import Page
 from onetool.core.errors import BadArguments, ToolFailure, cut, message_of
 from onetool.core.signature import FoundTool, found_lines
 from onetool.core.signature import signature as signature_of
@@ -15,17 +16,21 @@ from onetool.core.text import or_rather
 from onetool.packs.ot import listings
 from onetool.packs.ot.listings import Info, ListedTool, Listing, View, current_catalogue, packs_of
 from onetool.packs.ot.listings import listed_packs as packs_listed
-from onetool.sdk import LogSpan, tool
-from onetool.sdk.decorators import TOOL_MARK
+from onetool.sdk.decorators import TOOL_MARK, tool
 from onetool.sdk.pack import tool_from_function
-from onetool.services.results.base import HandleNotFoundError, ResultExpiredError
-from onetool.services.results.paging import Page
 
 if TYPE_CHECKING:
     from onetool.packs.ot.help import Help
+    from onetool.sdk import LogSpan
 
 
 LONGEST_CALL = 600.0  # seconds: what is called has a limit of its own
+
+
+def _span(name: str, **fields: Any) -> "LogSpan":
+    from onetool.sdk import LogSpan  # listing tools does not need it
+
+    return LogSpan(name, **fields)
 
 
 class DiscoveryTools:
@@ -62,7 +67,7 @@ class DiscoveryTools:
             are known, `args` (a text for each argument), `returns`, `example` and `requires` (commands and libraries).
             Empty when nothing matches.
         """
-        with LogSpan("ot.tools", pattern=pattern, info=info):
+        with _span("ot.tools", pattern=pattern, info=info):
             return self._listing.tools(*current_catalogue(), pattern, info)
 
     @tool(read_only=True, examples=['ot.packs(pattern="git", info="full")'])
@@ -77,7 +82,7 @@ class DiscoveryTools:
             Names; or {name, source, tool_count} of each, `source` is local or proxy (an MCP server); in full also
             `instructions`, where there are any, and `tools` with {name, description} of each.
         """
-        with LogSpan("ot.packs", pattern=pattern, info=info):
+        with _span("ot.packs", pattern=pattern, info=info):
             catalogue, allowed = current_catalogue()
             every = packs_of(
                 self._listing.of(catalogue, allowed), self._view.server_packs(allowed), dict(self._view.instructions)
@@ -92,7 +97,7 @@ class DiscoveryTools:
             pattern: Only those with this in their name or target, in any case.
             info: "list" for names alone, "min" for "name -> target", "full" for {name, target}.
         """
-        with LogSpan("ot.aliases", pattern=pattern, info=info):
+        with _span("ot.aliases", pattern=pattern, info=info):
             catalogue, allowed = current_catalogue()
             every = self._view.aliases
             if allowed is not None:  # of what may be used
@@ -108,7 +113,7 @@ class DiscoveryTools:
             info: "list" for names alone, "min" for "name: description", "full" for parameters, body and an example,
                 as one text.
         """
-        with LogSpan("ot.snippets", pattern=pattern, info=info):
+        with _span("ot.snippets", pattern=pattern, info=info):
             return listings.snippets(self._view, pattern, info)
 
     @tool(read_only=True, examples=['ot.help("fs.read_file")'])
@@ -122,7 +127,7 @@ class DiscoveryTools:
         Returns:
             Text; with info="list" the names that match.
         """
-        with LogSpan("ot.help", query=query, info=info):
+        with _span("ot.help", query=query, info=info):
             return self._helper.help(query, info, *current_catalogue())
 
     @tool(read_only=True, examples=['ot.search("read a file")'])
@@ -138,7 +143,7 @@ class DiscoveryTools:
         """
         if limit < 1:
             raise BadArguments(f"limit must be >= 1, got {limit}")
-        with LogSpan("ot.search", query=query, limit=limit):
+        with _span("ot.search", query=query, limit=limit):
             catalogue, allowed = current_catalogue()
             found = [
                 FoundTool(one.word, signature_of(one.spec, one.word), one.spec.description)
@@ -158,7 +163,7 @@ class DiscoveryTools:
         Args:
             name: The tool, as code calls it or under its own name.
         """
-        with LogSpan("ot.signature", name_=name):
+        with _span("ot.signature", name_=name):
             one = self._found(name)
             return signature_of(one.spec, one.word)
 
@@ -172,7 +177,7 @@ class DiscoveryTools:
         """
         from onetool.sdk import call_tool
 
-        with LogSpan("ot.call", tool=name):
+        with _span("ot.call", tool=name):
             return await call_tool(self._found(name).spec.name, **(args or {}))
 
 
@@ -197,7 +202,7 @@ class StateTools:
     @tool(read_only=True)
     def config(self) -> dict[str, Any]:
         """Show what is configured: aliases, snippets and MCP servers, by their names."""
-        with LogSpan("ot.config"):
+        with _span("ot.config"):
             allowed = current_catalogue()[1]
             return {
                 "aliases": {name: to for name, to in self._view.aliases.items() if allowed is None or to in allowed},
@@ -215,7 +220,7 @@ class StateTools:
             server_count and the state of each of `servers`, and where there are any, `errors` and `changed` tools;
             `trust` where the project's folder is not trusted and therefore not used.
         """
-        with LogSpan("ot.health"):
+        with _span("ot.health"):
             return await self._view.health(current_catalogue()[1])
 
     @tool(read_only=True)
@@ -225,13 +230,13 @@ class StateTools:
         Returns:
             {name, state, transport, tools} of each; `version`, `error` and `changed` where there are any.
         """
-        with LogSpan("ot.servers"):
+        with _span("ot.servers"):
             return self._view.servers(current_catalogue()[1])
 
     @tool(read_only=True)
     def version(self) -> str:
         """Show the version of OneTool."""
-        with LogSpan("ot.version"):
+        with _span("ot.version"):
             return self._view.version
 
     @tool(read_only=True, timeout=RESULT_SECONDS)
@@ -261,9 +266,11 @@ class StateTools:
             from which `offset`; and whether it `has_more`: then go on at offset + returned. A page that is too large to
             be sent is `cut`: go on at `next`. For a handle that is unknown or expired a text that says so.
         """
+        from onetool.services.results import HandleNotFoundError, ResultExpiredError
+
         asked = {} if search is None else {"search": search}
         try:
-            with LogSpan("ot.result", handle=handle, offset=offset, limit=limit, **asked):
+            with _span("ot.result", handle=handle, offset=offset, limit=limit, **asked):
                 return self._view.page(handle, offset, limit, search, fuzzy, column)
         except (HandleNotFoundError, ResultExpiredError) as gone:
             return str(gone)
@@ -281,7 +288,7 @@ class StateTools:
             `total_calls`, `success_rate` (percent), `context_saved` (tokens), `time_saved_ms`, `tools` with the same
             for each, `errors`, and more; `html_report`, where one was written. If that fails, a text "Error: …".
         """
-        with LogSpan("ot.stats", period=period, tool=tool, output=output):
+        with _span("ot.stats", period=period, tool=tool, output=output):
             if period not in PERIODS:
                 known = ", ".join(PERIODS)
                 return f"Error: Invalid period '{cut(period, SHOWN)}'. Valid: {known}. Example: ot.stats(period='day')"
@@ -308,7 +315,7 @@ class StateTools:
         Returns:
             OK and the file; or the text "SKIP: no matching topic".
         """
-        with LogSpan("ot.notify", topic=topic):
+        with _span("ot.notify", topic=topic):
             return self._view.publish(topic, message)
 
     @tool(timeout=RELOAD_SECONDS)
@@ -318,7 +325,7 @@ class StateTools:
 
         A run that has begun keeps its tools: call this alone.
         """
-        with LogSpan("ot.reload"):
+        with _span("ot.reload"):
             self._view.reload()
             return "OK: Configuration reloaded"
 

@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
 
+from onetool.core.call import Page
 from onetool.core.context import current_call
 from onetool.core.errors import cut
 from onetool.core.registry import Snapshot
 from onetool.core.signature import as_identifier, resolve_definition, returned_type, signature, type_with_fields
 from onetool.core.spec import ToolSpec
-from onetool.services.results.paging import Page
 
 if TYPE_CHECKING:
     from onetool.services.stats import Summary

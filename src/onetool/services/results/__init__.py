@@ -21,6 +21,7 @@ from typing import BinaryIO
 
 import msgspec
 
+from onetool.core.call import Page as Page
 from onetool.core.os_files import private
 from onetool.services.results.base import (
     DAY,
@@ -45,7 +46,6 @@ from onetool.services.results.base import (
 )
 from onetool.services.results.base import ResultExpiredError as ResultExpiredError
 from onetool.services.results.base import ResultTooLargeError as ResultTooLargeError
-from onetool.services.results.paging import Page as Page
 from onetool.services.results.paging import (
     Position,
     TextLines,

@@ -14,8 +14,9 @@ from typing import BinaryIO, Protocol, TypeGuard
 
 import msgspec
 
+from onetool.core.call import Page
 from onetool.core.errors import ToolFailure
-from onetool.services.results.paging import MOST_BYTES, Page, TextLines, check_query, page_of, pieces
+from onetool.services.results.paging import MOST_BYTES, TextLines, check_query, page_of, pieces
 
 DAY = 86_400
 LONGEST_HEAD = 200  # characters

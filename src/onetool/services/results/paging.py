@@ -4,7 +4,6 @@ A line that is too long counts as several, so that it can be read in parts. Sear
 time, and end when they take too long.
 """
 
-import re
 import sys
 from bisect import bisect_right
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -13,9 +12,11 @@ from itertools import groupby, islice
 from operator import itemgetter
 from threading import Semaphore
 from time import monotonic
-from typing import Any, NamedTuple, NotRequired, TypedDict, TypeGuard
+from typing import Any, NamedTuple, TypedDict, TypeGuard
 
+from onetool.core.call import Next, Page
 from onetool.core.errors import BadArguments, ToolFailure
+from onetool.core.text import lazy_pattern
 
 
 class BadQueryError(BadArguments, ValueError):
@@ -157,7 +158,7 @@ _SIZE = 256 * 1024  # of a compiled pattern: a stranger's may be small programs 
 _OFTEN = 8  # lines between two looks at the clock, where each may take some hundredths of a second
 _WINDOW = 2_000  # characters of a line that are compared at once
 LONGEST_FOUND = 32 * 1024 * 1024  # characters of a line that was found: no page holds more
-_LOOKS_AROUND = re.compile(r"[\^$]|\\[AbBGzZ<>]")
+_LOOKS_AROUND = lazy_pattern(r"[\^$]|\\[AbBGzZ<>]")
 
 OnProgress = Callable[[int], None]
 FoundLine = tuple[int, str]  # a line, and before it which it is; the first is 0
@@ -275,27 +276,6 @@ _SHOWN = 200  # characters of a line inside a message
 
 # One at a time: comparing holds up all other threads of the process, as long as a line or a piece takes.
 _searching = Semaphore(1)
-
-
-class Next(TypedDict):
-    """Where a page that was cut goes on."""
-
-    offset: int
-    column: int
-
-
-class Page(TypedDict):
-    """Some lines of a result. `total_lines` counts all that there are, `has_more` means those that were asked for."""
-
-    lines: list[str]
-    numbers: NotRequired[list[int]]  # of a search: which lines of the result these are
-    total_lines: int
-    returned: int
-    offset: int
-    column: NotRequired[int]  # where the first line begins, unless that is its beginning
-    has_more: bool
-    cut: NotRequired[bool]  # it was too large to be sent …
-    next: NotRequired[Next]  # … and goes on here
 
 
 class Further(TypedDict, total=False):

@@ -15,14 +15,14 @@ from msgspec import Meta
 from onetool.core.errors import Mistake
 from onetool.core.redaction import MASK, sounds_secret
 from onetool.core.spec import is_address
-from onetool.core.text import or_rather
+from onetool.core.text import lazy_pattern, or_rather
 from onetool.services.secrets import Secret
 
 Seconds = Annotated[float, Meta(gt=0)]
 Name = Annotated[str, Meta(min_length=1)]
 Transport = Literal["stdio", "http", "sse"]
 
-PLACEHOLDER = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_.-]*)\}")
+PLACEHOLDER = lazy_pattern(r"\$\{([A-Za-z_][A-Za-z0-9_.-]*)\}")
 SHORTEST_SECRET = 8
 SSE = ("sse",)  # what clients call the transport of old servers
 

@@ -6,6 +6,7 @@ for packs that are slow to import, and for completion, which must not run them.
 
 from collections import ChainMap
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 
@@ -22,11 +23,11 @@ from onetool.sources.packs.importing import (
     pack_modules,
     restore_modules,
 )
-from onetool.sources.packs.reading import imports_are_there, is_heavy, parsed, read_tools
 
 BUILTIN = ("time", "tools", "shell", "fs")
 
 
+@cache
 def builtin_tools(pack: str) -> tuple[ToolSpec, ...]:
     return tools_of(import_module(f"onetool.packs.{pack}")).tools
 
@@ -85,7 +86,7 @@ class PackSource(Source):
         mistakes = [_no_such(path) for path in self._paths if not path.exists()]
         for candidate in self._candidates():
             try:
-                name, found = _load(candidate, self._fresh) if self._imports else parsed(candidate)
+                name, found = _load(candidate, self._fresh, self._imports)
             except KeyboardInterrupt:
                 raise
             except BaseException as error:  # noqa: BLE001 - a pack may raise anything, SystemExit included
@@ -114,8 +115,12 @@ class PackSource(Source):
                 seen.add(place)
 
 
-def _load(candidate: PackCandidate, fresh: bool) -> tuple[str, Catalogue]:
-    """A pack's name and tools: imported, or read from its source where importing takes long."""
+def _load(candidate: PackCandidate, fresh: bool, imports: bool) -> tuple[str, Catalogue]:
+    """A pack's name and tools: imported, or read from its source where importing takes long; or parsed."""
+    from onetool.sources.packs.reading import imports_are_there, is_heavy, parsed, read_tools
+
+    if not imports:
+        return parsed(candidate)
     started = PackImport(candidate, fresh)
     file = candidate.file
     if file is not None and is_heavy(file) and imports_are_there(file) and (tools := read_tools(file, started)):
