@@ -142,7 +142,7 @@ class AppBundles:
             loaded = self._loaded(waiting, state) if wrong is None else self._problem(wrong)
         except BundleError as error:
             loaded = self._problem(error)
-        self._offered = offered._replace(bundles=loaded)
+        self._offered = replace(offered, bundles=loaded)
         return [*local, loaded, served]
 
     def _loaded(self, waiting: Iterable[str], state: int) -> Catalogue:
@@ -184,10 +184,13 @@ class AppBundles:
         if self._poller is None:
             self._poller = StorePoller(self._poll)
 
-    def warm(self) -> None:
-        """Open the bundles before they are needed: that takes a while."""
+    def warm(self) -> bool:
+        """Open the bundles before they are needed: that takes a while, and memory. False if there are none."""
+        if not self._are_there():
+            return False
         with suppress(BundleError):  # a request for bundles gets the error
             self.service.store.state()
+        return True
 
     def close(self) -> None:
         if self._poller is not None:

@@ -164,9 +164,9 @@ class ToolCatalog:
 
     # Keeping up with changes
 
-    def warm_bundles(self) -> None:
-        """Open the bundles before they are needed. For servers."""
-        self._bundles.warm()
+    def warm_bundles(self) -> bool:
+        """Open the bundles before they are needed. False if there are none. For servers."""
+        return self._bundles.warm()
 
     def warm_search(self) -> None:
         """Load the meanings of tools before somebody searches. For servers; in any thread.
@@ -311,8 +311,8 @@ class ToolCatalog:
 
     def _offered(self) -> Offered:
         if self.servers is None:
-            return self._local._replace()  # another object: what is derived is made anew
-        return self._local._replace(served=self.servers.load(), servers=tuple(self.servers.enabled()))
+            return replace(self._local)  # another object: what is derived is made anew
+        return replace(self._local, served=self.servers.load(), servers=tuple(self.servers.enabled()))
 
     def _log_new(self, mistakes: Iterable[Mistake]) -> None:
         for mistake in mistakes:

@@ -9,7 +9,8 @@ Most processes are alone, and are the first of one worker. What needs doing once
 
 from collections import deque
 from collections.abc import Iterable
-from typing import NamedTuple
+
+import msgspec
 
 PARTS = 60  # of a window
 
@@ -58,7 +59,7 @@ class RateWindow:
 # A worker's share
 
 
-class WorkerShare(NamedTuple):
+class WorkerShare(msgspec.Struct, frozen=True):
     number: int = 1
     workers: int = 1
     run: str = ""  # the same for all workers of one start of the server

@@ -7,12 +7,10 @@ that takes linear time: the validator's own compares each item with each other.
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import deepcopy
+from functools import cache
 from itertools import islice
 from sys import maxsize
-from typing import Any, cast
-
-import jsonschema_rs
-from jsonschema_rs import ValidationError
+from typing import TYPE_CHECKING, Any, cast
 
 from onetool.core.call import WrongArgument
 from onetool.core.errors import SchemaError
@@ -20,6 +18,9 @@ from onetool.core.redaction import MASK, secret_names, sounds_secret
 from onetool.core.schema_guard import Verdict, check_size, guard
 from onetool.core.schema_keywords import upgrade
 from onetool.core.text import did_you_mean
+
+if TYPE_CHECKING:
+    from jsonschema_rs import Draft202012Validator, FancyRegexOptions, RegexOptions, ValidationError
 
 EXACT = 2**53  # from here on a float may stand for several integers
 MOST_COMPARED_PARTS = 50_000  # of items that are compared by texts which have to be made first: a tenth of a second
@@ -128,7 +129,7 @@ _EXPECTED: dict[str, Callable[[Any], str]] = {
 
 
 def describe_violation(
-    error: ValidationError, secret: frozenset[str], known: Iterable[str] = ()
+    error: "ValidationError", secret: frozenset[str], known: Iterable[str] = ()
 ) -> list[WrongArgument]:
     """One error as problems. `known` are the tool's parameters, for near misses; values of `secret` ones are masked."""
     kind: Any = error.kind
@@ -147,7 +148,7 @@ def describe_violation(
 
 
 def _no_alternative(
-    error: ValidationError, branches: list[list[ValidationError]], secret: frozenset[str], known: Iterable[str]
+    error: "ValidationError", branches: "list[list[ValidationError]]", secret: frozenset[str], known: Iterable[str]
 ) -> list[WrongArgument]:
     """Nothing fits. If one alternative has the right type, its own complaints help most; else say what would fit."""
     path: ValuePath = tuple(error.instance_path)
@@ -159,11 +160,11 @@ def _no_alternative(
     return [_problem(path, expected, _shown(error, path, secret))]
 
 
-def _wrong_type_at(error: ValidationError, path: ValuePath) -> bool:
+def _wrong_type_at(error: "ValidationError", path: ValuePath) -> bool:
     return type(error.kind).__name__ in ("Type", "Constant", "Enum") and tuple(error.instance_path) == path
 
 
-def _alternative(errors: list[ValidationError], path: ValuePath) -> str:
+def _alternative(errors: "list[ValidationError]", path: ValuePath) -> str:
     here = [one for one in errors if tuple(one.instance_path) == path]
     if not here:
         return ""
@@ -188,7 +189,7 @@ def _problem(path: ValuePath, expected: str, got: str) -> WrongArgument:
     return WrongArgument(path=_dotted(path), pointer=_pointer(path), expected=expected, got=got)
 
 
-def _shown(error: ValidationError, path: ValuePath, secret: frozenset[str]) -> str:
+def _shown(error: "ValidationError", path: ValuePath, secret: frozenset[str]) -> str:
     if any(step in secret or (isinstance(step, str) and sounds_secret(step)) for step in path):
         return MASK
     value: Any = error.instance
@@ -246,8 +247,6 @@ LONGEST_COMPILE_ERROR = 300
 _BORROWING = ("$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "if", "then", "else", "dependentSchemas")
 # A regular expression in a schema is a stranger's: small programs only, and a bounded search.
 _SIZE = 256 * 1024
-_LINEAR = jsonschema_rs.RegexOptions(size_limit=_SIZE, dfa_size_limit=_SIZE)
-_BOUNDED = jsonschema_rs.FancyRegexOptions(backtrack_limit=2_000, size_limit=_SIZE, dfa_size_limit=_SIZE)
 _LEAVES = frozenset((str, int, float, bool, type(None)))
 _KEYWORDS: dict[str, Any] = {"uniqueItems": UniqueItems}
 
@@ -314,14 +313,23 @@ def _most_slow(verdict: Verdict) -> tuple[int, ...] | None:
     return None if min(by_depth) == maxsize else by_depth
 
 
-def _compile(schema: Mapping[str, Any]) -> jsonschema_rs.Draft202012Validator:
+@cache
+def _engines() -> "tuple[RegexOptions, FancyRegexOptions]":
+    from jsonschema_rs import FancyRegexOptions, RegexOptions
+
+    size = {"size_limit": _SIZE, "dfa_size_limit": _SIZE}
+    return RegexOptions(**size), FancyRegexOptions(backtrack_limit=2_000, **size)
+
+
+def _compile(schema: Mapping[str, Any]) -> "Draft202012Validator":
     """Patterns run on the engine that is linear in time; what it can't do (look-around) gets few steps on the other."""
+    from jsonschema_rs import Draft202012Validator  # 4 MB, which a server takes with its first call
+
     thawed = deepcopy(dict(schema))  # the validator takes plain lists only
-    for patterns in (_LINEAR, _BOUNDED):
+    refused = ValueError()
+    for patterns in _engines():
         try:
-            return jsonschema_rs.Draft202012Validator(
-                thawed, offline=True, pattern_options=patterns, keywords=_KEYWORDS
-            )
+            return Draft202012Validator(thawed, offline=True, pattern_options=patterns, keywords=_KEYWORDS)
         except ValueError as error:
             refused = error
     raise SchemaError(_compile_errors(refused, schema)) from None
@@ -329,9 +337,11 @@ def _compile(schema: Mapping[str, Any]) -> jsonschema_rs.Draft202012Validator:
 
 def _compile_errors(error: ValueError, schema: Mapping[str, Any]) -> str:
     """Everything that is wrong with a schema: the compiler stops at the first fault, the meta-schema finds them all."""
-    if not isinstance(error, jsonschema_rs.ValidationError):
+    from jsonschema_rs import Draft202012Validator, ValidationError
+
+    if not isinstance(error, ValidationError):
         return str(error)[:LONGEST_COMPILE_ERROR]
-    meta = jsonschema_rs.Draft202012Validator({"$ref": META_SCHEMA}, offline=True)
+    meta = Draft202012Validator({"$ref": META_SCHEMA}, offline=True)
     errors = [*islice(meta.iter_errors(deepcopy(dict(schema))), MOST_PROBLEMS)] or [error]
     return "; ".join(str(problem) for one in errors for problem in describe_violation(one, frozenset()))
 

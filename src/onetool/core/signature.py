@@ -9,8 +9,10 @@ search found take a line each, the best first, within a budget of tokens.
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from keyword import iskeyword
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 from unicodedata import normalize
+
+import msgspec
 
 from onetool.core.errors import cut
 from onetool.core.spec import ToolSpec
@@ -369,7 +371,7 @@ MOST_TOKENS = 400  # of all lines
 NAME_TOKENS = 100  # of the names of those that had no room for a line
 
 
-class FoundTool(NamedTuple):
+class FoundTool(msgspec.Struct, frozen=True):
     name: str
     signature: str
     description: str

@@ -9,7 +9,7 @@ import os
 import select
 import shutil
 import subprocess
-import sysconfig
+import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -60,13 +60,21 @@ def binary() -> str:
     name = "monty.exe" if os.name == "nt" else "monty"
     if given := os.environ.get("MONTY_BIN"):
         return given
-    for scheme in (None, f"{os.name}_user"):
-        folder = sysconfig.get_path("scripts") if scheme is None else sysconfig.get_path("scripts", scheme)
+    for folder in _script_folders():
         if (found := Path(folder) / name).is_file():
             return str(found)
     if found := shutil.which(name):
         return found
     raise FileNotFoundError("the sandbox's program `monty` is not installed: pip install pydantic-monty-runtime")
+
+
+def _script_folders() -> Iterator[str]:
+    """Where Python's installers put programs: mostly beside the interpreter, so that sysconfig is not loaded."""
+    yield os.path.dirname(sys.executable)
+    import sysconfig
+
+    yield sysconfig.get_path("scripts")
+    yield sysconfig.get_path("scripts", f"{os.name}_user")
 
 
 class WorkerProcess:

@@ -4,7 +4,7 @@ A definition that is wrong is reported with its place in the file; the others wo
 """
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -60,7 +60,7 @@ def _mistake(entry: ToolDeclaration, error: DefinitionError) -> Mistake:
 NOTHING = Catalogue()
 
 
-class Offered(NamedTuple):
+class Offered(msgspec.Struct, frozen=True):
     """What each source has now, for who shows it source by source."""
 
     own: Catalogue = NOTHING  # the pack about all others

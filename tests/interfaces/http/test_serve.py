@@ -278,6 +278,40 @@ def test_what_a_server_needs_is_loaded_by_nothing_else(tmp_path):
     assert not {"asyncio", "uvicorn", "uvloop", "httptools", "socket", "yaml"} & set(done.stdout.split())
 
 
+def modules_of_a_server(tmp_path):
+    """What a server has loaded that nobody has asked anything yet."""
+    code = """
+import sys
+from onetool import App
+from onetool.config import find
+from onetool.interfaces.http import serve
+from onetool.interfaces.mcp.http import McpHttpApp
+with App.open(find(None)) as app:
+    address = serve.bind_address(app, "127.0.0.1", 0)
+    serve.build_app(app, address, McpHttpApp(app), lambda scope: "")
+    serve._warm_bundles(app)
+    app.runtime.warm()
+    print(*sys.modules)
+for socket in address.sockets: socket.close()
+"""
+    env = {**os.environ, "HOME": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=env, capture_output=True, text=True, check=True
+    )
+    return set(done.stdout.split())
+
+
+def test_an_idle_server_has_not_loaded_what_its_first_requests_may_need(tmp_path):
+    loaded = modules_of_a_server(tmp_path)
+    assert not {"jsonschema_rs", "yaml", "html", "ctypes", "sysconfig", "pydantic", "mcp"} & loaded
+    assert not {f"onetool.{name}" for name in ("interfaces.rest.app", "sources.bundles.service", "http.tool")} & loaded
+
+
+def test_with_bundles_a_server_loads_what_shows_them(tmp_path):
+    (tmp_path / ".onetool" / "bundles").mkdir(parents=True)
+    assert {"onetool.interfaces.rest.app", "onetool.sources.bundles.service"} <= modules_of_a_server(tmp_path)
+
+
 # Stopping
 
 

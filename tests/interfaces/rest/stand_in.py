@@ -36,10 +36,11 @@ def main(options):
     from onetool.interfaces.http.listen import listen, resolve
     from onetool.interfaces.http.rules import AccessRules
     from onetool.interfaces.http.server import serve
-    from onetool.interfaces.rest import RestApp, check_route, problem_body
+    from onetool.interfaces.rest.app import RestApp
     from onetool.interfaces.rest.docs import docs
     from onetool.interfaces.rest.openapi import openapi
-    from onetool.interfaces.rest.problem import PROBLEM_TYPE
+    from onetool.interfaces.rest.problem import PROBLEM_TYPE, problem_body
+    from onetool.interfaces.rest.routing import check_route
 
     app = app_of(options)
     place = listen("127.0.0.1", 0, resolve("127.0.0.1"))

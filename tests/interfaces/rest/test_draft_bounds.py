@@ -6,7 +6,7 @@ import json
 import pytest
 
 from onetool import App
-from onetool.interfaces.rest import RestApp
+from onetool.interfaces.rest.app import RestApp
 from onetool.sources.bundles import drafts
 
 LOOP = {

@@ -9,7 +9,8 @@ import pytest
 
 from onetool import App
 from onetool.core import schema
-from onetool.interfaces.rest import RestApp, imports
+from onetool.interfaces.rest import imports
+from onetool.interfaces.rest.app import RestApp
 from onetool.sources.bundles.index import IndexAccess
 from onetool.sources.bundles.model import built_in_id
 from onetool.sources.bundles.names import new_id

@@ -13,12 +13,13 @@ from interfaces.rest.served import BUILT_IN, TOKEN, problem, with_model
 
 from onetool.interfaces import rest
 from onetool.interfaces.rest import openapi_schemas
+from onetool.interfaces.rest.addresses import ASK_PATH as ASK
+from onetool.interfaces.rest.addresses import ROOTS
 from onetool.interfaces.rest.ask_app import ASK_ROUTES
 from onetool.interfaces.rest.ask_body import PROVIDER_STATUS, STATUS_OF_REASON
 from onetool.interfaces.rest.openapi import CALL
 from onetool.interfaces.rest.openapi_insight import OUTSIDE
 from onetool.interfaces.rest.problem import STATUS_OF_ERROR
-from onetool.interfaces.rest.routing import ASK_PATH as ASK
 from onetool.interfaces.rest.routing import ROUTES
 from onetool.sources.bundles.validation import KEPT, SHOWN
 
@@ -264,3 +265,7 @@ def test_fuzz_finds_nothing(start, tmp_path):
 
 def test_the_built_in_id_is_one(api):
     assert api.get(f"/tools/bundles/{BUILT_IN}").status_code == 200
+
+
+def test_the_addresses_are_those_of_the_routes():
+    assert list(dict.fromkeys(f"/{route.segments[0]}" for route in ROUTES)) == list(ROOTS)

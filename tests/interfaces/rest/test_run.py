@@ -12,8 +12,8 @@ from helpers import until
 from interfaces.rest.served import TOKEN, Api, problem
 
 from onetool import App
-from onetool.interfaces.rest import RestApp
 from onetool.interfaces.rest import run as handlers
+from onetool.interfaces.rest.app import RestApp
 from onetool.interfaces.rest.problem import RestError
 from onetool.interfaces.rest.request import RestContext
 

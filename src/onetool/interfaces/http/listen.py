@@ -13,7 +13,6 @@ import struct
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
-from ctypes import addressof, create_string_buffer
 from ipaddress import ip_address
 from typing import NamedTuple
 from urllib.parse import quote
@@ -53,8 +52,12 @@ def authority(host: str, port: int) -> str:
 
 def resolve(host: str) -> list[Address]:
     """The addresses that a host stands for."""
+    name: str | bytes = host
+    with suppress(ValueError):
+        ip_address(host)
+        name = host.encode()  # a text would load the tables of international names
     try:
-        found = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        found = socket.getaddrinfo(name, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError) as error:  # UnicodeError: what can't even be a name
         reason = error.strerror if isinstance(error, OSError) else "this is no name of a host"
         raise ListenError(f"the host {host!r} can't be used: {reason}; see --host and http.host") from None
@@ -153,6 +156,8 @@ def refuse_new(listening: socket.socket) -> None:
     listens.
     """
     if sys.platform == "linux":
+        from ctypes import addressof, create_string_buffer
+
         program = b"".join(struct.pack("HBBI", *step) for step in _NO_SYN)
         place = create_string_buffer(program)
         with suppress(OSError):  # a system may forbid it

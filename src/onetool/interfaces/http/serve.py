@@ -37,9 +37,8 @@ from onetool.interfaces.http.rules import AccessRules
 from onetool.interfaces.http.server import serve
 from onetool.interfaces.mcp.http import McpHttpApp
 from onetool.interfaces.mcp.http_headers import as_json_rpc
-from onetool.interfaces.rest import CallApp, RestApp, check_route, problem_body, routing
-from onetool.interfaces.rest.events import EVENTS_PATH, STATUS_PATH, EventsApp, StatusApp
-from onetool.interfaces.rest.problem import PROBLEM_TYPE
+from onetool.interfaces.rest import addresses
+from onetool.interfaces.rest.problem import PROBLEM_TYPE, problem_body
 from onetool.interfaces.watchdog import Watchdog
 from onetool.services.access_tokens import mask_tokens
 from onetool.services.logs import make_log_non_blocking
@@ -80,8 +79,8 @@ def build_app(
     routes = [
         Route("/mcp", mcp, write_error=as_json_rpc),
         *_api_routes(app, url, lambda: site.rules.needs_login, lists, cluster),
-        Route("/openapi.json", _lazy_route(lambda: _openapi(app)), methods=READ),
-        Route("/docs", _lazy_route(lambda: _docs(app)), methods=READ, is_page=True),
+        Route("/openapi.json", LazyRoute(lambda: _openapi(app)), methods=READ),
+        Route("/docs", LazyRoute(lambda: _docs(app)), methods=READ, is_page=True),
         Route("/healthz", _health, protected=False, methods=READ),
         Route(
             READY_PATH, _readiness(app, lambda: site.is_draining), protected=False, methods=READ, takes_any_host=True
@@ -93,7 +92,7 @@ def build_app(
     rules = AccessRules(http, address, credentials_for(app, sessions, lists.is_limited, address=address))
 
     def mask(text: str) -> str:
-        return routing.mask_questions(mask_tokens(mask_sessions(app.runtime.redact(text))))
+        return addresses.mask_questions(mask_tokens(mask_sessions(app.runtime.redact(text))))
 
     app.audit.open()
     audit, most = RequestAudit(app.audit, LOGIN_PATH), http.max_body_mb * 1024**2
@@ -142,15 +141,16 @@ def _api_routes(
 ) -> list[Route]:
     """The REST API. Its refusals are problem documents."""
     route = partial(Route, write_error=problem_body, error_type=PROBLEM_TYPE)
-    call, ask = CallApp(app, allowed), _lazy_route(lambda: _ask(app, allowed, cluster))
-    status = StatusApp(app, url, needs_token, allowed)
-    rest = RestApp(app, allowed, None if cluster is None else cluster.members)
+    rest = LazyRoute(lambda: _rest(app, allowed, cluster))
+    call, ask = LazyRoute(lambda: _call(app, allowed)), LazyRoute(lambda: _ask(app, allowed, cluster))
+    status = LazyRoute(lambda: _status(app, url, needs_token, allowed))
+    events = LazyRoute(lambda: _events(app, allowed))
     return [
-        *(route(root, rest, below=True, check=check_route) for root in routing.ROOTS),
-        route(routing.CALL_PATH, call, methods=routing.CALL_METHODS, below=True, takes_bare_post=True),
-        route(routing.ASK_PATH, ask, below=True, check=_check_ask_route, body_factor=ASK_BODY_FACTOR),
-        route(STATUS_PATH, status, methods=READ),
-        route(EVENTS_PATH, EventsApp(app, allowed), methods=("GET",)),
+        *(route(root, rest, below=True, check=_check_rest_route) for root in addresses.ROOTS),
+        route(addresses.CALL_PATH, call, methods=addresses.CALL_METHODS, below=True, takes_bare_post=True),
+        route(addresses.ASK_PATH, ask, below=True, check=_check_ask_route, body_factor=ASK_BODY_FACTOR),
+        route(addresses.STATUS_PATH, status, methods=READ),
+        route(addresses.EVENTS_PATH, events, methods=("GET",)),
     ]
 
 
@@ -181,7 +181,7 @@ def _page_routes(
     def text(scope: Scope) -> str:
         return connect_text(url(scope), rules().needs_login)
 
-    page = _lazy_route(lambda: _page(text))
+    page = LazyRoute(lambda: _page(text))
     return [
         Route(LOGIN_PATH, LoginApp(rules, sessions, windows), protected=False, methods=LOGIN_METHODS),
         Route("/assets", page, protected=False, methods=READ, below=True),
@@ -249,16 +249,59 @@ async def reload_app(app: "App", mcp: Any) -> None:
         log.info("Reloaded: %d tools", len(app.catalog.tools()))
 
 
-def _lazy_route(load: Callable[[], Asgi]) -> Asgi:
-    """A route whose module is imported at its first request: most servers never use it."""
-    loaded: list[Asgi] = []
+class LazyRoute:
+    """A route whose app is imported and made at its first request: many servers have clients of MCP only, and REST
+    takes 10 MB. It is done in a thread, so that others are answered meanwhile.
+    """
 
-    async def show(scope: Scope, receive: Receive, send: Send) -> None:
-        if not loaded:
-            loaded.append(load())
-        await loaded[0](scope, receive, send)
+    def __init__(self, load: Callable[[], Asgi]) -> None:
+        self._load = load
+        self._app: Any = None
+        self._is_stopping = False
 
-    return show
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._app is None:
+            made = await asyncio.to_thread(self._load)
+            if self._app is None:  # else another request was quicker
+                self._app = made
+                if self._is_stopping:
+                    await self.stop()
+        await self._app(scope, receive, send)
+
+    async def stop(self) -> None:
+        self._is_stopping = True
+        if (stop := getattr(self._app, "stop", None)) is not None:
+            await stop()
+
+
+def _rest(app: "App", allowed: AllowLists, cluster: "Cluster | None") -> Asgi:
+    from onetool.interfaces.rest.app import RestApp
+
+    return RestApp(app, allowed, None if cluster is None else cluster.members)
+
+
+def _check_rest_route(scope: Scope) -> tuple[bytes, ...]:
+    from onetool.interfaces.rest.routing import check_route
+
+    return check_route(scope)
+
+
+def _call(app: "App", allowed: AllowLists) -> Asgi:
+    from onetool.interfaces.rest.app import CallApp
+
+    return CallApp(app, allowed)
+
+
+def _status(app: "App", url: Callable[[Scope], str], needs_token: Callable[[], bool], allowed: AllowLists) -> Asgi:
+    from onetool.interfaces.rest.events import StatusApp
+
+    return StatusApp(app, url, needs_token, allowed)
+
+
+def _events(app: "App", allowed: AllowLists) -> Asgi:
+    from onetool.interfaces.rest.events import EventsApp
+
+    return EventsApp(app, allowed)
 
 
 def _ask(app: "App", allowed: AllowLists, cluster: "Cluster | None") -> Asgi:
@@ -388,8 +431,13 @@ def _begin_log(app: "App") -> None:
 def _warm(app: "App") -> None:
     """Load in the background what the first requests need."""
     run_later(WARM_AFTER_S, lambda: app.runtime.warm())
-    asyncio.get_running_loop().run_in_executor(None, app.catalog.warm_bundles)
+    asyncio.get_running_loop().run_in_executor(None, _warm_bundles, app)
     asyncio.get_running_loop().run_in_executor(None, app.catalog.warm_search)
+
+
+def _warm_bundles(app: "App") -> None:
+    if app.catalog.warm_bundles():  # then somebody will ask for them
+        import onetool.interfaces.rest.app  # noqa: F401  # pyright: ignore[reportUnusedImport]
 
 
 def _cluster(app: "App", settings: "ClusterSettings | None") -> "Cluster | None":

@@ -2,6 +2,7 @@
 
 Who may use it is decided in interfaces/http.
 
+addresses      where all of it is
 app            the ASGI apps of all routes, and of /call: tools by their names
 routing        addresses, methods, roles
 query          query parameters
@@ -33,9 +34,3 @@ openapi_insight     the status
 openapi_ask         /ask and what is below
 docs                /docs, the same for people
 """
-
-from onetool.interfaces.rest.app import CallApp, RestApp
-from onetool.interfaces.rest.problem import problem_body
-from onetool.interfaces.rest.routing import check_route
-
-__all__ = ["CallApp", "RestApp", "check_route", "problem_body"]

@@ -24,6 +24,7 @@ from onetool.interfaces.asgi import (
     read_headers,
     respond,
 )
+from onetool.interfaces.rest.addresses import CALL_METHODS, CALL_PATH
 from onetool.interfaces.rest.invoke import answer_call, refuse_unrun
 from onetool.interfaces.rest.problem import (
     PROBLEM_TYPE,
@@ -35,7 +36,7 @@ from onetool.interfaces.rest.problem import (
 )
 from onetool.interfaces.rest.query import percent_decoded, read_query
 from onetool.interfaces.rest.request import ClientInput, RestContext, RestRequest, RestResponse, json_body, refuse_tools
-from onetool.interfaces.rest.routing import API_ROUTES, CALL_METHODS, CALL_PATH, RouteTable, audited, needed_role
+from onetool.interfaces.rest.routing import API_ROUTES, RouteTable, audited, needed_role
 from onetool.services.audit import AuditKind, AuditUnavailableError
 from onetool.sources.bundles.errors import BundleError
 

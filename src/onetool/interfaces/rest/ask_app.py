@@ -21,6 +21,7 @@ from onetool.core.principal import owner
 from onetool.core.text import or_rather
 from onetool.interfaces.asgi import HttpError, Receive, Scope, Send, encode, respond
 from onetool.interfaces.response_stream import MOST_UNSENT, UNREAD_S, DisconnectWatch, ResponseStream
+from onetool.interfaces.rest.addresses import ASK_PATH
 from onetool.interfaces.rest.app import RestApp
 from onetool.interfaces.rest.ask_approvals import AskContext, OpenQuestion, OpenQuestions, cancel, decide
 from onetool.interfaces.rest.ask_body import (
@@ -33,7 +34,7 @@ from onetool.interfaces.rest.ask_sessions import SESSION_ROUTES
 from onetool.interfaces.rest.invoke import sse_event, wants_events
 from onetool.interfaces.rest.problem import PROBLEM_TYPE, RestError
 from onetool.interfaces.rest.request import ClientInput, RestRequest, RestResponse, json_body
-from onetool.interfaces.rest.routing import ASK_PATH, RestRoute, RouteMethod, RouteTable
+from onetool.interfaces.rest.routing import RestRoute, RouteMethod, RouteTable
 
 if TYPE_CHECKING:
     from onetool.app import App

@@ -32,6 +32,7 @@ from onetool.core.principal import Principal
 from onetool.core.spec import ToolSpec
 from onetool.interfaces.asgi import Receive, Scope, Send, encode
 from onetool.interfaces.response_stream import DisconnectWatch
+from onetool.interfaces.rest.addresses import EVENTS_PATH
 from onetool.interfaces.rest.app import RestApp
 from onetool.interfaces.rest.invoke import EVENT_STREAM, sse_event, wants_events
 from onetool.interfaces.rest.problem import RestError
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("onetool.serve")
 
-EVENTS_PATH = "/events"
 MOST_READERS = 64
 MOST_UNREAD = 1000  # events that wait for a reader
 MOST_CALLS = 10_000  # that wait to be turned into events
@@ -60,7 +60,6 @@ _HEADERS = [
     (b"x-accel-buffering", b"no"),
     (b"x-content-type-options", b"nosniff"),
 ]
-STATUS_PATH = "/status"
 
 
 class EndedCall(NamedTuple):

@@ -16,6 +16,7 @@ from onetool.interfaces.rest import (
     openapi_operations,
     openapi_schemas,
 )
+from onetool.interfaces.rest.addresses import CALL_PATH
 from onetool.interfaces.rest.ask_app import ASK_ROUTES
 from onetool.interfaces.rest.openapi_ask import ASK_GROUP
 from onetool.interfaces.rest.openapi_operations import (
@@ -27,7 +28,7 @@ from onetool.interfaces.rest.openapi_operations import (
 )
 from onetool.interfaces.rest.openapi_parts import Part, problem_response, request_body, response
 from onetool.interfaces.rest.openapi_schemas import components
-from onetool.interfaces.rest.routing import CALL_PATH, ROOT, ROUTES
+from onetool.interfaces.rest.routing import ROOT, ROUTES
 
 if TYPE_CHECKING:
     from onetool.app import App

@@ -1,7 +1,8 @@
 """What the OpenAPI document says of what pages show: the status."""
 
+from onetool.interfaces.rest.addresses import EVENTS_PATH, STATUS_PATH
 from onetool.interfaces.rest.editing import PreviewDraft
-from onetool.interfaces.rest.events import EVENTS_PATH, STATUS_PATH, StatusReport
+from onetool.interfaces.rest.events import StatusReport
 from onetool.interfaces.rest.handlers import VERSION_KEYS
 from onetool.interfaces.rest.openapi_parts import (
     COUNTED_NOTE,

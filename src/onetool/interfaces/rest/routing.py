@@ -56,20 +56,6 @@ from onetool.services.audit import AuditKind
 from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.names import check_id, check_slug, check_version
 
-ASK_PATH = "/ask"
-_QUESTION = re.compile(r"(?<=/ask/)[0-9a-f]{32,40}")  # with 8 more where there are replicas
-CALL_PATH = "/call"
-CALL_METHODS = ("POST", "OPTIONS")
-
-
-def mask_questions(text: str) -> str:
-    """The text without the ids of questions under way, for logs: who knows one may approve calls."""
-    return _QUESTION.sub("***", text) if ASK_PATH in text else text
-
-
-# Routes
-
-
 ROOT = "/tools"
 OUTSIDE = ""  # the root of what is not about bundles and their tools
 LONGEST_CACHED = 512  # bytes of an address that is worth remembering
@@ -237,8 +223,6 @@ ROUTES = (
         OUTSIDE,
     ),
 )
-ROOTS = tuple(dict.fromkeys(f"/{route.segments[0]}" for route in ROUTES))
-"""The paths that everything is below: what is sent there comes to the same app."""
 
 _CHECKS = {
     "{server}": str,

@@ -20,7 +20,7 @@ from pathlib import Path
 from stat import S_ISDIR, S_ISREG
 from threading import Lock, Thread
 from types import CodeType, ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 from zlib import crc32
 
 import msgspec
@@ -65,7 +65,7 @@ def _inside(folder: Path) -> list[Path]:
     )
 
 
-class Part(NamedTuple):
+class Part(msgspec.Struct, frozen=True):
     """A file or a folder that packs may be made of."""
 
     path: Path
@@ -157,13 +157,19 @@ def _entry_point_files(folder: str) -> Iterator[str]:
         return
 
 
+def _start_of(file: str) -> bytes:
+    """Its first bytes, without what `open` does besides: there may be a hundred files. Empty for what is no file."""
+    number = os.open(file, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))  # a pipe would keep us waiting
+    try:
+        return os.read(number, LONGEST_FILE) if S_ISREG(os.fstat(number).st_mode) else b""
+    finally:
+        os.close(number)
+
+
 def _entries(file: str) -> list[tuple[str, str]]:
     try:
-        if not os.path.isfile(file):  # a pipe would keep us waiting
-            return []
-        with open(file, "rb") as stream:
-            text = stream.read(LONGEST_FILE)
-    except OSError:
+        text = _start_of(file)
+    except OSError:  # most distributions have none
         return []
     if GROUP.encode() not in text:
         return []
