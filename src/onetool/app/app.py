@@ -22,7 +22,6 @@ from onetool.app.runtime import Runtime
 from onetool.app.view import AppView, internal_handlers
 from onetool.config import Config, Found, find, load_config
 from onetool.core.errors import Mistake
-from onetool.core.limits import worker_share
 from onetool.core.registry import Catalogue
 from onetool.core.spec import ToolSpec
 from onetool.packs.ot import ot_tools
@@ -410,7 +409,11 @@ class App:
 
     def _watches(self, is_asked: bool) -> bool:
         """Of several workers the first one watches: its reload is told to the others."""
-        return (is_asked or self.config.watch) and worker_share().is_first
+        if not (is_asked or self.config.watch):
+            return False
+        from onetool.core.limits import worker_share
+
+        return worker_share().is_first
 
     def _count_call(self, event: "CallEvent") -> None:
         """For searches, and for those who want to hear of every call."""

@@ -174,9 +174,9 @@ class ToolCatalog:
         From now on no search waits for meanings: until they are there, words answer.
         """
         self._serves = True
-        from onetool.services.search.meaning import is_installed
+        from importlib.util import find_spec
 
-        if not is_installed():
+        if find_spec("numpy") is None:  # there are no meanings; the search itself is loaded when somebody searches
             return
         if len(self.registry) < MANY_TOOLS:
             self._prepare_search()

@@ -15,7 +15,6 @@ from onetool.config import Config
 from onetool.config.load import PROVIDER_KEYS, roots_within
 from onetool.core.context import current_call
 from onetool.core.json_data import freeze
-from onetool.core.limits import worker_share
 from onetool.core.principal import owner
 from onetool.core.registry import Snapshot
 from onetool.sources.packs import Registry
@@ -324,6 +323,7 @@ class Runtime:
         )
 
     def _new_workers(self) -> "SharedWorkers":
+        from onetool.core.limits import worker_share
         from onetool.script.engine import SharedWorkers  # brings the sandbox with it
         from onetool.script.run_result import RunLimits
 

@@ -19,8 +19,6 @@ from onetool.core.call import MOST_RETRIES, is_retries, is_seconds
 from onetool.core.errors import DefinitionError, SchemaError, describe_error
 from onetool.core.json_data import freeze
 from onetool.core.redaction import secret_names
-from onetool.core.schema_guard import check_size
-from onetool.core.schema_keywords import upgrade
 from onetool.core.text import did_you_mean
 
 if TYPE_CHECKING:
@@ -268,6 +266,9 @@ def _check_spec(spec: ToolSpec) -> None:
 
 def from_definition(definition: Any, builtins: Handlers, internals: Handlers) -> ToolSpec:
     """Check a definition and make a ToolSpec of it. The error lists everything that is wrong."""
+    from onetool.core.schema_guard import check_size  # listing tools of packs needs neither
+    from onetool.core.schema_keywords import upgrade
+
     if not isinstance(definition, Mapping):
         raise DefinitionError(f"a tool is a mapping with {', '.join(_REQUIRED)}; got {_kind(definition)}")
     fields = cast(Mapping[str, Any], definition)

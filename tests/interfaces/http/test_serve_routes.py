@@ -1,14 +1,18 @@
 """What is served besides MCP and the page; and that the docs say what is so."""
 
+import asyncio
 import json
 import re
+import threading
 from pathlib import Path
 
+import pytest
 import yaml
 
 import onetool
 from onetool.config import load_config
 from onetool.interfaces.http.connection import ConnectionLimits
+from onetool.interfaces.http.serve import LazyRoute
 from onetool.interfaces.http.server import PATIENCE_S
 
 DOCS = (Path(__file__).parents[3] / "docs" / "serve.md").read_text()
@@ -70,3 +74,60 @@ def test_the_limits_in_the_docs_are_the_limits():
     assert f"| a client that does not read | {limits.stuck_s:g} s |" in DOCS
     assert f"| connections | {limits.connections:,}," in DOCS
     assert f"have {PATIENCE_S} seconds" in DOCS
+
+
+# Routes that are loaded at their first request
+
+
+class Loaded:
+    """An app that notes who answered, and who was told to stop."""
+
+    answered, stopped = [], []
+
+    async def __call__(self, *_):
+        self.answered.append(self)
+
+    async def stop(self):
+        self.stopped.append(self)
+
+
+@pytest.fixture
+def loaded(monkeypatch):
+    monkeypatch.setattr(Loaded, "answered", [])
+    monkeypatch.setattr(Loaded, "stopped", [])
+    return Loaded
+
+
+def test_first_requests_that_come_together_have_one_app(loaded):
+    route = LazyRoute(loaded)
+
+    async def ask():
+        await asyncio.gather(*(route({}, None, None) for _ in range(3)))
+        await route.stop()
+
+    asyncio.run(ask())
+    assert len(loaded.answered) == 3
+    assert len(set(loaded.answered)) == 1
+    assert loaded.stopped == loaded.answered[:1]
+
+
+def test_an_app_that_is_loaded_while_the_server_stops_is_told_so(loaded):
+    route = LazyRoute(loaded)
+
+    async def ask():
+        await route.stop()
+        await route({}, None, None)
+
+    asyncio.run(ask())
+    assert loaded.stopped == loaded.answered
+
+
+def test_an_app_is_loaded_in_a_thread(loaded):
+    threads = []
+
+    def load():
+        threads.append(threading.current_thread())
+        return loaded()
+
+    asyncio.run(LazyRoute(load)({}, None, None))
+    assert threads != [threading.main_thread()]
