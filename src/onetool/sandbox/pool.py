@@ -70,7 +70,8 @@ def binary() -> str:
 
 def _script_folders() -> Iterator[str]:
     """Where Python's installers put programs: mostly beside the interpreter, so that sysconfig is not loaded."""
-    yield os.path.dirname(sys.executable)
+    if sys.executable:  # else it would be the current folder
+        yield os.path.dirname(sys.executable)
     import sysconfig
 
     yield sysconfig.get_path("scripts")

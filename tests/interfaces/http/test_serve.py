@@ -303,7 +303,7 @@ for socket in address.sockets: socket.close()
 
 def test_an_idle_server_has_not_loaded_what_its_first_requests_may_need(tmp_path):
     loaded = modules_of_a_server(tmp_path)
-    assert not {"jsonschema_rs", "yaml", "html", "ctypes", "sysconfig", "pydantic", "mcp"} & loaded
+    assert not {"jsonschema_rs", "yaml", "html", "ctypes", "pydantic", "mcp"} & loaded
     assert not {f"onetool.{name}" for name in ("interfaces.rest.app", "sources.bundles.service", "http.tool")} & loaded
 
 

@@ -251,7 +251,7 @@ async def reload_app(app: "App", mcp: Any) -> None:
 
 class LazyRoute:
     """A route whose app is imported and made at its first request: many servers have clients of MCP only, and REST
-    takes 10 MB. It is done in a thread, so that others are answered meanwhile.
+    takes megabytes. It is done in a thread, so that others are answered meanwhile.
     """
 
     def __init__(self, load: Callable[[], Asgi]) -> None:
