@@ -11,11 +11,13 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from onetool.core.call import MOST_RETRIES, is_retries, is_seconds
+from onetool.core.spec import Requirement
 from onetool.core.text import lazy_pattern
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 TOOL_MARK = "__onetool__"
+REQUIRES_MARK = "__onetool_requires__"
 
 
 class ToolMarks(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,6 +108,11 @@ def _check_marks(
 
 def marks_of(function: Callable[..., Any]) -> ToolMarks:
     return getattr(function, TOOL_MARK, None) or ToolMarks()
+
+
+def requirements_of(function: Callable[..., Any]) -> tuple[Requirement, ...]:
+    """What `requires_cli` and `requires_lib` on a function declare, in the order in which they are written."""
+    return getattr(function, REQUIRES_MARK, ())
 
 
 # Media

@@ -26,12 +26,11 @@ from onetool.core.errors import BadArguments, DefinitionError, Mistake, describe
 from onetool.core.redaction import MASK, secret_names
 from onetool.core.registry import Catalogue, Prompt, Resource
 from onetool.core.spec import Handler, ToolSpec, is_address
-from onetool.sdk.decorators import OfferMarks, marks_of, offer_marks_of
+from onetool.sdk.decorators import OfferMarks, marks_of, offer_marks_of, requirements_of
 from onetool.sdk.docs import FunctionDocs, read_docs
 from onetool.sdk.hints import HintMismatchError, HintReader, JsonForm
 from onetool.sdk.hints.form import Schema, UnsupportedHintError, evaluated, inlined
 from onetool.sdk.hints.records import NO_DEFAULT, RecordField, fields_of, property_schema, with_default
-from onetool.sdk.requirements import requirements_of
 
 
 def pack_name(module: ModuleType) -> str:

@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
 from onetool.core.context import current_call
 from onetool.core.spec import Requirement
 from onetool.core.text import did_you_mean
-from onetool.sdk.decorators import marks_of
+from onetool.sdk.decorators import REQUIRES_MARK, marks_of, requirements_of
 
 if TYPE_CHECKING:
     from subprocess import Popen
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-MARK = "__onetool_requires__"
 SECONDS = 5.0  # for a command to say its version
 LONGEST_OUTPUT = 65_536
 
@@ -76,15 +75,10 @@ def requires_lib(name: str, *, minimum: str | None = None, install: str | None =
     return _recorder(Requirement(kind="lib", name=name, minimum=_valid(minimum), install=install))
 
 
-def requirements_of(function: Callable[..., Any]) -> tuple[Requirement, ...]:
-    """What the decorators on a function declare, in the order in which they are written."""
-    return getattr(function, MARK, ())
-
-
 def _recorder(requirement: Requirement) -> Callable[[F], F]:
     def record(function: F) -> F:
         others = (known for known in requirements_of(function) if known != requirement)
-        setattr(function, MARK, (requirement, *others))  # in front: the decorator above runs after those below
+        setattr(function, REQUIRES_MARK, (requirement, *others))  # in front: the decorator above runs after those below
         _decorated[function.__module__, function.__qualname__] = function
         return function
 
