@@ -44,7 +44,7 @@ Step = tuple[int, Iterable[tuple[int, Slots]]]
 
 class TierRank(NamedTuple):
     tier: int
-    score: float
+    score: float  # inside the tier; lower is better
     age: int  # minus its time in ms
     id: str
 
@@ -294,12 +294,18 @@ class TierIndex:
 
     # Asking
 
-    def search(self, query: str, include_off: bool, after: TierRank | None, limit: int) -> list[TierRank]:
-        """The next `limit` ones behind `after`."""
+    def search(
+        self, query: str, include_off: bool, after: TierRank | None, limit: int, last: TierRank | None = None
+    ) -> list[TierRank]:
+        """The next `limit` ones behind `after`. What ranks behind `last` is not looked for."""
         found: list[TierRank] = []
         seen = SeenSlots()
         for tier, scored in self._steps(query[:LONGEST_QUERY], seen):
+            if last is not None and tier > last.tier:
+                break
             for score, slots in scored:
+                if last is not None and (tier, score) > last[:2]:
+                    return found
                 if after is None or after[:2] <= (tier, score):
                     behind = None if after is None or after[:2] < (tier, score) else after[2:]
                     chosen = self._first(slots, seen, include_off, behind, limit - len(found))

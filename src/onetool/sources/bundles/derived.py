@@ -346,6 +346,14 @@ class WithDerived(StoreRules):
         found = super().bundles(wanted, include_disabled, after, limit)
         return list(islice(merge(found, derived, key=_id), limit))
 
+    def bundles_of(self, ids: Iterable[str]) -> Mapping[str, Bundle]:
+        wanted = set(ids)
+        found = super().bundles_of(wanted)
+        if not (others := wanted - found.keys()):
+            return found
+        derived = self._current().by_id
+        return {**found, **{id: derived[id][0] for id in others if id in derived}}
+
     def tool(self, bundle_id: str, slug: str, version: str) -> Tool | None:
         found = self._current().by_id.get(bundle_id)
         if found is None:
@@ -379,7 +387,8 @@ class WithDerived(StoreRules):
         self, query: str, include_disabled: bool = False, after: Rank | None = None, limit: int = 100
     ) -> list[SearchHit]:
         found = super().search(query, include_disabled, after, limit)
-        derived = self._searched.search(self._current(), query, include_disabled, after, limit)
+        last = found[-1].rank if found and len(found) == limit else None
+        derived = self._searched.search(self._current(), query, include_disabled, after, limit, last)
         return list(islice(merge(found, derived, key=lambda hit: hit.rank), limit)) if derived else found
 
     def derived(self) -> list[tuple[Bundle, Sequence[Tool]]]:
@@ -415,14 +424,21 @@ class DerivedSearch:
         self._tools: dict[str, Tool] = {}
 
     def search(
-        self, now: SwitchedSet, query: str, include_disabled: bool, after: Rank | None, limit: int
+        self,
+        now: SwitchedSet,
+        query: str,
+        include_disabled: bool,
+        after: Rank | None,
+        limit: int,
+        last: Rank | None = None,
     ) -> list[SearchHit]:
+        """`last`: what ranks behind it has no room on the page."""
         if not now.by_id:
             return []
         with self._found.words.lock:
             if self._of is not now:
                 self._follow(now)
-            ranks = self._found.search(query, include_disabled, after, limit)
+            ranks = self._found.search(query, include_disabled, after, limit, last)
             return [SearchHit(rank, self._tools[rank.id]) for rank in ranks]
 
     def _follow(self, now: SwitchedSet) -> None:

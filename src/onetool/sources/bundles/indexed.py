@@ -1,7 +1,7 @@
 """`IndexedReads`: the reading half of a store whose bundles are in an index, which the store keeps in step."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeVar
 
 from onetool.sources.bundles.index import Index
@@ -26,6 +26,9 @@ class IndexedReads(ABC):
         self, ids: Iterable[str] = (), include_disabled: bool = False, after: str | None = None, limit: int = 100
     ) -> list[Bundle]:
         return self._read(lambda index: index.bundles(ids, include_disabled, after, limit))
+
+    def bundles_of(self, ids: Iterable[str]) -> Mapping[str, Bundle]:
+        return self._read(lambda index: index.bundles_of(ids))
 
     def tool(self, bundle_id: str, slug: str, version: str) -> Tool | None:
         return self._read(lambda index: index.tool(bundle_id, slug, version))

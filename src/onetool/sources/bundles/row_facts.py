@@ -40,17 +40,16 @@ class RowFacts:
         self._name_in_code = name_in_code
         self._catalogue = catalogue
 
-    def of(self, tools: list[Tool], is_there: Callable[[Tool], bool]) -> Iterable[dict[str, Any]]:
-        """Of each tool, in their order. `is_there` says whether it could be called, were it switched on."""
-        ids = {tool.bundle_id for tool in tools}
-        bundles = {one.id: one for one in self._store.bundles(ids, True, None, len(ids))} if ids else {}
+    def of(self, tools: list[tuple[Tool, bool]]) -> Iterable[dict[str, Any]]:
+        """Of each tool, in their order; with it comes whether it could be called, were it switched on."""
+        bundles = self._store.bundles_of({tool.bundle_id for tool, _ in tools}) if tools else {}
         servers = self._catalogue.server_health()
-        for tool in tools:
+        for tool, is_there in tools:
             bundle = bundles.get(tool.bundle_id)
             if bundle is None:  # it was deleted this very moment
                 yield {"name": None, "bundleSlug": None, "origin": _origin(tool), "health": "off"}
             else:
-                is_on = bundle.is_enabled and tool.is_enabled and is_there(tool)
+                is_on = bundle.is_enabled and tool.is_enabled and is_there
                 yield {
                     "name": self._name_in_code(bundle, tool),
                     "bundleSlug": bundle.slug,

@@ -12,7 +12,7 @@ from msgspec import Struct
 from onetool.services.search.documents import FIELDS, Document
 from onetool.services.search.frozen import Overlaid, Texts, numbers_in
 from onetool.services.search.slots import SavedSlots, SlotMap
-from onetool.services.search.tiers import SavedTiers, TierIndex, TierRank, row_of
+from onetool.services.search.tiers import SavedTiers, TierIndex, row_of
 from onetool.services.search.words import name_keys, split_words, stem, tool_words
 from onetool.sources.bundles.model import Bundle, Tool
 from onetool.sources.bundles.names import code_name
@@ -61,9 +61,11 @@ class BundleSearch:
     def slots(self) -> dict[str, int]:
         return self._tiers.slots()
 
-    def search(self, query: str, include_disabled: bool, after: Rank | None, limit: int) -> list[Rank]:
-        behind = None if after is None else TierRank(*after)
-        return [Rank(*rank) for rank in self._tiers.search(query, include_disabled, behind, limit)]
+    def search(
+        self, query: str, include_disabled: bool, after: Rank | None, limit: int, last: Rank | None = None
+    ) -> list[Rank]:
+        """What ranks behind `last` is not looked for."""
+        return self._tiers.search(query, include_disabled, after, limit, last)
 
     def saved(self) -> "SavedSearch":
         tiers, slots = self._tiers.saved()

@@ -461,20 +461,24 @@ class BundleService:
         return tag_of(tool) + ("" if self._is_there(tool) else OFF)
 
     def _shown_tool(self, tool: Tool) -> Shown:
-        found = shown(tool)
-        if (why := self._why_disabled(tool)) is not None:
-            found |= {"isEnabled": False, "disabledReason": why}
-        return found
+        return _shown(tool, self._why_disabled(tool))
 
     def shown_tools(self, tools: list[Tool]) -> list[Shown]:
         """As lists show them: with their usage, and the facts of `row_facts`."""
         usage = self.store.usage([tool.id for tool in tools]) if tools else {}
         never = (0, None)
-        return [
-            {**self._shown_tool(tool), "callCount": count, "lastCalledAt": last, **facts}
-            for tool, facts in zip(tools, self._facts.of(tools, self._is_there), strict=True)
-            for count, last in [usage.get(tool.id, never)]
-        ]
+        reasons = [self._why_disabled(tool) for tool in tools]
+        every = self._facts.of([(tool, why is None) for tool, why in zip(tools, reasons, strict=True)])
+        rows: list[Shown] = []
+        for tool, why, facts in zip(tools, reasons, every, strict=True):
+            count, last = usage.get(tool.id, never)
+            rows.append({**_shown(tool, why), "callCount": count, "lastCalledAt": last, **facts})
+        return rows
+
+
+def _shown(tool: Tool, why_disabled: str | None) -> Shown:
+    found = shown(tool)
+    return found if why_disabled is None else found | {"isEnabled": False, "disabledReason": why_disabled}
 
 
 def _content(thing: Bundle | Tool, shape: type[Content]) -> Content:

@@ -5,7 +5,7 @@ BundleError, and then nothing has changed. Built-in bundles are given to a store
 them as all others, keeps only their switches, and refuses every other change.
 """
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from typing import NamedTuple, Protocol
 
@@ -13,6 +13,7 @@ import msgspec
 
 from onetool.core.errors import Mistake
 from onetool.services.search.postings import KeptDocuments
+from onetool.services.search.tiers import TierRank
 from onetool.sources.bundles.model import Bundle, BundleContent, Tool, ToolContent, ToolExample
 from onetool.sources.bundles.names import code_name, slug_of_code
 from onetool.sources.bundles.packed import unpack_tool
@@ -24,13 +25,8 @@ in_a_hurry = ContextVar("in_a_hurry", default=False)
 """Whether an event loop's caller waits for this thread: then a busy store is waited for a moment only."""
 
 
-class Rank(NamedTuple):
-    """Where a tool stands among those that a search finds: lower comes first. It depends on nothing but that tool."""
-
-    tier: int  # 0 prefix, 1 whole word, 2 fuzzy, 3 only recency
-    score: float  # inside the tier; lower is better
-    age: int  # minus its modifiedAt in ms
-    id: str
+Rank = TierRank
+"""Where a tool stands among those that a search finds: lower comes first. It depends on nothing but that tool."""
 
 
 class SearchHit(NamedTuple):
@@ -82,6 +78,10 @@ class BundleStore(Protocol):
     def bundles(
         self, ids: Iterable[str] = (), include_disabled: bool = False, after: str | None = None, limit: int = 100
     ) -> list[Bundle]: ...
+
+    def bundles_of(self, ids: Iterable[str]) -> Mapping[str, Bundle]:
+        """Those of them that are there, by their ids, and maybe others; also what is switched off."""
+        ...
 
     def tool(self, bundle_id: str, slug: str, version: str) -> Tool | None: ...
 

@@ -14,7 +14,7 @@ one: a read is answered from the new one, a transaction fails.
 """
 
 import sqlite3
-from collections.abc import Callable, Generator, Hashable, Iterable, Iterator
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import local
@@ -27,7 +27,7 @@ from onetool.sources.bundles.errors import InvalidError, UnavailableError
 from onetool.sources.bundles.index import rows
 from onetool.sources.bundles.index.changes import IndexTransaction, PathTakenError, Stamp, read_note
 from onetool.sources.bundles.index.database import IndexConnection, IndexConnections, change_stamp
-from onetool.sources.bundles.index.feed import NAME, IndexedSearch, changes_since
+from onetool.sources.bundles.index.feed import NAME, IndexedSearch, KeptRows, changes_since
 from onetool.sources.bundles.index.rows import path_out
 from onetool.sources.bundles.index.stamps import FileStamps, read_stamps
 from onetool.sources.bundles.index.waiting import (
@@ -254,6 +254,7 @@ class Index:
     def __init__(self, file: Path | None, fill: Fill | None = None) -> None:
         self._access = IndexAccess(file, fill)
         self._search = IndexedSearch(None if file is None else file.with_name(NAME))
+        self._bundles = KeptRows(rows.bundles_of_ids)
 
     # Writing
 
@@ -275,6 +276,10 @@ class Index:
         return self._access.read(
             lambda connection: rows.bundles(connection.database, wanted, include_disabled, after, limit)
         )
+
+    def bundles_of(self, ids: Iterable[str]) -> Mapping[str, Bundle]:
+        wanted = list(ids)
+        return self._access.read(lambda connection: self._bundles.of(connection, wanted))
 
     def tool(self, bundle_id: str, slug: str, version: str) -> Tool | None:
         return self._access.read(

@@ -9,12 +9,12 @@ one that is missing, damaged, somebody else's or of another index is as good as 
 
 import sqlite3
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from threading import Lock
-from typing import Any, TypeGuard
+from typing import Any, Generic, TypeGuard, TypeVar
 from zlib import crc32
 
 import msgspec
@@ -29,6 +29,7 @@ from onetool.sources.bundles.packed import unpack_tool
 from onetool.sources.bundles.searching import BundleSearch, SavedSearch, word_mark
 from onetool.sources.bundles.store import KnownTool, Rank, SearchHit, SeenRevision, ToolChanges
 
+T = TypeVar("T")
 NAME = "search.cache"
 _CHECK_BYTES = 4
 MOST_BYTES = 1 << 30
@@ -69,6 +70,34 @@ def write_search(file: Path, born: int, revision: int, search: SavedSearch) -> N
         return
 
 
+# What was asked for last
+
+
+MOST_KEPT = 1_000
+
+
+class KeptRows(Generic[T]):
+    """Bundles or tools by their ids, as they are at one revision: who types letter by letter finds the same ones again,
+    and to unpack a tool takes longer than to find it.
+    """
+
+    def __init__(self, read: Callable[[sqlite3.Connection, list[str]], dict[str, T]]) -> None:
+        self._read = read
+        self._kept: tuple[SeenRevision | None, dict[str, T]] = (None, {})
+
+    def of(self, connection: IndexConnection, ids: list[str]) -> Mapping[str, T]:
+        """Those of them that are there, and maybe others. It is asked within one snapshot."""
+        if connection.is_changing:
+            return self._read(connection.database, ids)
+        now, (of, kept) = _revision(connection.database), self._kept
+        if of != now or len(kept) > MOST_KEPT:
+            kept = dict[str, T]()
+            self._kept = (now, kept)
+        if missing := [id for id in ids if id not in kept]:
+            kept.update(self._read(connection.database, missing))
+        return kept
+
+
 # The search
 
 
@@ -85,6 +114,7 @@ class IndexedSearch:
         self._found = BundleSearch()
         self._seen: tuple[int, int] | None = None  # which index, and its revision
         self._unsaved = 0  # changes
+        self._tools = KeptRows(tools_of_ids)
         self._lock = Lock()
 
     def current(self, connection: IndexConnection) -> BundleSearch:
@@ -93,7 +123,7 @@ class IndexedSearch:
         with self._lock:
             if connection.is_changing:  # what is not certain yet must not get in
                 return self._found
-            born, revision = _born(database), _revision(database)
+            born, revision = _revision(database)
             seen, self._seen = self._seen or self._saved(born), None  # should this fail
             if not _can_follow(seen, born, revision):
                 self._found, self._unsaved = _read_all(database), sys.maxsize
@@ -128,7 +158,7 @@ class IndexedSearch:
             wanted = limit - len(hits)
             with found.words.lock:
                 ranks = found.search(query, include_disabled, after, wanted)
-            tools = tools_of_ids(connection.database, [rank.id for rank in ranks])
+            tools = self._tools.of(connection, [rank.id for rank in ranks])
             # Another thread may have come with a later moment: what is not there in ours is left out.
             hits += (SearchHit(rank, tools[rank.id]) for rank in ranks if rank.id in tools)
             if len(ranks) < wanted or len(hits) >= limit:  # fewer than `limit` are the last ones
@@ -145,7 +175,7 @@ _TOOLS = (
 def changes_since(connection: IndexConnection, seen: SeenRevision | None) -> ToolChanges:
     """Of bundles and tools that are not built-in."""
     database = connection.database
-    born, revision = _born(database), _revision(database)
+    born, revision = _revision(database)
     now = None if connection.is_changing else (born, revision)  # what is not certain yet must not be taken for known
     if not _can_follow(seen, born, revision):
         tools = sorted(_known(database.execute(_TOOLS)), key=attrgetter("id"))  # they are stored in about this order
@@ -190,12 +220,9 @@ def _can_follow(seen: SeenRevision | None, born: int, revision: int) -> TypeGuar
     return seen is not None and seen[0] == born and 0 <= revision - seen[1] <= KEPT_REVISIONS
 
 
-def _born(database: sqlite3.Connection) -> int:
-    return database.execute("SELECT value FROM meta WHERE key = 'born'").fetchone()[0]
-
-
-def _revision(database: sqlite3.Connection) -> int:
-    return database.execute("SELECT value FROM meta WHERE key = 'revision'").fetchone()[0]
+def _revision(database: sqlite3.Connection) -> SeenRevision:
+    asked = "SELECT (SELECT value FROM meta WHERE key = 'born'), value FROM meta WHERE key = 'revision'"
+    return database.execute(asked).fetchone()
 
 
 def _read_all(database: sqlite3.Connection) -> BundleSearch:

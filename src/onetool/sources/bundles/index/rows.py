@@ -99,6 +99,12 @@ def bundles(
     return [read_bundle(body) for (body,) in found]
 
 
+def bundles_of_ids(database: sqlite3.Connection, ids: list[str]) -> dict[str, Bundle]:
+    """Those of them that are there."""
+    asked = "SELECT id, body FROM bundles WHERE id IN (SELECT value FROM json_each(?))"
+    return {id: read_bundle(body) for id, body in database.execute(asked, (json.dumps(ids),))}
+
+
 def tool(database: sqlite3.Connection, bundle_id: str, slug: str, version: str) -> Tool | None:
     asked = "SELECT body FROM bodies WHERE no = (SELECT no FROM tools WHERE bundle = ? AND slug = ? AND version = ?)"
     found = database.execute(asked, (bundle_id, slug, version)).fetchone()
