@@ -469,7 +469,7 @@ def test_what_is_switched_off_stays_so_where_the_store_can_not_be_read(app, monk
     def broken(*_, **__):
         raise UnavailableError("no luck today")
 
-    monkeypatch.setattr(FileStore, "bundles", broken)
+    monkeypatch.setattr(FileStore, "built_in_mark", broken)
     app.reload()
     assert any("no luck today" in str(one) for one in app.mistakes)
     assert not call(app, "tools.echo", message="x").ok

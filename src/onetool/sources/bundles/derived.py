@@ -274,7 +274,23 @@ def switched_off_in(bundle: Bundle, tools: Iterable[Tool]) -> dict[str, str]:
     return {function_of(tool): f"{bundle.slug}/{tool.slug}" for tool in tools if not tool.is_enabled}
 
 
-def kept_settings(store: BundleStore, built_in: Collection[str]) -> KeptSettings:
+class SettingsReader:
+    """Reads `KeptSettings` of a store: again only where they may be others."""
+
+    def __init__(self, store: BundleStore, built_in: Collection[str]) -> None:
+        self._store, self._built_in = store, built_in
+        self._known: tuple[str, KeptSettings] | None = None  # and of which mark
+
+    def read(self) -> KeptSettings:
+        mark, known = self._store.built_in_mark(), self._known
+        if not mark or not self._store.are_all_on():  # what is derived may be others now
+            return _kept_settings(self._store, self._built_in)
+        if known is None or known[0] != mark:
+            known = self._known = (mark, _kept_settings(self._store, self._built_in))
+        return known[1]
+
+
+def _kept_settings(store: BundleStore, built_in: Collection[str]) -> KeptSettings:
     """What is set of the built-in tools, by their names, and of derived ones."""
     packs = {name.partition(".")[0] for name in built_in}
     bundles: list[tuple[Bundle, Sequence[Tool]]] = [

@@ -60,5 +60,8 @@ class IndexedReads(ABC):
     def changes(self, seen: SeenRevision | None) -> ToolChanges:
         return self._read(lambda index: index.changes(seen))
 
+    def built_in_mark(self) -> str:
+        return self._read(Index.built_in_mark)
+
     def state(self) -> int:
         return self._read(Index.state)

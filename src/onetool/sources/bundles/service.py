@@ -14,7 +14,7 @@ from onetool.core.context import CallEvent, Progress
 from onetool.core.registry import SingleTool
 from onetool.core.spec import ToolSpec
 from onetool.http.definition import below
-from onetool.sources.bundles.derived import DerivedBundles, KeptSettings, kept_settings
+from onetool.sources.bundles.derived import DerivedBundles, KeptSettings, SettingsReader
 from onetool.sources.bundles.errors import ForbiddenError, InvalidError, NotFoundError, RateLimitError
 from onetool.sources.bundles.model import (
     Bundle,
@@ -101,6 +101,7 @@ class BundleService:
         self._derived = derived
         self._refresh = refresh
         self._built_in = {name: built_in_id(name) for name in built_in}
+        self._settings = SettingsReader(store, self._built_in)
         self.loading = BundleTools(store, factory)
         self._facts = RowFacts(store, self.loading.name_in_code, catalogue)
         self._ready: tuple[int, dict[tuple[str, str, str], ReadyTool]] = (0, {})  # of which load
@@ -393,7 +394,7 @@ class BundleService:
 
     def kept_settings(self) -> KeptSettings:
         """What is built in or derived and must not be used, and the examples that people gave of it."""
-        return kept_settings(self.store, self._built_in)
+        return self._settings.read()
 
     def changed(self, value: T) -> T:
         """Mark the store as changed, and return `value`."""

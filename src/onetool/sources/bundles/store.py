@@ -122,6 +122,10 @@ class BundleStore(Protocol):
         """Whether nobody has ever switched one of these."""
         ...
 
+    def built_in_mark(self) -> str:
+        """Another one where the built-in bundles, or what people have set of them, are others; empty: nobody knows."""
+        ...
+
     def file_of(self, tool_id: str) -> str | None:
         """The file that a tool stands in, if it does."""
         ...

@@ -342,6 +342,11 @@ class Index:
         asked = "SELECT value FROM meta WHERE key = 'switches'"
         return self._access.read(lambda connection: connection.database.execute(asked).fetchone()[0], is_single=True)
 
+    def built_in_mark(self) -> str:
+        """Another one where the built-in bundles, or what is set of them, are others."""
+        asked = "SELECT value FROM meta WHERE key = 'built_in'"
+        return self._access.read(lambda connection: connection.database.execute(asked).fetchone()[0], is_single=True)
+
     def noted(self, key: str) -> str | None:
         """What `IndexTransaction.note` was given last."""
         return self._access.read(lambda connection: read_note(connection.database, key), is_single=True)
