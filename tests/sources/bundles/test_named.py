@@ -1,5 +1,7 @@
 """Names of bundles' tools, followed change by change: they are those of a whole load, and the rest is not touched."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -8,6 +10,7 @@ from sources.bundles.index.made import at, bundle, bundle_id, path_of, put, tool
 from onetool.core.spec import ToolSpec
 from onetool.sources.bundles.index import Index
 from onetool.sources.bundles.named import FollowedTools
+from onetool.sources.bundles.store import BundleRows
 
 NUMBERS = st.integers(1, 3)
 NO_FUNCTION = "calc.gone"
@@ -155,4 +158,22 @@ def test_the_digest_of_a_tool_tells_what_its_function_says():
     assert digests("adds") == digests("adds")
     assert digests("adds")[0] != digests("sums up")[0]
     assert digests("adds")[1] == digests("sums up")[1]
+    index.close()
+
+
+def test_the_tools_of_a_bundle_are_made_when_somebody_asks_for_one(monkeypatch):
+    index = Index(None)
+    put(index, bundle(1, "one"), bundle(2, "two"), *(tool(number, of=number % 2 + 1) for number in range(1, 41)))
+    put(index, tool(41, "tool-40", 1, version="2", modified_at=at(99)))
+    read, asked = BundleRows.tools, []
+    monkeypatch.setattr(BundleRows, "tools", lambda rows: asked.append(rows.bundle_id) or read(rows))
+    packs = Loader(index, {}).load().packs
+    assert (len(packs["two"]), asked) == (20, [])
+    with ThreadPoolExecutor(8) as threads:
+        found = list(threads.map(lambda _: packs["two"]["tool_7"], range(8)))
+    assert {id(one) for one in found} == {id(packs["two"]["tool_7"])}
+    assert asked == [bundle_id(2)]
+    assert found[0].row.tool() == tool(7, of=2)
+    assert len(packs["one"]) == len(list(packs["one"])) == 20
+    assert [row.tool().version for row in packs["one"]["tool_40"].versions()] == ["2", "1"]
     index.close()

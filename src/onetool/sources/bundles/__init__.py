@@ -28,6 +28,7 @@ derived       packs, declared tools and MCP servers as bundles that are only rea
 tool_factory  a stored tool -> a ToolSpec with its handler and its rate limit
 rate_limits   counts the calls of limited tools, together with other processes
 named         the tools of a store under their names in code
+loaded        one of these before it is a ToolSpec, and all of a bundle before anybody has asked for one
 editing       copies of tools, new versions, other names, one's own examples
 drafts        checks what is about to be stored or sent, and shows what a call would do
 archive       ZIP archives

@@ -3,36 +3,32 @@
 Without a version it is the enabled one that was modified last. Where two bundles, or a bundle and a pack, would have
 one name, the first keeps it; the other one is reached by its id, over REST. The registry gets what is loaded here.
 
-The store is followed change by change: what has not changed is not looked at. Of a tool there is its row and its JSON;
-a ToolSpec takes ten times the room, and is made when somebody needs it. Each pack's tools are in a mapping of their own
-that nobody changes any more once it is shown: a change makes another one.
+The store is followed change by change: what has not changed is not looked at. Of a tool there is its row and its JSON,
+from when somebody first asks for a tool of its bundle; a ToolSpec takes ten times the room, and is made when somebody
+needs it. Each pack's tools are in a mapping of their own that nobody changes any more once it is shown: a change makes
+another one.
 """
 
 import builtins
 import re
 from collections import deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
-from functools import lru_cache
-from hashlib import sha256
+from functools import partial
 from keyword import kwlist
 from threading import RLock
 from time import monotonic
 from typing import Any, NamedTuple
-from weakref import ref
 
 import msgspec
-from msgspec import Struct
 
 from onetool.core.errors import Mistake
 from onetool.core.registry import Catalogue, lazy_tool
 from onetool.core.spec import ToolSpec
+from onetool.sources.bundles.loaded import LazyPack, LoadedTool, Make, PackTools
 from onetool.sources.bundles.model import Bundle, Tool, function_of
 from onetool.sources.bundles.names import code_name
-from onetool.sources.bundles.store import BundleStore, KnownTool, SeenRevision, ToolChanges, in_a_hurry
+from onetool.sources.bundles.store import BundleRows, BundleStore, KnownTool, SeenRevision, ToolChanges, in_a_hurry
 from onetool.sources.bundles.tool_factory import ToolFactory
-
-Make = Callable[[KnownTool, str, str | None], ToolSpec]
-"""A tool under a name; and why it must not be called, if so."""
 
 WhyNot = Callable[[str | None], str | None]
 """Why a tool of that function, if it has one, can't run."""
@@ -40,55 +36,6 @@ WhyNot = Callable[[str | None], str | None]
 VERSION_SIGN = "@"
 _BY_ID = re.compile(rf"([^/]+)/([^/{VERSION_SIGN}]+){VERSION_SIGN}([^/]+)")
 PYTHON_NAMES = frozenset((*dir(builtins), *kwlist))  # `len` must go on to be what it is in everybody's code
-
-
-class LoadedTool(Struct, gc=False, eq=False):
-    """A tool of a bundle: the version that its name stands for, and the others. It is a `LazyTool`."""
-
-    pack: str
-    row: KnownTool
-    others: tuple[KnownTool, ...]
-    off: str | None
-    make: Make
-    function: Any = None  # what the row's function is; None where it has none, or that is gone
-    made: "ref[ToolSpec] | None" = None
-
-    @property
-    def name(self) -> str:
-        return f"{self.pack}.{self.row.own}"
-
-    @property
-    def enabled(self) -> bool:
-        return self.off is None
-
-    @property
-    def kept_as(self) -> str:
-        return self.row.id
-
-    @property
-    def digest(self) -> bytes:
-        """A tool that stands for a function may say what the function says."""
-        said = b"" if self.function is None else _said_by(self.function)
-        return sha256(f"{self.name}\0".encode() + said + self.row.body).digest()
-
-    def versions(self) -> tuple[KnownTool, ...]:
-        return (self.row, *self.others)
-
-    def spec(self) -> ToolSpec:
-        found = None if self.made is None else self.made()
-        if found is None:
-            found = self.make(self.row, self.name, self.off)
-            self.made = ref(found)
-        return found
-
-
-@lru_cache(256)
-def _said_by(function: ToolSpec) -> bytes:
-    """All of a function's texts that a tool may take over; each tool's own are in its JSON."""
-    return sha256(repr((function.description, function.input_schema)).encode(errors="backslashreplace")).digest()
-
-
-PackTools = dict[str, LoadedTool]
 
 
 class NamedTools:
@@ -202,7 +149,7 @@ class FollowedTools:
         self._make, self._off, self._ask_basis = make, Off(why_not), basis
         self.named = NamedTools({}, {}, [], self._off)
         self._bundles: dict[str, Bundle] = {}
-        self._rows: dict[str, KnownTool] = {}  # by id
+        self._rows: dict[str, KnownTool] | None = {}  # by id; None until the first change after a whole load
         self._tools: dict[str, PackTools] = {}  # by the id of the bundle
         self._basis: Basis = (None, {})
         self._taken: Collection[str] = ()
@@ -210,17 +157,16 @@ class FollowedTools:
     def follow(self, changes: ToolChanges, taken: Collection[str]) -> NamedTools:
         """`taken` are names that something else has already."""
         self.seen = None  # should this fail
-        if changes.is_whole:
-            self._bundles, self._rows, self._tools = {}, {}, {}
         touched: Touched = {}
-        self._take_bundles(changes, touched)
         if changes.is_whole:
-            self._take_all(changes.tools, touched)
+            self._take_all(changes)
         else:
+            self._take_bundles(changes, touched)
             self._take_tools(changes, touched)
-        self._take_basis(changes, touched)
-        for bundle_id, versions in touched.items():
-            self._load(bundle_id, versions)
+            self._take_basis(changes, touched)
+        for id, versions in touched.items():
+            before, bundle = self._tools.get(id, {}), self._bundles.get(id)
+            self._tools[id] = self._loaded(before, bundle, versions, self._basis[1])
         if changes.is_whole or changes.bundles or changes.gone_bundles or taken != self._taken:
             self._name(taken)
         elif touched:
@@ -241,29 +187,41 @@ class FollowedTools:
         tools = self._tools.get(bundle_id, {})
         touched[bundle_id] = {own: list(one.versions()) for own, one in tools.items()}
 
-    def _take_all(self, rows: list[KnownTool], touched: Touched) -> None:
-        """There may be very many: each step counts."""
-        self._rows = {row.id: row for row in rows}
-        for row in rows:
-            of, own = touched.get(row.bundle_id), row.own
-            if of is None:
-                of = touched[row.bundle_id] = {}
-            if own in of:
-                of[own].append(row)
-            else:
-                of[own] = [row]
+    def _take_all(self, changes: ToolChanges) -> None:
+        """There may be very many tools: of each bundle, they are made when somebody asks for one."""
+        self._bundles = {bundle.id: bundle for bundle in changes.bundles}
+        self._rows = None
+        self._basis = self._ask_basis(changes.functions)
+        self._tools = {
+            rows.bundle_id: LazyPack(
+                rows.names, partial(self._first_load, rows, self._bundles.get(rows.bundle_id), self._basis[1])
+            )
+            for rows in changes.everything
+        }
+
+    def _first_load(self, rows: BundleRows, bundle: Bundle | None, functions: Mapping[str, Any]) -> PackTools:
+        versions: dict[str, list[KnownTool]] = {}
+        for row in rows.tools():
+            versions.setdefault(row.own, []).append(row)
+        return self._loaded({}, bundle, versions, functions)
 
     def _take_tools(self, changes: ToolChanges, touched: Touched) -> None:
         for id in changes.gone_tools:
             self._forget(id, touched)
         for row in changes.tools:
             self._forget(row.id, touched)
-            self._rows[row.id] = row
+            self._known_rows()[row.id] = row
             self._versions(row, touched).append(row)
 
     def _forget(self, id: str, touched: Touched) -> None:
-        if (old := self._rows.pop(id, None)) is not None:
+        if (old := self._known_rows().pop(id, None)) is not None:
             self._versions(old, touched).remove(old)
+
+    def _known_rows(self) -> dict[str, KnownTool]:
+        if self._rows is None:
+            every = (one for tools in self._tools.values() for one in tools.values())
+            self._rows = {row.id: row for one in every for row in one.versions()}
+        return self._rows
 
     def _versions(self, row: KnownTool, touched: Touched) -> list[KnownTool]:
         of, own = touched.setdefault(row.bundle_id, {}), row.own
@@ -274,8 +232,7 @@ class FollowedTools:
 
     def _take_basis(self, changes: ToolChanges, touched: Touched) -> None:
         """Tools whose spec would be another one now, though they are the same, are loaded anew."""
-        new = (row.function for row in changes.tools if row.function is not None)
-        before, self._basis = self._basis, self._ask_basis({*self._basis[1], *new})
+        before, self._basis = self._basis, self._ask_basis({*self._basis[1], *changes.functions})
         is_other = before[0] != self._basis[0]
         others = {name for name, one in before[1].items() if self._basis[1][name] is not one}
         if is_other or others:
@@ -284,10 +241,16 @@ class FollowedTools:
                     if is_other or any(row.function in others for row in one.versions()):
                         touched.setdefault(bundle_id, {}).setdefault(own, list(one.versions()))
 
-    def _load(self, bundle_id: str, versions: dict[str, list[KnownTool]]) -> None:
-        bundle = self._bundles.get(bundle_id)
+    def _loaded(
+        self,
+        before: PackTools,
+        bundle: Bundle | None,
+        versions: Mapping[str, list[KnownTool]],
+        functions: Mapping[str, Any],
+    ) -> PackTools:
+        """A bundle's tools: those of before, and these in their places."""
         pack = "" if bundle is None else code_name(bundle.slug)
-        tools, functions = dict(self._tools.get(bundle_id, {})), self._basis[1]
+        tools = dict(before.items())
         last, is_sorted = next((tools[own].kept_as for own in reversed(tools)), ""), True
         for own, rows in versions.items():
             if not rows:
@@ -297,15 +260,15 @@ class FollowedTools:
             if len(rows) > 1:
                 row = self._newest(rows)
                 others = tuple(one for one in rows if one is not row)
-            if (before := tools.get(own)) is None:
+            if (known := tools.get(own)) is None:
                 is_sorted, last = is_sorted and row.id > last, row.id
-            elif before.kept_as != row.id:  # another version has its name now: its place is another one
+            elif known.kept_as != row.id:  # another version has its name now: its place is another one
                 is_sorted = False
             function = functions[row.function] if row.function else None
             tools[own] = LoadedTool(pack, row, others, self._off(row, bundle), self._make, function)
         if not is_sorted:
             tools = dict(sorted(tools.items(), key=lambda item: item[1].kept_as))
-        self._tools[bundle_id] = tools
+        return tools
 
     def _newest(self, rows: list[KnownTool]) -> KnownTool:
         """The one that is meant where no version is named. One that can't be called, only if there is no other."""

@@ -7,6 +7,8 @@ them as all others, keeps only their switches, and refuses every other change.
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
+from operator import attrgetter
+from sys import intern
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -43,7 +45,14 @@ class KnownTool(msgspec.Struct, frozen=True, gc=False, eq=False):
     version: str
     is_enabled: bool
     function: str | None  # that it stands for
-    body: bytes  # its JSON, packed
+    bodies: bytes  # of all tools that were read together with it
+    start: int  # of its own among them
+    size: int
+
+    @property
+    def body(self) -> bytes:
+        """Its JSON, packed."""
+        return self.bodies[self.start : self.start + self.size]
 
     @property
     def slug(self) -> str:
@@ -52,6 +61,26 @@ class KnownTool(msgspec.Struct, frozen=True, gc=False, eq=False):
     def tool(self) -> Tool:
         return unpack_tool(self.body)
 
+
+class BundleRows(msgspec.Struct, frozen=True, gc=False, eq=False):
+    """All tools of one bundle that are not built-in, as an index gives them: in one piece, until somebody looks."""
+
+    bundle_id: str
+    names: int | None  # how many different slugs there are, where all have the same version: else nobody has counted
+    heads: str  # JSON: of each tool its id, slug, version, whether it is enabled, function, and the size of its body
+    bodies: bytes  # one after the other
+
+    def tools(self) -> list[KnownTool]:
+        """In the order of their ids."""
+        found, start = list[KnownTool](), 0
+        for id, slug, version, enabled, function, size in _read_heads(self.heads):
+            known = (id, self.bundle_id, code_name(slug), intern(version), bool(enabled), function and intern(function))
+            found.append(KnownTool(*known, self.bodies, start, size))
+            start += size
+        return sorted(found, key=attrgetter("id"))
+
+
+_read_heads = msgspec.json.Decoder(list[tuple[str, str, str, int, str | None, int]]).decode
 
 read_tool = msgspec.json.Decoder(Tool).decode
 
@@ -65,9 +94,11 @@ class ToolChanges(NamedTuple):
     seen: SeenRevision | None  # to be given the next time; None: ask for everything then
     is_whole: bool  # there is nothing else
     bundles: list[Bundle]
-    tools: list[KnownTool]  # in the order of their ids, if they are all
-    gone_bundles: list[str]
-    gone_tools: list[str]
+    tools: Sequence[KnownTool] = ()
+    gone_bundles: Sequence[str] = ()
+    gone_tools: Sequence[str] = ()
+    everything: Sequence[BundleRows] = ()  # instead of `tools`, if it is whole
+    functions: frozenset[str] = frozenset()  # that some of these, or of `tools`, stand for
 
 
 class BundleStore(Protocol):

@@ -41,7 +41,7 @@ def test_what_is_told_is_taken_in(replica, wait_until):
     assert second.state() != state
     assert second.stamp() != stamp
     changes = second.changes(None)
-    assert [one.id for one in changes.tools] == [kept.id]
+    assert [one.id for rows in changes.everything for one in rows.tools()] == [kept.id]
 
 
 def test_what_is_not_told_is_found_each_second(replica, monkeypatch, wait_until):

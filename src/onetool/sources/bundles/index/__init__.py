@@ -16,6 +16,7 @@ one: a read is answered from the new one, a transaction fails.
 import sqlite3
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from operator import attrgetter
 from pathlib import Path
 from threading import local
 from typing import TypeVar
@@ -319,7 +320,8 @@ class Index:
 
         def question(connection: IndexConnection) -> tuple[list[Bundle], list[Tool]]:
             found = changes_since(connection, None)
-            return found.bundles, [known.tool() for known in found.tools]
+            known = sorted((one for rows in found.everything for one in rows.tools()), key=attrgetter("id"))
+            return found.bundles, [one.tool() for one in known]
 
         bundles, tools = self._access.read(question)
         return bundles, iter(tools)
