@@ -6,12 +6,14 @@ import shutil
 import stat
 from contextlib import suppress
 from threading import Thread
+from time import sleep
 
 import pytest
 from sources.bundles.files.things import an_id, built_in, bundle, reasons, tool, with_tool
 
 from onetool.sources.bundles.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError, OutdatedError
 from onetool.sources.bundles.files import overlay, state_folder
+from onetool.sources.bundles.files.state_folder import FileUsage
 from onetool.sources.bundles.model import ToolExample
 from onetool.sources.bundles.store import tag_of
 
@@ -182,6 +184,24 @@ def test_what_is_counted_is_for_its_owner_alone(opened, folder):
         assert "usage.db" in files
         assert set(files.values()) == {0o600}
         (folder / ".state" / "usage.db").chmod(0o644)  # as former versions made it
+
+
+def test_usage_is_read_again_only_after_a_change(opened, folder, monkeypatch):
+    store, other = opened(), opened()
+    with_tool(store)
+    other.record_use("a")
+    other.counter.flush()
+    sleep(0.03)  # right after a change nobody can tell
+    assert store.usage(["a", "b"])["a"][0] == 1
+    opens, read = [], FileUsage._read_file
+    monkeypatch.setattr(FileUsage, "_read_file", lambda self, ids: opens.append(ids) or read(self, ids))
+    assert (list(store.usage(["a", "b"])), list(store.usage(["b"])), opens) == (["a"], [], [])
+    assert store.usage(["a", "c"])["a"][0] == 1
+    assert opens == [["c"]]
+    for calls in (2, 3, 4):
+        other.record_use("a")
+        other.counter.flush()
+        assert store.usage(["a"])["a"][0] == calls
 
 
 def test_usage_of_many_threads(opened):

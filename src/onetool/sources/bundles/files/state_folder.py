@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Hashable
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from secrets import token_bytes
-from time import monotonic
+from time import monotonic, time_ns
 from typing import TypeVar
 
 import msgspec
@@ -27,6 +27,7 @@ from onetool.sources.bundles.files.overlay import BuiltIn
 from onetool.sources.bundles.files.sync import FIRST_SECONDS, NO_BUNDLE, FolderSync
 from onetool.sources.bundles.files.writing import FolderLock, create, ensure_folder, exists, replace
 from onetool.sources.bundles.index import Index, IndexUnwritableError
+from onetool.sources.bundles.index.database import TICK_NS, file_stamp
 from onetool.sources.bundles.index.waiting import SingleRunner, WaitLimit
 from onetool.sources.bundles.indexed import IndexedReads
 from onetool.sources.bundles.usage import Counts, UsageCounter
@@ -87,6 +88,7 @@ def _make(root: OpenFolder) -> None:
 
 BUSY_SECONDS = 1.0
 _AT_ONCE = 500
+MOST_KEPT = 10_000  # tools whose counts are in memory
 _TABLE = (
     "CREATE TABLE IF NOT EXISTS usage (id TEXT PRIMARY KEY, calls INTEGER NOT NULL, last TEXT NOT NULL) WITHOUT ROWID"
 )
@@ -102,6 +104,7 @@ class FileUsage(UsageCounter):
     def __init__(self, file: Path, now: Callable[[], float]) -> None:
         super().__init__(now)
         self._file = file
+        self._kept: tuple[Hashable, dict[str, tuple[int, str] | None]] = (None, {})  # what was read, and at which stamp
         self._has_logged = False
 
     def all(self) -> Counts:
@@ -123,6 +126,27 @@ class FileUsage(UsageCounter):
         return True
 
     def _read(self, ids: list[str]) -> Counts:
+        """Each list asks: opening the file takes as long as all the rest of it, so that it is read after a change."""
+        stamp, (at, kept) = self._stamp(), self._kept  # from before: a change in between is seen the next time
+        if stamp is None:
+            return self._read_file(ids) or {}
+        if stamp != at or len(kept) > MOST_KEPT:
+            kept = dict[str, tuple[int, str] | None]()
+            self._kept = stamp, kept
+        if missing := [id for id in ids if id not in kept]:
+            if (found := self._read_file(missing)) is None:
+                return {}
+            kept.update((id, found.get(id)) for id in missing)
+        return {id: counts for id in ids if (counts := kept[id]) is not None}
+
+    def _stamp(self) -> Hashable:
+        """Differs after every change by anybody; None where nobody can tell, as right after one."""
+        stamps = [file_stamp(f"{self._file}{end}") for end in ("", "-wal")]
+        is_new = any(one is not None and time_ns() - one[1] < TICK_NS for one in stamps)
+        return None if is_new else tuple(stamps)
+
+    def _read_file(self, ids: list[str]) -> Counts | None:
+        """None where it can't be read."""
         found: Counts = {}
         if not self._file.exists():
             return found
@@ -135,6 +159,7 @@ class FileUsage(UsageCounter):
                     found.update({id: (calls, last) for id, calls, last in rows})
         except (OSError, sqlite3.Error) as error:
             self._log_error(error)
+            return None
         return found
 
     def _log_error(self, error: Exception) -> None:

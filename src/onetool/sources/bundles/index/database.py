@@ -76,7 +76,7 @@ def is_ours(database: sqlite3.Connection) -> bool:
 # The file
 
 
-_TICK_NS = 20_000_000  # no file system that SQLite's log works on has a coarser clock
+TICK_NS = 20_000_000  # no file system that SQLite's log works on has a coarser clock
 
 Identity = tuple[int, int]
 
@@ -133,13 +133,17 @@ def change_stamp(log: str) -> Hashable:
     An index that is made anew has a new log, too. None where nobody can tell: the clock of a file system ticks every
     few ms, so that a commit right after this look could leave the same time.
     """
+    stamp = file_stamp(log)
+    return None if stamp is None or time_ns() - stamp[1] < TICK_NS else stamp
+
+
+def file_stamp(file: str) -> tuple[int, int, int] | None:
+    """Inode, time in ns and size; None where there is none."""
     try:
-        written = os.stat(log)
+        found = os.stat(file)
     except OSError:
         return None
-    if time_ns() - written.st_mtime_ns < _TICK_NS:
-        return None
-    return written.st_ino, written.st_mtime_ns, written.st_size
+    return found.st_ino, found.st_mtime_ns, found.st_size
 
 
 def throw_away(file: Path, which: Identity, seconds: float = LONG_SECONDS) -> None:
