@@ -47,7 +47,7 @@ class SortedWords:
     def with_prefix(self, start: str) -> list[str]:
         """Also the word itself."""
         words = self._settled()
-        return words[bisect_left(words, start) : bisect_right(words, start + "\U0010ffff")]
+        return words[bisect_left(words, start) : bisect_right(words, start + "\U0010ffff")] if start else words
 
     def _settled(self) -> list[str]:
         if self._new:
@@ -210,7 +210,7 @@ class Vocabulary:
         lengths = range(max(len(word) - mistakes, SHORTEST_MISTYPED), len(word) + mistakes + 1)
         plain = self._plain()
         alike = (plain[length].with_prefix(start) for length in lengths if length in plain)
-        candidates = [known for words in alike for known in words]
+        candidates = list(chain.from_iterable(alike))
         if not candidates:
             return []
         from rapidfuzz.distance import OSA  # only a mistake needs it, and most queries have none

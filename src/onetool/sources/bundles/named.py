@@ -75,7 +75,7 @@ class NamedTools:
         if tool.is_built_in:
             return function_of(tool)
         name = _name(bundle, tool)
-        if self._stands_for(name, tool):
+        if self._stands_for(bundle, tool):
             return name
         if bundle.id not in self.owners:  # another one has its name, and what is allowed to that one
             return f"{bundle.id}/{tool.slug}{VERSION_SIGN}{tool.version}"
@@ -87,11 +87,13 @@ class NamedTools:
 
     def is_default(self, bundle: Bundle, tool: Tool) -> bool:
         """Whether a name in code without a version stands for it."""
-        return tool.is_built_in or self._stands_for(_name(bundle, tool), tool)
+        return tool.is_built_in or self._stands_for(bundle, tool)
 
-    def _stands_for(self, name: str, tool: Tool) -> bool:
-        found = self.find(name)
-        return found is not None and found.kept_as == tool.id
+    def _stands_for(self, bundle: Bundle, tool: Tool) -> bool:
+        """Whether its name without a version does."""
+        tools = self.packs.get(code_name(bundle.slug))
+        found = None if tools is None else tools.get(code_name(tool.slug))
+        return found is not None and found.row.id == tool.id
 
     def place_of(self, spec: ToolSpec) -> tuple[str, str, str] | None:
         """The bundle's id, the slug and the version of a kept tool."""
