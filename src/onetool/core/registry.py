@@ -174,7 +174,8 @@ class Snapshot:
 
     def unmatched(self, names: Iterable[str]) -> "list[str]":
         """The names that no tool has, and the patterns that none fits: typos in an allow-list."""
-        there = self.names()
+        names = [*names]
+        there = self.names() if any(map(is_pattern, names)) else ()  # a server asks at its start, mostly about none
         return [name for name in names if not (AllowList((name,), there) if is_pattern(name) else name in self)]
 
     def has(self, name: str) -> bool:
