@@ -3,6 +3,7 @@
 import json
 import sqlite3
 import time
+from contextlib import closing
 from http.client import HTTPConnection
 from types import SimpleNamespace
 
@@ -25,7 +26,7 @@ def seal(key=KEY, now=0.0):
 def target(pair):
     """The replica that is reached over TCP, and its id."""
     server = pair.servers[0]
-    with sqlite3.connect(server.folder.parent / "shared.db") as file:
+    with closing(sqlite3.connect(server.folder.parent / "shared.db")) as file, file:
         found = file.execute("SELECT id FROM replicas WHERE address = ?", (server.address,)).fetchone()
     return server, found[0]
 
@@ -114,7 +115,7 @@ def test_what_was_sent_on_is_not_sent_on_again(target):
     path = b"/ask/" + b"1" * 40
     status, said = send(server, seal().write(id, "DELETE", path, ADA, b"", ""), b"", "DELETE", path)
     assert (status, said["code"]) == (502, "replica_gone")  # nobody has this id; and of one that is there:
-    with sqlite3.connect(server.folder.parent / "shared.db") as file:
+    with closing(sqlite3.connect(server.folder.parent / "shared.db")) as file, file:
         ((other,),) = file.execute("SELECT id FROM replicas WHERE id != ?", (id,)).fetchall()
     path = b"/ask/" + other.encode() + b"1" * 32
     status, said = send(server, seal().write(id, "DELETE", path, ADA, b"", ""), b"", "DELETE", path)

@@ -4,7 +4,7 @@ import json
 import socket
 import sqlite3
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 
 import pytest
 from cluster.members import KEY, Replica
@@ -99,7 +99,11 @@ def test_what_strangers_write_fills_no_log(shared, two, caplog, monkeypatch):
 
 def test_nothing_is_sent_where_a_forged_row_points(own_pair):
     server = own_pair.servers[0]
-    with socket.create_server(("127.0.0.1", 0)) as trap, sqlite3.connect(server.folder.parent / "shared.db") as file:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as trap,
+        closing(sqlite3.connect(server.folder.parent / "shared.db")) as file,
+        file,
+    ):
         trap.settimeout(0.5)
         address, now = f"127.0.0.1:{trap.getsockname()[1]}", time.time()
         columns = "id, address, version, since, seen_at, is_draining"

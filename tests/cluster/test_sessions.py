@@ -3,6 +3,7 @@
 import json
 import re
 import sqlite3
+from contextlib import closing
 from http.client import HTTPConnection
 from secrets import token_hex
 
@@ -88,7 +89,7 @@ def test_what_a_client_sets_holds_everywhere(sides):
 
 def test_subscriptions_hold_everywhere(sides, pair):
     def watched():
-        with sqlite3.connect(pair.servers[0].folder.parent / "shared.db") as file:
+        with closing(sqlite3.connect(pair.servers[0].folder.parent / "shared.db")) as file, file:
             ((body,),) = file.execute("SELECT body FROM mcp_sessions WHERE id = ?", (sides[0].session,)).fetchall()
         return json.loads(body).get("watched", [])
 
@@ -154,7 +155,7 @@ def test_nobody_comes_in_below_cluster(pair):
 
 
 def rows(pair, sql, *params):
-    with sqlite3.connect(pair.servers[0].folder.parent / "shared.db", timeout=10) as file:
+    with closing(sqlite3.connect(pair.servers[0].folder.parent / "shared.db", timeout=10)) as file, file:
         return file.execute(sql, params).fetchall()
 
 

@@ -1,6 +1,7 @@
 """Stats by caller: what is counted for whom, and a file from before there were callers."""
 
 import sqlite3
+from contextlib import closing
 
 import pytest
 from stats_place import place
@@ -85,7 +86,7 @@ def test_a_file_of_before_gets_the_column_and_its_rows_no_caller(tmp_path):
     first = UsageStats(file, now=lambda: NOW)
     call(first, "")
     first.flush()
-    with sqlite3.connect(file) as database:
+    with closing(sqlite3.connect(file)) as database, database:
         for table in ("calls", "runs", "menus", "gaps"):
             database.execute(f"ALTER TABLE {table} DROP COLUMN caller")
     database.close()
@@ -101,7 +102,7 @@ def test_an_older_onetool_goes_on_with_the_file(tmp_path):
     call(stats, "ada")
     stats.flush()
     columns = COLUMNS[CALLS].removesuffix(", caller")
-    with sqlite3.connect(file) as database:
+    with closing(sqlite3.connect(file)) as database, database:
         assert database.execute("PRAGMA user_version").fetchone() == (1,)
         row = (NOW, "a.b", "", "cli", "", None, 1, None, None, 1.0, 0, 0)
         database.execute(f"INSERT INTO calls ({columns}) VALUES ({', '.join('?' * len(row))})", row)

@@ -1,6 +1,7 @@
 """Stats move between the file of a home and a database, both ways, and lose nothing."""
 
 import sqlite3
+from contextlib import closing
 
 import pytest
 from stats_place import asked
@@ -76,7 +77,7 @@ def test_rows_of_others_stay(tmp_path, database):
 
 def test_rows_that_hold_anything_are_told(tmp_path, database):
     fill(tmp_path / "stats.db", 1)
-    with sqlite3.connect(tmp_path / "stats.db") as source:
+    with closing(sqlite3.connect(tmp_path / "stats.db")) as source, source:
         source.execute("UPDATE menus SET full_bytes = 'many'")
         source.execute("UPDATE runs SET id = 'a' || char(0)")
     source.close()

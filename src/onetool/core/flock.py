@@ -155,9 +155,8 @@ def _take_apart(file: Opened, seconds: float = 0.0) -> bool:
 
     status, folder = _status(file), Path(gettempdir(), "onetool-locks")
     folder.mkdir(mode=0o700, exist_ok=True)
-    lock = sqlite3.connect(
-        folder / f"{status.st_dev:x}-{status.st_ino:x}", seconds, isolation_level=None, check_same_thread=False
-    )
+    name = folder / f"{status.st_dev:x}-{status.st_ino:x}"
+    lock = sqlite3.connect(name, timeout=seconds, isolation_level=None, check_same_thread=False)
     try:
         lock.execute("BEGIN EXCLUSIVE")
     except sqlite3.OperationalError as error:

@@ -83,7 +83,7 @@ class SqliteDatabase:
         found: sqlite3.Connection | None = getattr(self._own, "connection", None)
         if found is None:
             # Only `close` uses it in another thread, when nobody else does.
-            found = sqlite3.connect(self._file, BUSY_S, isolation_level=None, check_same_thread=False)
+            found = sqlite3.connect(self._file, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
             found.execute("PRAGMA journal_mode = WAL")
             found.execute("PRAGMA synchronous = NORMAL")
             self._own.connection = found

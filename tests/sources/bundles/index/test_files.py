@@ -4,6 +4,7 @@ import os
 import sqlite3
 import subprocess
 import threading
+from contextlib import closing
 
 import pytest
 from sources.bundles.index.made import bundle, in_step, put, slugs, tool
@@ -68,7 +69,7 @@ def empty(file):
 
 def foreign(file):
     file.unlink()
-    with sqlite3.connect(file) as database:
+    with closing(sqlite3.connect(file)) as database, database:
         database.execute("CREATE TABLE theirs (x)")
     database.close()
 
