@@ -9,7 +9,7 @@ from onetool import App
 from onetool.interfaces.http.listen import BoundAddress
 from onetool.interfaces.http.serve import build_app
 from onetool.interfaces.mcp.http import McpHttpApp
-from onetool.interfaces.rest.addresses import ASK_PATH, ROOTS
+from onetool.interfaces.rest import ASK_PATH, ROOTS
 from onetool.interfaces.rest.ask_app import ASK_ROUTES
 from onetool.interfaces.rest.routing import ROUTES as REST_ROUTES
 

@@ -12,9 +12,8 @@ from interfaces.rest.fuzz import fuzz
 from interfaces.rest.served import BUILT_IN, TOKEN, problem, with_model
 
 from onetool.interfaces import rest
-from onetool.interfaces.rest import openapi_schemas
-from onetool.interfaces.rest.addresses import ASK_PATH as ASK
-from onetool.interfaces.rest.addresses import ROOTS
+from onetool.interfaces.rest import ASK_PATH as ASK
+from onetool.interfaces.rest import ROOTS, openapi_schemas
 from onetool.interfaces.rest.ask_app import ASK_ROUTES
 from onetool.interfaces.rest.ask_body import PROVIDER_STATUS, STATUS_OF_REASON
 from onetool.interfaces.rest.openapi import CALL

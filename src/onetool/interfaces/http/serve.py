@@ -37,7 +37,7 @@ from onetool.interfaces.http.rules import AccessRules
 from onetool.interfaces.http.server import serve
 from onetool.interfaces.mcp.http import McpHttpApp
 from onetool.interfaces.mcp.http_headers import as_json_rpc
-from onetool.interfaces.rest import addresses
+from onetool.interfaces.rest import ASK_PATH, CALL_METHODS, CALL_PATH, EVENTS_PATH, ROOTS, STATUS_PATH, mask_questions
 from onetool.interfaces.rest.problem import PROBLEM_TYPE, problem_body
 from onetool.interfaces.watchdog import Watchdog
 from onetool.services.access_tokens import mask_tokens
@@ -92,7 +92,7 @@ def build_app(
     rules = AccessRules(http, address, credentials_for(app, sessions, lists.is_limited, address=address))
 
     def mask(text: str) -> str:
-        return addresses.mask_questions(mask_tokens(mask_sessions(app.runtime.redact(text))))
+        return mask_questions(mask_tokens(mask_sessions(app.runtime.redact(text))))
 
     app.audit.open()
     audit, most = RequestAudit(app.audit, LOGIN_PATH), http.max_body_mb * 1024**2
@@ -146,11 +146,11 @@ def _api_routes(
     status = LazyRoute(lambda: _status(app, url, needs_token, allowed))
     events = LazyRoute(lambda: _events(app, allowed))
     return [
-        *(route(root, rest, below=True, check=_check_rest_route) for root in addresses.ROOTS),
-        route(addresses.CALL_PATH, call, methods=addresses.CALL_METHODS, below=True, takes_bare_post=True),
-        route(addresses.ASK_PATH, ask, below=True, check=_check_ask_route, body_factor=ASK_BODY_FACTOR),
-        route(addresses.STATUS_PATH, status, methods=READ),
-        route(addresses.EVENTS_PATH, events, methods=("GET",)),
+        *(route(root, rest, below=True, check=_check_rest_route) for root in ROOTS),
+        route(CALL_PATH, call, methods=CALL_METHODS, below=True, takes_bare_post=True),
+        route(ASK_PATH, ask, below=True, check=_check_ask_route, body_factor=ASK_BODY_FACTOR),
+        route(STATUS_PATH, status, methods=READ),
+        route(EVENTS_PATH, events, methods=("GET",)),
     ]
 
 

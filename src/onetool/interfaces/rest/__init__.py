@@ -1,8 +1,8 @@
 """The REST API: bundles and their tools below /tools, any tool below /call, a model at /ask, and code at /run.
 
-Who may use it is decided in interfaces/http.
+Who may use it is decided in interfaces/http. Here is where it is, which a server knows before its first request; the
+rest is loaded with that.
 
-addresses      where all of it is
 app            the ASGI apps of all routes, and of /call: tools by their names
 routing        addresses, methods, roles
 query          query parameters
@@ -34,3 +34,19 @@ openapi_insight     the status
 openapi_ask         /ask and what is below
 docs                /docs, the same for people
 """
+
+from onetool.core.text import lazy_pattern
+
+ASK_PATH = "/ask"
+_QUESTION = lazy_pattern(r"(?<=/ask/)[0-9a-f]{32,40}")  # with 8 more where there are replicas
+CALL_PATH = "/call"
+CALL_METHODS = ("POST", "OPTIONS")
+EVENTS_PATH = "/events"
+STATUS_PATH = "/status"
+ROOTS = ("/tools", "/run", "/servers", "/results", "/check", "/trust", "/stats", "/audit")
+"""The paths that all other routes are below: what is sent there comes to the same app."""
+
+
+def mask_questions(text: str) -> str:
+    """The text without the ids of questions under way, for logs: who knows one may approve calls."""
+    return _QUESTION.sub("***", text) if ASK_PATH in text else text

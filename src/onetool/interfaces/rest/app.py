@@ -24,7 +24,7 @@ from onetool.interfaces.asgi import (
     read_headers,
     respond,
 )
-from onetool.interfaces.rest.addresses import CALL_METHODS, CALL_PATH
+from onetool.interfaces.rest import CALL_METHODS, CALL_PATH
 from onetool.interfaces.rest.invoke import answer_call, refuse_unrun
 from onetool.interfaces.rest.problem import (
     PROBLEM_TYPE,

@@ -21,7 +21,7 @@ from onetool.core.principal import owner
 from onetool.core.text import or_rather
 from onetool.interfaces.asgi import HttpError, Receive, Scope, Send, encode, respond
 from onetool.interfaces.response_stream import MOST_UNSENT, UNREAD_S, DisconnectWatch, ResponseStream
-from onetool.interfaces.rest.addresses import ASK_PATH
+from onetool.interfaces.rest import ASK_PATH
 from onetool.interfaces.rest.app import RestApp
 from onetool.interfaces.rest.ask_approvals import AskContext, OpenQuestion, OpenQuestions, cancel, decide
 from onetool.interfaces.rest.ask_body import (

@@ -19,7 +19,7 @@ from onetool.ask.sessions.records import LAST, UNDER_WAY, TurnEnd, TurnEnded, ch
 from onetool.core.call import ToolError, ToolResult
 from onetool.interfaces.asgi import encode
 from onetool.interfaces.response_stream import DisconnectWatch
-from onetool.interfaces.rest.addresses import ASK_PATH
+from onetool.interfaces.rest import ASK_PATH
 from onetool.interfaces.rest.ask_body import OF_DATABASE, STATUS_OF_REASON, in_client_words
 from onetool.interfaces.rest.handlers import read_token, sign_token
 from onetool.interfaces.rest.invoke import ARGS_AT, refuse_unrun

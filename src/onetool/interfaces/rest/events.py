@@ -32,7 +32,7 @@ from onetool.core.principal import Principal
 from onetool.core.spec import ToolSpec
 from onetool.interfaces.asgi import Receive, Scope, Send, encode
 from onetool.interfaces.response_stream import DisconnectWatch
-from onetool.interfaces.rest.addresses import EVENTS_PATH
+from onetool.interfaces.rest import EVENTS_PATH
 from onetool.interfaces.rest.app import RestApp
 from onetool.interfaces.rest.invoke import EVENT_STREAM, sse_event, wants_events
 from onetool.interfaces.rest.problem import RestError

@@ -9,6 +9,7 @@ from onetool._version import __version__
 from onetool.app.access import needs_credential
 from onetool.interfaces.asgi import Asgi, Receive, Scope, Send, respond
 from onetool.interfaces.rest import (
+    CALL_PATH,
     openapi_ask,
     openapi_console,
     openapi_imports,
@@ -16,7 +17,6 @@ from onetool.interfaces.rest import (
     openapi_operations,
     openapi_schemas,
 )
-from onetool.interfaces.rest.addresses import CALL_PATH
 from onetool.interfaces.rest.ask_app import ASK_ROUTES
 from onetool.interfaces.rest.openapi_ask import ASK_GROUP
 from onetool.interfaces.rest.openapi_operations import (

@@ -1,6 +1,6 @@
 """What the OpenAPI document says of what pages show: the status."""
 
-from onetool.interfaces.rest.addresses import EVENTS_PATH, STATUS_PATH
+from onetool.interfaces.rest import EVENTS_PATH, STATUS_PATH
 from onetool.interfaces.rest.editing import PreviewDraft
 from onetool.interfaces.rest.events import StatusReport
 from onetool.interfaces.rest.handlers import VERSION_KEYS

@@ -6,7 +6,6 @@ model         a bundle, a tool, and the built-in packs as bundles
 names         slugs, versions, ids
 validation    data from outside -> model
 errors        what a store refuses, and why
-packed        a tool's JSON as it is kept: packed
 
 Where they are kept:
 

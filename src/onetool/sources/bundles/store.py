@@ -16,9 +16,8 @@ import msgspec
 from onetool.core.errors import Mistake
 from onetool.services.search.postings import KeptDocuments
 from onetool.services.search.tiers import TierRank
-from onetool.sources.bundles.model import Bundle, BundleContent, Tool, ToolContent, ToolExample
+from onetool.sources.bundles.model import Bundle, BundleContent, Tool, ToolContent, ToolExample, unpack_tool
 from onetool.sources.bundles.names import code_name, slug_of_code
-from onetool.sources.bundles.packed import unpack_tool
 
 ETag = str
 """What a client knows of the state of a thing: an ETag without its quotes; "*" stands for any that is there."""

@@ -20,8 +20,7 @@ from onetool.sources.bundles.index.rows import (
     path_out,
     tool_row,
 )
-from onetool.sources.bundles.model import Bundle, Tool
-from onetool.sources.bundles.packed import pack_tool
+from onetool.sources.bundles.model import Bundle, Tool, pack_tool
 
 _REVISION = "(SELECT value FROM meta WHERE key = 'revision')"
 KEPT_REVISIONS = 10_000  # for which it is known what is gone

@@ -22,9 +22,8 @@ from onetool.core.os_files import read_marked, replace_file
 from onetool.sources.bundles.index.changes import KEPT_REVISIONS
 from onetool.sources.bundles.index.database import IndexConnection
 from onetool.sources.bundles.index.rows import read_bundle, tools_of_ids
-from onetool.sources.bundles.model import Bundle, Tool
+from onetool.sources.bundles.model import Bundle, Tool, unpack_tool
 from onetool.sources.bundles.names import code_name
-from onetool.sources.bundles.packed import unpack_tool
 from onetool.sources.bundles.searching import BundleSearch, SavedSearch, word_mark
 from onetool.sources.bundles.store import BundleRows, KnownTool, Rank, SearchHit, SeenRevision, ToolChanges
 

@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from onetool.sources.bundles.model import Bundle, Tool, function_name
-from onetool.sources.bundles.packed import unpack_tool
+from onetool.sources.bundles.model import Bundle, Tool, function_name, unpack_tool
 
 _encode = msgspec.json.Encoder().encode
 read_bundle = msgspec.json.Decoder(Bundle).decode

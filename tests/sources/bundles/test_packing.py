@@ -5,8 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from onetool.sources.bundles.model import Tool
-from onetool.sources.bundles.packed import pack_tool, unpack_tool
+from onetool.sources.bundles.model import Tool, pack_tool, unpack_tool
 
 AT = "2026-11-15T16:00:00.000Z"
 
