@@ -134,10 +134,11 @@ def test_a_schema_is_compiled_once(folder, monkeypatch):
     compiled = []
     real = schema._compile
     monkeypatch.setattr(schema, "_compile", lambda one: compiled.append(one) or real(one))
+    (folder / "mine.py").write_text("def double(number: int) -> int:\n    'Twice.'\n    return 2 * number\n")
     app = opened(folder)
     for _ in range(5):
-        run(app.runtime.executor, "tools.echo", message=1)
-    assert len(compiled) == 1
+        assert run(app.runtime.executor, "mine.double", number=1).data == 2
+    assert len(compiled) == 2  # what it takes, and what it gives
 
 
 def test_a_tool_that_was_refused_says_why(folder):

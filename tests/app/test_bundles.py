@@ -12,6 +12,7 @@ from helpers import until
 from upstream import Reply, Upstream
 
 from onetool import App, ToolCall
+from onetool.app.bundles import FRESH
 from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.model import built_in_id
 from onetool.sources.bundles.named import BundleTools
@@ -93,6 +94,16 @@ with App.open("onetool.yaml") as app:
         ids = {one["slug"]: one["id"] for one in other.bundles.bundles()[0]}
         other.bundles.put_tool(ids["theirs"], "say", "1", ECHO)
         until(lambda: names(app, "theirs") == ["theirs.say"])
+
+
+def test_the_first_bundle_that_another_puts_is_there_at_its_next_call(app, tmp_path):
+    """A worker of several has no store yet when the first bundle is put into another one."""
+    assert call(app, "mine.echo", message="a").error.code == "tool_not_found"
+    with App.open(tmp_path / "onetool.yaml") as other:
+        bundle(other, echo=ECHO)
+    time.sleep(FRESH)
+    assert call(app, "mine.echo", message="a").data == "a"
+    assert names(app) == ["mine.echo"]
 
 
 def test_without_a_version_the_enabled_one_is_meant_that_was_modified_last(app):

@@ -30,7 +30,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def configure(monkeypatch: pytest.MonkeyPatch, roots: Any) -> None:
-    monkeypatch.setattr(fs, "get_config", lambda: {"roots": roots})
+    monkeypatch.setattr("onetool.sdk.get_config", lambda: {"roots": roots})
 
 
 def failure_of(function: Any, *args: Any, **options: Any) -> ToolFailure:

@@ -52,7 +52,7 @@ def home(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def configure(monkeypatch: pytest.MonkeyPatch, roots: list[str], **more: Any) -> None:
-    monkeypatch.setattr(fs, "get_config", lambda: {"roots": roots, **more})
+    monkeypatch.setattr("onetool.sdk.get_config", lambda: {"roots": roots, **more})
 
 
 def denied(function: Any, path: str) -> str:

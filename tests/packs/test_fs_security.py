@@ -309,7 +309,7 @@ def test_list_unreadable(root: Path) -> None:
     (root / "open").mkdir()
     fs.list_dir(".")  # whoever drops to another user may no longer be able to import
     with unprivileged_folder() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fs, "get_config", lambda: {"roots": [str(folder)]})
+        patch.setattr("onetool.sdk.get_config", lambda: {"roots": [str(folder)]})
         flat, deep = fs.list_dir("."), fs.list_dir(".", recursive=True)
         with pytest.raises(ToolFailure) as caught:
             fs.read_file("file")
@@ -542,7 +542,7 @@ def test_a_link_put_there_behind_the_walks_back(root: Path, monkeypatch: pytest.
 @linux_only
 def test_a_size_of_zero_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files of procfs are the ones at hand; they are closed otherwise."""
-    monkeypatch.setattr(fs, "get_config", lambda: {"roots": [f"/proc/{os.getpid()}"]})
+    monkeypatch.setattr("onetool.sdk.get_config", lambda: {"roots": [f"/proc/{os.getpid()}"]})
     monkeypatch.setattr(private, "closed_paths", tuple)
     monkeypatch.setattr(private, "SYSTEM", ())
     assert os.stat("/proc/self/status").st_size == 0
@@ -554,7 +554,7 @@ def test_a_size_of_zero_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None
 def test_magic_links_below_a_root_do_not_work(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(private, "closed_paths", tuple)  # they would be refused before they are followed
     monkeypatch.setattr(private, "SYSTEM", ())
-    monkeypatch.setattr(fs, "get_config", lambda: {"roots": [f"/proc/{os.getpid()}"]})
+    monkeypatch.setattr("onetool.sdk.get_config", lambda: {"roots": [f"/proc/{os.getpid()}"]})
     for path in ("root/etc/passwd", "cwd/", "exe", "fd/0"):
         assert refusal(path).reason in ("denied", "link_loop", "not_found")
 

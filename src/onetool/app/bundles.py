@@ -35,6 +35,7 @@ log = logging.getLogger("onetool.bundles")
 
 FOLDER = "bundles"
 RETRY_SECONDS = 2.0
+FRESH = 0.05  # seconds that it counts that there are no bundles: another process may add the first one
 UNREAD = "bundles can't be read"
 
 Functions = Callable[[], Mapping[str, ToolSpec]]
@@ -63,6 +64,7 @@ class AppBundles:
         self._offered = Offered()
         self._kept: KeptSettings | None = None  # what was set of other tools when that could be read last
         self._retry_at = 0.0  # when to try again, where bundles could not be read
+        self._none_at = 0.0  # when there were none
         self._look_at = 0.0  # when to look for changes of files: they were looked at when the store was opened
         self._searched: KeptDocuments | None = None
         self._watched: BundleService | None = None  # whose store tells the poller of changes
@@ -77,16 +79,26 @@ class AppBundles:
     def is_unchanged(self, at_once: bool = False) -> bool:
         """Whether their tools are known to be current. It never blocks: where nobody can tell, they are not."""
         service = self._service
-        return service is None or service.loading.is_unchanged(at_once) or monotonic() < self._retry_at
+        is_known = self._are_none(at_once) if service is None else service.loading.is_unchanged(at_once)
+        return is_known or monotonic() < self._retry_at
 
     def is_current(self, at_once: bool = False, hurried: bool = False) -> bool:
         """The same, and the store is asked where nobody can tell. `hurried`: for an event loop that waits for it."""
-        if self._service is None or monotonic() < self._retry_at:
+        if monotonic() < self._retry_at:
             return True
         try:
-            return self._service.loading.is_current(at_once, hurried)
+            service = self._service
+            return self._are_none(at_once) if service is None else service.loading.is_current(at_once, hurried)
         except BundleError:  # unknown: the loaded tools stay; a request for bundles gets the error
             return True
+
+    def _are_none(self, at_once: bool) -> bool:
+        """Whether there are still none."""
+        if at_once or monotonic() - self._none_at >= FRESH:
+            if self._are_there():
+                return False
+            self._none_at = monotonic()
+        return True
 
     def versions(self) -> "Further | None":
         """What finds single versions of the tools that were loaded last."""
