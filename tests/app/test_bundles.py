@@ -13,6 +13,7 @@ from upstream import Reply, Upstream
 
 from onetool import App, ToolCall
 from onetool.app.bundles import FRESH
+from onetool.sources.bundles.derived import SettingsReader
 from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.model import built_in_id
 from onetool.sources.bundles.named import BundleTools
@@ -104,6 +105,25 @@ def test_the_first_bundle_that_another_puts_is_there_at_its_next_call(app, tmp_p
     time.sleep(FRESH)
     assert call(app, "mine.echo", message="a").data == "a"
     assert names(app) == ["mine.echo"]
+
+
+def test_what_was_closed_is_not_opened_anew_by_a_call_under_way(app):
+    bundle(app, echo=ECHO)
+    app.close()
+    app.catalog.refresh_sync()
+    assert app._bundles.is_unchanged(at_once=True)
+    assert app._bundles._service is None
+
+
+def test_settings_that_changed_while_they_were_read_are_read_again(app, monkeypatch):
+    """The mark says what is set: it comes back when that does, and must not stand for what was read in between."""
+    reader = SettingsReader(app.bundles.store, ["tools.echo"])
+    states = iter([1, 2, 3, 3])
+    monkeypatch.setattr(app.bundles.store, "state", lambda: next(states))
+    reader.read()
+    assert reader._known is None
+    reader.read()
+    assert reader._known is not None
 
 
 def test_without_a_version_the_enabled_one_is_meant_that_was_modified_last(app):

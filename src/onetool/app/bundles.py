@@ -65,6 +65,7 @@ class AppBundles:
         self._kept: KeptSettings | None = None  # what was set of other tools when that could be read last
         self._retry_at = 0.0  # when to try again, where bundles could not be read
         self._none_at = 0.0  # when there were none
+        self._is_closed = False
         self._look_at = 0.0  # when to look for changes of files: they were looked at when the store was opened
         self._searched: KeptDocuments | None = None
         self._watched: BundleService | None = None  # whose store tells the poller of changes
@@ -93,7 +94,9 @@ class AppBundles:
             return True
 
     def _are_none(self, at_once: bool) -> bool:
-        """Whether there are still none."""
+        """Whether there are still none. Who closes has none: a call that is still under way must not open them anew."""
+        if self._is_closed:
+            return True
         if at_once or monotonic() - self._none_at >= FRESH:
             if self._are_there():
                 return False
@@ -205,6 +208,7 @@ class AppBundles:
         return True
 
     def close(self) -> None:
+        self._is_closed = True
         if self._poller is not None:
             self._poller.close()
         self._close_service()

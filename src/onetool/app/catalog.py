@@ -216,6 +216,9 @@ class ToolCatalog:
             with self._refreshing:
                 if not self._bundles.is_current():  # another thread may have been faster
                     self._list()
+                    if self._serves:  # else the first call of one of them would make all of its pack, on the loop
+                        for tools in self.registry.snapshot().lazy.values():
+                            tools.get("")
 
     async def refresh(self, at_once: bool = False) -> None:
         """The same on an event loop: what asks SQLite, or loads many tools, does so in a thread.

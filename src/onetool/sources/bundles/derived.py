@@ -282,11 +282,13 @@ class SettingsReader:
         self._known: tuple[str, KeptSettings] | None = None  # and of which mark
 
     def read(self) -> KeptSettings:
-        mark, known = self._store.built_in_mark(), self._known
+        state, mark, known = self._store.state(), self._store.built_in_mark(), self._known
         if not mark or not self._store.are_all_on():  # what is derived may be others now
             return _kept_settings(self._store, self._built_in)
         if known is None or known[0] != mark:
-            known = self._known = (mark, _kept_settings(self._store, self._built_in))
+            known = (mark, _kept_settings(self._store, self._built_in))
+            # What changed meanwhile may be of another mark; and a mark comes back with what is set.
+            self._known = known if self._store.state() == state else None
         return known[1]
 
 

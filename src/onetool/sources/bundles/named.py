@@ -275,7 +275,7 @@ class FollowedTools:
     def _newest(self, rows: list[KnownTool]) -> KnownTool:
         """The one that is meant where no version is named. One that can't be called, only if there is no other."""
         can = {row.id: row.is_enabled and self._off.why_not(row.function) is None for row in rows}
-        return max(rows, key=lambda row: (can[row.id], row.tool().modified_at, row.id))
+        return max(rows, key=lambda row: (can[row.id], _modified_at(row), row.id))
 
     def _rename(self, touched: Iterable[str]) -> None:
         """The same packs with other tools, unless one of them is the first or the last of its pack."""
@@ -304,6 +304,14 @@ class FollowedTools:
                 if tools := self._tools.get(bundle.id):
                     packs[pack] = tools
         self.named = NamedTools(packs, owners, mistakes, self._off)
+
+
+def _modified_at(row: KnownTool) -> str:
+    """What the index gave us may be damaged: such a tool says so when it is called."""
+    try:
+        return row.tool().modified_at
+    except msgspec.DecodeError:
+        return ""
 
 
 def _shadowed(bundle: Bundle, by: Bundle | None) -> Mistake:
