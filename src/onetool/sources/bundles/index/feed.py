@@ -89,8 +89,8 @@ class KeptRows(Generic[T]):
         """Those of them that are there, and maybe others. It is asked within one snapshot."""
         if connection.is_changing:
             return self._read(connection.database, ids)
-        now, (of, kept) = _revision(connection.database), self._kept
-        if of != now or len(kept) > MOST_KEPT:
+        now, (revision, kept) = _revision(connection.database), self._kept
+        if revision != now or len(kept) > MOST_KEPT:
             kept = dict[str, T]()
             self._kept = (now, kept)
         if missing := [id for id in ids if id not in kept]:
