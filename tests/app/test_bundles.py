@@ -13,11 +13,13 @@ from upstream import Reply, Upstream
 
 from onetool import App, ToolCall
 from onetool.app.bundles import FRESH
+from onetool.app.describe import run_tool
 from onetool.sources.bundles.derived import SettingsReader
 from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.model import built_in_id
 from onetool.sources.bundles.named import BundleTools
 from onetool.sources.bundles.names import new_id
+from onetool.sources.bundles.store import BundleRows
 
 MESSAGE = {"type": "object", "properties": {"message": {"type": "string"}}, "required": ["message"]}
 ECHO = {"type": "python", "argSchema": MESSAGE, "pythonImpl": {"func": "tools.echo"}}
@@ -49,6 +51,26 @@ def call(app, name, /, allowed=None, **args):
 
 def names(app, pack="mine"):
     return [spec.name for spec in app.tools() if spec.pack == pack]
+
+
+def test_what_servers_count_and_name_is_known_without_looking_into_bundles(app, monkeypatch):
+    id = bundle(app, a=script("1"), b_c=script("2"), off=script("3"), echo=ECHO)
+    app.bundles.patch_tool(id, "off", "1", {"isEnabled": False})
+    closed = bundle(app, "closed", a=script("1"))
+    app.bundles.patch_bundle(closed, {"isEnabled": False})
+    read, asked = BundleRows.tools, []
+    monkeypatch.setattr(BundleRows, "tools", lambda rows: asked.append(rows.bundle_id) or read(rows))
+    with App.open(app.config.path) as new:
+        counted, packs, texts = new.catalog.count(), new.catalog.packs(), new.catalog.texts()
+        assert "mine" in run_tool(new.catalog, new.config, None)["description"]
+        assert not asked
+        assert counted == len(new.tools())
+        assert packs == list(dict.fromkeys(spec.pack for spec in new.tools()))
+        assert "closed" not in packs
+        assert asked
+        assert new.catalog.texts() == texts
+        new.bundles.patch_tool(id, "a", "1", {"isEnabled": False})
+        assert new.catalog.texts() != texts
 
 
 def test_an_app_without_bundles_writes_nothing_and_loads_nothing(tmp_path):

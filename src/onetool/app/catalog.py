@@ -5,7 +5,7 @@ It unites what packs, declared tools, bundles and MCP servers offer, and does so
 
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from math import log2
 from pathlib import Path
@@ -19,7 +19,18 @@ from onetool.app.config_lint import lint_config
 from onetool.core.errors import Mistake, ToolFailure, message_of
 from onetool.core.json_data import StoreBlob, freeze
 from onetool.core.principal import owner
-from onetool.core.registry import NO_PACKS, Catalogue, LazyPacks, Prompt, Resource, Snapshot, ToolList
+from onetool.core.registry import (
+    NO_PACKS,
+    Catalogue,
+    LazyPacks,
+    LazyTool,
+    Prompt,
+    Resource,
+    Snapshot,
+    ToolList,
+    count_listed,
+    is_listed,
+)
 from onetool.core.spec import ToolSpec
 from onetool.core.text import lazy_pattern, or_rather
 from onetool.sources.catalogues import Offered, add_first, united
@@ -91,9 +102,35 @@ class ToolCatalog:
 
     def tools(self, allowed: Iterable[str] | None = None) -> ToolList:
         """The tools to show, in order; with an allow-list exactly those."""
-        self.refresh_sync()
-        held = self.registry.listed(allowed).held
-        return ToolList([one for one in held if one.enabled and not (isinstance(one, ToolSpec) and one.hidden)])
+        return ToolList([one for one in self.current_snapshot().listed(allowed).held if is_listed(one)])
+
+    def count(self, allowed: Iterable[str] | None = None) -> int:
+        """How many these are. Bundles that nobody has looked into yet are not made for that."""
+        if allowed is not None:
+            return len(self.tools(allowed))
+        snapshot = self.current_snapshot()
+        return sum(map(is_listed, snapshot.own())) + sum(map(count_listed, snapshot.lazy.values()))
+
+    def each(self, allowed: Iterable[str] | None = None) -> Iterator[ToolSpec | LazyTool]:
+        """The same one by one, for those who look at the first ones only."""
+        return filter(is_listed, self.current_snapshot().each() if allowed is None else self.tools(allowed).held)
+
+    def packs(self, allowed: Iterable[str] | None = None) -> list[str]:
+        """Those that have tools to show."""
+        if allowed is not None:
+            return [*dict.fromkeys(tool.pack for tool in self.tools(allowed).held)]
+        snapshot = self.current_snapshot()
+        full = [pack for pack, tools in snapshot.lazy.items() if count_listed(tools)]
+        return [*dict.fromkeys([*(spec.pack for spec in snapshot.own() if is_listed(spec)), *full])]
+
+    def texts(self, allowed: Iterable[str] | None = None) -> list[object]:
+        """What differs where a list of them would say something else. A lazy tool that has changed is another object,
+        and so is its pack.
+        """
+        snapshot = self.current_snapshot()
+        own, lazy = (snapshot.own(), [snapshot.lazy]) if allowed is None else (self.tools(allowed).held, [])
+        said = ((one.name, one.description) if isinstance(one, ToolSpec) else one for one in filter(is_listed, own))
+        return [*said, *lazy]
 
     def search(
         self, query: str, limit: int = 5, allowed: Collection[str] | None = None

@@ -16,8 +16,8 @@ from onetool.config.model import Menu
 from onetool.config.trust import Untrusted
 from onetool.core.json_data import freeze
 from onetool.core.principal import current_principal, stats_caller
+from onetool.core.registry import count_listed, is_listed
 from onetool.core.signature import as_identifier
-from onetool.core.spec import ToolSpec
 from onetool.script.names import ScriptNames
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from onetool.app.runtime import Runtime
     from onetool.config import Config
     from onetool.core.errors import ConfigError
-    from onetool.core.registry import LazyTool, Snapshot
+    from onetool.core.registry import Snapshot
 
 MOST_TOKENS = 500
 FIXED_TOKENS = 330  # of `run` without names, with its title, as JSON with spaces
@@ -165,17 +165,17 @@ def _callable_names(
     catalog: "ToolCatalog", config: "Config", allowed: Collection[str] | None
 ) -> tuple[list[str], list[str], list[str]]:
     """What code can say: packs, functions without a pack, and snippets."""
-    names = ScriptNames(catalog.registry.snapshot(), config.aliases)
-    shown = {tool.name for tool in catalog.tools(allowed).held}
-    packs = [word for word in names.words() if (pack := names.pack(word)) and _any(pack.tools.held, shown)]
+    snapshot = catalog.current_snapshot()
+    names, full = ScriptNames(snapshot, config.aliases), list[str]()
+    if allowed is None:  # of bundles, which may be very many, it is enough to know that they have tools
+        shown = {spec.name for spec in snapshot.own() if is_listed(spec)}
+        full = [pack for pack, tools in snapshot.lazy.items() if count_listed(tools)]
+    else:
+        shown = {tool.name for tool in catalog.tools(allowed).held}
+    packs = names.words_of({*full, *(name.partition(".")[0] for name in shown if "." in name)})
     functions = [word for word, spec in names.functions.items() if spec.name in shown]
     packs += [word for pack in catalog.server_packs(allowed) if (word := as_identifier(pack)) not in packs]
     return packs, functions, list(config.snippets)
-
-
-def _any(tools: "Mapping[str, ToolSpec | LazyTool]", shown: Collection[str]) -> bool:
-    """Whether one of its tools is shown. Those without a dot are named as functions already."""
-    return any(tool.name in shown and "." in tool.name for tool in tools.values())
 
 
 # What the app tells of itself: one tool with its schemas and facts, and whether everything that should be there is

@@ -55,6 +55,17 @@ LazyPacks = Mapping[str, Mapping[str, LazyTool]]
 NO_PACKS: LazyPacks = {}
 
 
+def is_listed(tool: "ToolSpec | LazyTool") -> bool:
+    """Whether lists show it."""
+    return tool.enabled and not (isinstance(tool, ToolSpec) and tool.hidden)
+
+
+def count_listed(tools: "Mapping[str, ToolSpec | LazyTool]") -> int:
+    """How many of a pack are. One that is not looked into yet may know how many."""
+    known: int | None = getattr(tools, "listed", None)
+    return sum(map(is_listed, tools.values())) if known is None else known
+
+
 class ToolMap(Mapping[str, ToolSpec]):
     """Tools by some key. Those that are lazy are made when they are asked for."""
 
@@ -99,10 +110,6 @@ class ToolList(Sequence[ToolSpec]):
     def __iter__(self) -> Iterator[ToolSpec]:
         return map(as_spec, self.held)
 
-    def texts(self) -> "list[object]":
-        """What differs where a list would say something else. A lazy tool that has changed is another object."""
-        return [(one.name, one.description) if isinstance(one, ToolSpec) else one for one in self.held]
-
 
 class Snapshot:
     """The tools at one moment. Nothing that happens to the registry afterwards changes it.
@@ -132,8 +139,7 @@ class Snapshot:
     def listed(self, allowed: Iterable[str] | None = None) -> ToolList:
         """The same, and lazy tools stay what they are until somebody needs them."""
         if allowed is None:
-            lazy = (tool for tools in self.lazy.values() for tool in tools.values())
-            return ToolList([*self._tools.values(), *lazy])
+            return ToolList([*self.each()])
         if isinstance(allowed, str):
             raise TypeError(f"allowed is a list of names: [{allowed!r}]")
         names = dict.fromkeys(allowed)
@@ -143,6 +149,12 @@ class Snapshot:
         further = (self.get(name) for name in names if not self.has(name))
         others = (tool for tool in lazy if tool.name in names)
         return ToolList([*listed, *others, *(spec for spec in further if spec is not None)])
+
+    def each(self) -> "Iterator[ToolSpec | LazyTool]":
+        """All tools in that order. A pack of lazy ones is looked into when it is their turn."""
+        yield from self._tools.values()
+        for tools in self.lazy.values():
+            yield from tools.values()
 
     def names(self) -> Collection[str]:
         if not self.lazy:

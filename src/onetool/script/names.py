@@ -112,6 +112,10 @@ class ScriptNames:
             *(word for word, spec in self.functions.items() if may_be_named(spec, allowed)),
         )
 
+    def words_of(self, packs: Collection[str]) -> list[str]:
+        """What code calls these packs."""
+        return [word for word, pack in self._pack_of.items() if pack in packs]
+
     def spellings(self) -> "Spellings":
         """Every tool's name, and what code writes for it."""
         return Spellings(self)

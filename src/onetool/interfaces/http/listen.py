@@ -14,11 +14,13 @@ import sys
 from collections.abc import Iterable
 from contextlib import suppress
 from ipaddress import ip_address
+from itertools import islice
 from typing import NamedTuple
 from urllib.parse import quote
 
 from onetool.core.errors import OneToolError
-from onetool.core.registry import ToolList, as_spec
+from onetool.core.registry import LazyTool, as_spec
+from onetool.core.spec import ToolSpec
 
 TRIES = 5  # for one free port on several addresses
 WILDCARDS = ("0.0.0.0", "::")  # noqa: S104 - to know them, not to bind them
@@ -221,10 +223,9 @@ FIRST = "time.now"
 MOST_TRIED = 500  # tools that are looked at to find one: with 100,000 it would take seconds
 
 
-def first_tool(tools: ToolList) -> str | None:
+def first_tool(tools: Iterable[ToolSpec | LazyTool]) -> str | None:
     """One that needs no arguments and changes nothing."""
-    first = [tool for tool in tools.held if tool.name == FIRST]
-    for spec in map(as_spec, [*first, *tools.held[:MOST_TRIED]]):
+    for spec in map(as_spec, sorted(islice(tools, MOST_TRIED), key=lambda tool: tool.name != FIRST)):
         if not spec.input_schema.get("required") and (spec.read_only or spec.pure):
             return spec.name
     return None

@@ -195,15 +195,15 @@ def client_url(app: "App", address: BoundAddress) -> str:
 
 
 def server_facts(app: "App", address: BoundAddress, allowed: Collection[str] | None) -> ServerFacts:
-    listed = app.catalog.tools(app.catalog.registry.allowing(allowed))
-    tools = len(listed)
+    listed = app.catalog.registry.allowing(allowed)
+    tools = app.catalog.count(listed)
     return ServerFacts(
         own_url=address.url,
         url=client_url(app, address),
         tools=f"{tools:,} tool{'' if tools == 1 else 's'}",
         config=f"the config {app.config.path}" if app.config.path else "its defaults",
         header=_header(app),
-        first=first_tool(listed),
+        first=first_tool(app.catalog.each(listed)),
     )
 
 
@@ -246,7 +246,7 @@ async def reload_app(app: "App", mcp: Any) -> None:
     before = app.config
     await mcp.reload()
     if app.config is not before:  # else it can't be used, which has been told
-        log.info("Reloaded: %d tools", len(app.catalog.tools()))
+        log.info("Reloaded: %d tools", app.catalog.count())
 
 
 class LazyRoute:

@@ -207,7 +207,7 @@ def _as_lines(found: list[ToolSpec], has_help: bool) -> str:
 def _packs(app: "App", allowed: Collection[str] | None) -> list[str]:
     """Also of servers that are still starting."""
     starting = [] if app.servers is None else app.servers.packs(allowed)
-    return [*dict.fromkeys([*(tool.pack for tool in app.catalog.tools(allowed).held), *starting])]
+    return [*dict.fromkeys([*app.catalog.packs(allowed), *starting])]
 
 
 def _call(app: "App", allowed: Collection[str] | None) -> MenuEntry:

@@ -97,7 +97,7 @@ async def discover(service: Service, request: McpRequest) -> dict[str, Any]:
 def _instructions(service: Service, request: McpRequest) -> str:
     kind: Any = service.menu_kind(request.client)
     app = service.app
-    members = server_instructions(kind, len(app.catalog.tools(service.allowed)), app.config.texts.instructions)
+    members = server_instructions(kind, app.catalog.count(service.allowed), app.config.texts.instructions)
     return members if app.untrusted is None else f"{members}\n\n{untrusted_note(app.untrusted)}"
 
 

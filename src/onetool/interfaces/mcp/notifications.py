@@ -110,7 +110,7 @@ def _listed_state(service: Service, principal: Principal, kinds: set[str]) -> Li
         menus={kind: encode(service.menu(client).listing) for kind, client in clients.items()},
         prompts=encode(prompt_listing(service)),
         resources=encode([resource_listing(service), template_listing(service)]),
-        texts={TOOLS: service.app.catalog.tools(service.allowed).texts()},
+        texts={TOOLS: service.app.catalog.texts(service.allowed)},
     )
 
 

@@ -310,7 +310,7 @@ class StatusApp(RestApp):
             can_change=self._context.may_change,
             is_admin=self._context.principal.may("admin"),
             is_capped=self._context.principal.is_capped,
-            tools=len(app.catalog.tools(allowed)),
+            tools=app.catalog.count(allowed),
             health=app.health(allowed),
             config=None if file is None else str(file),
         )

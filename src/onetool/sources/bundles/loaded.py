@@ -70,9 +70,12 @@ _loading = RLock()
 class LazyPack(Mapping[str, LoadedTool]):
     """A bundle's tools, which are made of its rows when somebody first asks for one of them."""
 
-    def __init__(self, size: int | None, load: Callable[[], PackTools]) -> None:
-        """There is at least one; `size` None: how many is not known yet."""
+    def __init__(self, size: int | None, listed: int | None, load: Callable[[], PackTools]) -> None:
+        """There is at least one. `size` is how many, and `listed` how many of them may be called: None if nobody has
+        counted.
+        """
         self._size = size
+        self.listed = listed
         self._load: Callable[[], PackTools] | None = load
         self._tools: PackTools = {}
 

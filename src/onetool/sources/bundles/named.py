@@ -132,6 +132,12 @@ class Off:
             return f"onetool bundles enable {bundle.slug}/{row.slug}{VERSION_SIGN}{row.version}"
         return None if row.function is None else self.why_not(row.function)
 
+    def count(self, rows: BundleRows, bundle: Bundle | None) -> int | None:
+        """How many names stand for tools that may be called, if that can be told without looking at each."""
+        if bundle is None or not bundle.is_enabled:
+            return 0
+        return rows.count(lambda kind: kind.is_enabled and (kind.function is None or not self.why_not(kind.function)))
+
 
 # Following changes
 
@@ -194,12 +200,12 @@ class FollowedTools:
         self._bundles = {bundle.id: bundle for bundle in changes.bundles}
         self._rows = None
         self._basis = self._ask_basis(changes.functions)
-        self._tools = {
-            rows.bundle_id: LazyPack(
-                rows.names, partial(self._first_load, rows, self._bundles.get(rows.bundle_id), self._basis[1])
-            )
-            for rows in changes.everything
-        }
+        self._tools = {rows.bundle_id: self._unread(rows) for rows in changes.everything}
+
+    def _unread(self, rows: BundleRows) -> LazyPack:
+        bundle = self._bundles.get(rows.bundle_id)
+        load = partial(self._first_load, rows, bundle, self._basis[1])
+        return LazyPack(rows.count(), self._off.count(rows, bundle), load)
 
     def _first_load(self, rows: BundleRows, bundle: Bundle | None, functions: Mapping[str, Any]) -> PackTools:
         versions: dict[str, list[KnownTool]] = {}

@@ -61,13 +61,25 @@ class KnownTool(msgspec.Struct, frozen=True, gc=False, eq=False):
         return unpack_tool(self.body)
 
 
+class ToolKind(NamedTuple):
+    version: str
+    is_enabled: int
+    function: str | None  # that it stands for
+
+
 class BundleRows(msgspec.Struct, frozen=True, gc=False, eq=False):
     """All tools of one bundle that are not built-in, as an index gives them: in one piece, until somebody looks."""
 
     bundle_id: str
-    names: int | None  # how many different slugs there are, where all have the same version: else nobody has counted
+    kinds: Mapping[ToolKind, int]  # how many there are of each
     heads: str  # JSON: of each tool its id, slug, version, whether it is enabled, function, and the size of its body
     bodies: bytes  # one after the other
+
+    def count(self, counts: "Callable[[ToolKind], object]" = lambda _: True) -> int | None:
+        """How many names stand for tools of such kinds. None where a name may have several versions."""
+        if len({kind.version for kind in self.kinds}) > 1:
+            return None
+        return sum(size for kind, size in self.kinds.items() if counts(kind))
 
     def tools(self) -> list[KnownTool]:
         """In the order of their ids."""

@@ -9,6 +9,7 @@ one that is missing, damaged, somebody else's or of another index is as good as 
 
 import sqlite3
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import groupby
@@ -27,7 +28,7 @@ from onetool.sources.bundles.index.rows import read_bundle, tools_of_ids
 from onetool.sources.bundles.model import Bundle, Tool, unpack_tool
 from onetool.sources.bundles.names import code_name
 from onetool.sources.bundles.searching import BundleSearch, SavedSearch, word_mark
-from onetool.sources.bundles.store import BundleRows, KnownTool, Rank, SearchHit, SeenRevision, ToolChanges
+from onetool.sources.bundles.store import BundleRows, KnownTool, Rank, SearchHit, SeenRevision, ToolChanges, ToolKind
 
 T = TypeVar("T")
 NAME = "search.cache"
@@ -172,7 +173,7 @@ _TOOLS = (
 )
 # As BundleRows has them: 100,000 tools come in half the time, and none becomes an object.
 _EVERYTHING = """
-SELECT bundle, version, json_array(id, slug, version, enabled, function, length(body)), body
+SELECT bundle, json_array(id, slug, version, enabled, function, length(body)), body, version, enabled, function
 FROM tools JOIN bodies USING (no) WHERE NOT built_in ORDER BY bundle
 """
 _FUNCTIONS = "SELECT DISTINCT function FROM tools WHERE function IS NOT NULL AND NOT built_in"
@@ -204,12 +205,12 @@ def changes_since(connection: IndexConnection, seen: SeenRevision | None) -> Too
     )
 
 
-def _bundle_rows(rows: Iterable[tuple[str, str, str, bytes]]) -> Iterator[BundleRows]:
+def _bundle_rows(rows: Iterable[tuple[Any, ...]]) -> Iterator[BundleRows]:
     """Joined here: SQLite's own `group_concat` ends at a zero byte, up to some version."""
     for bundle_id, every in groupby(rows, itemgetter(0)):
-        _, versions, heads, bodies = zip(*every, strict=True)
-        names = len(heads) if len(set(versions)) == 1 else None
-        yield BundleRows(bundle_id, names, f"[{','.join(heads)}]", b"".join(bodies))
+        _, heads, bodies, *kinds = zip(*every, strict=True)
+        counted = {ToolKind(*kind): size for kind, size in Counter(zip(*kinds, strict=True)).items()}
+        yield BundleRows(bundle_id, counted, f"[{','.join(heads)}]", b"".join(bodies))
 
 
 def _bundles(rows: Iterable[tuple[bytes]]) -> list[Bundle]:
