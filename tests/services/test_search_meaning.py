@@ -239,6 +239,22 @@ def test_equal_tools_are_equally_near():
     assert len({score for _, score in found.search("erase that document", 45)}) == 1
 
 
+def test_a_library_that_gives_equal_vectors_different_digits_is_not_used(monkeypatch):
+    import numpy as np
+
+    usual, tools = WordTable(), [ToolSpec(name=f"weather.read{number}", description="Rain") for number in range(50)]
+    near = ToolMeanings()
+    for slot, tool in enumerate(tools):
+        near.set(slot, tool)
+    before = near.similarities("is it going to rain").near
+    matmul = np.matmul
+    monkeypatch.setattr(np, "matmul", lambda *args: matmul(*args) + np.arange(meaning.BLOCK) * 1e-6)
+    careful = WordTable()
+    monkeypatch.setattr(meaning, "load_table", lambda: careful)
+    assert (usual._has_equal_blocks, careful._has_equal_blocks) == (True, False)
+    assert near.similarities("is it going to rain").near == pytest.approx(before, abs=1e-5)
+
+
 def test_a_table_that_cannot_be_read_is_told_once_and_words_answer(monkeypatch, tmp_path, caplog):
     copytree(meaning.TABLE, tmp_path / "table")
     (tmp_path / "table" / "vectors.i8").write_bytes(b"short")
