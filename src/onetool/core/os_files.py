@@ -87,6 +87,15 @@ def sync_folder(folder: StrOrBytesPath) -> None:
         os.close(handle)
 
 
+def sync_file(path: StrOrBytesPath) -> None:
+    """Make what was written to it safe. Raises OSError."""
+    handle = os.open(path, os.O_RDWR | PLAIN)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
 def _refuse_link(status: os.stat_result) -> None:
     if is_link(status):
         raise _link_error()

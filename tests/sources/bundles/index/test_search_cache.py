@@ -54,6 +54,21 @@ def test_the_next_process_reads_nothing_again(opened, cache, reads):
     assert len(reads) == 1
 
 
+def test_it_knows_nothing_that_a_power_failure_takes_away(opened, file, cache, monkeypatch):
+    done, sync, replace = [], os.fsync, feed.replace_file
+    log = file.with_name(f"{file.name}-wal")
+    opened_log = feed.sync_file
+    monkeypatch.setattr(os, "fsync", lambda handle: done.append(os.fstat(handle).st_ino) or sync(handle))
+    monkeypatch.setattr(feed, "replace_file", lambda *args, **how: done.append("cache") or replace(*args, **how))
+    filled(opened)
+    assert done[done.index("cache") - 1] == log.stat().st_ino
+    cache.unlink()
+    monkeypatch.setattr(feed, "sync_file", lambda path: opened_log(f"{path}/"))  # that can't be opened
+    index = opened()
+    assert slugs(index.search(QUERY)) == ["alpha-two", "alpha-one"]
+    assert not cache.exists()
+
+
 def test_what_has_changed_since_is_read(opened, reads):
     index = filled(opened)
     put(index, tool(4, "alpha-four"), bundle(1, "other-box"))

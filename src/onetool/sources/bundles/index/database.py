@@ -17,7 +17,7 @@ from time import time_ns
 from weakref import WeakSet
 
 from onetool.core import flock
-from onetool.core.os_files import open_no_link
+from onetool.core.os_files import open_no_link, sync_file
 from onetool.sources.bundles.errors import UnavailableError
 from onetool.sources.bundles.index.waiting import LONG_SECONDS, IndexBusyError, WaitLimit, is_damage, is_gone
 
@@ -187,11 +187,7 @@ def _make(file: Path) -> None:
         database.execute("PRAGMA synchronous = OFF")  # no one else reads it yet; it is synced once, when it is complete
         create(database)
         database.execute("PRAGMA journal_mode = WAL")
-    handle = os.open(new, os.O_RDWR)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    sync_file(new)
     _remove(file)
     os.rename(new, file)
 

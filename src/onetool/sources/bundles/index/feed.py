@@ -21,7 +21,7 @@ from zlib import crc32
 
 import msgspec
 
-from onetool.core.os_files import read_marked, replace_file
+from onetool.core.os_files import read_marked, replace_file, sync_file
 from onetool.sources.bundles.index.changes import KEPT_REVISIONS
 from onetool.sources.bundles.index.database import IndexConnection
 from onetool.sources.bundles.index.rows import read_bundle, tools_of_ids
@@ -109,9 +109,9 @@ SAVED_SHARE = 20  # … or one of so many
 class IndexedSearch:
     """Safe for several threads."""
 
-    def __init__(self, cache: Path | None = None) -> None:
-        """`cache` is the file that it is ready from."""
-        self._cache = cache
+    def __init__(self, cache: Path | None = None, log: str = "") -> None:
+        """`cache` is the file that it is ready from, `log` the one in which SQLite keeps what was changed last."""
+        self._cache, self._log = cache, log
         self._found = BundleSearch()
         self._seen: tuple[int, int] | None = None  # which index, and its revision
         self._unsaved = 0  # changes
@@ -145,7 +145,7 @@ class IndexedSearch:
     def _save(self, born: int, revision: int) -> None:
         with self._found.words.lock:
             saved = self._found.saved()
-        if self._cache is not None:
+        if self._cache is not None and _is_safe(self._log):
             write_search(self._cache, born, revision, saved)
         if self._unsaved == sys.maxsize:  # nobody has it yet: as out of a file it takes less room
             self._found = BundleSearch(saved)
@@ -165,6 +165,19 @@ class IndexedSearch:
             if len(ranks) < wanted or len(hits) >= limit:  # fewer than `limit` are the last ones
                 return hits
             after = ranks[-1]
+
+
+def _is_safe(log: str) -> bool:
+    """Have the last changes of the index outlive a power failure. Else other changes would get their revisions, and the
+    cache, which knows the lost ones, would be taken for up to date.
+    """
+    try:
+        sync_file(log)
+    except FileNotFoundError:  # they are in the index itself
+        return True
+    except OSError:
+        return False
+    return True
 
 
 _BUNDLES = "SELECT body FROM bundles WHERE NOT built_in"
