@@ -13,6 +13,7 @@ from itertools import product
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
+from time import sleep
 from typing import Any, NamedTuple
 
 from bench.mcp_client import calling, listing
@@ -23,6 +24,7 @@ from bench.tokens_ways import WAYS, Request, Task, Way
 DATA = ROOT / "tests" / "data"
 TOOLS, TASKS = DATA / "livemcp.json", DATA / "two_call_tasks.json"
 AIM = 1_500
+THINKING_S = 2  # before its first question: a model reads the task and the menu
 MENUS, SIZES = ("run", "search", "direct"), (10, 527, 10_000)
 
 
@@ -109,6 +111,7 @@ def _ways() -> list[Way]:
 def spent_on(way: Way, tasks: Sequence[Task], folder: Path) -> list[Spent]:
     with _started(way, folder) as server:
         menu = tokens(for_a_model(all_tools(server)))
+        sleep(THINKING_S)
         return [_of_task(way, task, server, menu) for task in tasks]
 
 
