@@ -9,11 +9,13 @@ from types import SimpleNamespace
 
 import pytest
 from helpers import until
+from interfaces.http.matrix import ADDRESS
 from upstream import Reply, Upstream
 
 from onetool import App, ToolCall
 from onetool.app.bundles import FRESH
 from onetool.app.describe import run_tool
+from onetool.interfaces.http.serve import server_facts
 from onetool.sources.bundles.derived import SettingsReader
 from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.model import built_in_id
@@ -62,6 +64,7 @@ def test_what_servers_count_and_name_is_known_without_looking_into_bundles(app, 
     monkeypatch.setattr(BundleRows, "tools", lambda rows: asked.append(rows.bundle_id) or read(rows))
     with App.open(app.config.path) as new:
         counted, packs, texts = new.catalog.count(), new.catalog.packs(), new.catalog.texts()
+        assert server_facts(new, ADDRESS, None).tools == f"{counted} tools"
         assert "mine" in run_tool(new.catalog, new.config, None)["description"]
         assert not asked
         assert counted == len(new.tools())
@@ -71,6 +74,7 @@ def test_what_servers_count_and_name_is_known_without_looking_into_bundles(app, 
         assert new.catalog.texts() == texts
         new.bundles.patch_tool(id, "a", "1", {"isEnabled": False})
         assert new.catalog.texts() != texts
+        assert "mine" not in run_tool(new.catalog, new.config, ["mine.a@1"])["description"]  # `mine.a` is not allowed
 
 
 def test_an_app_without_bundles_writes_nothing_and_loads_nothing(tmp_path):

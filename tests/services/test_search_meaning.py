@@ -247,8 +247,13 @@ def test_a_library_that_gives_equal_vectors_different_digits_is_not_used(monkeyp
     for slot, tool in enumerate(tools):
         near.set(slot, tool)
     before = near.similarities("is it going to rain").near
-    matmul = np.matmul
-    monkeypatch.setattr(np, "matmul", lambda *args: matmul(*args) + np.arange(meaning.BLOCK) * 1e-6)
+    matmul, last = np.matmul, np.arange(meaning.BLOCK) == meaning.BLOCK - 1
+
+    def another_last_digit(one, other):
+        found = matmul(one, other)
+        return np.where(last & (np.abs(found) < 0.9), np.nextafter(found, np.float32(2)), found)
+
+    monkeypatch.setattr(np, "matmul", another_last_digit)
     careful = WordTable()
     monkeypatch.setattr(meaning, "load_table", lambda: careful)
     assert (usual._has_equal_blocks, careful._has_equal_blocks) == (True, False)

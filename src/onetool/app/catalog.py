@@ -28,8 +28,9 @@ from onetool.core.registry import (
     Resource,
     Snapshot,
     ToolList,
-    count_listed,
-    is_listed,
+    count_shown,
+    is_shown,
+    shown_packs,
 )
 from onetool.core.spec import ToolSpec
 from onetool.core.text import lazy_pattern, or_rather
@@ -102,35 +103,35 @@ class ToolCatalog:
 
     def tools(self, allowed: Iterable[str] | None = None) -> ToolList:
         """The tools to show, in order; with an allow-list exactly those."""
-        return ToolList([one for one in self.current_snapshot().listed(allowed).held if is_listed(one)])
+        return ToolList([one for one in self.current_snapshot().listed(allowed).held if is_shown(one)])
 
     def count(self, allowed: Iterable[str] | None = None) -> int:
         """How many these are. Bundles that nobody has looked into yet are not made for that."""
         if allowed is not None:
             return len(self.tools(allowed))
         snapshot = self.current_snapshot()
-        return sum(map(is_listed, snapshot.own())) + sum(map(count_listed, snapshot.lazy.values()))
+        return sum(map(is_shown, snapshot.own())) + sum(map(count_shown, snapshot.lazy.values()))
 
     def each(self, allowed: Iterable[str] | None = None) -> Iterator[ToolSpec | LazyTool]:
         """The same one by one, for those who look at the first ones only."""
-        return filter(is_listed, self.current_snapshot().each() if allowed is None else self.tools(allowed).held)
+        return filter(is_shown, self.current_snapshot().each() if allowed is None else self.tools(allowed).held)
 
     def packs(self, allowed: Iterable[str] | None = None) -> list[str]:
         """Those that have tools to show."""
         if allowed is not None:
             return [*dict.fromkeys(tool.pack for tool in self.tools(allowed).held)]
         snapshot = self.current_snapshot()
-        full = [pack for pack, tools in snapshot.lazy.items() if count_listed(tools)]
-        return [*dict.fromkeys([*(spec.pack for spec in snapshot.own() if is_listed(spec)), *full])]
+        own = (spec.pack for spec in snapshot.own() if is_shown(spec))
+        return [*dict.fromkeys([*own, *shown_packs(snapshot.lazy)])]
 
     def texts(self, allowed: Iterable[str] | None = None) -> list[object]:
         """What differs where a list of them would say something else. A lazy tool that has changed is another object,
-        and so is its pack.
+        and so is its pack, whether or not the tool is switched on.
         """
-        snapshot = self.current_snapshot()
-        own, lazy = (snapshot.own(), [snapshot.lazy]) if allowed is None else (self.tools(allowed).held, [])
-        said = ((one.name, one.description) if isinstance(one, ToolSpec) else one for one in filter(is_listed, own))
-        return [*said, *lazy]
+        if allowed is None:
+            snapshot = self.current_snapshot()
+            return [*map(_said, filter(is_shown, snapshot.own())), snapshot.lazy]
+        return [*map(_said, self.tools(allowed).held)]
 
     def search(
         self, query: str, limit: int = 5, allowed: Collection[str] | None = None
@@ -438,6 +439,10 @@ class ToolCatalog:
         if untrusted is None or name.partition(".")[0] in self.registry.packs() or not untrusted.defines(name):
             return None
         return ToolFailure(f"{untrusted.folder} is {untrusted.short}", reason="refused")
+
+
+def _said(tool: ToolSpec | LazyTool) -> object:
+    return (tool.name, tool.description) if isinstance(tool, ToolSpec) else tool
 
 
 def _lazy(offers: Iterable[Catalogue]) -> LazyPacks:

@@ -16,7 +16,7 @@ from onetool.config.model import Menu
 from onetool.config.trust import Untrusted
 from onetool.core.json_data import freeze
 from onetool.core.principal import current_principal, stats_caller
-from onetool.core.registry import count_listed, is_listed
+from onetool.core.registry import is_shown, shown_packs
 from onetool.core.signature import as_identifier
 from onetool.script.names import ScriptNames
 
@@ -168,11 +168,11 @@ def _callable_names(
     snapshot = catalog.current_snapshot()
     names, full = ScriptNames(snapshot, config.aliases), list[str]()
     if allowed is None:  # of bundles, which may be very many, it is enough to know that they have tools
-        shown = {spec.name for spec in snapshot.own() if is_listed(spec)}
-        full = [pack for pack, tools in snapshot.lazy.items() if count_listed(tools)]
+        shown = {spec.name for spec in snapshot.own() if is_shown(spec)}
+        full = shown_packs(snapshot.lazy)
     else:
         shown = {tool.name for tool in catalog.tools(allowed).held}
-    packs = names.words_of({*full, *(name.partition(".")[0] for name in shown if "." in name)})
+    packs = names.words_of({*full, *(name.partition(".")[0] for name in shown if "." in name and snapshot.has(name))})
     functions = [word for word, spec in names.functions.items() if spec.name in shown]
     packs += [word for pack in catalog.server_packs(allowed) if (word := as_identifier(pack)) not in packs]
     return packs, functions, list(config.snippets)

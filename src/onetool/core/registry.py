@@ -55,15 +55,20 @@ LazyPacks = Mapping[str, Mapping[str, LazyTool]]
 NO_PACKS: LazyPacks = {}
 
 
-def is_listed(tool: "ToolSpec | LazyTool") -> bool:
+def is_shown(tool: "ToolSpec | LazyTool") -> bool:
     """Whether lists show it."""
     return tool.enabled and not (isinstance(tool, ToolSpec) and tool.hidden)
 
 
-def count_listed(tools: "Mapping[str, ToolSpec | LazyTool]") -> int:
-    """How many of a pack are. One that is not looked into yet may know how many."""
-    known: int | None = getattr(tools, "listed", None)
-    return sum(map(is_listed, tools.values())) if known is None else known
+def count_shown(tools: "Mapping[str, ToolSpec | LazyTool]") -> int:
+    """How many of a pack are. One that nobody has looked into yet may know how many (`shown_count`)."""
+    known: int | None = getattr(tools, "shown_count", None)
+    return sum(map(is_shown, tools.values())) if known is None else known
+
+
+def shown_packs(packs: LazyPacks) -> list[str]:
+    """Those that have tools to show."""
+    return [pack for pack, tools in packs.items() if count_shown(tools)]
 
 
 class ToolMap(Mapping[str, ToolSpec]):
@@ -266,6 +271,12 @@ class ToolRegistry(Snapshot):
 
     def listed(self, allowed: Iterable[str] | None = None) -> ToolList:
         return self.snapshot().listed(allowed)
+
+    def each(self) -> "Iterator[ToolSpec | LazyTool]":
+        return self.snapshot().each()
+
+    def own(self) -> Collection[ToolSpec]:
+        return self.snapshot().own()
 
     def names(self) -> Collection[str]:
         return self.snapshot().names()

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from sources.bundles.index.made import at, bundle, bundle_id, path_of, put, tool, tool_id
 
-from onetool.core.registry import count_listed
+from onetool.core.registry import count_shown
 from onetool.core.spec import ToolSpec
 from onetool.sources.bundles.index import Index
 from onetool.sources.bundles.named import FollowedTools
@@ -107,7 +107,7 @@ class Changes(RuleBasedStateMachine):
     @invariant()
     def counts_before_it_looks(self):
         packs = Loader(self.index, self.functions).load().packs.values()
-        counted = [(len(tools), count_listed(tools)) for tools in packs]
+        counted = [(len(tools), count_shown(tools)) for tools in packs]
         assert counted == [(len([*tools]), sum(one.enabled for one in tools.values())) for tools in packs]
 
     def teardown(self):

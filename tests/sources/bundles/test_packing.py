@@ -1,11 +1,12 @@
 """Tools as the index keeps them: what was packed comes back, and what was not says so."""
 
+import zlib
 from typing import Any
 
 import msgspec
 import pytest
 
-from onetool.sources.bundles.model import Tool, pack_tool, unpack_tool
+from onetool.sources.bundles.model import COMMON, Tool, pack_tool, unpack_tool
 
 AT = "2026-11-15T16:00:00.000Z"
 
@@ -34,3 +35,12 @@ def test_a_tool_comes_back_as_it_was_in_less_room(one: Tool) -> None:
 def test_what_is_damaged_is_no_tool(harm: bytes) -> None:
     with pytest.raises(msgspec.DecodeError):
         unpack_tool(harm)
+
+
+def test_what_was_packed_with_a_larger_window_is_read() -> None:
+    far = "".join(map(chr, range(0x4E00, 0x7000)))
+    one = tool(arg_schema={"title": far, "description": far})
+    packing = zlib.compressobj(wbits=-15, zdict=COMMON)
+    before = packing.compress(msgspec.json.encode(one)) + packing.flush()
+    assert len(before) < len(pack_tool(one))
+    assert unpack_tool(before) == unpack_tool(pack_tool(one)) == one

@@ -225,10 +225,17 @@ MOST_TRIED = 500  # tools that are looked at to find one: with 100,000 it would 
 
 def first_tool(tools: Iterable[ToolSpec | LazyTool]) -> str | None:
     """One that needs no arguments and changes nothing."""
-    for spec in map(as_spec, sorted(islice(tools, MOST_TRIED), key=lambda tool: tool.name != FIRST)):
-        if not spec.input_schema.get("required") and (spec.read_only or spec.pure):
-            return spec.name
-    return None
+    found = None
+    for tool in islice(tools, MOST_TRIED):
+        if (found is None or tool.name == FIRST) and _is_harmless(as_spec(tool)):
+            found = tool.name
+        if found == FIRST:
+            break
+    return found
+
+
+def _is_harmless(spec: ToolSpec) -> bool:
+    return not spec.input_schema.get("required") and (spec.read_only or spec.pure)
 
 
 def first_call(url: str, header: str | None, tool: str | None) -> str:

@@ -195,15 +195,15 @@ def client_url(app: "App", address: BoundAddress) -> str:
 
 
 def server_facts(app: "App", address: BoundAddress, allowed: Collection[str] | None) -> ServerFacts:
-    listed = app.catalog.registry.allowing(allowed)
-    tools = app.catalog.count(listed)
+    allowed = app.catalog.registry.allowing(allowed)
+    tools = app.catalog.count(allowed)
     return ServerFacts(
         own_url=address.url,
         url=client_url(app, address),
         tools=f"{tools:,} tool{'' if tools == 1 else 's'}",
         config=f"the config {app.config.path}" if app.config.path else "its defaults",
         header=_header(app),
-        first=first_tool(app.catalog.each(listed)),
+        first=first_tool(app.catalog.each(allowed)),
     )
 
 

@@ -35,7 +35,7 @@ async def reload(service: Service) -> None:
             log.error("not reloaded: %s: %s", type(error).__name__, error)
             return
         notify_clients(service)
-        log.info("reloaded: %d tools", len(service.app.catalog.registry))
+        log.info("reloaded: %d tools", service.app.catalog.count())
 
 
 def follow(service: Service) -> None:

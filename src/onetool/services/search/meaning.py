@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, lru_cache
 from hashlib import sha256
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, NamedTuple
@@ -52,6 +53,7 @@ LEAST_CACHED = 500  # tools whose vectors are looked for in the cache: fewer are
 SAVED_SHARE = 20  # one new vector of so many: then the cache is written anew
 MOST_CACHED = 2  # vectors in the file for each that is in use: which are of tools that are gone is not known
 BLOCK = 32  # vectors that are multiplied together
+PROBES = 32  # products that show what a matrix library does; one or two would not
 MOST_TOOLS = 120_000  # slots: 120 MB; those that come later are found by their words
 
 _ACCENTS = re.compile("[\u0300-\u036f]")
@@ -78,8 +80,9 @@ class WordTable:
         self._weights = np.fromfile(folder / "weights.f32", "<f4", count=len(words))
         self._pieces = lru_cache(KNOWN_WORDS)(lambda word: tuple(self._split(word)))
         self._np = np
-        some = self.vector([0, 1])  # there are several libraries: what this one does is seen
-        self._has_equal_blocks = np.unique(np.matmul(np.tile(some, (1, BLOCK, 1)), some)).size == 1
+        some = [self.vector([row, row + 1]) for row in range(PROBES)]
+        probes = (np.matmul(np.tile(one, (1, BLOCK, 1)), other) for one, other in pairwise(some))
+        self._has_equal_blocks = all(np.unique(probe).size == 1 for probe in probes)
 
     def vector(self, rows: list[int]) -> "Floats":
         """Of length one; all zeros without tokens."""
@@ -232,8 +235,9 @@ class ToolMeanings:
         tokens = table.tokens(query, QUERY_TOKENS, MOST_PIECES)
         if not tokens.rows:  # nothing that it knows, or another script
             return None
-        near = table.products(self._vectors[: whole_blocks(self._used)], tokens.rows)
-        return Similarities(near[: self._used], tokens.has_word)
+        used = self._used  # another thread may make more
+        near = table.products(self._vectors[: whole_blocks(used)], tokens.rows)
+        return Similarities(near[:used], tokens.has_word)
 
     def load(self) -> None:
         """Begin to make what is to be made, in a thread."""

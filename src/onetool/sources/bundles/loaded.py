@@ -70,12 +70,12 @@ _loading = RLock()
 class LazyPack(Mapping[str, LoadedTool]):
     """A bundle's tools, which are made of its rows when somebody first asks for one of them."""
 
-    def __init__(self, size: int | None, listed: int | None, load: Callable[[], PackTools]) -> None:
-        """There is at least one. `size` is how many, and `listed` how many of them may be called: None if nobody has
+    def __init__(self, size: int | None, shown: int | None, load: Callable[[], PackTools]) -> None:
+        """There is at least one. `size` is how many, and `shown` how many of them are switched on: None if nobody has
         counted.
         """
         self._size = size
-        self.listed = listed
+        self.shown_count = shown
         self._load: Callable[[], PackTools] | None = load
         self._tools: PackTools = {}
 
@@ -98,6 +98,9 @@ class LazyPack(Mapping[str, LoadedTool]):
 
     def __bool__(self) -> bool:
         return True
+
+    __eq__ = object.__eq__  # nobody is made to be compared
+    __hash__ = object.__hash__  # pyright: ignore[reportAssignmentType] - Mapping has none
 
     # As quick as those of a dict: every call looks one up, and a search goes through all of them.
 

@@ -233,9 +233,9 @@ COMMON = (
     b'","bundleID":"01","slug":"","version":"1.0","isBuiltIn":false,"createdAt":"2026-","modifiedAt":"2026-'
     b'.000Z","schemaVersion":"1","source":null}'
 )
-_BARE = -15  # no header and no sum of its own: SQLite and memory are not less reliable than that
+_BARE = -15  # no header and no sum of its own: SQLite and memory are not less reliable than that. Any window is read
 _WINDOW = -13  # of 8 KB, of which few tools have more: to clear the usual 32 KB takes longer than to pack one
-_EFFORT = 5  # smallest of all at that
+_EFFORT = 5  # more would save a thousandth
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Tool).decode

@@ -57,7 +57,7 @@ _TURN_SECONDS = 0.5  # seconds that who must not wait waits for its turn, where 
 class IndexAccess:
     def __init__(self, file: Path | None, fill: Fill | None) -> None:
         self._file = file
-        self.log = f"{file}-wal"
+        self.wal = f"{file}-wal"
         self._fill = fill
         self._mine = local()
         self._wait_limit = WaitLimit()
@@ -105,7 +105,7 @@ class IndexAccess:
     def stamp(self) -> Hashable:
         """Differs after every change. It asks SQLite nothing, and so never blocks; None where only asking tells."""
         if self._file is not None:
-            return change_stamp(self.log)
+            return change_stamp(self.wal)
         try:
             connection = self._connections.current()
         except UnavailableError:  # it has been closed
@@ -254,7 +254,7 @@ class Index:
 
     def __init__(self, file: Path | None, fill: Fill | None = None) -> None:
         self._access = IndexAccess(file, fill)
-        self._search = IndexedSearch(None if file is None else file.with_name(NAME), self._access.log)
+        self._search = IndexedSearch(None if file is None else file.with_name(NAME), self._access.wal)
         self._bundles = KeptRows(rows.bundles_of_ids)
 
     # Writing

@@ -109,9 +109,9 @@ SAVED_SHARE = 20  # … or one of so many
 class IndexedSearch:
     """Safe for several threads."""
 
-    def __init__(self, cache: Path | None = None, log: str = "") -> None:
-        """`cache` is the file that it is ready from, `log` the one in which SQLite keeps what was changed last."""
-        self._cache, self._log = cache, log
+    def __init__(self, cache: Path | None = None, wal: str = "") -> None:
+        """`cache` is the file that it is ready from, `wal` the one in which SQLite keeps what was changed last."""
+        self._cache, self._wal = cache, wal
         self._found = BundleSearch()
         self._seen: tuple[int, int] | None = None  # which index, and its revision
         self._unsaved = 0  # changes
@@ -145,7 +145,7 @@ class IndexedSearch:
     def _save(self, born: int, revision: int) -> None:
         with self._found.words.lock:
             saved = self._found.saved()
-        if self._cache is not None and _is_safe(self._log):
+        if self._cache is not None and _sync_log(self._wal):
             write_search(self._cache, born, revision, saved)
         if self._unsaved == sys.maxsize:  # nobody has it yet: as out of a file it takes less room
             self._found = BundleSearch(saved)
@@ -167,12 +167,12 @@ class IndexedSearch:
             after = ranks[-1]
 
 
-def _is_safe(log: str) -> bool:
-    """Have the last changes of the index outlive a power failure. Else other changes would get their revisions, and the
-    cache, which knows the lost ones, would be taken for up to date.
+def _sync_log(wal: str) -> bool:
+    """Have the last changes of the index outlive a power failure: whether that went well. Else other changes would get
+    their revisions, and the cache, which knows the lost ones, would be taken for up to date.
     """
     try:
-        sync_file(log)
+        sync_file(wal)
     except FileNotFoundError:  # they are in the index itself
         return True
     except OSError:
