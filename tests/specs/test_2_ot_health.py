@@ -32,7 +32,7 @@ def test_show_health(with_servers):
     assert told["python"] == platform.python_version()
     assert told["cwd"] == str(Path.cwd())
     assert told["registry"]["status"] == "ok"
-    assert told["registry"]["tool_count"] == len(agent.app.catalog.registry)
+    assert told["registry"]["tool_count"] == len(agent.app.tools())
     assert told["proxy"] == {"status": "ok", "server_count": 1, "servers": {"proxy_package_version": "connected"}}
     text = agent.reads("ot.health()")
     assert yaml.safe_load(text) == told

@@ -166,7 +166,7 @@ def test_internal_tool_implementation(tmp_path):
     app = App.open(config_with(tmp_path, tools))
     found = run(app.runtime.executor, "find", query="read a file")
     assert "fs.read_file" in [item["name"] for item in found.data]
-    assert run(app.runtime.executor, "state").data["registry"]["tool_count"] == len(app.catalog.registry)
+    assert run(app.runtime.executor, "state").data["registry"]["tool_count"] == len(app.tools())
     assert run(app.runtime.executor, "usage").data["calls"] == 2
     messages = [str(mistake) for mistake in app.mistakes]
     assert len(messages) == 2

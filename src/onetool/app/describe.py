@@ -230,7 +230,7 @@ def health(
         "cwd": os.getcwd(),
         "registry": {
             "status": "degraded" if any(one.severity == "error" for one in mistakes) else "ok",
-            "tool_count": len(catalog.registry) if allowed is None else len(catalog.tools(allowed)),
+            "tool_count": catalog.count(allowed),
             **({"mistakes": [str(one) for one in mistakes]} if mistakes and sees_all else {}),
         },
         "proxy": NO_SERVERS if catalog.servers is None else catalog.servers.health(allowed),

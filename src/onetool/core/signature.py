@@ -9,7 +9,7 @@ search found take a line each, the best first, within a budget of tokens.
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from keyword import iskeyword
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 from unicodedata import normalize
 
 import msgspec
@@ -17,9 +17,6 @@ import msgspec
 from onetool.core.errors import cut
 from onetool.core.spec import ToolSpec
 from onetool.core.text import count_tokens, cut_to_tokens
-
-if TYPE_CHECKING:
-    from onetool.core.spec import ToolSpec
 
 
 def call_text(name: str, args: Mapping[str, Any]) -> str:
@@ -377,13 +374,14 @@ class FoundTool(msgspec.Struct, frozen=True):
     description: str
 
 
-def found_lines(found: Sequence[FoundTool], more: str) -> list[str]:
-    """`more`, the last line, says how to see more of them, and more of each."""
+def found_lines(found: Sequence[FoundTool], about: str) -> list[str]:
+    """The last line says how to see more of each, which is `about`, and more of them."""
     lines = list(_within(MOST_TOKENS, (_line(tool) for tool in found)))
     rest = [tool.name for tool in found[len(lines) :]]
     named = list(_within(NAME_TOKENS, iter(rest)))
     also = [f"Also: {', '.join(named)}{f' and {len(rest) - len(named)} more' if rest[len(named) :] else ''}"]
-    return [*lines, *(also if rest else ()), more]
+    more = "More: other words." if rest else "More: a larger limit, or other words."
+    return [*lines, *(also if rest else ()), f"{about}{more}"]
 
 
 def _line(tool: FoundTool) -> str:

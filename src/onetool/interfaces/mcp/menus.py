@@ -201,7 +201,7 @@ def _as_lines(found: list[ToolSpec], has_help: bool) -> str:
     tools = [FoundTool(spec.name, signature(spec, exact=True), spec.description) for spec in found]
     help_on = f'call(name="{HELP}", args={as_json({"query": found[0].name})})'
     about = f"All about one: {help_on}. " if has_help else ""
-    return "\n".join(found_lines(tools, f"{about}More: a larger limit, or other words."))
+    return "\n".join(found_lines(tools, about))
 
 
 def _packs(app: "App", allowed: Collection[str] | None) -> list[str]:

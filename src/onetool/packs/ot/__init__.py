@@ -154,7 +154,7 @@ class DiscoveryTools:
                 return []
             has_help = self._listing.find("ot.help", catalogue, allowed) is not None
             about = f"All about one: ot.help({found[0].name!r}). " if has_help else ""
-            return found_lines(found, f"{about}More: a larger limit, or other words.")
+            return found_lines(found, about)
 
     @tool(read_only=True, examples=['ot.signature("fs.read_file")'])
     def signature(self, name: str) -> str:
