@@ -552,6 +552,18 @@ def test_a_pack_that_is_switched_off_has_no_prompts_and_no_resources(tmp_path):
         assert ("brew" in app.catalog.prompts, "tea://leaves" in app.catalog.resources) == (True, True)
 
 
+def test_who_puts_a_tool_into_a_shadowed_bundle_is_told(app):
+    id = new_id(time.time())
+    app.bundles.put_bundle(id, {"slug": "time"})
+    app.tools()
+    tool, _ = app.bundles.put_tool(id, "later", "1", script("1"))
+    (told,) = tool["warnings"]
+    assert told == (
+        f"the bundle 'time' ({id}) is shadowed: something else has this name in code already: "
+        "give it another slug, or call its tools by id over REST"
+    )
+
+
 def test_a_shadowed_bundle_is_not_allowed_by_the_name_of_the_other_one(app):
     bundle(app, "a", t=ECHO)
     second = bundle(app, "a", t=ECHO)

@@ -47,7 +47,7 @@ def told(named):
             ]
             for pack, tools in named.packs.items()
         },
-        [mistake.message for mistake in named.mistakes],
+        [mistake.message for mistake in named.shadowed.values()],
         {name: None if (spec := named.get(name)) is None else (spec.kept_as, spec.off) for name in VERSIONS},
     )
 

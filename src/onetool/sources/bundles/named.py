@@ -42,11 +42,15 @@ class NamedTools:
     """The tools under their names at one moment. `get` finds single versions."""
 
     def __init__(
-        self, packs: Mapping[str, PackTools], owners: Mapping[str, Bundle], mistakes: list[Mistake], off: "Off"
+        self,
+        packs: Mapping[str, PackTools],
+        owners: Mapping[str, Bundle],
+        shadowed: Mapping[str, Mistake],
+        off: "Off",
     ) -> None:
-        """`owners` are the bundles that have their names, by their ids."""
+        """By ids: `owners` are the bundles that have their names, `shadowed` those whose name something else has."""
         self.packs = packs
-        self.mistakes = mistakes
+        self.shadowed = shadowed
         self.owners = owners
         self._off = off
         self._made: dict[str, ToolSpec] = {}
@@ -155,7 +159,7 @@ class FollowedTools:
     def __init__(self, make: Make, why_not: WhyNot, basis: Callable[[Iterable[str]], Basis]) -> None:
         self.seen: SeenRevision | None = None  # of the store
         self._make, self._off, self._ask_basis = make, Off(why_not), basis
-        self.named = NamedTools({}, {}, [], self._off)
+        self.named = NamedTools({}, {}, {}, self._off)
         self._bundles: dict[str, Bundle] = {}
         self._rows: dict[str, KnownTool] | None = {}  # by id; None until the first change after a whole load
         self._tools: dict[str, PackTools] = {}  # by the id of the bundle
@@ -292,24 +296,24 @@ class FollowedTools:
                 self._name(self._taken)
                 return
             packs[pack] = tools
-        self.named = NamedTools(packs, owners, self.named.mistakes, self._off)
+        self.named = NamedTools(packs, owners, self.named.shadowed, self._off)
 
     def _name(self, taken: Collection[str]) -> None:
         """Each bundle that has its name, and what code calls it."""
         self._taken = taken
-        packs, owners, mistakes = dict[str, PackTools](), dict[str, Bundle](), list[Mistake]()
+        packs, owners, shadowed = dict[str, PackTools](), dict[str, Bundle](), dict[str, Mistake]()
         first: dict[str, Bundle] = {}
         for bundle in sorted(self._bundles.values(), key=lambda one: (one.created_at, one.id)):
             if bundle.soft_deleted_at is not None:
                 continue
             pack = code_name(bundle.slug)
             if pack in taken or pack in first or pack in PYTHON_NAMES:
-                mistakes.append(_shadowed(bundle, first.get(pack)))
+                shadowed[bundle.id] = _shadowed(bundle, first.get(pack))
             else:
                 first[pack] = owners[bundle.id] = bundle
                 if tools := self._tools.get(bundle.id):
                     packs[pack] = tools
-        self.named = NamedTools(packs, owners, mistakes, self._off)
+        self.named = NamedTools(packs, owners, shadowed, self._off)
 
 
 def _modified_at(row: KnownTool) -> str:
@@ -373,7 +377,7 @@ class BundleTools:
             named = followed.follow(self._store.changes(followed.seen), taken)
             self._named, self._state = named, state
             self.count += 1
-            return Catalogue(lazy=named.packs, mistakes=(*named.mistakes, *self._store.mistakes()))
+            return Catalogue(lazy=named.packs, mistakes=(*named.shadowed.values(), *self._store.mistakes()))
 
     def _make(self, row: KnownTool, name: str, off: str | None) -> ToolSpec:
         try:
@@ -386,6 +390,11 @@ class BundleTools:
     def versions(self) -> Callable[[str], ToolSpec | None]:
         """Finds `bundle.tool@version` among the tools of this load, also when there has been another one since."""
         return self._named.get
+
+    def why_unnamed(self, bundle_id: str) -> str | None:
+        """Why code has no name for the tools of a bundle, if so."""
+        mistake = self._named.shadowed.get(bundle_id)
+        return None if mistake is None else f"{mistake.message}: {mistake.hint}"
 
     def name_of(self, bundle: Bundle, tool: Tool) -> str:
         """What a call of this very tool is counted under."""

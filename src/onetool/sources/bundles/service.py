@@ -155,11 +155,13 @@ class BundleService:
     # Tools
 
     def put_tool(self, bundle_id: str, slug: str, version: str, data: Any) -> tuple[Shown, ETag]:
-        """What can't be called as the config is now is kept all the same, and `warnings` say so."""
+        """What can't be called as things are, or not by a name, is kept all the same, and `warnings` say so."""
         bundle_id = self._check_path(bundle_id, slug, version)
         content = read_tool(data, slug, version)
         self._factory.check(content)
         warnings = self._factory.warnings(content)
+        if (shadowed := self.loading.why_unnamed(bundle_id)) is not None:
+            warnings.append(shadowed)
         tool = self.changed(self.store.put_tool(bundle_id, slug, version, content))
         return self._shown_tool(tool) | ({"warnings": warnings} if warnings else {}), self._tag(tool)
 
