@@ -5,10 +5,12 @@ The tools are made for one `View` of the app, so `ot` is not a module of functio
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+from msgspec import Meta
 
 from onetool.core.call import Page
-from onetool.core.errors import BadArguments, ToolFailure, cut, message_of
+from onetool.core.errors import ToolFailure, cut, message_of
 from onetool.core.signature import FoundTool, found_lines
 from onetool.core.signature import signature as signature_of
 from onetool.core.spec import ToolSpec
@@ -131,7 +133,7 @@ class DiscoveryTools:
             return self._helper.help(query, info, *current_catalogue())
 
     @tool(read_only=True, examples=['ot.search("read a file")'])
-    def search(self, query: str, limit: int = 5) -> list[str]:
+    def search(self, query: str, limit: Annotated[int, Meta(ge=1)] = 5) -> list[str]:
         """Find tools by what they do, in plain words, the best first.
 
         Args:
@@ -141,8 +143,6 @@ class DiscoveryTools:
         Returns:
             A line for each, its signature and what it does, and a line on how to see more. Empty when nothing fits.
         """
-        if limit < 1:
-            raise BadArguments(f"limit must be >= 1, got {limit}")
         with _span("ot.search", query=query, limit=limit):
             catalogue, allowed = current_catalogue()
             found = [
