@@ -307,6 +307,9 @@ ENDLESS_KEYS = {
 }
 
 
+FOR_EVER_S = 20  # such a dict takes Python a minute, and a run on a full machine some seconds
+
+
 @pytest.mark.parametrize("code", ENDLESS_KEYS.values(), ids=ENDLESS_KEYS)
 def test_keys_that_take_for_ever_to_hash_do_not_hold_us_up(tmp_path, code):
     """In a process of its own, which can be killed."""
@@ -314,7 +317,7 @@ def test_keys_that_take_for_ever_to_hash_do_not_hold_us_up(tmp_path, code):
     command = [sys.executable, "-m", "onetool", "--config", str(tmp_path / "onetool.yaml"), "run", "-"]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        process.communicate(code.encode(), timeout=SECONDS + SLACK)
+        process.communicate(code.encode(), timeout=FOR_EVER_S)
     finally:
         process.kill()
         process.wait()
