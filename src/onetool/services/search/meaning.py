@@ -100,7 +100,7 @@ class WordTable:
         """
         vector = self.vector(rows)
         if not self._has_equal_blocks:
-            return self._np.einsum("ij,j->i", vectors, vector)  # takes twice the time
+            return self._np.einsum("ij,j->i", vectors, vector)  # takes up to twice the time
         return self._np.matmul(vectors.reshape(-1, BLOCK, DIMENSIONS), vector).reshape(-1)
 
     def tokens(self, text: str, most: int, pieces_each: int = LONGEST_WORD) -> Tokens:

@@ -159,9 +159,7 @@ class BundleService:
         bundle_id = self._check_path(bundle_id, slug, version)
         content = read_tool(data, slug, version)
         self._factory.check(content)
-        warnings = self._factory.warnings(content)
-        if (shadowed := self.loading.why_unnamed(bundle_id)) is not None:
-            warnings.append(shadowed)
+        warnings = self.warnings(content, bundle_id)
         tool = self.changed(self.store.put_tool(bundle_id, slug, version, content))
         return self._shown_tool(tool) | ({"warnings": warnings} if warnings else {}), self._tag(tool)
 
@@ -205,9 +203,10 @@ class BundleService:
         """Raises InvalidError for what could never run, as `put_tool` does: for callers that store nothing yet."""
         self._factory.check(tool)
 
-    def warnings(self, tool: ToolContent) -> list[str]:
-        """What keeps it from being called for now, as `put_tool` says it."""
-        return self._factory.warnings(tool)
+    def warnings(self, tool: ToolContent, bundle_id: str | None = None) -> list[str]:
+        """What keeps it from being called for now, or, in that bundle, from having a name in code."""
+        unnamed = None if bundle_id is None else self.loading.why_unnamed(bundle_id)
+        return [*self._factory.warnings(tool), *([] if unnamed is None else [unnamed])]
 
     # Whole bundles
 
