@@ -12,7 +12,7 @@ WEB     := .node-web
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 2)')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve test check lint web web-check browser test-browser screenshots conformance test-cluster faults fuzz bench \
+.PHONY: help setup serve test check lint web web-check browser test-browser screenshots conformance test-cluster faults attack fuzz bench \
   search-eval bench-peers openapi lock clean
 
 help:  ## what there is
@@ -59,6 +59,9 @@ test-cluster: setup  ## three replicas behind haproxy and nginx: killed, restart
 
 faults: $(VENV)/.dev  ## what the store of bundles must withstand, at full length: some minutes
 	ONETOOL_FAULTS=full $(BIN)/python -m pytest tests/faults $(ARGS)
+
+attack: setup  ## every attack test, and a table: area, attempts, how many got through; ARGS=--record: write it to docs/security.md
+	ONETOOL_BROWSER=full $(BIN)/python -m tests.attack -n $(WORKERS) $(ARGS)
 
 fuzz: $(VENV)/.dev  ## schemathesis over the REST API, ARGS are its own options; hypothesis at full length; the sandbox's frames
 	PYTHONPATH=tests $(BIN)/python -m tests.interfaces.rest.fuzz $(ARGS)

@@ -13,6 +13,8 @@ from helpers import cli, trusted
 from onetool import ToolCall
 from onetool.app import App
 
+pytestmark = pytest.mark.attack("secrets")
+
 KEY = "sk-live-0123456789"
 OTHER = "sk-live-9876543210"
 PACK = f'''

@@ -13,7 +13,10 @@ from ask.stand_in import StandIn
 from browser.chromium import chromium, found
 from interfaces.http.conftest import Served
 
-pytestmark = pytest.mark.skipif(found() is None, reason="no Chromium on this machine (ONETOOL_TEST_BROWSER names one)")
+pytestmark = [
+    pytest.mark.attack("other origins"),
+    pytest.mark.skipif(found() is None, reason="no Chromium on this machine (ONETOOL_TEST_BROWSER names one)"),
+]
 
 OWN = "01890a5d-ac96-774b-bcce-b302099a8057"
 PACK = '''

@@ -5,6 +5,8 @@ import json
 import pytest
 from upstream import Reply
 
+pytestmark = pytest.mark.attack("the page")
+
 MARKUP = "</script><img src=x onerror=hit=1><b onclick=hit=1>"  # a tag has at most 64 characters
 TURNED = "\u202eexe\u200b\u2066"
 HOSTILE = f"{MARKUP}{TURNED}"

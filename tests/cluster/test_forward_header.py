@@ -13,6 +13,8 @@ from cluster.members import KEY
 from onetool.core.principal import Principal
 from onetool.interfaces.http.forwarding import ForwardSeal
 
+pytestmark = pytest.mark.attack("replicas")
+
 NEWS = json.dumps({"session": "none"}).encode()
 ADA = Principal(name="ada", owner="ada", role="call")
 PATH = b"/cluster/mcp"

@@ -16,6 +16,8 @@ from onetool.services.cluster import ClusterSettings, members
 from onetool.services.cluster.members import Members, read_members
 from onetool.services.secrets import Secret
 
+pytestmark = pytest.mark.attack("replicas")
+
 ADMIN = [("Authorization", f"Bearer {KEY}")]
 OTHER = "another cluster.key (or its row was changed)"
 

@@ -12,6 +12,8 @@ from onetool.services.cluster.leases import Leases
 from onetool.services.cluster.mcp_rows import McpSessionRows, McpTaskRows, SessionState, UnreadableRowError
 from onetool.services.cluster.members import Members
 
+pytestmark = pytest.mark.attack("replicas")
+
 STATE = SessionState(revision="2025-11-25", capabilities={"roots": {}}, name="é\0", menu="direct", watched=("a://b",))
 
 

@@ -4,6 +4,8 @@ import pytest
 
 from onetool.http.allowed_hosts import GLOBAL, NOWHERE, PRIVATE, reach
 
+pytestmark = pytest.mark.attack("URLs")
+
 
 @pytest.mark.parametrize(
     "address",

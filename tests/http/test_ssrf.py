@@ -14,6 +14,8 @@ from onetool.http.placeholders import TemplateError
 from onetool.http.template import RequestTemplate
 from onetool.http.url import HttpRequest
 
+pytestmark = pytest.mark.attack("URLs")
+
 CASES: list[dict[str, Any]] = json.loads((Path(__file__).parents[1] / "data" / "ssrf.json").read_text())
 # What is wrong with these is seen on the wire only: test_ssrf_wire has them, as it has all others.
 ON_THE_WIRE = {"redirect", "upstream", "upstreamBody"}

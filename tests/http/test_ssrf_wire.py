@@ -21,6 +21,8 @@ from onetool.http.definition import HttpImpl, ToolLimits
 from onetool.http.placeholders import TemplateError
 from onetool.http.tool import HttpTool
 
+pytestmark = pytest.mark.attack("URLs")
+
 CASES: list[dict[str, Any]] = json.loads((Path(__file__).parents[1] / "data" / "ssrf.json").read_text())
 PUBLIC = "93.184.216.34"
 SECRET = "sesame-0815"

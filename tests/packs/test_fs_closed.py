@@ -10,7 +10,7 @@ from onetool.packs import fs
 from onetool.sdk import ToolFailure
 from onetool.services.file_access import PathRefusedError, Roots, private
 
-pytestmark = pytest.mark.usefixtures("way")
+pytestmark = [pytest.mark.attack("files"), pytest.mark.usefixtures("way")]
 
 KEPT = (
     ".ssh/id_rsa",

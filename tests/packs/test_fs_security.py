@@ -22,7 +22,7 @@ from onetool.packs import fs, shell
 from onetool.sdk import ToolFailure
 from onetool.services.file_access import open_folder, opening, private
 
-pytestmark = pytest.mark.usefixtures("way")
+pytestmark = [pytest.mark.attack("files"), pytest.mark.usefixtures("way")]
 
 CASES = json.loads((Path(__file__).parents[1] / "data" / "fs_security.json").read_text())
 NOBODY = 65534

@@ -10,6 +10,8 @@ from onetool.sandbox.messages import EVENTS, FAILURES, read_event
 
 from .fuzz import BUDGETS, check_plain, fuzz, read, recorded
 
+pytestmark = pytest.mark.attack("sandbox")
+
 COUNT = 8_000  # some seconds
 
 

@@ -17,6 +17,8 @@ from helpers import computing, start
 
 from onetool import App
 
+pytestmark = pytest.mark.attack("sandbox")
+
 SECRET = "CANARY-5a1e7b"
 SECONDS = 2
 SLACK = 3  # for a machine that is busy with other tests

@@ -10,6 +10,8 @@ from trust.hostile import Repository
 
 from onetool.sources.packs import importing
 
+pytestmark = pytest.mark.attack("cloned repositories")
+
 cli = partial(helpers.cli, cold=True)  # what a stranger's folder has must not be imported at the start, either
 INITIALIZE = {
     "jsonrpc": "2.0",

@@ -22,6 +22,8 @@ from onetool.sources.bundles.model import BundleContent, ToolContent
 from onetool.sources.bundles.names import new_id
 from onetool.sources.mcp_servers.server_log import ServerLog
 
+pytestmark = pytest.mark.attack("cloned repositories")
+
 STRANGER = 12345
 FLAG = "from pathlib import Path\nPath({!r}).write_text('imported')\ndef hello() -> str:\n    'Hi.'\n    return 'hi'\n"
 

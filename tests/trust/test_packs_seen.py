@@ -13,6 +13,8 @@ from onetool.app import App
 from onetool.config.find import find
 from onetool.config.reach import MOST_FILES, reach_of
 
+pytestmark = pytest.mark.attack("cloned repositories")
+
 EVIL = "from pathlib import Path\nPath({!r}).write_text('imported')\ndef hello() -> str:\n    'Hi.'\n    return 'hi'\n"
 MILD = "def hello() -> str:\n    'Hi.'\n    return 'hi'\n"
 

@@ -12,6 +12,8 @@ from onetool.core.errors import ConfigError
 from onetool.interfaces.cli import cli
 from onetool.interfaces.cli.init import init
 
+pytestmark = pytest.mark.attack("cloned repositories")
+
 EVIL = "from pathlib import Path\nPath({!r}).write_text('imported')\n"
 
 

@@ -27,6 +27,8 @@ from interfaces.http.matrix import (
 
 from onetool.interfaces.http.login_sessions import LIFETIME_S, LoginSessions
 
+pytestmark = pytest.mark.attack("credentials")
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):

@@ -12,6 +12,8 @@ from onetool.interfaces.http.listen import BoundAddress
 from onetool.interfaces.http.serve import build_app, follow_config
 from onetool.interfaces.mcp.http import McpHttpApp
 
+pytestmark = pytest.mark.attack("credentials")
+
 __all__ = ["database", "database_url", "postgres"]
 
 KEY = "0123456789abcdef0123456789abcdef"

@@ -17,6 +17,8 @@ from onetool.http.client import HttpClient
 from onetool.interfaces.http.jwt_token import JwtError
 from onetool.interfaces.http.jwt_verifier import JwtVerifier, json_fetcher
 
+pytestmark = pytest.mark.attack("credentials")
+
 URL = "https://tools.example.com"
 CALL = Grant(tools=("web.*",), rate="60/min")
 

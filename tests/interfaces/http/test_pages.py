@@ -4,6 +4,8 @@ import pytest
 
 from onetool.interfaces.rest.routing import ROOT, ROUTES
 
+pytestmark = pytest.mark.attack("other origins")
+
 ID = "01890a5d-0000-7000-8000-000000000001"
 PLAIN = [place.path.format(bundleID=ID, toolSlug="now", version="1", server="s", handle="h") for place in ROUTES]
 ROUTES = [

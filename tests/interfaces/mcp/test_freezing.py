@@ -8,6 +8,8 @@ import time
 
 import pytest
 
+pytestmark = pytest.mark.attack("other callers")
+
 MOST_SECONDS = 3.0  # that a ping may take on a busy machine; what is attacked here took much longer
 CONFIG = """
 stats: {enabled: false}

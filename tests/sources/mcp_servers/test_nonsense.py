@@ -6,6 +6,8 @@ import pytest
 from helpers import until
 from sources.mcp_servers.stage import call, is_fine, ran, settle, tools_of
 
+pytestmark = pytest.mark.attack("upstream servers")
+
 
 def test_rubbish_on_stdout_is_passed_over(stage):
     with stage.app({"bad": stage.nasty("spams_stdout")}) as app:
