@@ -1,16 +1,23 @@
 """Every test has a home of its own: no test reads or writes the developer's config, state or secrets."""
 
+import atexit
 import gc
 import json
 import logging
 import os
+import shutil
 import signal
+import tempfile
 from itertools import count
 from pathlib import Path
 
 import pytest
 from helpers import examples
 from hypothesis import HealthCheck, settings
+
+# Fixtures of modules start before `own_home`. They get a home of the session, never the developer's.
+os.environ["HOME"] = tempfile.mkdtemp(prefix="onetool-home-")
+atexit.register(shutil.rmtree, os.environ["HOME"], ignore_errors=True)
 
 # A machine that is busy with other tests is no reason to fail.
 # How many inputs a filter takes is chance: a run in some hundreds would fail for it.
