@@ -46,6 +46,17 @@ def run(executor, name="t", /, **args):
     return asyncio.run(executor.execute(ToolCall(id="1", name=name, args=args, source="test")))
 
 
+def check_each(cases, check):
+    """Check every case of a matrix and report all that failed together."""
+    failed = []
+    for case in cases:
+        try:
+            check(*case) if isinstance(case, tuple) else check(case)
+        except AssertionError as error:
+            failed.append(f"{ascii(case)[:200]}: {error}")
+    assert not failed, "\n\n".join(failed)
+
+
 def cli(*args, cwd, stdin=None, env=None, cold=False):
     """Run the real command line in a process of its own, piped as a program would run it."""
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}

@@ -10,7 +10,7 @@ from types import MappingProxyType
 import msgspec
 import pytest
 import yaml
-from helpers import computing, examples
+from helpers import check_each, computing, examples
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -204,27 +204,33 @@ def test_half_characters_are_shown_as_what_they_are():
 
 
 @pytest.mark.parametrize("loader", LOADERS)
-@pytest.mark.parametrize("text", TRICKY, ids=lambda text: ascii(text)[:20])
-def test_any_text_is_read_as_that_text(text, loader):
-    for value in (
-        [text],
-        {"k": text},
-        {text: 1},
-        [{"k": text, "l": text}],
-        {"k": {"l": {"m": {"n": text}}}},
-        [text] * 99,
-    ):
-        assert read(render(value), loader) == value
-    for value in ([[[[text]]]], {"k": [text, [[[text]]]]}, {text: {text: {text: text}}}, [{"k": [{"l": text}]}, text]):
-        assert read(render(value), loader) == value
+def test_any_text_is_read_as_that_text(loader):
+    def is_read_as_it_is(text):
+        values = [
+            [text],
+            {"k": text},
+            {text: 1},
+            [{"k": text, "l": text}],
+            {"k": {"l": {"m": {"n": text}}}},
+            [text] * 99,
+            [[[[text]]]],
+            {"k": [text, [[[text]]]]},
+            {text: {text: {text: text}}},
+            [{"k": [{"l": text}]}, text],
+        ]
+        for value in values:
+            assert read(render(value), loader) == value
+
+    check_each(TRICKY, is_read_as_it_is)
 
 
-@pytest.mark.parametrize("text", TRICKY, ids=lambda text: ascii(text)[:20])
-def test_text_without_quotes_is_text_for_all_readers(text):
-    written = render([text])[1:-1]
-    if written == text:
-        assert plain_value(text) == text
-        assert yaml_1_1_advice(text) is None
+def test_text_without_quotes_is_text_for_all_readers():
+    def is_text(text):
+        if render([text])[1:-1] == text:
+            assert plain_value(text) == text
+            assert yaml_1_1_advice(text) is None
+
+    check_each(TRICKY, is_text)
 
 
 @settings(max_examples=examples(100), deadline=None)

@@ -1,6 +1,9 @@
 """Pages of other origins get nothing: what a browser says of a request, and what a request says of its body."""
 
+from itertools import product
+
 import pytest
+from helpers import check_each
 
 from onetool.interfaces.rest.routing import ROOT, ROUTES
 
@@ -33,13 +36,14 @@ def site(value):
 # Sec-Fetch-Site
 
 
-@pytest.mark.parametrize("path", ROUTES)
 @pytest.mark.parametrize("said", ["cross-site", "same-site", "", "Same-Origin", "same-origin, none", "whatever"])
-def test_what_a_browser_calls_foreign_is_refused_on_every_route(server, path, said):
-    for method in (*READING, *CHANGING):
+def test_what_a_browser_calls_foreign_is_refused_on_every_route(server, said):
+    def is_refused(path, method):
         reply = server.ask(path, method, [site(said), JSON])
-        assert (reply.status, reply.code) == (403, "bad_origin"), method
+        assert (reply.status, reply.code) == (403, "bad_origin")
         assert not any(name.startswith("access-control") for name in reply.headers)
+
+    check_each(product(ROUTES, (*READING, *CHANGING)), is_refused)
 
 
 def test_it_is_refused_also_where_the_origin_is_ours_or_it_comes_twice(server):
@@ -48,11 +52,12 @@ def test_it_is_refused_also_where_the_origin_is_ours_or_it_comes_twice(server):
     assert server.ask("/mcp", headers=[site("none"), site("none")]).status == 403
 
 
-@pytest.mark.parametrize("path", ROUTES)
-@pytest.mark.parametrize("said", ["same-origin", "none"])
-def test_our_own_pages_and_what_a_person_typed_are_let_in(server, path, said):
-    reply = server.ask(path, headers=[site(said)])
-    assert reply.status in (200, 400, 404, 405) or reply.code == "token_needed"
+def test_our_own_pages_and_what_a_person_typed_are_let_in(server):
+    def is_let_in(path, said):
+        reply = server.ask(path, headers=[site(said)])
+        assert reply.status in (200, 400, 404, 405) or reply.code == "token_needed"
+
+    check_each(product(ROUTES, ["same-origin", "none"]), is_let_in)
 
 
 def test_a_link_on_another_page_leads_to_our_pages_and_nowhere_else(server):
@@ -153,13 +158,15 @@ def test_json_by_any_of_its_spellings_is_taken(server, kind):
 
 
 @pytest.mark.parametrize("method", CHANGING)
-@pytest.mark.parametrize("path", ROUTES)
-def test_no_route_takes_a_body_of_another_kind(server, path, method):
-    for headers in ([], [("Content-Type", "text/plain")]):
-        reply = server.ask(path, method, headers, b"{}", kind=None)
-        assert reply.status in (404, 405, 415), headers
-    chunked = [("Content-Type", "text/plain"), ("Transfer-Encoding", "chunked")]
-    assert server.ask(path, method, chunked).status in (404, 405, 415)
+def test_no_route_takes_a_body_of_another_kind(server, method):
+    def is_refused(path):
+        for headers in ([], [("Content-Type", "text/plain")]):
+            reply = server.ask(path, method, headers, b"{}", kind=None)
+            assert reply.status in (404, 405, 415), headers
+        chunked = [("Content-Type", "text/plain"), ("Transfer-Encoding", "chunked")]
+        assert server.ask(path, method, chunked).status in (404, 405, 415)
+
+    check_each(ROUTES, is_refused)
 
 
 @pytest.mark.parametrize("method", CHANGING)
