@@ -29,6 +29,7 @@ class ConnectionLimits(NamedTuple):
     idle_s: int = 75  # between two requests; longer than clients keep one, or they meet us closing
     stuck_s: float = 60.0  # to begin to read what we have sent
     head_bytes: int = 64 * 1024
+    pipelined_bytes: int = 128 * 1024  # of bodies whose requests wait for the answer to the one before
     connections: int = 10_000
 
 
@@ -50,6 +51,7 @@ class HttpConnection(HttpToolsProtocol):
         self._idle = waiting
         self._requests = NOTHING
         self._size = self._body = 0  # of what has come since the last request was complete
+        self._pipelined = 0  # bytes of bodies
         self._timer: asyncio.TimerHandle | None = None
         self._stuck: asyncio.TimerHandle | None = None
         self._error: HttpError | None = None  # what is wrong with this head
@@ -122,6 +124,11 @@ class HttpConnection(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         self._body += len(body)
+        if self.pipeline:
+            self._pipelined += len(body)
+            if self._pipelined > self._limits.pipelined_bytes:
+                self._error = HttpError(400, "too_many", "Too much was sent ahead of the answers on one connection.")
+                raise self._error
         super().on_body(body)
 
     def on_headers_complete(self) -> None:
@@ -151,6 +158,8 @@ class HttpConnection(HttpToolsProtocol):
         self._size = self._body = 0
 
     def on_response_complete(self) -> None:
+        if self.pipeline:  # its turn is next
+            self._pipelined -= len(self.pipeline[-1][0].body)
         super().on_response_complete()
         if self.cycle.response_complete:  # else it is the next one's turn, which has come already
             self._idle[self] = None
