@@ -32,7 +32,7 @@ from onetool.interfaces.http.rules import DUPLICATE
 MIB = 1024**2
 MAX_OF_CALLER = 16 * MIB
 MAX_OF_ADDRESS = MIB  # for requests without a caller
-CALLERS = 4  # that may have so much at the same time
+CALLERS = 4  # times what one may have is what all may have
 LARGE = MIB
 UNREAD = 320 * 1024  # bytes that a connection holds at most while its body waits: uvicorn's buffer and one read
 TURN_S = 30.0  # a large body waits that long for its turn; a client has a minute to send it
@@ -85,9 +85,11 @@ class BodyMemory:
         self._turns: WeakValueDictionary[str, Lock] = WeakValueDictionary()
 
     def take(self, caller: str, size: int, limit: int) -> bool:
-        """Count `size` more bytes. False if the caller would have more than `limit`, or all would have too many."""
-        in_all = CALLERS * max(limit, MAX_OF_CALLER)
-        if self._held[caller] + size > limit or self.total + size > in_all:
+        """Count `size` more bytes. False if the caller would have more than `limit`, or more than is left for others:
+        so there is always room for one more caller.
+        """
+        left = CALLERS * max(limit, MAX_OF_CALLER) - self.total - size
+        if self._held[caller] + size > min(limit, left):
             return False
         self._held[caller] += size
         self.total += size
@@ -102,6 +104,11 @@ class BodyMemory:
     def turn(self, caller: str) -> Lock:
         """Return the lock that the caller's large bodies share."""
         return self._turns.setdefault(caller, Lock())
+
+
+def address_key(scope: Scope) -> str:
+    """Return what bodies are counted by whose caller is not known."""
+    return f"address {client_network(scope)}"
 
 
 class RequestBody:
@@ -178,18 +185,21 @@ class RequestBody:
 
     async def _read(self) -> Message | BodyError:
         """Return the whole body, or a disconnect. The error is returned: raised, it would keep the body in memory."""
-        self._caller = self._caller or f"address {client_network(self._scope)}"
+        self._caller = self._caller or address_key(self._scope)
         if int(self._length) > LARGE and not await self._take_turn():
             return BodiesFullError()
         body = bytearray()
         while True:
             message = await self._receive()
             piece = message.get("body", b"")
-            if self._size + len(piece) > self._limit:
+            size = self._size + len(piece)
+            if size > self._limit:
                 return BodyTooLargeError(self._limit)
-            if piece and not self._memory.take(self._caller, len(piece), self._share):
+            # At one address there are many clients: each leaves room for one more.
+            share = self._share - size if self._share == MAX_OF_ADDRESS else self._share
+            if piece and not self._memory.take(self._caller, len(piece), share):
                 return BodiesFullError()
-            self._size += len(piece)
+            self._size = size
             is_last = not message.get("more_body")
             if is_last and (not body or message["type"] != "http.request"):
                 return message
