@@ -2,7 +2,7 @@
 
     body                  http.max_body_mb; /login: 4 KiB       413, while it still arrives
     waiting in memory     64 MiB in all, 16 MiB of a caller,    503 with Retry-After
-                          1 MiB of an address without one
+                          1 MiB of an address without any
     above 1 MiB           one of a caller at a time             the others wait
 
 Bytes count from when they are read until their request has been answered. What a client announces and doesn't send
@@ -31,8 +31,8 @@ from onetool.interfaces.http.rules import DUPLICATE
 
 MIB = 1024**2
 MAX_OF_CALLER = 16 * MIB
-MAX_OF_ADDRESS = MIB  # for requests without a caller
-CALLERS = 4  # times what one may have is what all may have
+MAX_OF_ADDRESS = MIB  # for requests whose caller is not known
+CALLERS = 4  # all callers together may have four times the share of one
 LARGE = MIB
 UNREAD = 320 * 1024  # bytes that a connection holds at most while its body waits: uvicorn's buffer and one read
 TURN_S = 30.0  # a large body waits that long for its turn; a client has a minute to send it
