@@ -6,6 +6,7 @@ other origin without asking, with whatever JSON in them; JSON it can't. `encode`
 
 import json
 from collections.abc import Awaitable, Callable, Collection, Iterable, MutableMapping
+from ipaddress import IPv6Address, ip_address
 from math import isfinite
 from typing import Any
 
@@ -21,6 +22,7 @@ Headers = Iterable[tuple[bytes, bytes]]
 JSON = b"application/json"
 CLOSE = (b"connection", b"close")
 AUDIT = "onetool.audit"  # in the scope: kind and name of what the audit log says when the request has ended
+BODY_DECODED = "onetool.body_decoded"  # in the scope: a route calls it when it needs the body's bytes no more
 FORWARDED = "onetool.forwarded"  # in the scope: by which replica a request was sent on, where it was
 FORWARDED_HEADER = b"onetool-forwarded"
 ANSWERED_HEADER = b"onetool-answered"
@@ -33,6 +35,7 @@ SECURITY_HEADERS = [
     (b"cache-control", b"no-store"),
 ]
 
+IPV6_NETWORK = 64  # bits: a client has at least all addresses of such a network
 MOST_BITS = 14_000  # of a number: Python writes no longer ones in tens
 
 _encoder = msgspec.json.Encoder()
@@ -60,6 +63,20 @@ def read_headers(scope: Scope, names: Collection[bytes]) -> dict[bytes, bytes]:
         if name in names:
             found[name] = found[name] + b", " + value if name in found else value
     return found
+
+
+def client_network(scope: Scope) -> str:
+    """Return the client's address; of IPv6 its network. Behind a proxy all clients have the proxy's address."""
+    client = scope.get("client")
+    text = str(client[0]).partition("%")[0] if client else ""
+    try:
+        address = ip_address(text)
+    except ValueError:
+        return text
+    if not isinstance(address, IPv6Address):
+        return text
+    mapped = address.ipv4_mapped
+    return str(mapped) if mapped else f"{int(address) >> (128 - IPV6_NETWORK):x}"
 
 
 async def read_body(receive: Receive) -> bytes | None:

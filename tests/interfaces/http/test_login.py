@@ -4,22 +4,29 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import time
 from datetime import UTC, datetime, timedelta
+from hashlib import sha256
 
 import httpx
 import pytest
+from helpers import cli
 from interfaces.http.conftest import TOKEN
 from interfaces.http.test_mount import served
 
 from onetool import App
 from onetool.core import flock
-from onetool.interfaces.asgi import HttpError
-from onetool.interfaces.http.login import LoginRequest, WrongTokens, _peer
+from onetool.interfaces.asgi import HttpError, client_network
+from onetool.interfaces.http.login import LoginRequest, WrongTokens
 from onetool.interfaces.http.login_sessions import LoginSessions
 
 CONFIG = {"http": {"token": TOKEN}}
 OTHER = "another-token-0123456789"
+
+
+def digest_of(token):
+    return f"sha256:{sha256(token.encode()).hexdigest()}"
 
 
 def bearer(text):
@@ -85,7 +92,7 @@ def test_a_wrong_token_is_told_in_words(serve):
 
 @pytest.mark.parametrize(
     "body",
-    [b"", b"{", b"[]", b"{}", b'{"token": 1}', b'{"token": "x", "more": 1}', b'{"token": "\\ud800"}', b"[" * 9999],
+    [b"", b"{", b"[]", b"{}", b'{"token": 1}', b'{"token": "x", "more": 1}', b'{"token": "\\ud800"}', b"[" * 4000],
 )
 def test_a_body_that_is_none_is_400(guarded, body):
     reply = guarded.ask("/login", "POST", body=body)
@@ -232,12 +239,50 @@ def test_who_guesses_has_to_wait_and_right_ones_do_not_count(serve):
         assert sign_in(server).status == 200
     session = session_of(server)
     assert [sign_in(server, f"wrong-{number}").status for number in range(12)] == [401] * 10 + [429] * 2
-    limited = sign_in(server)  # a right one, too: else a guess would still be told from others
+    limited = sign_in(server)  # http.token, too: else a guess would still be told from others
     assert (limited.status, limited.code) == (429, "too_many")
     assert 1 <= int(limited.headers["retry-after"]) <= 60
     assert server.ask("/mcp", headers=bearer(TOKEN)).status == 200  # programs, and who has signed in, go on
     assert server.ask("/mcp", headers=bearer(session)).status == 200
     assert server.ask("/login", "DELETE", bearer(session)).status == 204
+
+
+@pytest.mark.attack("other callers")
+@pytest.mark.parametrize("stored", [False, True])
+def test_guesses_of_others_keep_nobody_out_who_has_a_named_token(serve, stored):
+    token = f"ot_{'0123456789' * 4}"
+    named = {"name": "ci", "hash": digest_of(token), "tools": ["time.*"]}
+    server = serve(config={"http": {"token": TOKEN, **({} if stored else {"tokens": [named]})}})
+    if stored:
+        env = {"ONETOOL_HOME": str(server.folder / "home")}
+        args = ("--config", str(server.folder / "onetool.yaml"), "tokens")
+        token = cli(*args, "add", "ci", cwd=server.folder, env=env).stdout.strip()
+    assert [sign_in(server, f"wrong-{number}").status for number in range(11)] == [401] * 10 + [429]
+    said = sign_in(server, token)
+    assert (said.status, said.json["name"]) == (200, "ci")
+    assert server.ask("/mcp", headers=bearer(said.json["session"])).status == 200
+    assert [sign_in(server, one).status for one in (TOKEN, token[:-1], token + "x", "wrong")] == [429] * 4
+    if stored:
+        cli(*args, "revoke", "ci", cwd=server.folder, env=env)
+        assert sign_in(server, token).status == 429
+
+
+@pytest.mark.attack("other callers")
+@pytest.mark.parametrize("address", ["127.0.0.1", "127.0.0.99"])
+def test_nor_do_guesses_from_many_addresses(serve, address):
+    token = f"ot_{'0123456789' * 4}"
+    server = serve(config={"http": {"token": TOKEN, "tokens": [{"name": "ci", "hash": digest_of(token)}]}})
+
+    def from_address(given, source):
+        body = json.dumps({"token": given}).encode()
+        with socket.create_connection((server.host, server.port), 20, (source, 0)) as client:
+            lines = ["POST /login HTTP/1.1", "Host: localhost", "Content-Type: application/json"]
+            client.sendall("\r\n".join([*lines, f"Content-Length: {len(body)}", "", ""]).encode() + body)
+            return server.read(client).status
+
+    assert {from_address(f"wrong-{number}", f"127.0.0.{number % 10 + 1}") for number in range(100)} == {401}
+    assert from_address("wrong", address) == from_address(TOKEN, address) == 429
+    assert from_address(token, address) == 200
 
 
 def waits(wrong, address):
@@ -281,11 +326,11 @@ def test_each_address_is_counted_by_itself_and_all_together():
     ],
 )
 def test_an_address_of_ipv6_counts_with_its_network(one, other, same):
-    assert (_peer({"client": (one, 1)}) == _peer({"client": (other, 2)})) is same
+    assert (client_network({"client": (one, 1)}) == client_network({"client": (other, 2)})) is same
 
 
 def test_a_server_that_does_not_tell_the_address():
-    assert _peer({"client": None}) == _peer({}) == ""
+    assert client_network({"client": None}) == client_network({}) == ""
 
 
 # In a web app

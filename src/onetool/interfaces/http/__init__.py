@@ -4,7 +4,8 @@ serve           from a config to a running server; the routes of an app
 listen          resolves the host, binds the sockets, and says how to connect a client
 server          uvicorn, signals and a clean stop
 connection      limits for one client's connection: time, size, number
-app             the ASGI app: checks, body limits, access log, then the route
+app             the ASGI app: checks, access log, then the route
+bodies          limits for bodies: size, memory, and one large one of a caller at a time
 rules           Host, Origin, Sec-Fetch-Site, token and CORS
 credentials     who a request comes from, and whether it is still let in
 jwt_token       JWTs: what they must say; jwt_verifier: who they belong to, by the keys of their issuer

@@ -7,8 +7,7 @@ A route is an ASGI app. Its scope has `principal` (who the request comes from, w
 `current_principal` says, too), `log` (a dict whose entries go into the line of the access log) and `is_admitted` (a
 function for long streams: whether this client would still be let in).
 
-A body over the limit is answered with 413 while it still arrives. A declared length is checked before anything is read;
-only a body whose length is not declared is counted: it is chunked, or comes over HTTP/2 from the server of a web app.
+`RequestBody` reads the body for the route, within its limits.
 """
 
 import asyncio
@@ -39,12 +38,11 @@ from onetool.interfaces.asgi import (
     read_body,
     replayed,
     respond,
-    response_start,
 )
+from onetool.interfaces.http.bodies import BodyError, BodyMemory, RequestBody, check_length, refuse_body
 from onetool.interfaces.http.credentials import Admissions
 from onetool.interfaces.http.request_log import CLIENT_CLOSED_REQUEST, RequestAudit, clean, log_request
 from onetool.interfaces.http.rules import (
-    DUPLICATE,
     AccessRules,
     answer_preflight,
     check_fetch_site,
@@ -57,26 +55,6 @@ from onetool.services.request_rates import PrincipalRates, RequestRates
 if TYPE_CHECKING:
     from onetool.interfaces.http.cluster import Cluster
     from onetool.interfaces.http.forwarding import ForwardSeal
-
-LINGER_S = 2.0  # for a client that reads nothing before it has sent everything …
-LINGER_TIMES = 8  # … and how many times the limit it may send meanwhile
-BODILESS = ("GET", "HEAD", "OPTIONS")
-DISCONNECT: Message = {"type": "http.disconnect"}
-
-
-def check_length(length: bytes | None, limit: int) -> None:
-    if length is None:
-        return
-    if length is DUPLICATE or not length.isdigit():
-        raise HttpError(400, "bad_request", "Content-Length must be one whole number.", [CLOSE])
-    if len(length) > 18 or int(length) > limit:
-        raise BodyTooLargeError(limit)
-
-
-def has_unknown_length(method: str, head: Mapping[bytes, bytes]) -> bool:
-    """Whether a body may come whose length nobody has told. In HTTP/2 it needs no header at all."""
-    return b"transfer-encoding" in head or (b"content-length" not in head and method not in BODILESS)
-
 
 _OF_BROWSERS = (b"origin", b"sec-fetch-site")  # each has one of them with every POST
 _BODY = (b"content-type", b"transfer-encoding")
@@ -92,75 +70,6 @@ def needs_json(method: str, head: Mapping[bytes, bytes], takes_bare_post: bool =
     if method != "POST" or has_body or not takes_bare_post:
         return method == "POST" or has_body
     return any(name in head for name in (*_OF_BROWSERS, *_BODY))
-
-
-class BodyTooLargeError(HttpError):
-    """The body is larger than http.max_body_mb."""
-
-    def __init__(self, limit: int) -> None:
-        most = f"{limit / 1024**2:g} MiB"
-        message = f"A request may carry at most {most}; http.max_body_mb in the config of the server sets this."
-        super().__init__(413, "too_large", message, [CLOSE])
-
-
-class BodyLimit:
-    """Wraps `receive` and `send` of a route, and counts a body without a declared length.
-
-    If it grows too large, the 413 is sent from here. The route sees a disconnect, which it has to handle
-    anyway; an exception it might catch.
-    """
-
-    def __init__(
-        self, receive: Receive, send: Send, limit: int, write_error: Callable[[HttpError], bytes], error_type: bytes
-    ) -> None:
-        """`write_error` writes an error in the form of this route; `error_type` is its media type."""
-        self._write_error = write_error
-        self._error_type = error_type
-        self._receive = receive
-        self._send = send
-        self._limit = limit
-        self._size = 0
-        self._started = False
-        self._is_over = False
-
-    async def receive(self) -> Message:
-        if self._is_over:
-            return DISCONNECT
-        message = await self._receive()
-        self._size += len(message.get("body", b""))
-        if self._size <= self._limit:
-            return message
-        self._is_over = True
-        if not self._started:
-            error = BodyTooLargeError(self._limit)
-            await refuse_body(error, self._limit, self._receive, self._send, self._write_error(error), self._error_type)
-        return DISCONNECT
-
-    async def send(self, message: Message) -> None:
-        if not self._is_over:
-            self._started = True
-            await self._send(message)
-
-
-async def refuse_body(error: HttpError, limit: int, receive: Receive, send: Send, body: bytes, kind: bytes) -> None:
-    """Send the error at once, then read and discard the rest of the body for a moment before closing.
-
-    Closing with bytes unread would reset the connection, and most clients send all they have before they read: they
-    would never see the answer.
-    """
-    await send(response_start(error.status, body, kind, error.headers))
-    await send({"type": "http.response.body", "body": body, "more_body": True})
-    left = limit * LINGER_TIMES
-    try:
-        async with asyncio.timeout(LINGER_S):
-            while left > 0:
-                message = await receive()
-                left -= len(message.get("body", b""))
-                if not message.get("more_body"):
-                    break
-    except TimeoutError:
-        pass
-    await send({"type": "http.response.body", "body": b""})
 
 
 # The ASGI app
@@ -189,6 +98,7 @@ class Route(NamedTuple):
     is_public: bool = False  # where JWTs are accepted, pages of all origins may read it: it says where one gets one
     takes_any_host: bool = False  # balancers ask without a name, or by an address; it tells nothing but a status
     body_factor: int = 1  # how many times http.max_body_mb its bodies may have: some carry files
+    max_body: int | None = None  # bytes of its bodies, whatever http.max_body_mb is
 
     @property
     def is_internal(self) -> bool:
@@ -214,6 +124,7 @@ class HttpApp:
         """
         self.rules = rules
         self.max_body = max_body
+        self.bodies = BodyMemory()
         self.routes = {route.path: route for route in routes}
         self._internal = frozenset(path for path, route in self.routes.items() if route.is_internal)
         self._above = tuple((f"{path}/", route) for path, route in self.routes.items() if route.below)
@@ -237,7 +148,7 @@ class HttpApp:
         try:
             await self._admit(scope, route, receive, answer)
         except HttpError as refused:
-            scope["log"]["error"] = refused.code
+            scope["log"].setdefault("error", refused.code)
             await self._refuse(refused, receive, answer, route)
         except CancelledError:
             if await self._has_ended(scope, route, receive, answer):
@@ -275,19 +186,23 @@ class HttpApp:
 
     async def _admit(self, scope: Scope, route: Route | None, receive: Receive, answer: "LoggedResponse") -> None:
         head = relevant_headers(scope["headers"])
-        if self._cluster is not None and FORWARDED_HEADER in head:
-            header = head[FORWARDED_HEADER]
-            data = self._cluster.seal.open(header, scope)
-            answer.prove = partial(self._cluster.seal.proof, header)
-            receive = await self._admit_forwarded(self._cluster.seal, data, scope, route, head, receive)
-        elif not await self._admit_client(scope, route, head, answer):
-            return
-        route = self._can_take(scope, route, head)
-        if has_unknown_length(scope["method"], head):
-            counted = BodyLimit(receive, answer.send, self._most(route), route.write_error, route.error_type)
-            await route.app(scope, counted.receive, counted.send)
-        else:
-            await route.app(scope, receive, answer.send)
+        refuse = partial(self._refuse, receive=receive, answer=answer, route=route)
+        body = RequestBody(self.bodies, scope, head, self._max_body(route), receive, answer.send, refuse)
+        receive = body.receive
+        try:
+            if self._cluster is not None and FORWARDED_HEADER in head:
+                header = head[FORWARDED_HEADER]
+                data = self._cluster.seal.open(header, scope)
+                answer.prove = partial(self._cluster.seal.proof, header)
+                receive = await self._admit_forwarded(self._cluster.seal, data, scope, route, head, body)
+            elif not await self._admit_client(scope, route, head, answer):
+                return
+            elif route is None or route.protected:
+                body.count_for(scope["principal"])
+            route = self._can_take(scope, route, head)
+            await route.app(scope, receive, body.send)
+        finally:
+            body.close()
 
     async def _admit_client(
         self, scope: Scope, route: Route | None, head: Mapping[bytes, bytes], answer: "LoggedResponse"
@@ -298,7 +213,7 @@ class HttpApp:
             rules.check_host(head.get(b"host"), server[0] if server else None)
         if (b"origin" in head or b"sec-fetch-site" in head) and not await self._admit_page(scope, route, head, answer):
             return False
-        check_length(head.get(b"content-length"), self._most(route))
+        check_length(head.get(b"content-length"), self._max_body(route))
         if route is not None and route.path in self._internal:
             raise HttpError(401, "unauthorized", f"{route.path} is for other replicas of this cluster.")
         if route is None or route.protected:
@@ -329,19 +244,20 @@ class HttpApp:
     async def _admit_forwarded(
         self,
         seal: "ForwardSeal",
-        data: bytes,
+        header: bytes,
         scope: Scope,
         route: Route | None,
         head: Mapping[bytes, bytes],
-        receive: Receive,
+        body: RequestBody,
     ) -> Receive:
         """Check that another replica has sent this, which has checked everything else. Gives its body once more."""
-        told = seal.read(data)
+        told = seal.read(header)
         if b"transfer-encoding" in head:
             raise HttpError(411, "length_required", "What a replica sends on has a Content-Length.", [CLOSE])
-        check_length(head.get(b"content-length"), self._most(route))
-        body = await read_body(receive) or b""
-        seal.check_body(told, body)
+        check_length(head.get(b"content-length"), self._max_body(route))
+        body.count_for(told.principal)
+        data = await read_body(body.receive) or b""
+        seal.check_body(told, data)
         scope[FORWARDED] = told
         scope["log"]["from"] = told.sender
         if route is not None and route.is_internal:  # it is the sender's own request, who ends it where it has to end
@@ -349,7 +265,7 @@ class HttpApp:
         else:
             principal = self.rules.credentials.capped(told.principal)
             self._begin(scope, principal, told.address, lambda: self.rules.credentials.current(principal))
-        return replayed(body, receive)
+        return replayed(data, body.receive)
 
     def _begin(self, scope: Scope, principal: Principal, address: str, identify: Callable[[], Principal]) -> None:
         """Set who it is for all that the request does. `identify` says who it would be if it came now."""
@@ -374,9 +290,11 @@ class HttpApp:
             await self._refuse(refused, receive, answer, route)
         return True
 
-    def _most(self, route: Route | None) -> int:
-        """Bytes of a body."""
-        return self.max_body * (route.body_factor if route is not None else 1)
+    def _max_body(self, route: Route | None) -> int:
+        """Return how many bytes a body may have."""
+        if route is None:
+            return self.max_body
+        return route.max_body or self.max_body * route.body_factor
 
     def _route(self, path: str) -> Route | None:
         found = self.routes.get(path) or self.routes.get(path.rstrip("/"))
@@ -410,8 +328,8 @@ class HttpApp:
         self, refused: HttpError, receive: Receive, answer: "LoggedResponse", route: Route | None
     ) -> None:
         body, kind = (route.write_error(refused), route.error_type) if route else (refused.body(), JSON)
-        if isinstance(refused, BodyTooLargeError):
-            await refuse_body(refused, self._most(route), receive, answer.send, body, kind)
+        if isinstance(refused, BodyError):
+            await refuse_body(refused, receive, answer.send, body, kind)
         else:
             await self._fail(answer, refused, body, kind)
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from onetool.interfaces.asgi import HttpError
+from onetool.interfaces.http.bodies import MAX_OF_ADDRESS, BodiesFullError, BodyMemory, address_key
 from onetool.interfaces.http.request_log import write_entry
 
 CHUNK_OVERHEAD = 8  # bytes at the most that come for one of a body in chunks: those of one byte have five more
@@ -42,14 +43,18 @@ NOTHING, HEAD, BODY, ALL = range(4)  # what has come of the request that is arri
 
 
 class HttpConnection(HttpToolsProtocol):
-    """One connection. All share the limits and the list of idle connections."""
+    """One connection. All share the limits, the list of idle connections and the memory for bodies."""
 
-    def __init__(self, *args: Any, limits: ConnectionLimits, waiting: IdleConnections, **options: Any) -> None:
+    def __init__(
+        self, *args: Any, limits: ConnectionLimits, waiting: IdleConnections, bodies: BodyMemory, **options: Any
+    ) -> None:
         super().__init__(*args, **options)
         self._limits = limits
+        self._bodies = bodies
         self._idle = waiting
         self._requests = NOTHING
         self._size = self._body = 0  # of what has come since the last request was complete
+        self._pipelined = 0  # bytes of bodies whose requests wait for the answer to the one before
         self._timer: asyncio.TimerHandle | None = None
         self._stuck: asyncio.TimerHandle | None = None
         self._error: HttpError | None = None  # what is wrong with this head
@@ -72,6 +77,7 @@ class HttpConnection(HttpToolsProtocol):
             self._stuck.cancel()
             self._stuck = None
         self._is_closing = True
+        self._give_back(self._pipelined)
         self.pipeline.clear()
         for cycle in self._pending_cycles:  # uvicorn tells only the last one, and the others would never learn of it
             cycle.disconnected = not cycle.response_complete
@@ -122,6 +128,11 @@ class HttpConnection(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         self._body += len(body)
+        if self.pipeline:  # nobody has looked at the request yet, so that its caller is not known
+            if not self._bodies.take(self._address(), len(body), MAX_OF_ADDRESS):
+                self._error = BodiesFullError()
+                raise self._error
+            self._pipelined += len(body)
         super().on_body(body)
 
     def on_headers_complete(self) -> None:
@@ -151,6 +162,8 @@ class HttpConnection(HttpToolsProtocol):
         self._size = self._body = 0
 
     def on_response_complete(self) -> None:
+        if self.pipeline:  # from now on the body counts as its caller's
+            self._give_back(len(self.pipeline[-1][0].body))
         super().on_response_complete()
         if self.cycle.response_complete:  # else it is the next one's turn, which has come already
             self._idle[self] = None
@@ -239,6 +252,14 @@ class HttpConnection(HttpToolsProtocol):
         self.transport.close()
         client = self.client[0] if self.client else None
         write_entry("-", "-", refused.status, 0.0, len(body), client, {"error": refused.code})
+
+    def _address(self) -> str:
+        return address_key({"client": self.client})
+
+    def _give_back(self, size: int) -> None:
+        if size:
+            self._bodies.give_back(self._address(), size)
+            self._pipelined -= size
 
     def _is_busy(self) -> bool:
         return self.cycle is not None and not self.cycle.response_complete

@@ -11,17 +11,17 @@ import asyncio
 import math
 from collections import deque
 from collections.abc import Callable
-from ipaddress import IPv6Address, ip_address
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec.structs import replace
 
+from onetool.config.model import OWN_TOKEN
 from onetool.core.principal import Principal, Rate
 from onetool.core.text import utc_text
 from onetool.http.definition import FROM_TOOL
-from onetool.interfaces.asgi import HttpError, Receive, Scope, Send, read_body, read_headers, respond
+from onetool.interfaces.asgi import HttpError, Receive, Scope, Send, client_network, read_body, read_headers, respond
 from onetool.interfaces.http.credentials import CHALLENGE, bearer
 from onetool.interfaces.http.login_sessions import LoginSession, LoginSessions, SessionNotEndedError
 from onetool.interfaces.http.request_log import SIGNED_IN
@@ -37,7 +37,7 @@ WINDOW_S = 60.0
 SIGN_INS = Rate(100, 600)  # of one token: what was signed out is remembered, for as many as there can be
 MOST_WRONG = 10  # tokens in that time from one address …
 MOST_WRONG_IN_ALL = 100  # … and from all together
-IPV6_NETWORK = 64  # bits: a client has at least all addresses of such a network
+MAX_BODY = 4096  # bytes: anybody may send one
 NO_STORE = (b"cache-control", b"no-store")
 _MARK = FROM_TOOL.lower().encode()
 
@@ -138,32 +138,41 @@ class LoginApp:
     async def _sign_in(self, rules: AccessRules, body: bytes, scope: Scope) -> dict[str, Any]:
         if not rules.needs_login:
             return {"session": None, "needed": False}
-        address = _peer(scope)
-        await self._wrong.check_async(address)
         try:
             given = msgspec.json.decode(body, type=LoginRequest).token.strip()
         except (msgspec.MsgspecError, RecursionError):
             message = 'The body is JSON with the token, and nothing else: {"token": "…"}.'
             raise HttpError(400, "bad_request", message, [NO_STORE]) from None
         token = given.encode()
-        try:
-            principal = rules.credentials.find_token(token)
-        except HttpError:
-            await self._wrong.add_async(address)
-            raise
-        if principal is None:
-            await self._wrong.add_async(address)
-            message = (
-                "This is no token of this server; one is http.token in its config, others are made by "
-                "`onetool tokens add`."
-            )
-            raise HttpError(401, "unauthorized", message, [CHALLENGE, NO_STORE])
+        principal = await self._owner_of(rules, token, client_network(scope))
         if (wait := await self._signed_in.check_async(replace(principal, rate=SIGN_INS))) is not None:
             message = f"{principal.name} has signed in too often; try again in {math.ceil(wait)} s."
             raise HttpError(429, "too_many", message, [(b"retry-after", b"%d" % math.ceil(wait)), NO_STORE])
         scope[SIGNED_IN] = principal
         text, session = await asyncio.to_thread(rules.credentials.start_session, token, principal)
         return {"session": text, "expiresAt": utc_text(session.expires), **_who(principal)}
+
+    async def _owner_of(self, rules: AccessRules, token: bytes, address: str) -> Principal:
+        """Return whose token this is. Raises HttpError, also where there were too many wrong ones.
+
+        A named token is random, so those who guess can't keep its owner out. `http.token` may be a word that somebody
+        has chosen: right or wrong, it waits until the limits allow another guess.
+        """
+        refused, principal = None, None
+        try:
+            principal = rules.credentials.find_token(token)
+        except HttpError as error:
+            refused = error
+        if principal is not None and principal.name != OWN_TOKEN:
+            return principal
+        await self._wrong.check_async(address)
+        if principal is not None:
+            return principal
+        await self._wrong.add_async(address)
+        message = (
+            "This is no token of this server; one is http.token in its config, others are made by `onetool tokens add`."
+        )
+        raise refused or HttpError(401, "unauthorized", message, [CHALLENGE, NO_STORE])
 
     async def _sign_out(self, rules: AccessRules, authorization: bytes | None, scope: Scope, send: Send) -> None:
         if rules.needs_login:
@@ -215,17 +224,3 @@ def _session(rules: AccessRules, authorization: bytes | None) -> LoginSession | 
 
 async def _answer(send: Send, data: dict[str, Any]) -> None:
     await respond(send, 200, msgspec.json.encode(data), headers=[NO_STORE])
-
-
-def _peer(scope: Scope) -> str:
-    """The client's address; of IPv6 its network. Behind a proxy all clients have the proxy's address."""
-    client = scope.get("client")
-    text = str(client[0]).partition("%")[0] if client else ""
-    try:
-        address = ip_address(text)
-    except ValueError:
-        return text
-    if not isinstance(address, IPv6Address):
-        return text
-    mapped = address.ipv4_mapped
-    return str(mapped) if mapped else f"{int(address) >> (128 - IPV6_NETWORK):x}"

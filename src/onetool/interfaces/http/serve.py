@@ -30,7 +30,7 @@ from onetool.interfaces.http.listen import (
     listen,
     resolve,
 )
-from onetool.interfaces.http.login import LOGIN_METHODS, LOGIN_PATH, LoginApp
+from onetool.interfaces.http.login import LOGIN_METHODS, LOGIN_PATH, MAX_BODY, LoginApp
 from onetool.interfaces.http.login_sessions import LoginSessions, mask_sessions
 from onetool.interfaces.http.request_log import RequestAudit
 from onetool.interfaces.http.rules import AccessRules
@@ -181,9 +181,9 @@ def _page_routes(
     def text(scope: Scope) -> str:
         return connect_text(url(scope), rules().needs_login)
 
-    page = LazyRoute(lambda: _page(text))
+    page, login = LazyRoute(lambda: _page(text)), LoginApp(rules, sessions, windows)
     return [
-        Route(LOGIN_PATH, LoginApp(rules, sessions, windows), protected=False, methods=LOGIN_METHODS),
+        Route(LOGIN_PATH, login, protected=False, methods=LOGIN_METHODS, max_body=MAX_BODY),
         Route("/assets", page, protected=False, methods=READ, below=True),
         Route("/", page, protected=False, methods=READ, is_page=True),
     ]

@@ -73,9 +73,10 @@ def serve(
 
 
 def _config(http_app: HttpApp, limits: ConnectionLimits, patience_s: int) -> uvicorn.Config:
+    protocol = partial(HttpConnection, limits=limits, waiting=IdleConnections(), bodies=http_app.bodies)
     return uvicorn.Config(
         http_app,
-        http=partial(HttpConnection, limits=limits, waiting=IdleConnections()),  # pyright: ignore[reportArgumentType]
+        http=protocol,  # pyright: ignore[reportArgumentType]
         ws="none",
         lifespan="on",
         log_config=None,

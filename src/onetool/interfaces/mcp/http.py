@@ -12,7 +12,7 @@ from urllib.parse import parse_qs
 from onetool.app.allow_lists import Offered
 from onetool.config.model import Menu
 from onetool.core.principal import LOCAL, Principal
-from onetool.interfaces.asgi import HttpError, Receive, Scope, Send, replayed, respond
+from onetool.interfaces.asgi import BODY_DECODED, HttpError, Receive, Scope, Send, replayed, respond
 from onetool.interfaces.mcp.client import RemoteClient, client_from_meta, is_stateless_message
 from onetool.interfaces.mcp.http_headers import (
     HTTP_STATUS,
@@ -156,6 +156,8 @@ class McpHttpApp:
             if scope["method"] == "POST":
                 body = await read_message(headers, receive)
                 message = decode(body)
+                if BODY_DECODED in scope:
+                    scope[BODY_DECODED]()
                 if self._shared is not None:
                     again = replayed(body, receive)
                     if await self._shared.is_answered(message, scope, again, send):

@@ -26,7 +26,7 @@ REFUSALS: dict[int, tuple[str, tuple[str, ...]]] = {
     429: ("Called more often than its limit allows.", ("Retry-After", *LIMIT_HEADERS)),
     500: ("A bug of ours.", ()),
     503: (
-        "The store can't be used now, or the server is stopping. Nothing has changed; "
+        "The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; "
         "but with the code `change_unknown` or `stopping` it may have.",
         ("Retry-After",),
     ),
