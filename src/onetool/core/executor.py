@@ -48,7 +48,7 @@ from onetool.core.errors import (
     raised_at,
 )
 from onetool.core.json_data import AnsweredValue, ServerAnswer
-from onetool.core.lenient import Taken, taken
+from onetool.core.lenient import Taken, check_names, taken
 from onetool.core.principal import Principal, allowed_by_both, current_address, current_principal
 from onetool.core.redaction import mask_values, secret_values
 from onetool.core.registry import Snapshot
@@ -217,9 +217,12 @@ class Executor:
         started = perf_counter()
         origin = _origin()
         data, error, sent, warnings, notes = None, None, None, (), {}
+        call, problems = check_names(call, spec)
         try:
             context = self._context(call, spec, tools, allowed, progress, loop, is_gated)
             notes = context.notes
+            if problems:
+                raise _invalid(context.spec, problems)
             if self._journal is not None and (first := self._journal(call)) is not None:
                 _, raised = yield _journaling(context, first)
                 if raised is not None:
@@ -306,10 +309,8 @@ class Executor:
             given = taken(spec, call.args, problems)
         except SchemaError as error:
             raise CallRefused("execution_error", f"{spec.name} has an unusable schema: {error}") from None
-        if problems := given.problems:
-            listed = "; ".join(map(str, problems)) + ("; and more" if len(problems) >= MOST_PROBLEMS else "")
-            message = f"{wrong_arguments(spec.name)} {listed}"
-            raise CallRefused("invalid_args", message, hints=(signature(spec),), details=tuple(problems))
+        if given.problems:
+            raise _invalid(spec, given.problems)
         return given
 
     def _checked_output(self, context: CallContext, value: Any, raised: BaseException | None) -> Any:
@@ -411,6 +412,12 @@ class Executor:
                 record(event)
             except Exception:
                 log.exception("a recorder failed; the call is not affected")
+
+
+def _invalid(spec: ToolSpec, problems: list[WrongArgument]) -> CallRefused:
+    listed = "; ".join(map(str, problems)) + ("; and more" if len(problems) >= MOST_PROBLEMS else "")
+    message = f"{wrong_arguments(spec.name)} {listed}"
+    return CallRefused("invalid_args", message, hints=(signature(spec),), details=tuple(problems))
 
 
 def _output_failure(problems: Iterable[WrongArgument]) -> ToolFailure:

@@ -173,7 +173,7 @@ class FairLimiter:
             ticket.set_result(None)
 
     def _next(self) -> "Future[None] | None":
-        """Take a slot for the first caller that may have one, and return its ticket. That caller is last from then on."""
+        """Take a slot for the first caller that may have one, and return its ticket. Its next ticket comes last."""
         with self._lock:
             for caller in [one for one in self._waiting if self._has_room(one)]:
                 tickets = self._waiting.pop(caller)

@@ -14,10 +14,11 @@ from typing import Any
 
 from onetool.core.call import ToolCall, ToolError, ToolResult
 from onetool.core.context import CallContext, Gate
-from onetool.core.errors import describe_error
+from onetool.core.errors import cut, describe_error
 from onetool.core.executor import Executor
 from onetool.core.signature import arguments_by_name
 from onetool.core.spec import ToolSpec
+from onetool.core.text import MAX_NAME
 from onetool.sandbox import (
     CodeError,
     CodeSyntaxError,
@@ -329,7 +330,7 @@ class WorkerLoop:
         name = self._tools.dotted(question.object_id, question.name)
         spec = self._tools.names.tool(name)
         if spec is None:
-            return Raised("NameError", f"name {name!r} is not defined")
+            return Raised("NameError", f"name {cut(name, MAX_NAME)!r} is not defined")
         self.calls += 1
         if self.calls > self._limits.calls:
             self.stop(too_many_calls(self._limits))
