@@ -269,6 +269,7 @@ class CompiledSchema:
     """A schema that is ready: `check(value)` gives the problems, none when the value fits."""
 
     __slots__ = (
+        "_is_lenient",
         "_known",
         "_max_unknown",
         "_most",
@@ -280,7 +281,7 @@ class CompiledSchema:
         "is_valid",
     )
 
-    def __init__(self, schema: Mapping[str, Any], *, closed: bool = False, max_unknown: int = MAX_UNKNOWN) -> None:
+    def __init__(self, schema: Mapping[str, Any], *, closed: bool = False, lenient: bool = False) -> None:
         check_size(schema)
         schema = upgrade(schema)
         self._verdict = guard(schema)
@@ -289,24 +290,28 @@ class CompiledSchema:
         schema = close_schema(schema) if closed else schema
         self._validator = _compile(schema)
         self._only_known = schema.get("additionalProperties") is False and "patternProperties" not in schema
-        self._max_unknown = max_unknown
+        self._is_lenient = lenient
+        self._max_unknown = MOST_PROBLEMS if lenient else MAX_UNKNOWN
         self.is_valid = self._validator.is_valid
         # A costly schema takes small values only; for the usual ones nothing is counted.
         cost = self._verdict.costs[0]
         self._most = MOST_CHECKS // cost if cost > CHEAP else None
         self._most_slow = _most_slow(self._verdict)
 
-    def check_count(self, value: Mapping[str, Any]) -> list[WrongArgument]:
-        """Return the first unknown members where there are far too many. No other member is looked at."""
-        if not self._only_known or len(value) <= len(self._known) + self._max_unknown:
+    def check_members(self, value: Mapping[str, Any]) -> list[WrongArgument]:
+        """Return the unknown members where there are more than are described, or where the value is large.
+
+        Then nothing else of the value is looked at.
+        """
+        count = len(value) - sum(name in value for name in self._known) if self._only_known else 0
+        if not count or (count <= self._max_unknown and (self._is_lenient or not larger_than(value, MOST_ERRORS))):
             return []
-        known = frozenset(self._known)
-        count = len(value) - sum(name in value for name in known)
-        return _unknown((), (name for name in value if name not in known), count, known, self._max_unknown)
+        unknown = (name for name in value if name not in self._known)
+        return _unknown((), unknown, count, self._known, self._max_unknown)
 
     def check(self, value: Any) -> list[WrongArgument]:
         try:
-            if isinstance(value, Mapping) and (problems := self.check_count(cast(Mapping[str, Any], value))):
+            if isinstance(value, Mapping) and (problems := self.check_members(cast(Mapping[str, Any], value))):
                 return problems
             if self._most is not None and larger_than(value, self._most):
                 return [WrongArgument(path="", expected=f"at most {self._most:,} values in all", got="more")]

@@ -152,10 +152,9 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True, w
 
 
 def _compiled(schema: Mapping[str, Any], *, closed: bool, lenient: bool = False) -> "CompiledSchema":
-    # brings the validator, which listing tools does not need
-    from onetool.core.schema import MAX_UNKNOWN, MOST_PROBLEMS, CompiledSchema
+    from onetool.core.schema import CompiledSchema  # brings the validator, which listing tools does not need
 
-    return CompiledSchema(schema, closed=closed, max_unknown=MOST_PROBLEMS if lenient else MAX_UNKNOWN)
+    return CompiledSchema(schema, closed=closed, lenient=lenient)
 
 
 # Handlers of declared tools

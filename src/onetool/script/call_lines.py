@@ -19,12 +19,12 @@ from unicodedata import normalize
 
 from onetool.core.errors import cut
 from onetool.core.json_data import strict_decoder
-from onetool.core.signature import as_identifier, is_text, named_values, parameter_named
+from onetool.core.signature import as_identifier, is_text, named_values, parameter_named, takes_others
 from onetool.core.spec import ToolSpec
 from onetool.core.text import or_rather
 from onetool.script.names import ScriptNames
 from onetool.script.parse import ScriptError
-from onetool.script.snippets import SHOWN, value_shown
+from onetool.script.snippets import MAX_MISTAKES, SHOWN, value_shown
 
 MARK = "+"
 SLUG = r"\w[^\s=()\[\]{},;\"'+*/<>]*"
@@ -107,11 +107,14 @@ def _slug(spec: ToolSpec) -> str:
 
 def _arguments(text: str, spec: ToolSpec) -> dict[str, Any]:
     args: dict[str, Any] = {}
+    most = None if takes_others(spec) else len(spec.order) + MAX_MISTAKES
     at = _past_space(text, 0)
     while at < len(text):
         pair = PAIR.match(text, at)
         if pair is None:
             raise ScriptError(f"+{spec.name}: {value_shown(text[at:].split()[0])} is not key=value{_order(spec)}")
+        if len(args) == most:
+            raise ScriptError(f"+{spec.name}: more than {most} arguments are given{_order(spec)}")
         if pair[1] in args:
             raise ScriptError(f"+{spec.name}: {cut(pair[1], SHOWN)} is given twice")
         args[pair[1]], at = _value(text, pair.end(), pair[1], spec)
