@@ -98,7 +98,7 @@ class FairLimiter:
     """A semaphore for threads and any event loop: `async with limiter.slot():` waits for a slot.
 
     Callers take turns. The last half of the slots, at least one, is only for callers that hold none, so that one caller
-    can't keep all others waiting. The local user may take all slots: nobody else uses its process.
+    can't keep all others waiting. Callers without a token can't be told apart, and may take all slots.
     """
 
     def __init__(self, slots: int) -> None:

@@ -273,7 +273,7 @@ def _rendered(name: str, snippet: SnippetLike, values: Mapping[str, Any], wrong:
     if missing and wrong.get("") != UNREAD:
         problems.append(f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing")
     if problems:
-        _refuse(name, snippet, problems)
+        _refuse(name, snippet, sorted(problems, key=UNREAD.__eq__))  # that comes last
     return _filled(name, snippet.body, given)
 
 
