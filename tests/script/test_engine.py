@@ -11,6 +11,7 @@ import pytest
 from helpers import CHECKPOINTS, Checkpoint, until, until_async
 
 from onetool import App
+from onetool.core.principal import Principal, current_principal
 
 PACK = """
 import asyncio
@@ -121,6 +122,23 @@ def test_a_tool_that_runs_code_takes_no_turn_of_its_own(app):
         return await asyncio.gather(app.run(code), app.run(code))
 
     assert [result.data for result in asyncio.run(nested())] == [42, 42]
+
+
+@pytest.mark.attack("other callers")
+@pytest.mark.parametrize("callers", [("ada",), ("ada", "bob"), ("ada", "bob", "cy")])
+def test_runs_of_three_levels_end_with_two_slots(app, callers):
+    """One slot of each level is for callers without a run: nobody waits for itself."""
+    innermost = "import asyncio\nawait asyncio.gather(*[script(code='work.nap(0.01)') for _ in range(2)])\n1"
+    middle = f"import asyncio\nawait asyncio.gather(*[script(code={innermost!r}) for _ in range(2)])"
+
+    async def one(caller):
+        current_principal.set(Principal(name=caller, owner=caller))
+        return await app.run(middle)
+
+    async def nested():
+        return await asyncio.gather(*[asyncio.create_task(one(caller)) for caller in callers * 2])
+
+    assert [result.data for result in asyncio.run(nested())] == [[1, 1]] * 2 * len(callers)
 
 
 def test_code_that_runs_itself_without_end_is_stopped(app):

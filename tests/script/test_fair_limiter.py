@@ -82,12 +82,12 @@ def test_who_only_waits_lets_the_next_one_in_and_comes_back_without_waiting():
             async with limiter.slot():
                 order.append("another")
 
-        async with limiter.slot():
+        async with limiter.slot() as pause:
             waiting = asyncio.ensure_future(another())
             await asyncio.sleep(0)
-            limiter.yield_slot(True)
+            pause(True)
             await waiting
-            limiter.yield_slot(False)
+            pause(False)
             order.append("back")
             third = asyncio.ensure_future(another())
             await asyncio.sleep(0.01)
@@ -123,3 +123,77 @@ def test_callers_take_turns():
         return order
 
     assert asyncio.run(main()) == ["ada", "ada", "bob", "ada", "bob", "ada"]
+
+
+def as_caller(name):
+    current_principal.set(Principal(name=name, owner=name))
+
+
+@pytest.mark.attack("other callers")
+@pytest.mark.parametrize(("slots", "most"), [(1, 1), (2, 1), (3, 2), (4, 2), (8, 4)])
+def test_one_caller_leaves_the_last_half_of_the_slots_to_others(slots, most):
+    async def main():
+        limiter, inside, end = FairLimiter(slots), [], asyncio.Event()
+
+        async def one(who):
+            as_caller(who)
+            async with limiter.slot():
+                inside.append(who)
+                await end.wait()
+
+        tasks = [asyncio.create_task(one("ada")) for _ in range(slots * 2)]
+        tasks += [asyncio.create_task(one(f"caller {number}")) for number in range(slots - most)]
+        for _ in range(10):
+            await asyncio.sleep(0)
+        found = inside.copy()
+        end.set()
+        await asyncio.gather(*tasks)
+        return found, len(inside)
+
+    found, all_in_the_end = asyncio.run(main())
+    assert found == ["ada"] * most + [f"caller {number}" for number in range(slots - most)]
+    assert all_in_the_end == slots * 2 + slots - most
+
+
+@pytest.mark.attack("other callers")
+def test_a_caller_whose_turn_it_is_but_who_has_a_run_is_passed_over():
+    async def main():
+        limiter, order, ends = FairLimiter(2), [], [asyncio.Event() for _ in range(2)]
+
+        async def one(who, end=None):
+            as_caller(who)
+            async with limiter.slot():
+                order.append(who)
+                if end is not None:
+                    await end.wait()
+
+        tasks = [asyncio.create_task(one("ada", ends[0])), asyncio.create_task(one("bob", ends[1]))]
+        await asyncio.sleep(0)
+        tasks += [asyncio.create_task(one("ada")), asyncio.create_task(one("cy"))]
+        await asyncio.sleep(0)
+        ends[1].set()  # ada is first in the queue, and has the other slot
+        await asyncio.wait_for(tasks[3], 1)
+        assert order == ["ada", "bob", "cy"]
+        ends[0].set()
+        await asyncio.gather(*tasks)
+        return order
+
+    assert asyncio.run(main()) == ["ada", "bob", "cy", "ada"]
+
+
+@pytest.mark.attack("other callers")
+def test_a_run_that_only_waits_counts_for_nobody():
+    async def main():
+        limiter = FairLimiter(2)
+        as_caller("ada")
+        async with limiter.slot() as pause:
+            pause(True)
+            async with asyncio.timeout(1), limiter.slot():  # the one that ada may hold
+                pause(False)
+                with pytest.raises(TimeoutError):
+                    async with asyncio.timeout(0.01), limiter.slot():
+                        pass
+        async with asyncio.timeout(1), limiter.slot():  # and nothing was lost
+            pass
+
+    asyncio.run(main())

@@ -48,7 +48,7 @@ from onetool.core.errors import (
     raised_at,
 )
 from onetool.core.json_data import AnsweredValue, ServerAnswer
-from onetool.core.lenient import Taken, taken
+from onetool.core.lenient import Taken, check_names, taken
 from onetool.core.principal import Principal, allowed_by_both, current_address, current_principal
 from onetool.core.redaction import mask_values, secret_values
 from onetool.core.registry import Snapshot
@@ -217,9 +217,12 @@ class Executor:
         started = perf_counter()
         origin = _origin()
         data, error, sent, warnings, notes = None, None, None, (), {}
+        call, problems = check_names(call, spec)
         try:
             context = self._context(call, spec, tools, allowed, progress, loop, is_gated)
             notes = context.notes
+            if problems:
+                raise _invalid(context.spec, problems)
             if self._journal is not None and (first := self._journal(call)) is not None:
                 _, raised = yield _journaling(context, first)
                 if raised is not None:
@@ -306,10 +309,8 @@ class Executor:
             given = taken(spec, call.args, problems)
         except SchemaError as error:
             raise CallRefused("execution_error", f"{spec.name} has an unusable schema: {error}") from None
-        if problems := given.problems:
-            listed = "; ".join(map(str, problems)) + ("; and more" if len(problems) >= MOST_PROBLEMS else "")
-            message = f"{wrong_arguments(spec.name)} {listed}"
-            raise CallRefused("invalid_args", message, hints=(signature(spec),), details=tuple(problems))
+        if given.problems:
+            raise _invalid(spec, given.problems)
         return given
 
     def _checked_output(self, context: CallContext, value: Any, raised: BaseException | None) -> Any:
@@ -333,7 +334,8 @@ class Executor:
 
     def _failure(self, call: ToolCall, spec: ToolSpec, error: BaseException) -> CallRefused:
         if log.isEnabledFor(logging.DEBUG):
-            log.debug("%s failed\n%s", spec.name, self._recorded("".join(format_exception(error)), call, spec))
+            passed = [*secret_values(call.args, spec.secrets)]
+            log.debug("%s failed\n%s", spec.name, self._without_secrets("".join(format_exception(error)), passed))
         if isinstance(error, BadArguments):
             message = f"{wrong_arguments(spec.name)} {message_of(error)}"
             hints = (*_texts(error.hints), signature(spec))
@@ -351,20 +353,15 @@ class Executor:
         )
         return CallRefused("execution_error", describe_error(error), hints=(*installs, *raised_at(error)))
 
-    def _recorded(self, value: Any, call: ToolCall, spec: ToolSpec | None) -> Any:
-        """Text or data for a record, with the secrets of the app and of the arguments masked."""
-        return self._without_secrets(value, call, spec, None)
+    def _without_secrets(self, value: Any, passed: list[str], sent: Any = None) -> Any:
+        """Mask the secrets of the app, and those that were passed as arguments, in text or data.
 
-    def _returned(self, value: Any, call: ToolCall, spec: ToolSpec | None) -> Any:
-        """The same for the caller. What it sent itself is not masked: a mask would confirm a guess."""
-        return self._without_secrets(value, call, spec, call.args)
-
-    def _without_secrets(self, value: Any, call: ToolCall, spec: ToolSpec | None, sent: Any) -> Any:
-        passed = list(secret_values(call.args, spec.secrets if spec else frozenset()))
+        For the caller, `sent` is what it sent itself. That is not masked: a mask would confirm a guess.
+        """
         if self._redact is not None:
             # The app's come first: a part of one that was passed as an argument must not break it up.
             value = self._redact(value, sent)
-            passed += [self._redact(secret, sent) for secret in passed]
+            passed = [*passed, *(self._redact(secret, sent) for secret in passed)]
         return mask_values(value, passed)
 
     def _finish(
@@ -380,8 +377,9 @@ class Executor:
         notes: dict[str, Any],
     ) -> ToolResult:
         elapsed = round((perf_counter() - started) * 1000, 3)
+        passed = [] if error is None else [*secret_values(call.args, spec.secrets if spec else frozenset())]
         if self._recorders:
-            recorded_error = error and error.cleaned(lambda texts: self._recorded(texts, call, spec))
+            recorded_error = error and error.cleaned(lambda texts: self._without_secrets(texts, passed))
             client, run, principal, address = origin
             self._record(
                 CallEvent(
@@ -397,7 +395,7 @@ class Executor:
                 )
             )
         if error is not None:
-            error = error.cleaned(lambda texts: self._returned(texts, call, spec))
+            error = error.cleaned(lambda texts: self._without_secrets(texts, passed, call.args))
         meta: dict[str, Any] = {"tool": call.name, "source": call.source, "duration_ms": elapsed, **notes}
         if warnings:
             meta["warnings"] = [*warnings]
@@ -411,6 +409,12 @@ class Executor:
                 record(event)
             except Exception:
                 log.exception("a recorder failed; the call is not affected")
+
+
+def _invalid(spec: ToolSpec, problems: list[WrongArgument]) -> CallRefused:
+    listed = "; ".join(map(str, problems)) + ("; and more" if len(problems) >= MOST_PROBLEMS else "")
+    message = f"{wrong_arguments(spec.name)} {listed}"
+    return CallRefused("invalid_args", message, hints=(signature(spec),), details=tuple(problems))
 
 
 def _output_failure(problems: Iterable[WrongArgument]) -> ToolFailure:

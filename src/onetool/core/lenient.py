@@ -8,17 +8,25 @@ the strict check refuses is looked at, so that a call which is right costs nothi
 import re
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
+from itertools import islice
 from math import isfinite
 from typing import Any, NamedTuple, cast
 
-from onetool.core.call import WrongArgument
+from msgspec.structs import replace
+
+from onetool.core.call import ToolCall, WrongArgument
+from onetool.core.errors import SchemaError, cut
 from onetool.core.json_data import data_in
-from onetool.core.schema import UNKNOWN, properties_of
+from onetool.core.redaction import MASK
+from onetool.core.schema import MAX_UNKNOWN, UNKNOWN, larger_than, properties_of
 from onetool.core.signature import kinds_of, resolve_definition
 from onetool.core.spec import ToolSpec
+from onetool.core.text import MAX_NAME
 
 LEVELS = 8  # of a schema that are followed
 LONGEST_NUMBER = 300  # characters
+MAX_RECORDED = 1000  # parts of an argument that is recorded of a call with wrong names
+SHOWN = 60  # characters of a name that is too long
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]*)")
 _NUMBER = re.compile(_INTEGER.pattern + r"(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,3})?")
 _BOOLEANS = {"true": True, "false": False, "True": True, "False": False}
@@ -45,6 +53,40 @@ def taken(spec: ToolSpec, args: Mapping[str, Any], problems: list[WrongArgument]
         return Taken(args, [*(problem for problem in problems if problem.path in unknown), *left])
     warnings = (f"{name}: {spec.name} does not list this argument; it was sent on to the server" for name in unknown)
     return Taken({name: known.get(name, value) for name, value in args.items()}, [], tuple(warnings))
+
+
+def check_names(call: ToolCall, spec: ToolSpec | None) -> tuple[ToolCall, list[WrongArgument]]:
+    """Return the call as it is recorded, and what is wrong with the names in it.
+
+    Of wrong names, the first ones are kept, and only the beginning of long ones. Large values are left out: no message
+    shows them, and looking for secrets in them takes long.
+    """
+    args = call.args
+    if not isinstance(args, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - from outside
+        return call, []
+    known = () if spec is None else spec.order
+    problems = [] if spec is None else wrong_names(spec, args)
+    if spec is not None and not problems:
+        return call, []
+    others = islice((name for name in args if name not in known), MAX_UNKNOWN)
+    kept = {
+        cut(str(name), MAX_NAME): MASK if larger_than(args[name], MAX_RECORDED) else args[name]
+        for name in (*(name for name in known if name in args), *others)
+    }
+    return replace(call, name=call.name if spec else cut(call.name, MAX_NAME), args=kept), problems
+
+
+def wrong_names(spec: ToolSpec, args: Mapping[str, Any]) -> list[WrongArgument]:
+    """Return the names that are too long, or the first unknown ones of far too many. No value is looked at."""
+    if any(len(str(name)) > MAX_NAME for name in args):
+        limit = max((MAX_NAME, *map(len, spec.order)))
+        if long := [name for name in args if len(str(name)) > limit]:
+            got = f"its name has more than {limit} characters"
+            return [WrongArgument(path=cut(str(name), SHOWN), expected="", got=got) for name in long[:MAX_UNKNOWN]]
+    try:
+        return [] if spec.prepare is not None else spec.arguments.check_members(args)
+    except SchemaError:  # which the check of the arguments reports
+        return []
 
 
 def is_closed(schema: Schema) -> bool:

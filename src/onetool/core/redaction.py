@@ -18,6 +18,7 @@ _NAME = lazy_pattern(
     r"|(api|access|private|secret|signing|encryption)[_-]?key$",
     re.IGNORECASE,
 )
+_NAME_END = 64  # characters at the end of a name that are read: every word of `_NAME` is shorter
 _DEEPEST, _WIDEST = 4, 20
 _SHORTEST = 4  # a shorter text is too common to be taken out of every message
 _CAMEL = lazy_pattern(r"(?<=[a-z0-9])(?=[A-Z])")
@@ -68,7 +69,8 @@ def _borrowed(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) ->
 
 
 def sounds_secret(name: str) -> bool:
-    return bool(_NAME.search(_CAMEL.sub("_", name)))
+    """Return whether a name ends like that of a secret. The length of the name does not matter."""
+    return bool(_NAME.search(_CAMEL.sub("_", name[-_NAME_END:])))
 
 
 def secret_values(args: Any, secret: frozenset[str] = frozenset()) -> Iterator[str]:

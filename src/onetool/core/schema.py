@@ -13,7 +13,7 @@ from sys import maxsize
 from typing import TYPE_CHECKING, Any, cast
 
 from onetool.core.call import WrongArgument
-from onetool.core.errors import SchemaError
+from onetool.core.errors import SchemaError, cut
 from onetool.core.redaction import MASK, secret_names, sounds_secret
 from onetool.core.schema_guard import Verdict, check_size, guard
 from onetool.core.schema_keywords import upgrade
@@ -96,6 +96,7 @@ def _whole(value: float) -> int:
 
 
 UNKNOWN = "unknown argument"
+MAX_UNKNOWN = 10  # unknown members that are described; the others are counted
 _SHOWN = 60  # characters of a wrong value that are worth showing
 _LONGEST_PATH = 200
 _ALTERNATIVES = 12  # enum members that are worth listing
@@ -129,7 +130,7 @@ _EXPECTED: dict[str, Callable[[Any], str]] = {
 
 
 def describe_violation(
-    error: "ValidationError", secret: frozenset[str], known: Iterable[str] = ()
+    error: "ValidationError", secret: frozenset[str], known: Iterable[str] = (), max_unknown: int = MAX_UNKNOWN
 ) -> list[WrongArgument]:
     """One error as problems. `known` are the tool's parameters, for near misses; values of `secret` ones are masked."""
     kind: Any = error.kind
@@ -138,11 +139,11 @@ def describe_violation(
     if name == "Required":
         return [_problem((*path, kind.property), "a value (required)", "nothing")]
     if name in ("AdditionalProperties", "UnevaluatedProperties"):
-        return [_unknown(path, extra, known) for extra in kind.unexpected]
+        return _unknown(path, kind.unexpected, len(kind.unexpected), known, max_unknown)
     if name in ("AnyOf", "OneOfNotValid"):
         return _no_alternative(error, kind.context, secret, known)
     if name == "PropertyNames":
-        return [_problem(path, "other property names", str(kind.error.message))]
+        return [_problem(path, "other property names", cut(str(kind.error.message), _LONGEST_PATH))]
     expected = _EXPECTED.get(name, lambda _: f"a value that fits `{kind.name}`")(kind)
     return [_problem(path, expected, _shown(error, path, secret))]
 
@@ -175,14 +176,25 @@ def _alternative(errors: "list[ValidationError]", path: ValuePath) -> str:
     return expected(kind) if expected else ""
 
 
-def _unknown(path: ValuePath, name: str, known: Iterable[str]) -> WrongArgument:
-    hint = None
-    if not path:
-        names = sorted(known)
-        hint = did_you_mean(name, names) or (f"known: {', '.join(names)}" if names else "it takes no arguments")
-    return WrongArgument(
-        path=_dotted((*path, name)), pointer=_pointer((*path, name)), expected="", got=UNKNOWN, hint=hint
-    )
+def _unknown(
+    path: ValuePath, unknown: Iterable[str], count: int, known: Iterable[str], max_unknown: int
+) -> list[WrongArgument]:
+    """Describe the first unknown members, and count the others."""
+    names = sorted(known)
+    takes = f"known: {', '.join(names)}" if names else "it takes no arguments"
+    problems = [
+        WrongArgument(
+            path=_dotted((*path, name)),
+            pointer=_pointer((*path, name)),
+            expected="",
+            got=UNKNOWN,
+            hint=None if path else did_you_mean(name, names) or takes,
+        )
+        for name in islice(unknown, max_unknown)
+    ]
+    if count > max_unknown:
+        problems.append(_problem(path, "", f"{count - max_unknown:,} more unknown arguments"))
+    return problems
 
 
 def _problem(path: ValuePath, expected: str, got: str) -> WrongArgument:
@@ -195,7 +207,8 @@ def _shown(error: "ValidationError", path: ValuePath, secret: frozenset[str]) ->
     value: Any = error.instance
     if isinstance(value, Mapping):
         # A whole object may hold a secret; its keys say enough.
-        return f"object with {', '.join(map(str, cast(Mapping[str, Any], value))) or 'nothing'}"[:_SHOWN]
+        names = (str(name)[:_SHOWN] for name in islice(cast(Mapping[str, Any], value), _SHOWN))
+        return f"object with {', '.join(names) or 'nothing'}"[:_SHOWN]
     if isinstance(value, list):
         return f"array of {len(cast(list[Any], value))}"
     return f"{_type_name(value)} {_json(value)}" if value is not None else "null"
@@ -221,12 +234,13 @@ def _json(value: Any) -> str:
 
 
 def _dotted(path: ValuePath) -> str:
-    text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).removeprefix(".")
-    return text if len(text) <= _LONGEST_PATH else text[: _LONGEST_PATH - 1] + "…"
+    steps = (f"[{step}]" if isinstance(step, int) else f".{step[: _LONGEST_PATH + 1]}" for step in path)
+    return cut("".join(steps).removeprefix("."), _LONGEST_PATH)
 
 
 def _pointer(path: ValuePath) -> str:
-    return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in path)[:_LONGEST_PATH]
+    steps = (str(step)[:_LONGEST_PATH].replace("~", "~0").replace("/", "~1") for step in path)
+    return "".join(f"/{step}" for step in steps)[:_LONGEST_PATH]
 
 
 # Compiled schemas
@@ -254,23 +268,51 @@ _KEYWORDS: dict[str, Any] = {"uniqueItems": UniqueItems}
 class CompiledSchema:
     """A schema that is ready: `check(value)` gives the problems, none when the value fits."""
 
-    __slots__ = ("_known", "_most", "_most_slow", "_secret", "_validator", "_verdict", "is_valid")
+    __slots__ = (
+        "_is_lenient",
+        "_known",
+        "_max_unknown",
+        "_most",
+        "_most_slow",
+        "_only_known",
+        "_secret",
+        "_validator",
+        "_verdict",
+        "is_valid",
+    )
 
-    def __init__(self, schema: Mapping[str, Any], *, closed: bool = False) -> None:
+    def __init__(self, schema: Mapping[str, Any], *, closed: bool = False, lenient: bool = False) -> None:
         check_size(schema)
         schema = upgrade(schema)
         self._verdict = guard(schema)
         self._known = properties_of(schema)
         self._secret = secret_names(schema)
-        self._validator = _compile(close_schema(schema) if closed else schema)
+        schema = close_schema(schema) if closed else schema
+        self._validator = _compile(schema)
+        self._only_known = schema.get("additionalProperties") is False and "patternProperties" not in schema
+        self._is_lenient = lenient
+        self._max_unknown = MOST_PROBLEMS if lenient else MAX_UNKNOWN
         self.is_valid = self._validator.is_valid
         # A costly schema takes small values only; for the usual ones nothing is counted.
         cost = self._verdict.costs[0]
         self._most = MOST_CHECKS // cost if cost > CHEAP else None
         self._most_slow = _most_slow(self._verdict)
 
+    def check_members(self, value: Mapping[str, Any]) -> list[WrongArgument]:
+        """Return the unknown members where there are more than are described, or where the value is large.
+
+        Then nothing else of the value is looked at.
+        """
+        count = len(value) - sum(name in value for name in self._known) if self._only_known else 0
+        if not count or (count <= self._max_unknown and (self._is_lenient or not larger_than(value, MOST_ERRORS))):
+            return []
+        unknown = (name for name in value if name not in self._known)
+        return _unknown((), unknown, count, self._known, self._max_unknown)
+
     def check(self, value: Any) -> list[WrongArgument]:
         try:
+            if isinstance(value, Mapping) and (problems := self.check_members(cast(Mapping[str, Any], value))):
+                return problems
             if self._most is not None and larger_than(value, self._most):
                 return [WrongArgument(path="", expected=f"at most {self._most:,} values in all", got="more")]
             if self._most_slow is not None and (most := self._exceeded(value)) is not None:
@@ -298,7 +340,11 @@ class CompiledSchema:
                 got = "a value that does not, too large or too deep to say where"
                 return [WrongArgument(path="", expected="a value that fits its schema", got=got)]
         errors = self._validator.iter_errors(value)
-        problems = (problem for error in errors for problem in describe_violation(error, self._secret, self._known))
+        problems = (
+            problem
+            for error in errors
+            for problem in describe_violation(error, self._secret, self._known, self._max_unknown)
+        )
         return list(islice(problems, MOST_PROBLEMS))
 
     def _explainable(self, value: Any) -> bool:

@@ -16,7 +16,7 @@ import msgspec
 
 from onetool.core.errors import cut
 from onetool.core.spec import ToolSpec
-from onetool.core.text import count_tokens, cut_to_tokens
+from onetool.core.text import MAX_NAME, count_tokens, cut_to_tokens
 
 
 def call_text(name: str, args: Mapping[str, Any]) -> str:
@@ -80,19 +80,24 @@ def arguments_by_name(spec: ToolSpec, args: Sequence[Any], named: Mapping[str, A
     given = dict(zip(spec.order, args, strict=False))
     if len(args) > len(given):
         raise TypeError(f"{spec.name} takes {len(spec.order)} arguments at the most, got {len(args)}")
+    by_word = _parameters_by_word(spec.order)
     for word, value in named.items():
-        name = parameter_named(spec, word)
+        name = by_word.get(word, word)
         if name in given:
-            raise TypeError(f"{spec.name} got {name} twice")
+            raise TypeError(f"{spec.name} got {name:.{MAX_NAME}} twice")
         given[name] = value
     return given
 
 
 def parameter_named(spec: ToolSpec, word: str) -> str:
     """The parameter with this name or identifier; the word itself if there is none."""
-    if word in spec.order:
-        return word
-    return next((name for name in spec.order if as_identifier(name) == word), word)
+    return _parameters_by_word(spec.order).get(word, word)
+
+
+@lru_cache(maxsize=1024)
+def _parameters_by_word(order: tuple[str, ...]) -> dict[str, str]:
+    """Return the parameters by name and by identifier. A name comes before the identifier of another parameter."""
+    return {**{as_identifier(name): name for name in reversed(order)}, **{name: name for name in order}}
 
 
 # Types

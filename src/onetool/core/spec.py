@@ -98,7 +98,7 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True, w
     @cached_property
     def arguments(self) -> "CompiledSchema":
         """The input schema, compiled once, when first needed. Closed to further arguments unless it says otherwise."""
-        return _compiled(self.input_schema, closed=True)
+        return _compiled(self.input_schema, closed=True, lenient=self.lenient)
 
     def argument(self, name: str) -> "CompiledSchema":
         """The schema of one argument alone, compiled when first needed."""
@@ -151,10 +151,10 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True, w
         return {"name": self.name, "description": self.description, "inputSchema": self.input_schema}
 
 
-def _compiled(schema: Mapping[str, Any], *, closed: bool) -> "CompiledSchema":
+def _compiled(schema: Mapping[str, Any], *, closed: bool, lenient: bool = False) -> "CompiledSchema":
     from onetool.core.schema import CompiledSchema  # brings the validator, which listing tools does not need
 
-    return CompiledSchema(schema, closed=closed)
+    return CompiledSchema(schema, closed=closed, lenient=lenient)
 
 
 # Handlers of declared tools

@@ -164,6 +164,7 @@ def lookalikes(names: Iterable[str]) -> list[tuple[str, ...]]:
 # Similar names
 
 
+MAX_NAME = 256  # characters of a name in a call, unless a longer one is registered
 MOST_NEAREST = 3
 LONGEST_COMPARED = 200  # nobody mistypes more than that, and comparing it would take long
 CLEARLY_BETTER = 15.0  # with one name so much closer, the others are not worth offering

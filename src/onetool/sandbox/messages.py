@@ -174,6 +174,11 @@ class FunctionCall:
             elif tag == 8:
                 self.position = _source_range(data, at, stop)
 
+    @property
+    def named_count(self) -> int:
+        """The number of arguments that are given by name."""
+        return len(self._kwargs)
+
     def arguments(self, budget: int, check: Check | None = None) -> tuple[list[Any], dict[str, Any]]:
         """What it is given, as plain data. Raises ValueTransferError where it can't cross, else ProtocolError."""
         values = Values(budget, check)

@@ -17,13 +17,14 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 from unicodedata import normalize
 
+from onetool.core.errors import cut
 from onetool.core.json_data import strict_decoder
-from onetool.core.signature import as_identifier, is_text, named_values, parameter_named
+from onetool.core.signature import as_identifier, is_text, named_values, parameter_named, takes_others
 from onetool.core.spec import ToolSpec
 from onetool.core.text import or_rather
 from onetool.script.names import ScriptNames
 from onetool.script.parse import ScriptError
-from onetool.script.snippets import value_shown
+from onetool.script.snippets import MAX_MISTAKES, SHOWN, value_shown
 
 MARK = "+"
 SLUG = r"\w[^\s=()\[\]{},;\"'+*/<>]*"
@@ -106,13 +107,16 @@ def _slug(spec: ToolSpec) -> str:
 
 def _arguments(text: str, spec: ToolSpec) -> dict[str, Any]:
     args: dict[str, Any] = {}
+    most = None if takes_others(spec) else len(spec.order) + MAX_MISTAKES
     at = _past_space(text, 0)
     while at < len(text):
         pair = PAIR.match(text, at)
         if pair is None:
             raise ScriptError(f"+{spec.name}: {value_shown(text[at:].split()[0])} is not key=value{_order(spec)}")
+        if len(args) == most:
+            raise ScriptError(f"+{spec.name}: more than {most} arguments are given{_order(spec)}")
         if pair[1] in args:
-            raise ScriptError(f"+{spec.name}: {pair[1]} is given twice")
+            raise ScriptError(f"+{spec.name}: {cut(pair[1], SHOWN)} is given twice")
         args[pair[1]], at = _value(text, pair.end(), pair[1], spec)
         at = _past_space(text, at)
     return args
@@ -129,7 +133,7 @@ def _value(text: str, at: int, key: str, spec: ToolSpec) -> tuple[Any, int]:
         return strict_decoder().decode(text[at:end]), end
     word = WORD.match(text, at)
     if word is None or not ALONE.match(text, word.end()):
-        raise ScriptError(f"+{spec.name}: {key} has a quote that is not closed")
+        raise ScriptError(f"+{spec.name}: {cut(key, SHOWN)} has a quote that is not closed")
     said = "".join(shlex.split(word[0]))
     if wants_text:
         return said, word.end()

@@ -19,7 +19,7 @@ from typing import Any, NoReturn, Protocol
 
 from msgspec import UNSET
 
-from onetool.core.errors import OneToolError
+from onetool.core.errors import OneToolError, cut
 from onetool.core.json_data import no_constant
 from onetool.core.text import did_you_mean, nearest
 from onetool.script.render import literal_block_mark, yaml_quoted, yaml_text
@@ -46,6 +46,8 @@ EXPECTED = {
 WHOLE = 2**127  # the largest number that the templates know as a whole one
 DEEPEST = 32
 SHOWN = 40
+MAX_MISTAKES = 10
+UNREAD = "the rest was not read"
 
 
 class WrongValueError(ValueError):
@@ -53,29 +55,32 @@ class WrongValueError(ValueError):
 
 
 def parse_arguments(text: str, types: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
-    """The values behind the name by their keys, and what could not be read, also by key, or by "" without one."""
+    """The values behind the name by their keys, and what could not be read, also by key, or by "" without one.
+
+    After ten mistakes the rest is not read.
+    """
     values: dict[str, Any] = {}
     wrong: dict[str, str] = {}
-    at = 0
+    at = mistakes = 0
     while (at := _past_space(text, at)) < len(text):
+        if mistakes >= MAX_MISTAKES:
+            wrong[""] = UNREAD
+            break
         pair = PAIR.match(text, at)
         if not pair:
             hint = " (text of several lines goes in three quotes)" if "\n" in text.strip() else ""
             wrong[""] = f"{value_shown(text[at : _line_end(text, at)])} is not key=value{hint}"
             break
         key, at = pair[1], pair.end()
+        mistakes += key in values or key not in types
         if key in values:
             wrong[key] = "is given twice"
         try:
             values[key], at = _value(text, at, types.get(key, "string"), bool(pair[2]))
         except WrongValueError as error:
             values[key], at, wrong[key] = None, _line_end(text, at), str(error)
+            mistakes += 1
     return values, wrong
-
-
-def unknown_key(key: str, known: Mapping[str, Any]) -> str:
-    meant = did_you_mean(key, known)
-    return f"there is no parameter {value_shown(key)}" + (f", {meant}" if meant else "")
 
 
 def as_parameter_type(value: Any, type: str) -> Any:
@@ -250,22 +255,25 @@ def render_snippet(snippet: SnippetLike, values: Mapping[str, Any], name: str = 
 def _rendered(name: str, snippet: SnippetLike, values: Mapping[str, Any], wrong: Mapping[str, str]) -> str:
     known = snippet.params
     given = {key: param.default for key, param in known.items() if param.default is not UNSET}
-    problems = [f"{key} {words}".lstrip() for key, words in wrong.items()]
-    for key in values:
-        if key in wrong:
-            continue
-        if key not in known:
-            problems.append(unknown_key(key, known))
+    problems = [f"{cut(key, SHOWN)} {words}".lstrip() for key, words in wrong.items()]
+    unknown = [key for key in values if key not in known and key not in wrong]
+    for key in unknown[:MAX_MISTAKES]:
+        meant = did_you_mean(key, known)
+        problems.append(f"there is no parameter {value_shown(key)}" + (f", {meant}" if meant else ""))
+    if len(unknown) > MAX_MISTAKES:
+        problems.append(f"nor {len(unknown) - MAX_MISTAKES:,} others")
+    for key in known:
+        if key not in values or key in wrong:
             continue
         try:
             given[key] = as_parameter_type(values[key], known[key].kind)
         except WrongValueError as error:
             problems.append(f"{key} {error}")
     missing = [key for key in known if key not in values and key not in given]
-    if missing:
+    if missing and wrong.get("") != UNREAD:
         problems.append(f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing")
     if problems:
-        _refuse(name, snippet, problems)
+        _refuse(name, snippet, sorted(problems, key=UNREAD.__eq__))  # that comes last
     return _filled(name, snippet.body, given)
 
 
@@ -310,6 +318,7 @@ def _refuse(name: str, snippet: SnippetLike, problems: list[str]) -> NoReturn:
 
 
 def _no_such(name: str, snippets: Mapping[str, SnippetLike]) -> str:
+    name = cut(name, SHOWN)
     if not snippets:
         return f"there is no snippet ${name}: the config has none"
     near = nearest(name, snippets)

@@ -14,10 +14,12 @@ from typing import Any
 
 from onetool.core.call import ToolCall, ToolError, ToolResult
 from onetool.core.context import CallContext, Gate
-from onetool.core.errors import describe_error
+from onetool.core.errors import cut, describe_error
 from onetool.core.executor import Executor
-from onetool.core.signature import arguments_by_name
+from onetool.core.schema import MAX_UNKNOWN
+from onetool.core.signature import arguments_by_name, takes_others
 from onetool.core.spec import ToolSpec
+from onetool.core.text import MAX_NAME
 from onetool.sandbox import (
     CodeError,
     CodeSyntaxError,
@@ -329,7 +331,7 @@ class WorkerLoop:
         name = self._tools.dotted(question.object_id, question.name)
         spec = self._tools.names.tool(name)
         if spec is None:
-            return Raised("NameError", f"name {name!r} is not defined")
+            return Raised("NameError", f"name {cut(name, MAX_NAME)!r} is not defined")
         self.calls += 1
         if self.calls > self._limits.calls:
             self.stop(too_many_calls(self._limits))
@@ -349,6 +351,9 @@ class WorkerLoop:
 
     def _tool_call(self, spec: ToolSpec, question: FunctionCall) -> ToolCall:
         """TypeError and ValueError, for the code to catch, where what it gave can't be a tool's arguments."""
+        count, most = question.named_count, len(spec.order)
+        if count > most + MAX_UNKNOWN and spec is not CALL and not takes_others(spec):
+            raise TypeError(f"{spec.name} takes {most} arguments at the most, got {count:,}")
         try:
             given, named = question.arguments(ARGUMENT_BYTES, self._raise_if_stopped)
         except TooLargeError:

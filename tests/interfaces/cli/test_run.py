@@ -274,3 +274,20 @@ def test_lines_can_be_piped_into_a_session(folder):
     assert done.stdout == "3\n"
     assert "ZeroDivisionError" in done.stderr
     assert done.returncode == 0
+
+
+@pytest.mark.attack("other callers")
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (("tools", "invoke", "time.now", f"{'k' * 60_000}=1"), "kkk"),
+        (("tools", "invoke", "k" * 60_000), "kkk"),
+        (("run", "time.now(**{'k' * 1_000_000: 1})"), "its name has more than 256 characters"),
+        (("run", "ot.call('k' * 1_000_000)"), "Tool not found: kkk"),
+    ],
+)
+def test_long_names_are_refused_with_few_words(tmp_path, args, words):
+    done = cli(*args, cwd=tmp_path)
+    assert done.returncode != 0
+    assert words in done.stderr + done.stdout
+    assert len(done.stderr + done.stdout) < 3000

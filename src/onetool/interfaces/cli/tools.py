@@ -18,7 +18,7 @@ from onetool.core.json_data import StrictJsonError, strict_decoder
 from onetool.core.redaction import mask_arguments
 from onetool.core.signature import is_text, signature, takes_others
 from onetool.core.spec import ToolSpec
-from onetool.core.text import did_you_mean, or_rather
+from onetool.core.text import MAX_NAME, did_you_mean, or_rather
 from onetool.interfaces.cli.options import (
     allow_option,
     complete_provider,
@@ -182,7 +182,7 @@ def export(ctx: click.Context, provider: str, merge: bool, allowed: list[str] | 
 
 def unknown_tool(name: str, known: Any, why: object = None) -> click.ClickException:
     near = f"; {why}" if why else or_rather(name, known) or "; see: onetool tools list"
-    return click.ClickException(f"Tool not found: {name}{near}")
+    return click.ClickException(f"Tool not found: {name:.{MAX_NAME}}{near}")
 
 
 def _yours_first(specs: list[ToolSpec]) -> list[ToolSpec]:
@@ -210,16 +210,18 @@ def invoke_tool(
     """The call as JSON types, and its result. Secret arguments are masked in what is shown of the call."""
     import asyncio
 
+    from onetool.core.lenient import check_names
     from onetool.interfaces.cli.person import let_tools_ask
 
     call = ToolCall(id=uuid4().hex, name=name, args=args, source="cli", timeout=timeout)
     let_tools_ask()
     result = asyncio.run(app.call(call, allowed, show_progress if sys.stderr.isatty() else None))
     spec = app.catalog.registry.get(name)
+    call, _ = check_names(call, spec)
     shown = {
         "id": call.id,
-        "name": name,
-        "args": mask_arguments(args, spec.secrets) if spec else args,
+        "name": call.name,
+        "args": mask_arguments(call.args, spec.secrets) if spec else call.args,
         "source": call.source,
     }
     return app.runtime.redact(msgspec.to_builtins(shown), args), result
@@ -260,7 +262,7 @@ def _argument(key: str, value: str, spec: ToolSpec) -> Any:
     properties: Mapping[str, Any] = spec.input_schema.get("properties") or {}
     if key not in properties and not takes_others(spec):
         known = did_you_mean(key, properties) or f"it takes {', '.join(spec.order) or 'none'}"
-        raise _wrong(f"{spec.name} has no argument {key!r}; {known}.")
+        raise _wrong(f"{spec.name} has no argument {key[:MAX_NAME]!r}; {known}.")
     wants_text = is_text(key, spec)
     if wants_text:
         return value

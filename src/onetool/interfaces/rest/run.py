@@ -14,6 +14,7 @@
 
 import asyncio
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -23,6 +24,7 @@ from msgspec.structs import replace
 from onetool.core.call import ToolCall, ToolResult, new_id
 from onetool.core.context import kept_value, shown_args
 from onetool.core.errors import cut
+from onetool.core.text import MAX_NAME
 from onetool.interfaces.asgi import encode
 from onetool.interfaces.response_stream import DisconnectWatch, ResponseStream
 from onetool.interfaces.rest.invoke import ProgressEvents, sse_event, wants_events
@@ -39,6 +41,7 @@ MOST_NAMES = 16  # answers of /run/names that are kept: each may have megabytes
 TOO_MANY_CHECKS = f"{MOST_CHECKS} texts are being checked here: try again in a moment."
 LONGEST_ARGS = 4096  # bytes of the arguments of a call that are shown
 LONGEST_PREVIEW = 500  # characters of what a call gave
+MAX_ARGS = 100  # arguments of a call that are shown
 MOST_CALLS = 1000  # that the answer lists
 
 
@@ -206,8 +209,9 @@ class RunCalls:
 
     def _noted(self, call: ToolCall) -> RunCall:
         at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        args = _bounded(dict(shown_args(call, self._registry.get(call.name))))
-        return RunCall(id=call.id, name=call.name, args=args, at=at)
+        first = dict(islice(call.args.items(), MAX_ARGS))
+        args = _bounded(dict(shown_args(replace(call, args=first), self._registry.get(call.name))))
+        return RunCall(id=call.id, name=cut(call.name, MAX_NAME), args=args, at=at)
 
     def _outcome(self, call: ToolCall, result: ToolResult) -> dict[str, Any]:
         found = {"ok": result.ok, "duration_ms": result.meta.get("duration_ms", 0.0)}
@@ -217,11 +221,16 @@ class RunCalls:
 
 
 def _bounded(args: dict[str, Any]) -> dict[str, Any]:
-    """The arguments; where they are long, each that is long as the beginning of its text."""
+    """Return the arguments. Of long values only the beginning is shown, of long names as many as fit."""
     if len(encode(args)) <= LONGEST_ARGS:
         return args
-    most = max(LONGEST_ARGS // max(len(args), 1), 20)
-    return {name: value if len(encode(value)) <= most else _preview(value, most) for name, value in args.items()}
+    most, left = max(LONGEST_ARGS // len(args), 20), LONGEST_ARGS
+    shown: dict[str, Any] = {}
+    for name, value in args.items():
+        if (left := left - len(name)) < 0:
+            break
+        shown[name] = value if len(encode(value)) <= most else _preview(value, most)
+    return shown
 
 
 def _preview(value: Any, most: int = LONGEST_PREVIEW) -> str:
