@@ -17,7 +17,7 @@ import asyncio
 import logging
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Generator, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -57,9 +57,9 @@ from onetool.config.find import FOLDER, NAME, user_home
 from onetool.core.call import ToolCall, ToolResult, new_id
 from onetool.core.errors import ConfigError
 from onetool.core.principal import allowed_by_both, lasting_owner
-from onetool.http.allowed_hosts import is_one_of, is_private
+from onetool.http.allowed_hosts import is_bound_to, is_private
 from onetool.http.errors import RequestRefusedError
-from onetool.http.url import parse_url
+from onetool.http.url import Url, parse_url
 from onetool.services.secrets import Fits, SecretHostError
 
 if TYPE_CHECKING:
@@ -392,6 +392,28 @@ def keys_for(config: Config, choice: ModelChoice) -> Secret:
     return stored_key
 
 
+def provider_key(config: Config, name: str) -> str | None:
+    """Return a provider's key, wherever it is kept, to compare it."""
+    return config.secrets.get(name, lambda _: True) or _users_key(config, name, lambda _: True)
+
+
+def key_urls(config: Config, name: str, env: Mapping[str, str]) -> list[Url]:
+    """Return where a provider's key may go: to the provider, and to `ask.base_url` if `ask` would send it there."""
+    provider = next(one for one in NAMES if adapter(one).key == name)
+    official = adapter(provider).base_url
+    if provider == "ollama":  # at the default address any program of this machine may listen
+        official = ollama_url(env) if env.get(OLLAMA_SETTING) else ollama_url({OLLAMA_SETTING: "ollama.com"})
+    places, ask = [official], config.ask
+    choice = ModelChoice(provider=provider, base_url=ask.base_url)
+    if ask.base_url and provider == (ask.provider or "openai") and keys_for(config, choice)(name):
+        places.append(ask.base_url)
+    found: list[Url] = []
+    for place in places:
+        with suppress(RequestRefusedError):
+            found.append(parse_url(place.strip()))
+    return found
+
+
 def _fits(choice: ModelChoice, name: str) -> Fits:
     """A function: whether a key for these hosts may go to the address of `choice`, or to the provider's own."""
 
@@ -400,7 +422,7 @@ def _fits(choice: ModelChoice, name: str) -> Fits:
         own = None if provider is None else adapter(provider).base_url
         where = choice.base_url or (ollama_url(os.environ) if provider == "ollama" else own)
         try:
-            return where is not None and is_one_of(parse_url(where.strip()), hosts)
+            return where is not None and is_bound_to(parse_url(where.strip()), hosts)
         except RequestRefusedError:
             return False
 

@@ -99,6 +99,10 @@ def _of_bundle(app: "App", bundle: "Bundle", tools: "list[Tool]") -> Iterator[Mi
             yield Mistake(message=message, key=key, hint="name a secret: ${NAME}", severity="warning")
     needs = requirements_of(app, [shown(tool) for tool in tools if tool.is_enabled] if bundle.is_enabled else [])
     yield from _lacking(bundle, "needs the secret {}, which is not set", "onetool auth set {}", needs.unset())
+    for name, hosts in needs.unbound.items():
+        message = f"uses the secret {name}, which is not bound to a host: only admins can store tools that use it"
+        hint = f"onetool auth set {name} {' '.join(f'--host {host}' for host in hosts) or '--host HOST'}"
+        yield Mistake(message=message, key=f"bundles.{bundle.slug}", hint=hint, severity="warning")
     entry = "add it to allowedHosts in the config"
     yield from _lacking(bundle, "calls {}, which is not allowed", entry, needs.closed())
 
@@ -136,9 +140,10 @@ class RequiredHost(NamedTuple):
 class Requirements(NamedTuple):
     secrets: tuple[RequiredSecret, ...] = ()
     hosts: tuple[RequiredHost, ...] = ()
+    unbound: Mapping[str, Iterable[str]] = {}  # secrets that are set but not bound, with hosts that they are sent to
 
     def shown(self) -> dict[str, Any]:
-        return {key: [one._asdict() for one in found] for key, found in self._asdict().items()}
+        return {"secrets": [one._asdict() for one in self.secrets], "hosts": [one._asdict() for one in self.hosts]}
 
     def unset(self) -> list[str]:
         return [one.name for one in self.secrets if one.source is None]
@@ -150,17 +155,20 @@ class Requirements(NamedTuple):
 
 def requirements_of(app: "App", tools: Iterable[Mapping[str, Any]]) -> Requirements:
     """Of all these tools together, as REST shows them; each thing once, in their order."""
-    secrets: dict[str, None] = {}
+    from onetool.http.allowed_hosts import binding_for
+
+    secrets: dict[str, dict[str, None]] = {}  # by name, with the hosts that each is sent to
     urls: dict[str, None] = {}
     for tool in tools:
         if tool["type"] == "http" and (made := read_http_tool(tool)) is not None:
-            secrets |= dict.fromkeys(sorted(made.secrets))
+            secrets |= {name: {} for name in sorted(made.secrets) if name not in secrets}
+            for name, url in made.destinations:
+                secrets[name] |= {} if url is None else {binding_for(url): None}
             urls |= dict.fromkeys(_urls_of(made))
-    return Requirements(secrets_there(app, secrets), hosts_there(app, urls))
-
-
-def secrets_there(app: "App", names: Iterable[str]) -> tuple[RequiredSecret, ...]:
-    return tuple(RequiredSecret(name, app.config.secrets.where(name, environment=False)) for name in names)
+    known = app.config.secrets
+    found = tuple(RequiredSecret(name, known.where(name, environment=False)) for name in secrets)
+    unbound = {one.name: secrets[one.name] for one in found if one.source is not None and not known.hosts(one.name)}
+    return Requirements(found, hosts_there(app, urls), unbound)
 
 
 def hosts_there(app: "App", urls: Iterable[str]) -> tuple[RequiredHost, ...]:
