@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from onetool.app.provider_keys import key_urls, provider_key
 from onetool.config.include import names_in
 from onetool.config.load import PROVIDER_KEYS
 from onetool.http.allowed_hosts import binding_for, is_bound_to
@@ -128,14 +129,10 @@ class SecretRules:
 
     @cached_property
     def _provider_keys(self) -> list[tuple[str, _KnownValue | None]]:
-        from onetool.app.ask import provider_key
-
         found = ((name, provider_key(self._config, name)) for name in sorted(PROVIDER_KEYS))
         return [(name, _KnownValue(value) if value else None) for name, value in found]
 
     def _check_provider_key(self, name: str, key: str, url: "Url") -> None:
-        from onetool.app.ask import key_urls
-
         places = key_urls(self._config, key, os.environ)
         if url.origin not in [place.origin for place in places]:
             only = ", ".join(map(binding_for, places))

@@ -168,7 +168,7 @@ def test_a_secret_of_one_host_is_another_one_at_the_next(own_home, base):
     assert other["httpImpl"]["request"]["auth"]["value"] == "${WEATHER_TOKEN_2}"
     kept = (own_home / ".onetool" / "secrets.yaml").read_text().splitlines()
     binding = base.removeprefix("https://")
-    assert kept[1] == 'WEATHER_TOKEN_2: {"value": "%s", "hosts": ["%s"]}' % (TOKEN, binding)
+    assert kept[1] == f'WEATHER_TOKEN_2: {{"value": "{TOKEN}", "hosts": ["{binding}"]}}'
 
 
 def test_no_secret_stays_behind_when_the_tool_is_refused(own_home):
