@@ -8,7 +8,6 @@ can be asked here, and what the tools cost with each question.
 """
 
 import asyncio
-import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Generator, Mapping, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
@@ -53,8 +52,6 @@ if TYPE_CHECKING:
     from onetool.ask.loop import ToolBackend
     from onetool.core.context import CallWatch
     from onetool.core.registry import Snapshot
-
-log = logging.getLogger("onetool.ask")
 
 MENUS = ("direct", "run")
 USER_SOURCE = "chat"  # where calls come from that a person makes in a session

@@ -98,19 +98,21 @@ def _of_bundle(app: "App", bundle: "Bundle", tools: "list[Tool]") -> Iterator[Mi
             message = f"auth.{written} is written into the tool, where everybody reads it who gets its file"
             yield Mistake(message=message, key=key, hint="name a secret: ${NAME}", severity="warning")
     needs = requirements_of(app, [shown(tool) for tool in tools if tool.is_enabled] if bundle.is_enabled else [])
-    yield from _lacking(bundle, "needs the secret {}, which is not set", "onetool auth set {}", needs.unset())
-    for name, hosts in needs.unbound.items():
-        message = f"uses the secret {name}, which is not bound to a host: only admins can store tools that use it"
-        hint = f"onetool auth set {name} {' '.join(f'--host {host}' for host in hosts) or '--host HOST'}"
+    for message, hint in _lacking(app, needs):
         yield Mistake(message=message, key=f"bundles.{bundle.slug}", hint=hint, severity="warning")
-    entry = "add it to allowedHosts in the config"
-    yield from _lacking(bundle, "calls {}, which is not allowed", entry, needs.closed())
 
 
-def _lacking(bundle: "Bundle", message: str, hint: str, names: Iterable[str]) -> Iterator[Mistake]:
-    for name in names:
-        key = f"bundles.{bundle.slug}"
-        yield Mistake(message=message.format(name), key=key, hint=hint.format(name), severity="warning")
+def _lacking(app: "App", needs: "Requirements") -> Iterator[tuple[str, str]]:
+    """Yield what tools lack, each with how to mend it."""
+    for name, source in needs.secrets:
+        if what := app.runtime.secret_rules.use_by_server(name):
+            yield f"uses the secret {name}, which is {what} of this server: no tool may send it", "use another secret"
+        elif source is None:
+            yield f"needs the secret {name}, which is not set", needs.command_for(name)
+        elif not app.config.secrets.hosts(name):
+            yield f"uses the secret {name}, which is not bound to a host", needs.command_for(name)
+    for entry in needs.closed():
+        yield f"calls {entry}, which is not allowed", "add it to allowedHosts in the config"
 
 
 def _literal_credential(impl: dict[str, Any] | None) -> str | None:
@@ -140,10 +142,16 @@ class RequiredHost(NamedTuple):
 class Requirements(NamedTuple):
     secrets: tuple[RequiredSecret, ...] = ()
     hosts: tuple[RequiredHost, ...] = ()
-    unbound: Mapping[str, Iterable[str]] = {}  # secrets that are set but not bound, with hosts that they are sent to
+    sent_to: Mapping[str, Iterable[str]] = {}  # bindings by the names of the secrets that need them
 
     def shown(self) -> dict[str, Any]:
         return {"secrets": [one._asdict() for one in self.secrets], "hosts": [one._asdict() for one in self.hosts]}
+
+    def command_for(self, name: str) -> str:
+        """Return the command that sets a secret, and binds it to the hosts that it is sent to."""
+        from onetool.http.allowed_hosts import binding_command
+
+        return binding_command(name, self.sent_to.get(name, ()))
 
     def unset(self) -> list[str]:
         return [one.name for one in self.secrets if one.source is None]
@@ -157,7 +165,7 @@ def requirements_of(app: "App", tools: Iterable[Mapping[str, Any]]) -> Requireme
     """Of all these tools together, as REST shows them; each thing once, in their order."""
     from onetool.http.allowed_hosts import binding_for
 
-    secrets: dict[str, dict[str, None]] = {}  # by name, with the hosts that each is sent to
+    secrets: dict[str, dict[str, None]] = {}  # by name, with the bindings that each needs
     urls: dict[str, None] = {}
     for tool in tools:
         if tool["type"] == "http" and (made := read_http_tool(tool)) is not None:
@@ -167,8 +175,7 @@ def requirements_of(app: "App", tools: Iterable[Mapping[str, Any]]) -> Requireme
             urls |= dict.fromkeys(_urls_of(made))
     known = app.config.secrets
     found = tuple(RequiredSecret(name, known.where(name, environment=False)) for name in secrets)
-    unbound = {one.name: secrets[one.name] for one in found if one.source is not None and not known.hosts(one.name)}
-    return Requirements(found, hosts_there(app, urls), unbound)
+    return Requirements(found, hosts_there(app, urls), secrets)
 
 
 def hosts_there(app: "App", urls: Iterable[str]) -> tuple[RequiredHost, ...]:

@@ -9,7 +9,6 @@ that are stored with it (`onetool auth set openai` there). A key that is stored 
 
 import logging
 import os
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -58,12 +57,14 @@ def provider_key(config: Config, name: str) -> str | None:
     return config.secrets.get(name, lambda _: True) or _users_key(config, name, lambda _: True)
 
 
-def key_urls(config: Config, name: str, env: Mapping[str, str]) -> list[Url]:
+def key_urls(config: Config, name: str) -> list[Url]:
     """Return where a provider's key may go: to the provider, and to `ask.base_url` if `ask` would send it there."""
     provider = next(one for one in NAMES if adapter(one).key == name)
     official = adapter(provider).base_url
     if provider == "ollama":  # at the default address any program of this machine may listen
-        official = ollama_url(env) if env.get(OLLAMA_SETTING) else ollama_url({OLLAMA_SETTING: "ollama.com"})
+        official = (
+            ollama_url(os.environ) if os.environ.get(OLLAMA_SETTING) else ollama_url({OLLAMA_SETTING: "ollama.com"})
+        )
     places, ask = [official], config.ask
     choice = ModelChoice(provider=provider, base_url=ask.base_url)
     if ask.base_url and provider == (ask.provider or "openai") and keys_for(config, choice)(name):

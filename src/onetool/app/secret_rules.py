@@ -5,7 +5,6 @@ never sent. A model provider's key goes only where `ask` would send it. A secret
 these. The first two are recognised by name and by value, since one value may be stored under two names.
 """
 
-import os
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
@@ -14,7 +13,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from onetool.app.provider_keys import key_urls, provider_key
 from onetool.config.include import names_in
 from onetool.config.load import PROVIDER_KEYS
-from onetool.http.allowed_hosts import binding_for, is_bound_to
+from onetool.http.allowed_hosts import binding_command, binding_for, is_bound_to
 from onetool.http.errors import RequestRefusedError
 from onetool.services.secrets import Secret, Secrets, UnsetSecret
 
@@ -60,10 +59,9 @@ class SecretRules:
         in_keyring = name in PROVIDER_KEYS and secrets.where(name, environment=False) == "keyring"
         if in_keyring and self._config.whose == "project":
             return None
-        value = secrets.get_stored(name)
-        if what := self._use_by_server(name, value):
+        if what := self.use_by_server(name):
             raise RequestRefusedError(f"the secret {name} is {what} of this server, which no tool may send")
-        return value
+        return secrets.get_stored(name)
 
     def check(self, name: str, url: "Url") -> None:
         """Raise RequestRefusedError if this secret may not go to this URL."""
@@ -84,7 +82,7 @@ class SecretRules:
 
         `url` is None where the host depends on the call. `new` are the hosts of secrets that are stored with the tool.
         """
-        if what := self._use_by_server(name, self._config.secrets.get_stored(name)):
+        if what := self.use_by_server(name):
             return f"The secret {name} is {what} of this server, which no tool may send."
         if url is None:
             return f"The tool sends the secret {name} to a host that depends on the call: write the host out."
@@ -97,13 +95,13 @@ class SecretRules:
 
     def _command(self, name: str, url: "Url") -> str:
         """Return the command that binds a secret to a URL, beside the hosts that it is bound to already."""
-        hosts = dict.fromkeys((*self._config.secrets.hosts(name), binding_for(url)))
-        return f"onetool auth set {name} {' '.join(f'--host {host}' for host in hosts)}"
+        return binding_command(name, dict.fromkeys((*self._config.secrets.hosts(name), binding_for(url))))
 
     # What the server itself uses
 
-    def _use_by_server(self, name: str, value: str | None) -> str | None:
+    def use_by_server(self, name: str) -> str | None:
         """Return what the server uses a secret for, in words; None if it does not use it."""
+        value = self._config.secrets.get_stored(name)
         for own in self._own_secrets:
             if name in own.names or (value and any(known.is_in(value) for known in own.values)):
                 return own.key
@@ -133,7 +131,7 @@ class SecretRules:
         return [(name, _KnownValue(value) if value else None) for name, value in found]
 
     def _check_provider_key(self, name: str, key: str, url: "Url") -> None:
-        places = key_urls(self._config, key, os.environ)
+        places = key_urls(self._config, key)
         if url.origin not in [place.origin for place in places]:
             only = ", ".join(map(binding_for, places))
             raise RequestRefusedError(

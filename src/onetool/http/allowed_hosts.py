@@ -218,6 +218,11 @@ def binding_for(url: Url) -> str:
     return url.authority if url.scheme == "https" else f"{url.scheme}://{url.authority}"
 
 
+def binding_command(name: str, bindings: Iterable[str]) -> str:
+    """Return the command that stores a secret with these bindings."""
+    return " ".join([f"onetool auth set {name}", *(f"--host {one}" for one in bindings)])
+
+
 def read_entry(text: str) -> _Pattern:
     """An entry of `allowedHosts`; ValueError when it is none."""
     bare = f"[{text}]" if text.count(":") > 1 and "[" not in text else text  # an IPv6 address without its brackets
