@@ -1,14 +1,19 @@
 """What HTTP tools may send where: not what the server uses, and a provider's key only where `ask` sends it."""
 
 import json
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
 
+from onetool.app import App
 from onetool.app.secret_rules import SecretRules
 from onetool.config import load_config
 from onetool.core.errors import ToolFailure
+from onetool.core.principal import LOCAL, Principal, current_principal
 from onetool.http.url import parse_url
+from onetool.interfaces.http.credentials import NOBODY
+from onetool.sources.bundles.errors import ForbiddenError
 
 pytestmark = pytest.mark.attack("secrets")
 
@@ -162,3 +167,28 @@ def test_an_address_gets_no_key_that_is_not_kept_beside_the_config(tmp_path):
 def test_a_binding_is_scheme_host_and_port(tmp_path, hosts, url, expected):
     found = rules(tmp_path, {"KEY": {"value": "value-0123456789", "hosts": hosts}}, {})
     assert may_send(found, "KEY", url) is expected
+
+
+@pytest.mark.parametrize(
+    ("caller", "expected"),
+    [
+        (Principal(name="ci", role="edit"), False),
+        (Principal(name="https://id.example|ann", role="edit"), False),
+        (Principal(name="ann", owner="user:ann", role="edit"), False),  # a user of a web app
+        (Principal(name="ops", role="admin"), True),
+        (NOBODY, True),  # of a server without any credential
+        (LOCAL, True),
+    ],
+)
+def test_who_may_store_a_tool_with_an_unbound_secret(tmp_path, caller, expected):
+    (tmp_path / "onetool.yaml").write_text("secrets: {FREE: free-0123456789}\n")
+    request = {"urlTemplate": "https://api.example.com/", "headers": {"X-A": "${FREE}"}}
+    place = ("01890a5d-ac96-774b-bcce-000000000001", "t", "1")
+    token = current_principal.set(caller)
+    try:
+        with App.open(tmp_path / "onetool.yaml") as app:
+            app.bundles.put_bundle(place[0], {"slug": "mine"})
+            with nullcontext() if expected else pytest.raises(ForbiddenError, match=r"--host api\.example\.com"):
+                app.bundles.put_tool(*place, {"type": "http", "httpImpl": {"request": request}})
+    finally:
+        current_principal.reset(token)

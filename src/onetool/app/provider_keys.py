@@ -62,9 +62,7 @@ def key_urls(config: Config, name: str) -> list[Url]:
     provider = next(one for one in NAMES if adapter(one).key == name)
     official = adapter(provider).base_url
     if provider == "ollama":  # at the default address any program of this machine may listen
-        official = (
-            ollama_url(os.environ) if os.environ.get(OLLAMA_SETTING) else ollama_url({OLLAMA_SETTING: "ollama.com"})
-        )
+        official = ollama_url({OLLAMA_SETTING: os.environ.get(OLLAMA_SETTING) or "ollama.com"})
     places, ask = [official], config.ask
     choice = ModelChoice(provider=provider, base_url=ask.base_url)
     if ask.base_url and provider == (ask.provider or "openai") and keys_for(config, choice)(name):
