@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from onetool.app import App
-from onetool.app.ask import keys_for
+from onetool.app.provider_keys import keys_for
 from onetool.ask.model_choice import ModelChoice
 from onetool.config import load_config
 from onetool.core.errors import ConfigError, ToolFailure

@@ -17,18 +17,29 @@ def test_a_secret_that_is_for_some_hosts_has_its_name_and_is_left_alone(tmp_path
     known = Secrets({"EXAMPLE_TOKEN": "of-somebody-else"}, hosts={"EXAMPLE_TOKEN": HOSTS}, file=tmp_path / "s.yaml")
     found = read(known, reuse=False)
     assert list(found.secrets) == ["EXAMPLE_TOKEN_2"]
-    with secrets_stored(known, found.secrets) as names:
+    with secrets_stored(known, found.secrets, found.host) as names:
         assert names == ["EXAMPLE_TOKEN_2"]
 
 
-def test_a_secret_for_some_hosts_with_the_same_value_is_used(tmp_path):
+@pytest.mark.parametrize("hosts", [(), ("api.example.com",), ("*.example.com",)])
+def test_a_secret_with_the_same_value_is_used_where_it_may_go_there(tmp_path, hosts):
     file = tmp_path / "s.yaml"
-    known = Secrets({"EXAMPLE_TOKEN": "very-hidden-value-123"}, hosts={"EXAMPLE_TOKEN": HOSTS}, file=file)
+    known = Secrets({"EXAMPLE_TOKEN": "very-hidden-value-123"}, hosts={"EXAMPLE_TOKEN": hosts}, file=file)
     found = read(known)
     assert list(found.secrets) == ["EXAMPLE_TOKEN"]
-    with secrets_stored(known, found.secrets) as names:
+    with secrets_stored(known, found.secrets, found.host) as names:
         assert names == []
-    assert not file.exists(), "no copy that is for any host"
+    assert not file.exists()
+
+
+@pytest.mark.parametrize("host", ["api.other.example", "http://api.example.com", "api.example.com:8443"])
+def test_a_secret_with_the_same_value_for_another_host_is_stored_again_for_this_one(tmp_path, host):
+    file = tmp_path / "s.yaml"
+    known = Secrets({"EXAMPLE_TOKEN": "very-hidden-value-123"}, hosts={"EXAMPLE_TOKEN": (host,)}, file=file)
+    found = read(known)
+    with secrets_stored(known, found.secrets, found.host) as names:
+        assert names == ["EXAMPLE_TOKEN_2"]
+    assert file.read_text() == 'EXAMPLE_TOKEN_2: {"value": "very-hidden-value-123", "hosts": ["api.example.com"]}\n'
 
 
 def test_a_name_that_another_process_has_taken_is_not_free(tmp_path):
@@ -44,7 +55,7 @@ def test_a_name_that_was_taken_meanwhile_is_neither_replaced_nor_removed(tmp_pat
     known.file.write_text("EXAMPLE_TOKEN: theirs\n")
     first = {"ANOTHER": "hidden-value-1"}
     with pytest.raises(SecretsNotKeptError, match="EXAMPLE_TOKEN is there already"):
-        secrets_stored(known, first | found.secrets).__enter__()
+        secrets_stored(known, first | found.secrets, found.host).__enter__()
     assert known.file.read_text() == "EXAMPLE_TOKEN: theirs\n"
-    with secrets_stored(known, read(known).secrets) as names:
+    with secrets_stored(known, read(known).secrets, found.host) as names:
         assert names == ["EXAMPLE_TOKEN_2"]

@@ -4,7 +4,9 @@ app             App itself: what every interface calls
 catalog         the tools that there are now, a search over them, and why one is missing
 reload          reads the config and its packs again
 runtime         the services that belong to one config (executor, engine, results, stats)
-ask             `App.ask`: one question to a model, and which API key is sent where
+ask             `App.ask`: one question to a model
+provider_keys   which API key of a model provider is sent to which address
+secret_rules    which secrets HTTP tools may send, and where
 tool_backends   how the tool calls of that model are executed and approved
 bundles         the bundles of the config in force
 bundle_runtime  what the tools of bundles use of the app

@@ -5,26 +5,18 @@
 
 Toolsets are cached per registry snapshot; everything else is made for one question. `model_overview` says which models
 can be asked here, and what the tools cost with each question.
-
-A config that was found in a project may name an address, but must not make the user's key go there. A key is looked
-up with the config in force, then in the environment, in the keyring and with the user's own config in ~/.onetool. The
-user's keys go to the provider itself and to addresses that the user's own config names; a config that was named by
-hand may also name this machine and its network. A config found elsewhere that names another address gets only keys
-that are stored with it (`onetool auth set openai` there). A key that is stored for certain hosts goes to no other.
 """
 
 import asyncio
-import logging
-import os
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Generator, Mapping, Sequence
 from contextlib import aclosing
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from onetool.app.describe import run_tool
+from onetool.app.provider_keys import keys_for
 from onetool.app.tool_backends import (
     ALLOWING,
     Approval,
@@ -47,20 +39,12 @@ from onetool.ask.model_choice import (
     choose_model,
     chosen_provider,
     model_lister,
-    ollama_url,
 )
 from onetool.ask.prompts import MUCH_TEXT, AskTask
 from onetool.ask.providers import NAMES, adapter
 from onetool.ask.sessions import AskSessions, ChatSession, SessionStore
-from onetool.config import Config, load_secrets
-from onetool.config.find import FOLDER, NAME, user_home
 from onetool.core.call import ToolCall, ToolResult, new_id
-from onetool.core.errors import ConfigError
 from onetool.core.principal import allowed_by_both, lasting_owner
-from onetool.http.allowed_hosts import is_one_of, is_private
-from onetool.http.errors import RequestRefusedError
-from onetool.http.url import parse_url
-from onetool.services.secrets import Fits, SecretHostError
 
 if TYPE_CHECKING:
     from onetool.app.catalog import ToolCatalog
@@ -68,8 +52,6 @@ if TYPE_CHECKING:
     from onetool.ask.loop import ToolBackend
     from onetool.core.context import CallWatch
     from onetool.core.registry import Snapshot
-
-log = logging.getLogger("onetool.ask")
 
 MENUS = ("direct", "run")
 USER_SOURCE = "chat"  # where calls come from that a person makes in a session
@@ -360,90 +342,3 @@ async def _listed(service: AskService, choice: ModelChoice, secret: Secret) -> l
         return await lister.names(PROBE)
     except AskError:
         return None
-
-
-# Which API key is sent to which address
-
-
-def keys_for(config: Config, choice: ModelChoice) -> Secret:
-    """How to look up a key that is sent where `choice` says."""
-    secrets = config.secrets
-
-    def own(name: str) -> str | None:
-        try:
-            return secrets.get(name, _fits(choice, name)) or _users_key(config, name, _fits(choice, name))
-        except SecretHostError as bound:
-            log.warning("%s", bound)
-            return None
-
-    if choice.base_url is None or _is_users_config(config) or not _is_other_address(config, choice):
-        return own
-
-    def stored_key(name: str) -> str | None:
-        if _is_stored_with(config, name):
-            return own(name)
-        if own(name):
-            words = (
-                "%s is not sent to %s, which %s names: if that is meant, keep it with that config: onetool auth set %s"
-            )
-            log.warning(words, name, choice.base_url, config.path, name)
-        return None
-
-    return stored_key
-
-
-def _fits(choice: ModelChoice, name: str) -> Fits:
-    """A function: whether a key for these hosts may go to the address of `choice`, or to the provider's own."""
-
-    def fits(hosts: tuple[str, ...]) -> bool:
-        provider = next((one for one in NAMES if adapter(one).key == name), None)
-        own = None if provider is None else adapter(provider).base_url
-        where = choice.base_url or (ollama_url(os.environ) if provider == "ollama" else own)
-        try:
-            return where is not None and is_one_of(parse_url(where.strip()), hosts)
-        except RequestRefusedError:
-            return False
-
-    return fits
-
-
-def _is_stored_with(config: Config, name: str) -> bool:
-    """Whether the key stands in the config itself, or in a file beside it: a config may name any file."""
-    file, where = config.secrets.file, config.secrets.where(name)
-    if where != "file" or file is None or config.path is None:
-        return where == "config"
-    return file.resolve().parent == config.path.resolve().parent
-
-
-def _users_config() -> Path:
-    return user_home(os.environ) / FOLDER / NAME
-
-
-def _is_users_config(config: Config) -> bool:
-    return config.whose == "own" or config.path is None or config.path == _users_config()
-
-
-def _users_key(config: Config, name: str, fits: Fits) -> str | None:
-    """A key that `onetool auth set` has kept in ~/.onetool, for configs of projects: they have secrets of their own."""
-    if _is_users_config(config):
-        return None
-    try:
-        own = _users_config()
-        found = load_secrets(own if own.exists() else None, env=os.environ).get(name, fits)
-    except ConfigError:  # it is told where it is used
-        return None
-    if found:
-        config.secrets.mask_always(found)  # so that it is masked here, too
-    return found
-
-
-def _is_other_address(config: Config, choice: ModelChoice) -> bool:
-    """Whether the address is neither the provider's own nor, for a config that the user named, one of this network."""
-    try:
-        url = parse_url((choice.base_url or "").strip())
-    except RequestRefusedError:
-        return True  # it will be told
-    if config.whose != "project" and is_private(url.host):
-        return False
-    provider = (choice.provider or "openai").strip().lower()  # as it is chosen where only an address is named
-    return provider not in NAMES or url[:3] != parse_url(adapter(provider).base_url)[:3]

@@ -17,7 +17,8 @@ from msgspec.structs import replace
 from onetool.app.bundles import PAGE, live_bundle
 from onetool.config.include import check_kept
 from onetool.core.errors import OneToolError, ToolFailure
-from onetool.http.url import HttpRequest, parse_url
+from onetool.http.allowed_hosts import binding_for, is_bound_to
+from onetool.http.url import HttpRequest, Url, parse_url, split
 from onetool.services.secret_file import SecretExistsError, drop_secret, has_secret, put_secret
 from onetool.services.secrets import Secrets
 from onetool.sources.bundles.archive import ImportPlan, Unpacked, plan, unpack
@@ -62,8 +63,11 @@ def is_archive(data: bytes) -> bool:
 
 
 def read_import(app: "App", data: bytes, options: ImportOptions) -> BundleImport:
-    """Nothing is changed. Raises InvalidError for what can't be read."""
-    return _from_archive(app, data, options) if is_archive(data) else _from_openapi(app, data, options)
+    """Read what would be stored. Raises InvalidError, and ForbiddenError if this caller may not store it."""
+    found = _from_archive(app, data, options) if is_archive(data) else _from_openapi(app, data, options)
+    for tool in found.plan.new_tools:
+        app.bundles.require_bound(tool)
+    return found
 
 
 def store_import(app: "App", arrival: BundleImport) -> list[ImportRemark]:
@@ -200,32 +204,49 @@ class CurlImport(NamedTuple):
     tool: dict[str, Any]
     secrets: dict[str, str]
     notes: tuple[str, ...]
+    host: str  # that the secrets are bound to
+
+    @property
+    def bindings(self) -> dict[str, tuple[str, ...]]:
+        """The hosts of each secret."""
+        return dict.fromkeys(self.secrets, (self.host,))
 
 
 def read_curl(command: str, slug: str, description: str | None, known: Secrets, reuse: bool = True) -> CurlImport:
-    """The tool of a command, which is not run. Raises InvalidError.
+    """Read the tool of a command, which is not run. Raises InvalidError.
 
-    With `reuse` a secret that is there with the same value is used. Whoever may not read secrets must not learn by
-    this whether they have guessed one.
+    With `reuse`, a secret that is there with the same value and may go to the same host is used. Callers who may not
+    read secrets must not learn by this whether they have guessed one.
     """
     found = from_curl(command)
     given = {name: value for name, value in found.secrets.items() if value is not None}
-    tool, secrets = split_secrets(found.tool, given, known, reuse)
+    scheme, authority, _ = split(found.tool["httpImpl"]["request"]["urlTemplate"])
+    url = parse_url(f"{scheme}://{authority}/")
+    tool, secrets = split_secrets(found.tool, given, known, url if reuse else None)
     words = slug.replace("-", " ")
     tool["displayName"] = f"{words[:1].upper()}{words[1:]}"
     if description is not None:
         tool["description"] = description
-    return CurlImport(tool, secrets, tuple(found.notes))
+    return CurlImport(tool, secrets, tuple(found.notes), binding_for(url))
 
 
 def split_secrets(
-    tool: Any, found: Mapping[str, str], known: Secrets, reuse: bool = True
+    tool: Any, found: Mapping[str, str], known: Secrets, reuse_for: Url | None
 ) -> tuple[Any, dict[str, str]]:
-    """The tool with placeholders, and its secrets under unused names."""
+    """Return the tool with placeholders, and its secrets under unused names.
+
+    A name with the same value is used if that may go to the URL `reuse_for`.
+    """
+
+    def is_same(name: str, value: str) -> bool:
+        hosts = known.hosts(name)
+        fits = reuse_for is not None and (not hosts or is_bound_to(reuse_for, hosts))
+        return fits and _value(known, name) == value
+
     names: dict[str, str] = {}
     for name, value in found.items():
         free, number = name, 1
-        while _is_taken(known, free) and not (reuse and _value(known, free) == value):
+        while _is_taken(known, free) and not is_same(free, value):
             number += 1
             free = f"{name}_{number}"
         names[name] = free
@@ -234,8 +255,8 @@ def split_secrets(
 
 
 @contextmanager
-def secrets_stored(known: Secrets, secrets: Mapping[str, str]) -> Iterator[list[str]]:
-    """Context manager that stores new secrets, gives their names, and removes them if the block fails.
+def secrets_stored(known: Secrets, secrets: Mapping[str, str], host: str) -> Iterator[list[str]]:
+    """Context manager that stores new secrets for this host, gives their names, and removes them if the block fails.
 
     Nothing that stands in the file is replaced. If another process has taken a name since it was chosen, nothing is
     stored: whoever tries again gets another name.
@@ -252,7 +273,7 @@ def secrets_stored(known: Secrets, secrets: Mapping[str, str]) -> Iterator[list[
         for name, value in new.items():
             if not value.strip() or not value.isprintable():
                 raise SecretsNotKeptError(f"{name}: a secret is one line of text; nothing was kept.")
-            put_secret(file, name, value, partial(check_kept, name, value), new_only=True)
+            put_secret(file, name, value, partial(check_kept, name, value), (host,), new_only=True)
             done.append(name)
         yield done
     except BaseException as error:

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from onetool.http.tool_request import PreviewRequest
     from onetool.sources.bundles.model import Tool
     from onetool.sources.bundles.row_facts import Health
+    from onetool.sources.bundles.tool_factory import SecretHosts
 
 
 def open_bundle_service(
@@ -237,6 +238,13 @@ class AppBundleRuntime:
         except RequestRefusedError as refusal:
             return "; ".join([str(refusal), *refusal.hints])
         return None
+
+    def why_unbound(self, impl: "HttpImpl", arg_schema: Mapping[str, Any], new: "SecretHosts") -> str | None:
+        from onetool.http.tool import tool_to_inspect
+
+        rules = self._runtime().secret_rules
+        reasons = (rules.why_unbound(name, url, new) for name, url in tool_to_inspect(impl, arg_schema).destinations)
+        return next(filter(None, reasons), None)
 
     @property
     def default_retries(self) -> int:

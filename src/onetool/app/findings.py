@@ -98,15 +98,21 @@ def _of_bundle(app: "App", bundle: "Bundle", tools: "list[Tool]") -> Iterator[Mi
             message = f"auth.{written} is written into the tool, where everybody reads it who gets its file"
             yield Mistake(message=message, key=key, hint="name a secret: ${NAME}", severity="warning")
     needs = requirements_of(app, [shown(tool) for tool in tools if tool.is_enabled] if bundle.is_enabled else [])
-    yield from _lacking(bundle, "needs the secret {}, which is not set", "onetool auth set {}", needs.unset())
-    entry = "add it to allowedHosts in the config"
-    yield from _lacking(bundle, "calls {}, which is not allowed", entry, needs.closed())
+    for message, hint in _lacking(app, needs):
+        yield Mistake(message=message, key=f"bundles.{bundle.slug}", hint=hint, severity="warning")
 
 
-def _lacking(bundle: "Bundle", message: str, hint: str, names: Iterable[str]) -> Iterator[Mistake]:
-    for name in names:
-        key = f"bundles.{bundle.slug}"
-        yield Mistake(message=message.format(name), key=key, hint=hint.format(name), severity="warning")
+def _lacking(app: "App", needs: "Requirements") -> Iterator[tuple[str, str]]:
+    """Yield what tools lack, each with how to mend it."""
+    for name, source in needs.secrets:
+        if what := app.runtime.secret_rules.use_by_server(name):
+            yield f"uses the secret {name}, which is {what} of this server: no tool may send it", "use another secret"
+        elif source is None:
+            yield f"needs the secret {name}, which is not set", needs.command_for(name)
+        elif not app.config.secrets.hosts(name):
+            yield f"uses the secret {name}, which is not bound to a host", needs.command_for(name)
+    for entry in needs.closed():
+        yield f"calls {entry}, which is not allowed", "add it to allowedHosts in the config"
 
 
 def _literal_credential(impl: dict[str, Any] | None) -> str | None:
@@ -136,9 +142,16 @@ class RequiredHost(NamedTuple):
 class Requirements(NamedTuple):
     secrets: tuple[RequiredSecret, ...] = ()
     hosts: tuple[RequiredHost, ...] = ()
+    sent_to: Mapping[str, Iterable[str]] = {}  # bindings by the names of the secrets that need them
 
     def shown(self) -> dict[str, Any]:
-        return {key: [one._asdict() for one in found] for key, found in self._asdict().items()}
+        return {"secrets": [one._asdict() for one in self.secrets], "hosts": [one._asdict() for one in self.hosts]}
+
+    def command_for(self, name: str) -> str:
+        """Return the command that sets a secret, and binds it to the hosts that it is sent to."""
+        from onetool.http.allowed_hosts import binding_command
+
+        return binding_command(name, self.sent_to.get(name, ()))
 
     def unset(self) -> list[str]:
         return [one.name for one in self.secrets if one.source is None]
@@ -150,17 +163,19 @@ class Requirements(NamedTuple):
 
 def requirements_of(app: "App", tools: Iterable[Mapping[str, Any]]) -> Requirements:
     """Of all these tools together, as REST shows them; each thing once, in their order."""
-    secrets: dict[str, None] = {}
+    from onetool.http.allowed_hosts import binding_for
+
+    secrets: dict[str, dict[str, None]] = {}  # by name, with the bindings that each needs
     urls: dict[str, None] = {}
     for tool in tools:
         if tool["type"] == "http" and (made := read_http_tool(tool)) is not None:
-            secrets |= dict.fromkeys(sorted(made.secrets))
+            secrets |= {name: {} for name in sorted(made.secrets) if name not in secrets}
+            for name, url in made.destinations:
+                secrets[name] |= {} if url is None else {binding_for(url): None}
             urls |= dict.fromkeys(_urls_of(made))
-    return Requirements(secrets_there(app, secrets), hosts_there(app, urls))
-
-
-def secrets_there(app: "App", names: Iterable[str]) -> tuple[RequiredSecret, ...]:
-    return tuple(RequiredSecret(name, app.config.secrets.where(name, environment=False)) for name in names)
+    known = app.config.secrets
+    found = tuple(RequiredSecret(name, known.where(name, environment=False)) for name in secrets)
+    return Requirements(found, hosts_there(app, urls), secrets)
 
 
 def hosts_there(app: "App", urls: Iterable[str]) -> tuple[RequiredHost, ...]:

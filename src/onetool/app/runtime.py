@@ -12,7 +12,7 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from onetool.config import Config
-from onetool.config.load import PROVIDER_KEYS, roots_within
+from onetool.config.load import roots_within
 from onetool.core.context import current_call
 from onetool.core.json_data import freeze
 from onetool.core.principal import owner
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from onetool.app.access import KnownTokens
     from onetool.app.audit import AppAudit
     from onetool.app.documents import DocumentKind
+    from onetool.app.secret_rules import SecretRules
     from onetool.core.context import Recorder, RunRecorder
     from onetool.core.executor import Executor
     from onetool.database import ReplicaDatabase
@@ -157,6 +158,13 @@ class Runtime:
         from onetool.http.client import HttpClient
 
         return self._part("client", HttpClient)
+
+    @cached_property
+    def secret_rules(self) -> "SecretRules":
+        """Which secrets HTTP tools may send, and where."""
+        from onetool.app.secret_rules import SecretRules
+
+        return SecretRules(self.config, lambda: self.tokens)
 
     @property
     def http_context(self) -> "HttpContext":
@@ -375,31 +383,10 @@ class Runtime:
             hosts=hosts,
             store_result=self.store_result,
             mask_also=self.config.secrets.mask_also,
-            secret=self._stored_secret,
-            bound=self.config.secrets.hosts,
+            secret=self.secret_rules.get,
+            check_secret=self.secret_rules.check,
             logins=self.documents("logins"),  # where the logins to MCP servers are, too
         )
-
-    def _stored_secret(self, name: str) -> str | None:
-        """Not the whole environment: others may have written the tool. Nor a key for models that is not kept here."""
-        secrets, is_project = self.config.secrets, self.config.whose == "project"
-        if is_project and name in PROVIDER_KEYS and secrets.where(name, environment=False) == "keyring":
-            return None
-        value = secrets.get_stored(name)
-        if value and (what := self._own_token(value)):
-            from onetool.http.errors import RequestRefusedError
-
-            raise RequestRefusedError(f"the secret {name} is {what} of this server, which no tool may send")
-        return value
-
-    def _own_token(self, value: str) -> str | None:
-        """What this is in words, if it is a token of this server."""
-        from onetool.services.access_tokens import token_digest
-
-        if value == self.config.http.token:
-            return "http.token"
-        found = self.tokens.find(token_digest(value))
-        return None if found is None else f"the token {found.principal.name}"
 
     def _new_tokens(self) -> "KnownTokens":
         from onetool.app.access import KnownTokens, token_store

@@ -227,7 +227,7 @@ class _Filler:
         secrets = self.secrets
 
         def fits(hosts: tuple[str, ...]) -> bool:
-            from onetool.http.allowed_hosts import is_one_of  # most configs have no secrets for hosts
+            from onetool.http.allowed_hosts import is_bound_to  # most configs have no secrets for hosts
             from onetool.http.errors import RequestRefusedError
             from onetool.http.url import parse_url
 
@@ -235,7 +235,7 @@ class _Filler:
                 return (secrets.get(match[1], lambda _: True) if secrets else None) or match[0]
 
             try:
-                return is_one_of(parse_url(PLACEHOLDER.sub(known, url)), hosts)
+                return is_bound_to(parse_url(PLACEHOLDER.sub(known, url)), hosts)
             except RequestRefusedError:
                 return False
 
@@ -293,19 +293,19 @@ def _goes_along(key: str, node: Node) -> bool:
 
 
 class HostBoundSecret(msgspec.Struct, frozen=True, kw_only=True):
-    """A secret that is only for requests to some hosts, written as in `allowedHosts`."""
+    """A secret that is bound to hosts, written as in `allowedHosts`. They mean https, unless http:// is before them."""
 
     value: Secret
     hosts: tuple[str, ...]
 
     def problems(self) -> Iterator[tuple[str, str, str | None]]:
-        from onetool.http.allowed_hosts import read_entry  # most secrets have no hosts
+        from onetool.http.allowed_hosts import read_binding  # most secrets have no hosts
 
         if not self.hosts:
             yield "hosts", "hosts is empty", "write those that it is for, or the value alone: KEY: value"
         for host in self.hosts:
             try:
-                if not read_entry(host).host:
+                if not read_binding(host).host:
                     yield "hosts", f"{host!r} is any host", "write those that it is for"
             except ValueError as error:
                 yield "hosts", str(error).removeprefix("allowedHosts: "), None

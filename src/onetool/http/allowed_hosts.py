@@ -106,6 +106,7 @@ def embedded(address: IPv6Address) -> list[IPv4Address]:
 # `allowedHosts`: which hosts HTTP tools may call, and which addresses those may lead to.
 
 
+_BINDING = re.compile(r"(https?://)?(.*)", re.DOTALL)
 _ENTRY = re.compile(r"(\*|\*\.[^:\[\]*]+|\[[^\[\]]+\]|[^:\[\]*]+)(?::([0-9]{1,5}))?")
 # Names that the public name system promises not to have: whatever they lead to is near.
 _NEAR = (
@@ -196,9 +197,30 @@ class AllowedHosts:
         return rule or next((rule for one, rule in self._under if _covers(one, host, port, is_default)), None)
 
 
-def is_one_of(url: Url, hosts: Iterable[str]) -> bool:
-    """Whether a URL leads to one of these entries. Which addresses it may lead to is not asked here."""
-    return AllowedHosts(HostRule(host) for host in hosts).has(url)
+def is_bound_to(url: Url, bindings: Iterable[str]) -> bool:
+    """Return whether a secret with these bindings may go to a URL: its scheme, host and port.
+
+    A binding is an entry of `allowedHosts`. It means https, unless it begins with http://.
+    """
+    schemes = (f"{url.scheme}://", "") if url.scheme == "https" else (f"{url.scheme}://",)
+    pieces = (_BINDING.match(one) for one in bindings)
+    return AllowedHosts(HostRule(one[2]) for one in pieces if one and (one[1] or "") in schemes).has(url)
+
+
+def read_binding(text: str) -> _Pattern:
+    """Parse the host and port of a binding. Raises ValueError."""
+    found = _BINDING.match(text)
+    return read_entry(found[2] if found else text)
+
+
+def binding_for(url: Url) -> str:
+    """Return the binding that lets a secret go to this URL."""
+    return url.authority if url.scheme == "https" else f"{url.scheme}://{url.authority}"
+
+
+def binding_command(name: str, bindings: Iterable[str]) -> str:
+    """Return the command that stores a secret with these bindings."""
+    return " ".join([f"onetool auth set {name}", *(f"--host {one}" for one in bindings)])
 
 
 def read_entry(text: str) -> _Pattern:

@@ -9,7 +9,7 @@ import hmac
 import re
 import time
 from base64 import b64encode
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -22,8 +22,10 @@ from onetool.http.template_parts import check_name, in_header, one_line
 
 if TYPE_CHECKING:
     from onetool.http.client import HttpContext
-    from onetool.http.url import HttpRequest
+    from onetool.http.url import HttpRequest, Url
 
+Destination = tuple[frozenset[str], "Url | None"]
+"""Names of secrets, and where a request sends them, as far as the host; None: that depends on the call."""
 
 AUTH_POINTER = "/request/auth"
 LONGEST_CREDENTIAL = 8 * 1024  # characters of a credential or a token: no server takes more in a header
@@ -96,6 +98,10 @@ class Authenticator:
 
     def begin(self, args: Mapping[str, Any], secret: Lookup, context: "HttpContext") -> Signer:
         raise NotImplementedError
+
+    def destinations(self, target: "Url | None") -> "Iterator[Destination]":
+        """Yield where its secrets go. `target` is where the request goes."""
+        yield self.secrets, target
 
 
 class _Fixed(Signer):

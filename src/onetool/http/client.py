@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onetool._version import __version__
 from onetool.core.errors import ToolFailure
-from onetool.http.allowed_hosts import is_one_of
 from onetool.http.connection import Connection, HttpResponse, request_head
 from onetool.http.definition import FROM_TOOL, IDEMPOTENT
 from onetool.http.errors import ConnectTimeoutError, RequestRefusedError, StaleConnectionError, with_message
@@ -149,22 +148,8 @@ class HttpContext(NamedTuple):
     mask_also: Callable[[str], None] = lambda _: None
     redact: Callable[[Any], Any] = lambda value: value  # the call's own
     secret: "Lookup | None" = None  # by name; those of the call's environment where it is None
-    bound: Callable[[str], tuple[str, ...]] = lambda _: ()  # the hosts that a secret is for, if not for any
+    check_secret: Callable[[str, "Url"], None] = lambda *_: None  # raises if this secret may not go to this URL
     logins: "Path | Documents | None" = None  # where the logins of people are: a folder of files, or documents
-
-    def only_to(self, url: "Url", secret: "Lookup") -> "Lookup":
-        """The same lookup, for a request to this URL: it refuses a secret that is for other hosts."""
-
-        def find(name: str) -> str | None:
-            if (hosts := self.bound(name)) and not is_one_of(url, hosts):
-                only = ", ".join(hosts)
-                raise RequestRefusedError(
-                    f"the secret {name} is only for requests to {only}, and this one goes to {url.authority}",
-                    [f"if that is meant: onetool auth set {name} --host {url.authority}"],
-                )
-            return secret(name)
-
-        return find
 
 
 def _may_repeat(request: "HttpRequest") -> bool:

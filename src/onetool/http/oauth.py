@@ -5,7 +5,7 @@ registered for masking before it is used.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote_plus, urlencode
 
@@ -14,7 +14,16 @@ import msgspec
 from onetool.core.errors import ToolFailure
 from onetool.core.json_data import JsonTooCostlyError
 from onetool.core.redaction import MASK
-from onetool.http.auth import AUTH_POINTER, Authenticator, AuthTexts, Signer, basic, check_length, with_header
+from onetool.http.auth import (
+    AUTH_POINTER,
+    Authenticator,
+    AuthTexts,
+    Destination,
+    Signer,
+    basic,
+    check_length,
+    with_header,
+)
 from onetool.http.body import json_of
 from onetool.http.client import FetchedToken, TokenKey
 from onetool.http.definition import TOKEN_SECONDS, OAuth2, Request
@@ -24,7 +33,7 @@ from onetool.http.placeholders import KnownNames, Lookup, TemplateError
 if TYPE_CHECKING:
     from onetool.http.client import HttpContext
     from onetool.http.connection import HttpResponse
-    from onetool.http.url import HttpRequest
+    from onetool.http.url import HttpRequest, Url
 
 DEFAULT_LIFE = 300.0  # seconds, where nobody says when a token expires
 LARGEST = 256 * 1024
@@ -54,10 +63,12 @@ class OAuthAuthenticator(Authenticator):
 
     def begin(self, args: Mapping[str, Any], secret: Lookup, context: "HttpContext") -> Signer:
         endpoint = self._endpoint.fill(args, secret)
-        only_there = context.only_to(endpoint.url, secret)
         for name in self.secrets:
-            only_there(name)
+            context.check_secret(name, endpoint.url)
         return _OAuthSigner(self, self.texts.fill(args, secret), endpoint, secret, context)
+
+    def destinations(self, target: "Url | None") -> "Iterator[Destination]":
+        yield self.secrets, self._endpoint.fixed_url
 
 
 class _OAuthSigner(Signer):

@@ -12,7 +12,7 @@ import hashlib
 import re
 import time
 from base64 import urlsafe_b64encode
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Iterator, Mapping
 from secrets import token_urlsafe
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode, urlsplit
@@ -62,7 +62,8 @@ class LoginAuthenticator(Authenticator):
         self._texts = AuthTexts(auth, ("client_id", "client_secret", "scope"), arguments)
         self.secrets, self.step_values = self._texts.secrets, self._texts.step_values
         self._endpoint = HttpRequest("POST", _endpoint_url(auth.token_url, "tokenUrl"), [], b"")
-        _endpoint_url(auth.authorization_url, "authorizationUrl")
+        self._login_page = _endpoint_url(auth.authorization_url, "authorizationUrl")
+        self._secrets_in_page = AuthTexts(auth, ("client_id", "scope"), arguments).secrets
         if self._texts.arguments:
             name = min(self._texts.arguments)
             raise TemplateError(f"a login can't depend on an argument, and `{name}` is one", AUTH_POINTER)
@@ -74,13 +75,17 @@ class LoginAuthenticator(Authenticator):
     def begin(self, args: Mapping[str, Any], secret: Lookup, context: "HttpContext") -> Signer:
         return _LoginSigner(self.login(secret, context), self._read)
 
+    def destinations(self, target: Url | None) -> "Iterator[tuple[frozenset[str], Url]]":
+        yield self.secrets, self._endpoint.url
+        yield self._secrets_in_page, self._login_page
+
     def login(self, secret: Lookup, context: "HttpContext") -> "ToolLogin":
         """The login that the tool needs, with the secrets of now."""
         if context.logins is None or self._bundle is None:
             raise ToolFailure("there is nowhere to keep a login: only tools of bundles have one", reason="denied")
-        only_there = context.only_to(self._endpoint.url, secret)
-        for name in self.secrets:
-            only_there(name)
+        for names, url in self.destinations(None):
+            for name in names:
+                context.check_secret(name, url)
         filled = self._texts.fill({}, secret)
         endpoint = TokenEndpoint(self.auth, self._texts, filled, self._endpoint, secret, context)
         return ToolLogin(self.auth, filled, self._bundle, login_documents(context.logins), endpoint, context.mask_also)

@@ -217,6 +217,13 @@ class HttpTool:
         """Where its requests go to, as far as the host, where that does not depend on the call."""
         return [url for step in self._steps if (url := step.request.fixed_url) is not None]
 
+    @property
+    def destinations(self) -> Iterator[tuple[str, Url | None]]:
+        """Each of its secrets with a place that it is sent to, as far as the host; None: that depends on the call."""
+        for step in self._steps:
+            for names, url in step.request.destinations:
+                yield from ((name, url) for name in sorted(names))
+
     def preview(self, args: Mapping[str, Any]) -> list[PreviewRequest]:
         """What a call with these arguments would send. BadArguments or ToolFailure when a value does not fit."""
         context, found = self._context(), list[PreviewRequest]()

@@ -5,7 +5,7 @@ earlier steps, are filled in as words that no escaping changes, and those are re
 """
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ import msgspec
 
 from onetool.core.errors import ToolFailure
 from onetool.core.redaction import MASK
-from onetool.http.auth import Authenticator, Signer, authenticator_for, with_header
+from onetool.http.auth import Authenticator, Destination, Signer, authenticator_for, with_header
 from onetool.http.client import HttpContext
 from onetool.http.definition import OAuth2, RequestStep, ToolLimits, sending_seconds
 from onetool.http.errors import Redact, WireError, with_message
@@ -70,19 +70,26 @@ class ToolRequest:
         """Where every request goes to, as far as the host; None where that depends on the call."""
         return self._template.fixed_url
 
+    @property
+    def destinations(self) -> Iterator[Destination]:
+        """Where its secrets go."""
+        yield self._template.secrets, self.fixed_url
+        if self.auth is not None:
+            yield from self.auth.destinations(self.fixed_url)
+
     def prepared(
         self, args: Mapping[str, Any], secret: Lookup, context: HttpContext
     ) -> "tuple[HttpRequest, Signer | None]":
         """The request of one call, and what signs it. Nothing is sent."""
         outgoing = self.unsigned(args, secret)
-        only_there = context.only_to(outgoing.url, secret)
-        for name in self._template.secrets:
-            only_there(name)
+        asks_elsewhere = self.auth is None or self.auth.asks_elsewhere
+        for name in self._template.secrets if asks_elsewhere else self.secrets:
+            context.check_secret(name, outgoing.url)
         for name in self._template.secrets_in_host:  # a host is written in lower case: that form is a secret, too
             context.mask_also((secret(name) or "").lower())
         if self.auth is None:
             return outgoing, None
-        return outgoing, self.auth.begin(args, secret if self.auth.asks_elsewhere else only_there, context)
+        return outgoing, self.auth.begin(args, secret, context)
 
     def unsigned(self, args: Mapping[str, Any], secret: Lookup) -> "HttpRequest":
         """The request of one call, without what logs in."""
@@ -224,10 +231,11 @@ def _notes(request: ToolRequest, filled: "HttpRequest", outside: HttpContext) ->
         notes.append("; ".join([str(refusal), *refusal.hints]))
     asks_elsewhere = request.auth is not None and request.auth.asks_elsewhere
     find = outside.secret or (lambda _: None)
-    lookup = find if asks_elsewhere else outside.only_to(filled.url, find)
     for name in sorted(request.secrets):
         try:
-            if lookup(name) is None:
+            if not asks_elsewhere:
+                outside.check_secret(name, filled.url)
+            if find(name) is None:
                 notes.append(f"the secret {name} is not set: onetool auth set {name}")
         except ToolFailure as refusal:
             notes.append("; ".join([str(refusal), *refusal.hints]))

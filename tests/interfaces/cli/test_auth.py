@@ -225,3 +225,23 @@ def test_a_secret_for_some_hosts(tmp_path, own_home):
     assert cli("auth", "set", "KEY", "--host", "https://x/", cwd=tmp_path, stdin=KEY).returncode == 2
     assert cli("auth", "remove", "KEY", cwd=tmp_path).returncode == 0
     assert file.read_text() == ""
+
+
+@pytest.mark.attack("secrets")
+def test_a_secret_is_bound_without_typing_it_again(tmp_path, own_home):
+    assert cli("auth", "set", "KEY", cwd=tmp_path, stdin=KEY).returncode == 0
+    done = cli("auth", "set", "KEY", "--host", "http://localhost:9000", cwd=tmp_path, stdin="")
+    assert (done.returncode, "is sent to http://localhost:9000 only" in done.stderr) == (0, True), done.stderr
+    file = own_home / ".onetool" / "secrets.yaml"
+    assert file.read_text() == f'KEY: {{"value": "{KEY}", "hosts": ["http://localhost:9000"]}}\n'
+    rows = json.loads(cli("auth", "list", "--json", cwd=tmp_path).stdout)
+    assert [row["hosts"] for row in rows if row["name"] == "KEY"] == [["http://localhost:9000"]]
+    assert [row["hosts"] for row in rows if row["name"] == "OPENAI_API_KEY"] == [[]]
+    assert cli("auth", "set", "KEY", cwd=tmp_path, stdin="").returncode == 1
+    assert cli("auth", "set", "NEW", "--host", "a.example", cwd=tmp_path, stdin="").returncode == 1
+
+
+@pytest.mark.parametrize("host", ["*", "http://*", "https://", "http://a/b", "ftp://a.example", "a.example:0", "a b"])
+def test_what_is_no_host_is_refused(tmp_path, own_home, host):
+    assert cli("auth", "set", "KEY", "--host", host, cwd=tmp_path, stdin=KEY).returncode == 2
+    assert not (own_home / ".onetool" / "secrets.yaml").exists()

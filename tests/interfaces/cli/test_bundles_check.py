@@ -71,6 +71,21 @@ def test_what_is_missing_is_a_warning(put, tmp_path):
     assert any("nope.example" in one and "allowedHosts" in one for one in told)
 
 
+@pytest.mark.attack("secrets")
+def test_a_secret_that_is_not_bound_is_told_with_the_command_that_binds_it(put, tmp_path):
+    put("get", **http(headers={"X-A": "${FREE} ${BOUND}"}))
+    put("other", **http(urlTemplate="http://api.example.com/", query={"a": "${FREE}"}))
+    put("unset", **http(query={"a": "${NOT_SET_ANYWHERE}"}))
+    bound = "{value: bound-0123456789, hosts: [api.example.com]}"
+    with (tmp_path / "onetool.yaml").open("a") as file:
+        file.write(f"secrets: {{FREE: free-0123456789, BOUND: {bound}}}\n")
+    with App.open(tmp_path / "onetool.yaml") as app:
+        [told] = [one for one in bundle_mistakes(app) if "not bound" in one.message]
+    assert "uses the secret FREE" in told.message
+    assert told.hint == "onetool auth set FREE --host api.example.com --host http://api.example.com"
+    assert told.severity == "warning"
+
+
 def test_a_credential_in_a_tool_is_told(put, tmp_path):
     put("get", **http(auth={"type": "bearer", "value": "literal"}))
     assert "${NAME}" in found(tmp_path)["bundles.mine/get@1", "warning"]

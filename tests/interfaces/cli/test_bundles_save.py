@@ -156,7 +156,19 @@ def test_a_secret_that_is_set_to_something_else_is_not_touched(own_home):
     other = did("add-curl", "weather/other", "-", stdin=CURL.replace(TOKEN, TOKEN + "-other"))
     assert other["httpImpl"]["request"]["auth"]["value"] == "${WEATHER_TOKEN_2}"
     kept = (own_home / ".onetool" / "secrets.yaml").read_text()
-    assert kept.splitlines() == [f'WEATHER_TOKEN: "{TOKEN}"', f'WEATHER_TOKEN_2: "{TOKEN}-other"']
+    bound = 'WEATHER_TOKEN%s: {"value": "%s", "hosts": ["api.weather.example"]}'
+    assert kept.splitlines() == [bound % ("", TOKEN), bound % ("_2", f"{TOKEN}-other")]
+
+
+@pytest.mark.attack("secrets")
+@pytest.mark.parametrize("base", ["http://api.weather.example", "https://api.weather.example:8443"])
+def test_a_secret_of_one_host_is_another_one_at_the_next(own_home, base):
+    did("add-curl", "weather/now", CURL, "--create")
+    other = did("add-curl", "weather/other", CURL.replace("https://api.weather.example", base))
+    assert other["httpImpl"]["request"]["auth"]["value"] == "${WEATHER_TOKEN_2}"
+    kept = (own_home / ".onetool" / "secrets.yaml").read_text().splitlines()
+    binding = base.removeprefix("https://")
+    assert kept[1] == f'WEATHER_TOKEN_2: {{"value": "{TOKEN}", "hosts": ["{binding}"]}}'
 
 
 def test_no_secret_stays_behind_when_the_tool_is_refused(own_home):

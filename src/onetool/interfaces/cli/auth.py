@@ -49,20 +49,21 @@ def auth() -> None:
     metavar="HOST",
     multiple=True,
     callback=_hosts,
-    help="Send it to this host only. May be repeated.",
+    help="Bind it to this host: it is sent nowhere else. May be repeated. http://HOST is for plain http.",
 )
 @config_option
 @click.pass_context
 def set_secret(ctx: click.Context, name: str, in_keyring: bool, hosts: tuple[str, ...]) -> None:
     """Store a secret, typed or from standard input.
 
-    A secret for certain hosts stays limited to them when it is set again.
+    A secret that is bound to hosts stays bound to them when it is set again. With --host, an empty input keeps the
+    value of a secret that is stored already.
     """
     if in_keyring and hosts:
         raise click.UsageError("The keyring keeps no hosts: leave out --keyring or --host.")
-    secret, file = _secret_name(name), _file(ctx)
-    hosts = hosts or _secrets(ctx).hosts(secret)
-    value = _value(secret)
+    secret, file, known = _secret_name(name), _file(ctx), _secrets(ctx)
+    value = _value(secret, known.get_stored(secret) if hosts else None)
+    hosts = hosts or known.hosts(secret)
     if in_keyring:
         with renew_trust(file, (secret,)):
             _put_into_keyring(secret, value)
@@ -75,25 +76,26 @@ def set_secret(ctx: click.Context, name: str, in_keyring: bool, hosts: tuple[str
         raise click.ClickException(f"nothing was kept in {file}: {error}") from None
     untrusted = find_here(ctx).untrusted
     elsewhere = f", and not for {untrusted.folder}, which is not trusted" if untrusted else ""
-    click.echo(f"{secret} is kept in {file}{elsewhere}.", err=True)
+    bound = f", and is sent to {', '.join(hosts)} only" if hosts else ""
+    click.echo(f"{secret} is kept in {file}{elsewhere}{bound}.", err=True)
 
 
 @auth.command("list")
 @data_options
 @click.pass_context
 def list_secrets(ctx: click.Context, as_json: bool) -> None:
-    """List secrets and their sources, not values."""
+    """List secrets, their sources and the hosts that they are bound to, not values."""
     secrets = _secrets(ctx)
     rows = [
-        {"name": name, "provider": provider, "source": where}
+        {"name": name, "provider": provider, "source": where, "hosts": list(secrets.hosts(name))}
         for name, provider in _known(secrets.names())
         if (where := secrets.where(name)) or provider
     ]
     if wants_json(as_json):
         print_json(rows)
         return
-    cells = [(row["name"], row["provider"], row["source"] or "—") for row in rows]
-    print_table("Secrets", ("name", "provider", "kept in"), cells)
+    cells = [(row["name"], row["provider"], row["source"] or "—", ", ".join(row["hosts"]) or "—") for row in rows]
+    print_table("Secrets", ("name", "provider", "kept in", "bound to"), cells)
 
 
 @auth.command()
@@ -133,9 +135,13 @@ def _file(ctx: click.Context) -> Path:
     return secrets.file
 
 
-def _value(secret: str) -> str:
-    typed = sys.stdin.isatty()
-    value = click.prompt(secret, hide_input=True, err=True) if typed else sys.stdin.read().strip("\r\n")
+def _value(secret: str, stored: str | None) -> str:
+    """Read a value. An empty one means the `stored` one, if there is one."""
+    if sys.stdin.isatty():
+        words = secret if stored is None else f"{secret} (Enter keeps its value)"
+        value = click.prompt(words, hide_input=True, err=True, default=stored, show_default=False)
+    else:
+        value = sys.stdin.read().strip("\r\n") or stored or ""
     if not value.strip() or not value.isprintable():
         raise click.ClickException("a secret is one line of text; nothing was kept.")
     return value

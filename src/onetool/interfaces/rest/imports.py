@@ -133,19 +133,20 @@ def _curl(app: "App", asked: CurlRequest, dry_run: bool) -> RestResponse:
     from onetool.app.findings import requirements_of
 
     known = app.config.secrets
-    content, secrets, notes = read_curl(asked.command, asked.tool, asked.description, known, reuse=False)
+    found = read_curl(asked.command, asked.tool, asked.description, known, reuse=False)
+    content, secrets, bindings = found.tool, found.secrets, found.bindings
     home = _bundle_of(app, asked.bundle)
     slug = home["slug"] if home else asked.bundle
     bundle, (tool,) = assemble({"slug": slug}, [(asked.tool, asked.version, content)], home["id"] if home else None)
-    app.bundles.check(tool)
+    app.bundles.check_new(tool, bindings)
     _refuse_place(app, home, tool)
     if not dry_run:
         try:
-            with secrets_stored(known, secrets):
+            with secrets_stored(known, secrets, found.host):
                 if home is None:
-                    app.bundles.put_all(bundle, [tool])
+                    app.bundles.put_all(bundle, [tool], bindings)
                 else:
-                    app.bundles.put_tool(bundle.id, tool.slug, tool.version, content)
+                    app.bundles.put_tool(bundle.id, tool.slug, tool.version, content, bindings)
         except SecretsNotKeptError as error:
             raise RestError(409, "secrets_not_kept", str(error)) from None
         except NotFoundError as error:  # it was there a moment ago
@@ -157,7 +158,7 @@ def _curl(app: "App", asked: CurlRequest, dry_run: bool) -> RestResponse:
         bundles=[{"id": bundle.id, "slug": bundle.slug, "what": "same" if home else "new"}],
         tools=[{"slug": tool.slug, "version": tool.version, "what": "new"}],
         warnings=[
-            *({"about": tool.slug, "why": note} for note in notes),
+            *({"about": tool.slug, "why": note} for note in found.notes),
             *(reloaded(app) if secrets and not dry_run else ()),
         ],
         secretsKept=list(secrets),

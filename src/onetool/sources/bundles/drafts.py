@@ -75,7 +75,7 @@ def check_tool_draft(
     places = _place_faults(service, bundle_id, *named)
 
     def check(data: Any) -> None:
-        service.check(read_tool(data, *named))
+        service.check_new(read_tool(data, *named))
 
     faults = [*places, *_faults(data, check)]
     if faults:

@@ -4,7 +4,7 @@ BundleError
 ├── InvalidError        what was sent can't be kept; `pointer` says where it is wrong
 ├── NotFoundError       no such bundle or tool
 ├── ConflictError       it is there already, or something is in the way
-├── ForbiddenError      built-in, disabled, or one too many
+├── ForbiddenError      built-in, disabled, one too many, or a secret that is not bound to its host
 ├── OutdatedError       somebody else has changed it since
 ├── RateLimitError      called more often than its limit allows
 └── UnavailableError    the store can't be written now: it is busy, the disk is full …; nothing has changed

@@ -39,7 +39,7 @@ from onetool.sources.bundles.store import (
     Visibility,
     tag_of,
 )
-from onetool.sources.bundles.tool_factory import ToolFactory
+from onetool.sources.bundles.tool_factory import NO_SECRETS, SecretHosts, ToolFactory
 from onetool.sources.bundles.validation import read_bundle, read_examples, read_tool, refuse_secrets
 
 if TYPE_CHECKING:
@@ -96,6 +96,7 @@ class BundleService:
     ) -> None:
         self.store = store
         self._factory = factory
+        self.require_bound = factory.require_bound
         self.invoke = invoke
         self._function = function
         self._derived = derived
@@ -154,11 +155,13 @@ class BundleService:
 
     # Tools
 
-    def put_tool(self, bundle_id: str, slug: str, version: str, data: Any) -> tuple[Shown, ETag]:
+    def put_tool(
+        self, bundle_id: str, slug: str, version: str, data: Any, secrets: SecretHosts = NO_SECRETS
+    ) -> tuple[Shown, ETag]:
         """What can't be called as things are, or not by a name, is kept all the same, and `warnings` say so."""
         bundle_id = self._check_path(bundle_id, slug, version)
         content = read_tool(data, slug, version)
-        self._factory.check(content)
+        self.check_new(content, secrets)
         warnings = self.warnings(content, bundle_id)
         tool = self.changed(self.store.put_tool(bundle_id, slug, version, content))
         return self._shown_tool(tool) | ({"warnings": warnings} if warnings else {}), self._tag(tool)
@@ -200,8 +203,13 @@ class BundleService:
         return self.shown_tools([tool])[0], self._tag(tool)
 
     def check(self, tool: ToolContent) -> None:
-        """Raises InvalidError for what could never run, as `put_tool` does: for callers that store nothing yet."""
+        """Raise InvalidError for what could never run."""
         self._factory.check(tool)
+
+    def check_new(self, tool: ToolContent, secrets: SecretHosts = NO_SECRETS) -> None:
+        """Raise what `put_tool` raises: InvalidError, or ForbiddenError. `secrets` are stored with the tool."""
+        self._factory.check(tool)
+        self.require_bound(tool, secrets)
 
     def warnings(self, tool: ToolContent, bundle_id: str | None = None) -> list[str]:
         """What keeps it from being called for now, or, in that bundle, from having a name in code."""
@@ -210,10 +218,10 @@ class BundleService:
 
     # Whole bundles
 
-    def put_all(self, bundle: Bundle, tools: Sequence[Tool]) -> None:
+    def put_all(self, bundle: Bundle, tools: Sequence[Tool], secrets: SecretHosts = NO_SECRETS) -> None:
         """Create a bundle with its tools, each checked as `put_tool` does: all of it, or nothing."""
         for tool in tools:
-            self._factory.check(tool)
+            self.check_new(tool, secrets)
         self.changed(self.store.put_all(bundle, tools))
 
     def put_import(self, plan: "ImportPlan") -> None:
@@ -221,6 +229,8 @@ class BundleService:
         wrong = [f"{tool.slug}@{tool.version}: {why}" for tool, why in self.invalid(plan.new_tools)]
         if plan.refused or wrong:
             raise InvalidError("; ".join([*plan.refused, *wrong]))
+        for tool in plan.new_tools:
+            self.require_bound(tool)
         if plan.is_new:
             self.changed(self.store.put_all(plan.bundle, plan.new_tools))
             return
@@ -283,7 +293,7 @@ class BundleService:
 
     def _listed(self, include_disabled: bool, visibility: Visibility) -> Callable[[Tool], bool]:
         """Tools whose function is gone count as disabled: only we know that."""
-        return lambda tool: visibility.tool(tool) and (include_disabled or self._is_there(tool))
+        return lambda tool: visibility.tool(tool) and (include_disabled or self._why_disabled(tool) is None)
 
     def versions(self, bundle_id: str, slug: str, visibility: Visibility = EVERYTHING) -> list[Shown]:
         """All versions of one tool, the newest first. `isDefault`: its name in code stands for this one."""
@@ -448,9 +458,6 @@ class BundleService:
     def _why_disabled(self, tool: Tool) -> str | None:
         return None if tool.is_built_in else self._factory.why_disabled(tool)
 
-    def _is_there(self, tool: Tool) -> bool:
-        return self._why_disabled(tool) is None
-
     # What is shown
 
     def _shown_bundle(self, bundle: Bundle) -> Shown:
@@ -460,7 +467,7 @@ class BundleService:
 
     def _tag(self, tool: Tool) -> ETag:
         """The ETag of a tool as it is shown: it differs if its function is missing, though its file is the same."""
-        return tag_of(tool) + ("" if self._is_there(tool) else OFF)
+        return tag_of(tool) + (OFF if self._why_disabled(tool) else "")
 
     def _shown_tool(self, tool: Tool) -> Shown:
         return _shown(tool, self._why_disabled(tool))

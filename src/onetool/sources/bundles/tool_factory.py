@@ -12,11 +12,12 @@ from msgspec.structs import replace
 
 from onetool.core.context import current_call
 from onetool.core.errors import BadArguments, ToolFailure
+from onetool.core.principal import current_principal
 from onetool.core.signature import call_text
 from onetool.core.spec import NO_PARAMETERS, Handler, ToolSpec
 from onetool.core.text import did_you_mean
 from onetool.http.definition import HttpImpl, Request, ToolLimits, is_idempotent, total_seconds
-from onetool.sources.bundles.errors import InvalidError
+from onetool.sources.bundles.errors import ForbiddenError, InvalidError
 from onetool.sources.bundles.files.form import check_schemas
 from onetool.sources.bundles.model import (
     PreProcessor,
@@ -39,6 +40,10 @@ if TYPE_CHECKING:
 
 SAFE = ("GET", "HEAD", "OPTIONS")  # methods that change nothing
 SCRIPT = "script"
+
+SecretHosts = Mapping[str, tuple[str, ...]]
+"""The hosts that secrets are bound to, by the names of the secrets."""
+NO_SECRETS: SecretHosts = {}
 
 
 class BundleRuntime(Protocol):
@@ -80,6 +85,10 @@ class BundleRuntime(Protocol):
 
     def why_not_called(self, impl: HttpImpl, arg_schema: Mapping[str, Any]) -> str | None:
         """Why no request of this template would be sent, as `allowedHosts` is now."""
+        ...
+
+    def why_unbound(self, impl: HttpImpl, arg_schema: Mapping[str, Any], new: SecretHosts) -> str | None:
+        """Return why a caller who is not an admin can't store this: a secret in it is not bound to its host."""
         ...
 
     @property
@@ -156,6 +165,17 @@ class ToolFactory:
             None if tool.arg_schema or tool.type in ("http", SCRIPT) else self._runtime.function(function_of(tool))
         )
         refuse_secrets(tool.examples, tool.arg_schema if function is None else function.input_schema)
+
+    def require_bound(self, tool: ToolContent, new: SecretHosts = NO_SECRETS) -> None:
+        """Raise ForbiddenError if the caller needs the role admin to store this tool, because of a secret in it.
+
+        Only callers with a name are held to this: without a credential, everybody is the operator.
+        """
+        caller = current_principal.get()
+        if tool.type != "http" or not caller.name or caller.may("admin"):
+            return
+        if why := self._runtime.why_unbound(http_of(tool), tool.arg_schema, new):
+            raise ForbiddenError(why, "secret_not_bound")
 
     def warnings(self, tool: ToolContent) -> list[str]:
         """What keeps a tool that is all right from being called for now."""

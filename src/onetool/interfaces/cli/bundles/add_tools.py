@@ -179,7 +179,7 @@ def add_curl(
 
     app, known = open_app(ctx), secrets_of(ctx)
     text = read_text(STDIN) if command == (STDIN,) else command[0] if len(command) == 1 else shlex.join(command)
-    tool, secrets, notes = read_curl(text, str(place.tool), description, known)
+    tool, secrets, notes, host = read_curl(text, str(place.tool), description, known)
     for note in notes:
         print_note(note)
     if dry_run:
@@ -189,10 +189,10 @@ def add_curl(
         return
     if secrets:
         print_note(f"Its credentials become secrets: {', '.join(secrets)}")
-    with secrets_stored(known, secrets) as kept:
+    with secrets_stored(known, secrets, host) as kept:
         added = put_tool(app, place, tool, create)
     if kept:
-        print_note(f"Kept in {known.file}: {', '.join(kept)}")
+        print_note(f"Kept in {known.file}, for {host} only: {', '.join(kept)}")
     name = f"{place.bundle}/{added['slug']}@{added['version']}"
     arguments = ", ".join(added["argSchema"].get("properties") or ()) or "no arguments"
     print_outcome(added, f"Added {name}, with {arguments}. Look at it: onetool bundles show {name}", as_json)

@@ -265,7 +265,7 @@ def print_requirements(app: "App", needs: "Requirements") -> None:
     if names := needs.unset():
         print_note("Secrets to set:" if len(names) > 1 else "Secret to set:")
         for name in names:
-            print_note(f"  onetool auth set {name}")
+            print_note(f"  {needs.command_for(name)}")
 
 
 def hosts_line(app: "App", entries: Sequence[str]) -> str:

@@ -1,0 +1,131 @@
+"""Which API key of a model provider is sent to which address, by `ask` and by HTTP tools.
+
+A config that was found in a project may name an address, but must not make the user's key go there. A key is looked
+up with the config in force, then in the environment, in the keyring and with the user's own config in ~/.onetool. The
+user's keys go to the provider itself and to addresses that the user's own config names; a config that was named by
+hand may also name this machine and its network. A config found elsewhere that names another address gets only keys
+that are stored with it (`onetool auth set openai` there). A key that is stored for certain hosts goes to no other.
+"""
+
+import logging
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from onetool.ask.model_choice import OLLAMA_SETTING, ModelChoice, Secret, ollama_url
+from onetool.ask.providers import NAMES, adapter
+from onetool.config import Config, load_secrets
+from onetool.config.find import FOLDER, NAME, user_home
+from onetool.core.errors import ConfigError
+from onetool.http.allowed_hosts import is_bound_to, is_private
+from onetool.http.errors import RequestRefusedError
+from onetool.http.url import Url, parse_url
+from onetool.services.secrets import Fits, SecretHostError
+
+log = logging.getLogger("onetool.ask")
+
+
+def keys_for(config: Config, choice: ModelChoice) -> Secret:
+    """How to look up a key that is sent where `choice` says."""
+    secrets = config.secrets
+
+    def own(name: str) -> str | None:
+        try:
+            return secrets.get(name, _fits(choice, name)) or _users_key(config, name, _fits(choice, name))
+        except SecretHostError as bound:
+            log.warning("%s", bound)
+            return None
+
+    if choice.base_url is None or _is_users_config(config) or not _is_other_address(config, choice):
+        return own
+
+    def stored_key(name: str) -> str | None:
+        if _is_stored_with(config, name):
+            return own(name)
+        if own(name):
+            words = (
+                "%s is not sent to %s, which %s names: if that is meant, keep it with that config: onetool auth set %s"
+            )
+            log.warning(words, name, choice.base_url, config.path, name)
+        return None
+
+    return stored_key
+
+
+def provider_key(config: Config, name: str) -> str | None:
+    """Return a provider's key, wherever it is kept, to compare it."""
+    return config.secrets.get(name, lambda _: True) or _users_key(config, name, lambda _: True)
+
+
+def key_urls(config: Config, name: str) -> list[Url]:
+    """Return where a provider's key may go: to the provider, and to `ask.base_url` if `ask` would send it there."""
+    provider = next(one for one in NAMES if adapter(one).key == name)
+    official = adapter(provider).base_url
+    if provider == "ollama":  # at the default address any program of this machine may listen
+        official = ollama_url({OLLAMA_SETTING: os.environ.get(OLLAMA_SETTING) or "ollama.com"})
+    places, ask = [official], config.ask
+    choice = ModelChoice(provider=provider, base_url=ask.base_url)
+    if ask.base_url and provider == (ask.provider or "openai") and keys_for(config, choice)(name):
+        places.append(ask.base_url)
+    found: list[Url] = []
+    for place in places:
+        with suppress(RequestRefusedError):
+            found.append(parse_url(place.strip()))
+    return found
+
+
+def _fits(choice: ModelChoice, name: str) -> Fits:
+    """A function: whether a key for these hosts may go to the address of `choice`, or to the provider's own."""
+
+    def fits(hosts: tuple[str, ...]) -> bool:
+        provider = next((one for one in NAMES if adapter(one).key == name), None)
+        own = None if provider is None else adapter(provider).base_url
+        where = choice.base_url or (ollama_url(os.environ) if provider == "ollama" else own)
+        try:
+            return where is not None and is_bound_to(parse_url(where.strip()), hosts)
+        except RequestRefusedError:
+            return False
+
+    return fits
+
+
+def _is_stored_with(config: Config, name: str) -> bool:
+    """Whether the key stands in the config itself, or in a file beside it: a config may name any file."""
+    file, where = config.secrets.file, config.secrets.where(name)
+    if where != "file" or file is None or config.path is None:
+        return where == "config"
+    return file.resolve().parent == config.path.resolve().parent
+
+
+def _users_config() -> Path:
+    return user_home(os.environ) / FOLDER / NAME
+
+
+def _is_users_config(config: Config) -> bool:
+    return config.whose == "own" or config.path is None or config.path == _users_config()
+
+
+def _users_key(config: Config, name: str, fits: Fits) -> str | None:
+    """A key that `onetool auth set` has kept in ~/.onetool, for configs of projects: they have secrets of their own."""
+    if _is_users_config(config):
+        return None
+    try:
+        own = _users_config()
+        found = load_secrets(own if own.exists() else None, env=os.environ).get(name, fits)
+    except ConfigError:  # it is told where it is used
+        return None
+    if found:
+        config.secrets.mask_always(found)  # so that it is masked here, too
+    return found
+
+
+def _is_other_address(config: Config, choice: ModelChoice) -> bool:
+    """Whether the address is neither the provider's own nor, for a config that the user named, one of this network."""
+    try:
+        url = parse_url((choice.base_url or "").strip())
+    except RequestRefusedError:
+        return True  # it will be told
+    if config.whose != "project" and is_private(url.host):
+        return False
+    provider = (choice.provider or "openai").strip().lower()  # as it is chosen where only an address is named
+    return provider not in NAMES or url[:3] != parse_url(adapter(provider).base_url)[:3]

@@ -1,0 +1,167 @@
+"""Which secrets HTTP tools may send, and where.
+
+What the server itself uses (`http.token`, stored tokens, `cluster.key`, `database`, client secrets of `servers`) is
+never sent. A model provider's key goes only where `ask` would send it. A secret that is bound to hosts goes only to
+these. The first two are recognised by name and by value, since one value may be stored under two names.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from onetool.app.provider_keys import key_urls, provider_key
+from onetool.config.include import names_in
+from onetool.config.load import PROVIDER_KEYS
+from onetool.http.allowed_hosts import binding_command, binding_for, is_bound_to
+from onetool.http.errors import RequestRefusedError
+from onetool.services.secrets import Secret, Secrets, UnsetSecret
+
+if TYPE_CHECKING:
+    from onetool.app.access import KnownTokens
+    from onetool.config import Config
+    from onetool.http.url import Url
+    from onetool.sources.bundles.tool_factory import SecretHosts
+
+MIN_CONTAINED = 16  # characters; a shorter value may be part of another secret by chance
+
+
+class _KnownValue:
+    """A value that is looked for in secrets, also encoded or as a part of them."""
+
+    def __init__(self, value: str) -> None:
+        self._value = value
+        self._mask = Secrets({"": value}) if len(value) >= MIN_CONTAINED else None
+
+    def is_in(self, text: str) -> bool:
+        return text.strip() == self._value or (self._mask is not None and self._mask.redact(text) != text)
+
+
+class _OwnSecret(NamedTuple):
+    key: str  # in the config
+    names: list[str]  # of the secrets that it is made of
+    values: list[_KnownValue]
+
+
+class SecretRules:
+    """The rules of one config."""
+
+    def __init__(self, config: "Config", tokens: "Callable[[], KnownTokens]") -> None:
+        self._config = config
+        self._tokens = tokens
+
+    def get(self, name: str) -> str | None:
+        """Return a secret for an HTTP tool: not from the environment, as others may have written the tool.
+
+        Raises RequestRefusedError for what the server itself uses.
+        """
+        secrets = self._config.secrets
+        in_keyring = name in PROVIDER_KEYS and secrets.where(name, environment=False) == "keyring"
+        if in_keyring and self._config.whose == "project":
+            return None
+        if what := self.use_by_server(name):
+            raise RequestRefusedError(f"the secret {name} is {what} of this server, which no tool may send")
+        return secrets.get_stored(name)
+
+    def check(self, name: str, url: "Url") -> None:
+        """Raise RequestRefusedError if this secret may not go to this URL."""
+        value = self._config.secrets.get_stored(name)
+        for key, known in self._provider_keys:
+            if name == key or (value and known is not None and known.is_in(value)):
+                self._check_provider_key(name, key, url)
+        hosts = self._config.secrets.hosts(name)
+        if hosts and not is_bound_to(url, hosts):
+            raise RequestRefusedError(
+                f"the secret {name} is only for requests to {', '.join(hosts)}, and this one goes to "
+                f"{binding_for(url)}",
+                [f"if that is meant: {self._command(name, url)}"],
+            )
+
+    def why_unbound(self, name: str, url: "Url | None", new: "SecretHosts") -> str | None:
+        """Return why a caller who is not an admin can't have a tool send this secret there; None if it can.
+
+        `url` is None where the host depends on the call. `new` are the hosts of secrets that are stored with the tool.
+        """
+        if what := self.use_by_server(name):
+            return f"The secret {name} is {what} of this server, which no tool may send."
+        if url is None:
+            return f"The tool sends the secret {name} to a host that depends on the call: write the host out."
+        if is_bound_to(url, new.get(name) or self._config.secrets.hosts(name)):
+            return None
+        return (
+            f"${{{name}}} is neither an argument of the tool nor a secret that is bound to {binding_for(url)}. "
+            f"An admin binds it on the command line: {self._command(name, url)}"
+        )
+
+    def _command(self, name: str, url: "Url") -> str:
+        """Return the command that binds a secret to a URL, beside the hosts that it is bound to already."""
+        return binding_command(name, dict.fromkeys((*self._config.secrets.hosts(name), binding_for(url))))
+
+    # What the server itself uses
+
+    def use_by_server(self, name: str) -> str | None:
+        """Return what the server uses a secret for, in words; None if it does not use it."""
+        value = self._config.secrets.get_stored(name)
+        for own in self._own_secrets:
+            if name in own.names or (value and any(known.is_in(value) for known in own.values)):
+                return own.key
+        return self._token_in(value) if value else None
+
+    def _token_in(self, value: str) -> str | None:
+        from onetool.services.access_tokens import token_digest
+
+        for word in dict.fromkeys((value, *value.split())):
+            if (found := self._tokens().find(token_digest(word))) is not None:
+                return f"the token {found.principal.name}"
+        return None
+
+    @cached_property
+    def _own_secrets(self) -> list[_OwnSecret]:
+        found: list[_OwnSecret] = []
+        for key, value, *others in _used_by_server(self._config):
+            values = [] if isinstance(value, UnsetSecret) else [str(value), *others]
+            found.append(_OwnSecret(key, names_in(value.shown), list(map(_KnownValue, values))))
+        return found
+
+    # Keys of model providers
+
+    @cached_property
+    def _provider_keys(self) -> list[tuple[str, _KnownValue | None]]:
+        found = ((name, provider_key(self._config, name)) for name in sorted(PROVIDER_KEYS))
+        return [(name, _KnownValue(value) if value else None) for name, value in found]
+
+    def _check_provider_key(self, name: str, key: str, url: "Url") -> None:
+        places = key_urls(self._config, key)
+        if url.origin not in [place.origin for place in places]:
+            only = ", ".join(map(binding_for, places))
+            raise RequestRefusedError(
+                f"the secret {name} is {key}, a model provider's key: it is only for requests to {only}, and this one "
+                f"goes to {binding_for(url)}",
+                [f"if the API needs a key of its own, store that under another name than {key}"],
+            )
+
+
+def _used_by_server(config: "Config") -> "Iterator[tuple[str, Secret, *tuple[str, ...]]]":
+    """Yield keys of the config with the secret that each holds, and further texts that are as secret."""
+    if config.http.token:
+        yield "http.token", config.http.token
+    if config.cluster is not None:
+        yield "cluster.key", config.cluster.shared
+    if config.database:
+        yield "database", config.database, *_passwords(config.database)
+    for name, server in config.servers.items():
+        secret = server.auth.get("client_secret") if isinstance(server.auth, dict) else None
+        if isinstance(secret, str) and secret:
+            shown = secret if isinstance(secret, Secret) else Secret(secret)
+            yield f"servers.{name}.auth.client_secret", shown
+
+
+def _passwords(address: str) -> Iterator[str]:
+    """Yield the passwords in the address of a database, as they are written and as they are sent."""
+    try:
+        parts = urlsplit(address)
+        written = parts.password
+    except ValueError:
+        return
+    yield from dict.fromkeys([written, unquote(written)] if written else [])
+    yield from (value for key, value in parse_qsl(parts.query) if "password" in key.lower() and value)
