@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from onetool.config.client_files import EditError, put_file
+from onetool.config.file_checks import is_inside
 from onetool.config.find import FOLDER, NAME, find, own_folder, trust_store
 from onetool.config.include import check_kept, read_files
 from onetool.config.load import load_config, load_secrets
@@ -56,6 +57,8 @@ class ConfigTarget:
         if self.found.untrusted is not None:  # what is written would be used together with what lies there
             raise ConfigUnchangedError(f"nothing was changed: {self.found.untrusted}.")
         self.file = self.found.config or new or Path.cwd() / FOLDER / NAME
+        if not (self.found.config or new) and not is_inside(self.file, Path.cwd()):
+            raise ConfigUnchangedError(f"{self.file} leads out of this folder through a symbolic link; remove it.")
         self.config: Config = load_config(self.found)  # one that can't be used is not touched
         self.secrets = load_secrets(self.file)  # with the whole environment: what is written here will be accepted
         self.servers = _servers_in(self.file) if self.found.config else {}

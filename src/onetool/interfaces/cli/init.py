@@ -69,14 +69,12 @@ def init(
 
 
 def _write_starter(folder: Path, force: bool) -> None:
-    from onetool.config.file_checks import is_inside
     from onetool.config.starter import IGNORED, starter_config
     from onetool.core.os_files import write_new
     from onetool.interfaces.cli.trust import renew_trust
 
     file = folder / ".onetool" / "onetool.yaml"
-    if not is_inside(file, folder):
-        raise click.ClickException(f"{file} would be written elsewhere, because of a link; remove the link.")
+    refuse_link_out(file, folder)
     if file.exists() and not force:
         raise click.ClickException(f"{file} is there already; --force replaces it.")
     try:
@@ -89,3 +87,11 @@ def _write_starter(folder: Path, force: bool) -> None:
     there = "" if folder == Path() else f"cd {folder}, "
     click.echo(f"Wrote {file}. Next: {there}onetool check, onetool tools list, onetool tools invoke weather.")
     click.echo(f"For an MCP client: onetool init --client {'|'.join(CLIENTS)} --write")
+
+
+def refuse_link_out(file: Path, folder: Path) -> None:
+    """Raise an error if a symbolic link would make us write this file of a project outside of it."""
+    from onetool.config.file_checks import is_inside
+
+    if not is_inside(file, folder):
+        raise click.ClickException(f"{file} leads out of {folder} through a symbolic link; remove the link.")

@@ -36,7 +36,7 @@ def own_command() -> tuple[str, ...]:
     """The command that starts this OneTool from any folder: its name if it is on every PATH, else its absolute path."""
     script = next(_scripts(), None)
     if script is None:  # run from its source, say
-        return sys.executable, "-m", "onetool"
+        return sys.executable, "-P", "-m", "onetool"  # without -P a folder `onetool` where it starts would be run
     on_path = shutil.which("onetool", path=_path_without_this_environment())
     if on_path and os.path.samefile(on_path, script):
         return ("onetool",)
