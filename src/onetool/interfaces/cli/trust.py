@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from onetool.core import text as lookalike
-from onetool.interfaces.cli.output import confirm, echo, is_interactive, print_json, print_table, wants_json
+from onetool.interfaces.cli.output import confirm, echo, is_interactive, print_json, print_table, styled, wants_json
 
 if TYPE_CHECKING:
     from onetool.config.reach import Reach
@@ -152,7 +152,7 @@ def _change(store: "TrustStore", change: Any) -> None:
 HEADS = {
     "runs": "It would run",
     "dials": "It would dial",
-    "reads": "It would read",
+    "reads": "It would read or write",
     "secrets": "It names these secrets",
 }
 
@@ -202,6 +202,8 @@ def renew_trust(file: Path, names: tuple[str, ...] = ()) -> Iterator[None]:
 
 def describe_reach(reach: "Reach", pin: Mapping[str, Any] | None) -> Iterator[str]:
     """What a folder reaches, line by line; with what was trusted before, what is new is marked."""
+    from onetool.config.trust import new_programs, programs_of
+
     before = None if pin is None else pin.get("reaches") or {}
     for part, head in HEADS.items():
         lines: dict[str, str] = getattr(reach, part)
@@ -209,13 +211,22 @@ def describe_reach(reach: "Reach", pin: Mapping[str, Any] | None) -> Iterator[st
             yield f"{head}:"
             for line, digest in lines.items():
                 yield f"  {_mark(before, f'{part}: {line}', digest)}{_line(line)}"
+                yield from (f"      {_detail(detail)}" for detail in reach.details.get(line, ()))
     if reach.wants:
         yield f"Its packs ask for these secrets: {visible(', '.join(reach.wants))}"
+    for line in [] if pin is None else new_programs(programs_of(pin), reach.programs):
+        yield f"(changed) {_line(line)}"
     if gone := [] if before is None else [line for line in before if line not in reach.pinned()]:
         yield "No longer there:"
         yield from (f"  - {visible(line)}" for line in gone)
     if not reach.pinned():
         yield "It runs, dials and reads nothing outside of itself."
+
+
+def _detail(text: str) -> str:
+    from onetool.config.reach_servers import WARN
+
+    return styled(_line(text), fg="red", bold=True) if text.startswith(WARN) else _line(text)
 
 
 def _mark(before: Mapping[str, str] | None, line: str, digest: str) -> str:
