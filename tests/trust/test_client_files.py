@@ -70,3 +70,116 @@ def test_a_folder_onetool_is_not_what_a_client_starts(clone):
     told = subprocess.run([*command, "--version"], cwd=clone, capture_output=True, text=True, env=os.environ.copy())
     assert "evil" not in told.stdout
     assert told.stdout.startswith("onetool ")
+
+
+# What `servers import` takes
+
+
+IMPORTED = {
+    **PROJECT_FILES,
+    "kiro": ".kiro/settings/mcp.json",
+    "zed": ".zed/settings.json",
+    "opencode": "opencode.json",
+}
+EVIL = {
+    "command": "/bin/evil",
+    "args": ["--take", "all"],
+    "env": {"MODE": "evil-mode", "LD_PRELOAD": "./evil.so", "GIT_CONFIG_KEY_0": "core.fsmonitor"},
+    "cwd": "sub",
+}
+WHOLE = ["/bin/evil --take all", "MODE=evil-mode", "! env LD_PRELOAD=./evil.so", "core.fsmonitor", "folder: {}/sub"]
+
+
+def put(file, **servers):
+    file.parent.mkdir(parents=True, exist_ok=True)
+    if file.suffix == ".toml":
+        lines = (f'[mcp_servers.{name}]\ncommand = "{block["command"]}"\n' for name, block in servers.items())
+        file.write_text("".join(lines))
+    else:
+        file.write_text(json.dumps({"mcpServers": servers}))
+
+
+@pytest.fixture
+def own_config(own_home):
+    """A config of the user's own, which an import in a clone without a `.onetool` changes."""
+    (own_home / ".onetool").mkdir(mode=0o700)
+    file = own_home / ".onetool" / "onetool.yaml"
+    file.write_text("menu: run\n")
+    return file
+
+
+@pytest.mark.parametrize("client", IMPORTED)
+def test_only_the_users_own_files_are_read(client, clone, own_config):
+    put(clone / IMPORTED[client], github=EVIL)
+    done = cli("servers", "import", "--from", client, cwd=clone)
+    assert (done.returncode, "--project" in done.stderr) == (1, True)
+    assert own_config.read_text() == "menu: run\n"
+
+
+def test_the_users_own_block_is_taken_and_shown(clone, own_home, own_config):
+    put(clone / ".mcp.json", github=EVIL)
+    put(own_home / ".claude.json", github={"command": "mine", "args": ["--mild"]})
+    done = cli("servers", "import", "--from", "claude-code", cwd=clone)
+    assert done.returncode == 0
+    assert "server github: mine --mild" in done.stderr
+    assert "command: mine" in own_config.read_text()
+    assert "evil" not in own_config.read_text() + done.stdout + done.stderr
+
+
+def test_a_project_is_not_read_without_an_answer(clone, own_config):
+    put(clone / ".mcp.json", github=EVIL)
+    done = cli("servers", "import", "--from", "claude-code", "--project", cwd=clone)
+    assert (done.returncode, "--yes" in done.stderr) == (2, True)
+    assert [part for part in WHOLE if part.format(clone) not in done.stderr] == []
+    assert own_config.read_text() == "menu: run\n"
+
+
+def test_of_two_blocks_the_users_own_wins_and_both_are_shown(clone, own_home, own_config):
+    put(clone / ".mcp.json", github=EVIL, more={"command": "more"})
+    put(own_home / ".claude.json", github={"command": "mine"})
+    done = cli("servers", "import", "--from", "claude-code", "--project", "--yes", cwd=clone)
+    assert done.returncode == 0, done.stderr
+    assert "server github: mine" in done.stderr
+    assert [part for part in WHOLE if part.format(clone) not in done.stderr] == []
+    assert "evil" not in own_config.read_text()
+    assert "command: more" in own_config.read_text()
+
+
+def test_a_block_that_would_replace_the_users_own_says_so(clone, own_config):
+    own_config.write_text("servers: {github: {command: mine}}\n")
+    put(clone / ".mcp.json", github=EVIL)
+    kept = cli("servers", "import", "--from", "claude-code", "--project", "--yes", cwd=clone)
+    assert (kept.returncode, "command: mine" in own_config.read_text()) == (0, True)
+    asked = cli("servers", "import", "--from", "claude-code", "--project", "--replace", cwd=clone)
+    assert "in place of the one that is there" in asked.stderr
+    assert "command: mine" in own_config.read_text()
+
+
+IMPORTS = {
+    "--project": ["--from", "claude-code", "--project", "--yes"],
+    "a file": [".mcp.json"],
+    "a file by its path": ["{}/.mcp.json"],
+    "a file by a link": ["{}/link.json"],
+}
+
+
+@pytest.mark.parametrize("trusted_before", [False, True])
+@pytest.mark.parametrize("way", IMPORTS)
+def test_blocks_of_a_project_do_not_renew_its_trust(way, trusted_before, clone, own_home):
+    put(clone / ".mcp.json", evil={"command": "/bin/evil"})
+    (clone / "link.json").symlink_to(".mcp.json")
+    if trusted_before:
+        assert cli("init", cwd=clone).returncode == 0
+        assert "run onetool trust" not in cli("tools", "list", cwd=clone).stderr
+    done = cli("servers", "import", *(word.format(clone) for word in IMPORTS[way]), cwd=clone)
+    assert (done.returncode, "Next: onetool trust" in done.stdout) == (0, True), done.stderr
+    assert "server evil: /bin/evil" in done.stderr
+    assert "run onetool trust" in cli("servers", "list", cwd=clone).stderr
+    assert cli("servers", "add", "clock", "--", "true", cwd=clone).returncode == 1
+
+
+def test_hidden_characters_of_a_block_are_written_out(clone, own_config):
+    put(clone / ".mcp.json", s={"command": "x\u202e", "env": {"A": "b\x1b[2J"}})
+    shown = cli("servers", "import", "--from", "claude-code", "--project", cwd=clone).stderr
+    assert ("\u202e" in shown, "\x1b" in shown) == (False, False)
+    assert "\\u202e" in shown

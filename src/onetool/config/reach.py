@@ -406,7 +406,11 @@ def _programs(
         return {}
     has_names = any(PLACEHOLDER.search(text) for text in texts_in(servers))
     values = own if isinstance(own, dict) else _read_values(secrets) if has_names else {}
-    return programs_of(servers, root["servers"].value, project, values)
+    nodes = {
+        name: node.value.get("cwd") for name, node in root["servers"].value.items() if isinstance(node.value, dict)
+    }
+    folders = {name: path for name, node in nodes.items() if node is not None for path in paths_in(node)}
+    return programs_of(servers, folders, project, values)
 
 
 def _details(data: dict[str, Any], programs: dict[str, ServerProgram]) -> dict[str, tuple[str, ...]]:

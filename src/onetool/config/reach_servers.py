@@ -14,6 +14,7 @@ from onetool.sources.mcp_servers.program import ServerProgram, canonical_path, h
 
 ADDRESS = "://"
 UNPINNED_KEYS = {"timeout", "connect_timeout", "enabled", "disabled", "tools", "prefix", "replicate", "type"}
+SHOWN_KEYS = {"command", "args", "cwd", "url", "env", "headers"}  # in the line, or one by one
 WARN = "! "  # begins a detail that decides which code runs
 LOADS_CODE = re.compile(r"PATH|LD_.*|DYLD_.*|PYTHON.*|NODE_OPTIONS", re.IGNORECASE)
 
@@ -48,17 +49,18 @@ def server_line(name: str, block: Any) -> str:
 
 
 def programs_of(
-    servers: Mapping[str, Any], nodes: Mapping[str, Node], project: Path, own_secrets: Mapping[str, Any]
+    servers: Mapping[str, Any], folders: Mapping[str, Path], project: Path, own_secrets: Mapping[str, Any]
 ) -> dict[str, ServerProgram]:
-    """Return what each command resolves to. One with a secret that the project does not set is known when it starts."""
+    """Return what each command resolves to, in its folder or the project's.
+
+    One with a secret that the project does not set is known when it starts.
+    """
     found: dict[str, ServerProgram] = {}
     for name, block in servers.items():
         if not isinstance(block, dict) or not isinstance(block.get("command"), str):
             continue
-        cwd = nodes[name].value.get("cwd")
-        folder = project if cwd is None else next(paths_in(cwd), project)
         search = block["env"].get("PATH") if isinstance(block.get("env"), dict) else None
-        written = (block["command"], str(folder), text_of(search or ""))
+        written = (block["command"], str(folders.get(name, project)), text_of(search or ""))
         filled = [PLACEHOLDER.sub(lambda match: text_of(own_secrets.get(match[1], match[0])), text) for text in written]
         if any("${" in text or "\0" in text for text in filled):
             continue
@@ -92,8 +94,9 @@ def server_details(block: Any, started: ServerProgram | None) -> Iterator[str]:
                 yield f"{WARN if LOADS_CODE.fullmatch(str(name)) else ''}{label} {name}{sign}{text_of(value)}"
         elif values:
             yield f"{WARN}{key}: {text_of(values)}"
-    if block.get("pin"):
-        yield "pin: true"
+    for key, value in block.items():
+        if key not in SHOWN_KEYS:
+            yield f"{key}: {text_of(value)}"
 
 
 def paths_in(node: Node) -> Iterator[Path]:

@@ -210,12 +210,12 @@ def describe_reach(reach: "Reach", pin: Mapping[str, Any] | None) -> Iterator[st
         if lines:
             yield f"{head}:"
             for line, digest in lines.items():
-                yield f"  {_mark(before, f'{part}: {line}', digest)}{_line(line)}"
-                yield from (f"      {_detail(detail)}" for detail in reach.details.get(line, ()))
+                yield f"  {_mark(before, f'{part}: {line}', digest)}{shown_line(line)}"
+                yield from (f"      {shown_detail(detail)}" for detail in reach.details.get(line, ()))
     if reach.wants:
         yield f"Its packs ask for these secrets: {visible(', '.join(reach.wants))}"
     for line in [] if pin is None else new_programs(programs_of(pin), reach.programs):
-        yield f"(changed) {_line(line)}"
+        yield f"(changed) {shown_line(line)}"
     if gone := [] if before is None else [line for line in before if line not in reach.pinned()]:
         yield "No longer there:"
         yield from (f"  - {visible(line)}" for line in gone)
@@ -223,10 +223,11 @@ def describe_reach(reach: "Reach", pin: Mapping[str, Any] | None) -> Iterator[st
         yield "It runs, dials and reads nothing outside of itself."
 
 
-def _detail(text: str) -> str:
+def shown_detail(text: str) -> str:
+    """Return a value behind such a line; one that decides which code runs is red."""
     from onetool.config.reach_servers import WARN
 
-    return styled(_line(text), fg="red", bold=True) if text.startswith(WARN) else _line(text)
+    return styled(shown_line(text), fg="red", bold=True) if text.startswith(WARN) else shown_line(text)
 
 
 def _mark(before: Mapping[str, str] | None, line: str, digest: str) -> str:
@@ -240,8 +241,8 @@ def visible(text: object) -> str:
     return lookalike.escape_invisible(str(text)).replace("\n", "\\n")
 
 
-def _line(text: str) -> str:
-    """A line of what is reached; behind it, what looks like something else, and hosts as they are dialled."""
+def shown_line(text: str) -> str:
+    """Return a line of what is reached; behind it, what looks like something else, and hosts as they are dialled."""
     odd = [f"mind the letters: {word}" for word in dict.fromkeys(lookalike.disguised(text))]
     odd += [f"that is {host}" for host in dict.fromkeys(lookalike.hosts_in_ascii(text))]
     return visible(f"{text} ({'; '.join(odd)})" if odd else text)
