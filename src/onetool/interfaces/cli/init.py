@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from onetool.interfaces.cli.options import config_option
+from onetool.interfaces.cli.options import config_option, refuse_link_out
 
 # Here again: `onetool init` need not load them.
 CLIENTS = ("claude-code", "claude-desktop", "cursor", "vscode", "codex", "gemini")
@@ -87,11 +87,3 @@ def _write_starter(folder: Path, force: bool) -> None:
     there = "" if folder == Path() else f"cd {folder}, "
     click.echo(f"Wrote {file}. Next: {there}onetool check, onetool tools list, onetool tools invoke weather.")
     click.echo(f"For an MCP client: onetool init --client {'|'.join(CLIENTS)} --write")
-
-
-def refuse_link_out(file: Path, folder: Path) -> None:
-    """Raise an error if a symbolic link would make us write this file of a project outside of it."""
-    from onetool.config.file_checks import is_inside
-
-    if not is_inside(file, folder):
-        raise click.ClickException(f"{file} leads out of {folder} through a symbolic link; remove the link.")

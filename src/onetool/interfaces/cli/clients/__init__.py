@@ -21,7 +21,7 @@ from onetool.config import Found, find, load_config
 from onetool.config.client_files import EditError, JsoncDocument, JsoncError, Value, put_file, read_json
 from onetool.config.find import FOLDER, NAME, user_home
 from onetool.interfaces.cli.clients.known import CLIENTS, KnownClient, OwnServer, own_command, served_at
-from onetool.interfaces.cli.init import refuse_link_out
+from onetool.interfaces.cli.options import refuse_link_out
 
 
 class SetupOptions(msgspec.Struct, frozen=True, kw_only=True):
