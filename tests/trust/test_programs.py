@@ -375,6 +375,24 @@ def test_a_module_that_appears_in_the_project_is_not_run(spelling, clone):
     assert not clone.flag.exists()
 
 
+RENEWALS = {
+    "servers add": ["servers", "add", "more", "--", "true"],
+    "servers disable": ["servers", "disable", "other"],
+    "hosts allow": ["hosts", "allow", "a.example"],
+}
+
+
+@pytest.mark.parametrize("command", RENEWALS)
+def test_a_change_by_the_user_does_not_accept_a_module_along(command, clone):
+    servers = {"s": {"command": sys.executable, "args": ["-m", "mcp_server_time"]}, "other": {"command": "true"}}
+    clone.write(servers=servers)
+    clone.trust()
+    (clone.folder / "mcp_server_time.py").write_text(f"open({str(clone.flag)!r}, 'w')\n")
+    assert clone.cli(*RENEWALS[command]).returncode == 0
+    clone.cli("servers", "test", "s")
+    assert not clone.flag.exists()
+
+
 def test_a_script_finds_what_lies_beside_it(clone):
     (clone.folder / "helpers.py").write_text("ANSWER = 'beside'\n")
     (clone.folder / "server.py").write_text(SERVER.format(more="from helpers import ANSWER", answer="ANSWER"))

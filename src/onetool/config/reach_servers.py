@@ -69,6 +69,7 @@ def programs_of(
             command=filled[0],
             folder=canonical_path(filled[1], str(project)),
             search=None if search is None else filled[2],
+            module=module,
             has_module=module is not None and has_module(module, filled[1]),
         )
         found[name] = started.now(str(project))
@@ -82,9 +83,9 @@ def server_details(block: Any, started: ServerProgram | None) -> Iterator[str]:
     if started is not None:
         yield f"program: {started.program or 'not found at present'}"
         yield f"folder: {started.folder}"
-        module = python_module([started.command, *map(text_of, listed(block.get("args")))])
-        if module is not None:
-            yield f"module: {module}, {'in this folder' if started.has_module else 'never taken from this folder'}"
+        if started.module is not None:
+            where = "in this folder" if started.has_module else "never taken from this folder"
+            yield f"module: {started.module}, {where}"
     elif block.get("command"):
         yield "program: known when it starts, because a secret is part of it"
     for key, label, sign in (("env", "env", "="), ("headers", "header", ": ")):

@@ -295,6 +295,10 @@ def trust_renewed(file: Path, store: TrustStore, own: Path, names: tuple[str, ..
 
             packs = not was_there or f"runs: {own_line(folder)}" in before
             reach = reach_of(folder, config if config.is_file() else None)
+            kept = programs_of(store.folder(folder) or {}) or {}  # of these nobody has looked at what is new
+            for name, one in reach.programs.items():
+                if name in kept and kept[name].is_written_like(one):
+                    reach.programs[name] = kept[name]
             trust_folder(folder, reach, store, packs=packs, names=names)
 
 

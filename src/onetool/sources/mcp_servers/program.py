@@ -65,8 +65,14 @@ class ServerProgram(msgspec.Struct, frozen=True, kw_only=True):
     command: str
     search: str | None = None  # its own PATH
     folder: str
-    has_module: bool = False  # `python -m NAME` finds NAME in the folder
+    module: str | None = None  # NAME of `python -m NAME`
+    has_module: bool = False  # Python finds it in the folder
     program: Program | None = None  # None: it is not found
+
+    def is_written_like(self, other: "ServerProgram") -> bool:
+        """Return whether both are the same command, whatever it resolves to."""
+        mine, others = ((one.command, one.search, one.folder, one.module) for one in (self, other))
+        return mine == others
 
     def now(self, project: str) -> "ServerProgram":
         """Return the same command with the program that it resolves to at present."""
