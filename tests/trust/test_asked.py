@@ -4,9 +4,9 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from onetool.config import file_checks
 from onetool.config.find import find
 from onetool.config.reach import Reach, reach_of
+from onetool.core import file_facts
 from onetool.interfaces.cli import trust
 
 MILD, EVIL = "allowedHosts: [a.example]\n", "allowedHosts: [a.example, evil.example]\n"
@@ -66,7 +66,7 @@ def test_at_the_question_of_other_commands_too(config, monkeypatch):
 
 def test_a_file_that_is_written_while_it_is_read_counts_as_read_before(config, monkeypatch):
     """Else its stamp would say that what nobody has seen is what was seen."""
-    real = file_checks.stamp_of
+    real = file_facts.stamp_of
 
     def stamped(file):
         if file == config:

@@ -11,9 +11,10 @@ from click.testing import CliRunner
 from helpers import cli, trusted
 
 from onetool.app import App
-from onetool.config.file_checks import is_writable_by_others, ownership_mistake
+from onetool.config.file_checks import ownership_mistake
 from onetool.config.find import find
 from onetool.core.errors import ConfigError
+from onetool.core.file_facts import is_writable_by_others
 from onetool.http.login import login_documents
 from onetool.interfaces.cli.init import init
 from onetool.interfaces.cli.person import LineEditor

@@ -1,9 +1,9 @@
 """The config: found, read from YAML, checked and turned into one `Config`.
 
 find           which file is in force, and whose it is
-file_checks    who owns a file, who can write it, and whether it has changed
+file_checks    who owns a file, and who can write it
 trust          whether a project's folder may be used, and what is remembered about that
-reach          what a project's config would run, call and read
+reach          what a project's config would run, call and read (reach_servers: its servers and their programs)
 yaml_nodes     YAML text -> nodes, each with its file and line (node: the class itself)
 include        several files -> one root node; the key `secrets`, and `${NAME}` in other values
 convert        node + type -> value, or mistakes

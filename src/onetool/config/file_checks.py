@@ -1,4 +1,4 @@
-"""Checks the files of a config before they are used: who owns them, who can write them, whether they have changed.
+"""Checks the files of a config before they are used: who owns them, and who can write them.
 
 A config and a pack are code: whoever can write one can do everything that this process can. A file is used only if it
 belongs to the user or to root and nobody else can write it. A group with the user as its only member counts as the
@@ -7,12 +7,13 @@ safe.directory: bind mounts, WSL and mapped users need that. Windows has no such
 """
 
 import os
-import stat
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from onetool.core.errors import ConfigError, Mistake
+from onetool.core.file_facts import ROOT, is_foreign_owner, is_writable_by_others
+from onetool.core.os_files import HAS_OWNERS
 
 CONFIG_FILE = "onetool.yaml"
 SECRETS_FILE = "secrets.yaml"  # beside the config, unless it says otherwise
@@ -22,8 +23,6 @@ KEPT = ("results", "sessions", "servers", "page_sessions", "own_examples", "acce
 STATE = (*KEPT, "bundles", "bundles/.state", "stats.db")
 LINKLESS = (*KEPT, "bundles/.state")
 FILES = ("stats.db", "run_history", "chat_history")  # of SQLite there are some with longer names
-ROOT = 0
-HAS_OWNERS = hasattr(os, "geteuid")  # and modes that say who can write
 
 Accepted = Mapping[str, Mapping[str, Any]]  # places by their real path, and how they were when they were accepted
 
@@ -66,7 +65,7 @@ def ownership_mistake(path: Path, home: Path, accepted: Accepted) -> Mistake | N
         status = os.stat(path)
     except OSError:
         return None  # reading it reports that
-    strange, writable = _is_foreign_owner(status), is_writable_by_others(status)
+    strange, writable = is_foreign_owner(status), is_writable_by_others(status)
     if not (strange or writable) or _is_accepted(path, status, writable, accepted):
         return None
     from shlex import quote
@@ -87,16 +86,6 @@ def owner_and_mode(path: Path) -> dict[str, Any]:
     return {"uid": status.st_uid, "writable": is_writable_by_others(status)}
 
 
-def everybody_can_write(status: os.stat_result) -> bool:
-    return HAS_OWNERS and bool(status.st_mode & stat.S_IWOTH)
-
-
-def is_writable_by_others(status: os.stat_result) -> bool:
-    if everybody_can_write(status):
-        return True
-    return bool(status.st_mode & stat.S_IWGRP) and not _is_private_group(status.st_uid, status.st_gid)
-
-
 def is_accepted_place(place: Path, accepted: Accepted) -> bool:
     """Whether the user has accepted this path, or one above it."""
     return bool(accepted) and any(one in accepted for one in _upwards(place))
@@ -105,30 +94,6 @@ def is_accepted_place(place: Path, accepted: Accepted) -> bool:
 def is_inside(path: Path, project: Path) -> bool:
     """Whether it really lies there: a link leads elsewhere, and so may a secret that is part of a path."""
     return "${" not in str(path) and Path(os.path.realpath(path)).is_relative_to(os.path.realpath(project))
-
-
-def _is_foreign_owner(status: os.stat_result) -> bool:
-    return status.st_uid not in (os.geteuid(), ROOT)
-
-
-def _is_private_group(owner: int, group: int) -> bool:
-    """Whether the owner is the group's only member; root's group counts, too."""
-    if group == ROOT:
-        return True
-    try:
-        import grp
-        import pwd
-    except ImportError:  # there are no names of users: the numbers are compared
-        return owner == group
-    try:
-        name = pwd.getpwuid(owner).pw_name
-    except KeyError:  # a user without a name, as in a container: the numbers have to do
-        name = None
-    try:
-        found = grp.getgrgid(group)
-    except KeyError:
-        return owner == group
-    return found.gr_name == name and not {*found.gr_mem} - {name}
 
 
 def _is_accepted(path: Path, status: os.stat_result, writable: bool, accepted: Accepted) -> bool:
@@ -147,42 +112,3 @@ def _upwards(path: Path) -> list[str]:
 
 def _is_below(path: Path, home: Path) -> bool:
     return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(home))
-
-
-# Whether files have changed
-
-
-MAX_DIGEST_BYTES = 4 * 1024 * 1024  # bytes that a person could have written
-NO_FILE = "none"
-
-
-def is_unchanged(files: Mapping[str, str]) -> bool:
-    """Whether these are still as they were, by their stamps."""
-    return all(stamp_of(Path(file)) == stamp for file, stamp in files.items())
-
-
-def stamp_of(file: Path) -> str:
-    """A string that changes whenever the file does. It includes ctime, which a writer can't set.
-
-    Windows has no such time, so that the content has to tell there.
-    """
-    if not HAS_OWNERS:
-        return digest_of(file)
-    try:
-        found = os.stat(file)
-    except OSError:
-        return NO_FILE
-    return f"{found.st_dev}:{found.st_ino}:{found.st_size}:{found.st_mtime_ns}:{found.st_ctime_ns}"
-
-
-def digest_of(file: Path) -> str:
-    """A hash of the file's content; of size and time for very large or special files."""
-    from hashlib import sha256  # most only look at stamps
-
-    try:
-        found = file.stat()
-        if not stat.S_ISREG(found.st_mode) or found.st_size > MAX_DIGEST_BYTES:
-            return f"{found.st_mode} {found.st_ino} {found.st_size} {found.st_mtime_ns} {found.st_ctime_ns}"
-        return sha256(file.read_bytes()).hexdigest()
-    except OSError:
-        return NO_FILE

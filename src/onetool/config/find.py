@@ -8,9 +8,10 @@ from typing import Literal
 import msgspec
 
 from onetool.config.file_checks import CONFIG_FILE as NAME
-from onetool.config.file_checks import everybody_can_write, is_accepted_place, ownership_mistake, require_ownership
-from onetool.config.trust import TrustStore, Untrusted, accepted_names
+from onetool.config.file_checks import is_accepted_place, ownership_mistake, require_ownership
+from onetool.config.trust import Trusted, TrustStore, Untrusted, trusted_parts
 from onetool.core.errors import ConfigError, Mistake
+from onetool.core.file_facts import everybody_can_write
 
 FOLDER = ".onetool"
 MOUNTS = "/proc/self/mountinfo"
@@ -29,7 +30,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     config: Path | None
     folder: Path  # where packs lie: beside the config, or where it would be
     whose: Whose
-    names: frozenset[str] | None = None  # of secrets that a project may have from the environment; None is any
+    trusted: Trusted | None = None  # what a project may have; None for what is not a project's
     untrusted: Untrusted | None = None
 
 
@@ -171,10 +172,10 @@ def _project_folders(cwd: Path, home: Path, store: TrustStore) -> Iterator[Path]
 def _trusted(folder: Path, home: Path, store: TrustStore, env: Mapping[str, str]) -> Found:
     """A project's folder if it counts; else the person's own, and what was left aside."""
     config = folder / NAME if os.path.isfile(folder / NAME) else None
-    names = _why_not(folder, config, home, store) or accepted_names(folder, config, store, env, home / FOLDER)
-    if isinstance(names, Untrusted):
-        return msgspec.structs.replace(_own(home, store), untrusted=names)
-    return Found(config=config, folder=folder, whose="project", names=names)
+    trusted = _why_not(folder, config, home, store) or trusted_parts(folder, config, store, env, home / FOLDER)
+    if isinstance(trusted, Untrusted):
+        return msgspec.structs.replace(_own(home, store), untrusted=trusted)
+    return Found(config=config, folder=folder, whose="project", trusted=trusted)
 
 
 def _why_not(folder: Path, config: Path | None, home: Path, store: TrustStore) -> Untrusted | None:

@@ -23,8 +23,10 @@ from onetool.config.find import (
 )
 from onetool.config.model import PROMPTS_FILE, Config, FsConfig, Keys, read_prompts
 from onetool.config.node import Findings, Node, in_order
-from onetool.core.errors import ConfigError
-from onetool.services.secrets import Secrets
+from onetool.config.trust import Trusted
+from onetool.core.errors import ConfigError, Mistake
+from onetool.services.secrets import Secret, Secrets
+from onetool.sources.mcp_servers.program import SAFE_PATH, python_module
 from onetool.sources.mcp_servers.settings import PlacedServer, ServerSettings
 from onetool.sources.packs.importing import parts_of
 
@@ -53,7 +55,7 @@ def load_config(at: Found | Path | None, *, env: Mapping[str, str] = os.environ)
     root, included = read_files(path, findings)
     secrets = _secrets(root.value.pop("secrets", None), found, home, env, findings)
     values = read_fields(resolve(root, secrets, findings, _kept_here(found, root)), Keys, findings)
-    values["servers"] = _placed(values.get("servers"), root.value.get("servers"), path)
+    values["servers"] = _placed(values.get("servers"), root.value.get("servers"), path, found.trusted)
     _refuse_prompts_elsewhere(root, values.get("prompts"), found, findings)
     values["prompts"], texts = read_prompts(values.get("prompts"), path.parent, findings)
     if findings.errors or secrets is None:
@@ -69,7 +71,7 @@ def load_config(at: Found | Path | None, *, env: Mapping[str, str] = os.environ)
         home=home,
         whose=found.whose,
         folder=found.folder,
-        warnings=in_order(findings.warnings),
+        warnings=(*in_order(findings.warnings), *_moved_programs(found)),
     )
 
 
@@ -159,7 +161,7 @@ def _secrets(
         message = "a project has secrets from its own folder only, and this file lies elsewhere"
         findings.error(named, message, "keep them with the project: onetool auth set NAME; or use --config FILE")
         return None
-    names = found.names or frozenset()
+    names = found.trusted.names if found.trusted is not None else frozenset[str]()
     secrets = read_secrets(
         node, found.folder, {name: env[name] for name in names & env.keys()}, findings, may_be_missing
     )
@@ -178,14 +180,17 @@ def _refuse_prompts_elsewhere(root: Node, named: Any, found: Found, findings: Fi
         findings.error(node, message, "keep it in the project, or name it by its own path")
 
 
-def _placed(servers: Any, written: Node | None, config: Path) -> Any:
+def _placed(servers: Any, written: Node | None, config: Path, trusted: Trusted | None) -> Any:
     """Set the working folder of servers to that of their config: the current folder may contain other programs."""
     if not isinstance(servers, dict) or written is None:  # there are none, or what is wrong with them was told
         return servers or {}
-    return {
-        name: _placed_server(server, written.value[name].value.get("cwd"), config) if server.command else server
-        for name, server in servers.items()
-    }
+    placed: dict[str, ServerSettings] = {}
+    for name, server in servers.items():
+        if server.command:
+            server = _placed_server(server, written.value[name].value.get("cwd"), config)
+            server = server if trusted is None else _guarded(server, name, place_of(config), trusted)
+        placed[name] = server
+    return placed
 
 
 def _placed_server(server: ServerSettings, cwd: Node | None, config: Path) -> PlacedServer:
@@ -193,6 +198,20 @@ def _placed_server(server: ServerSettings, cwd: Node | None, config: Path) -> Pl
     if server.cwd is None or cwd is None:
         return PlacedServer(**{**values, "cwd": place_of(config)})
     return PlacedServer(**values, written_cwd=_written_path(cwd, config))
+
+
+def _guarded(server: PlacedServer, name: str, project: Path, trusted: Trusted) -> PlacedServer:
+    """Let a project's server start only what was trusted."""
+    if name not in trusted.own_modules and python_module((server.command or "", *server.args)) is not None:
+        server = replace(server, env={**server.env, SAFE_PATH: Secret("1", shown="1")})
+    started = (trusted.programs or {}).get(name)
+    return server if started is None else replace(server, project=str(project), trusted=started.program)
+
+
+def _moved_programs(found: Found) -> list[Mistake]:
+    moved, file = found.trusted.moved if found.trusted is not None else (), str(found.config)
+    hint = "if that is meant, run: onetool trust"
+    return [Mistake(message=one, file=file, key="servers", hint=hint, severity="warning") for one in moved]
 
 
 def _written_path(node: Node, config: Path) -> str:

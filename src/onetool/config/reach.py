@@ -9,19 +9,30 @@ import hashlib
 import json
 import os
 import re
-import shlex
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from onetool.config.file_checks import MAX_DIGEST_BYTES, SECRETS_FILE, digest_of, is_inside, stamp_of
+from onetool.config.file_checks import SECRETS_FILE, is_inside
 from onetool.config.include import LITERAL_KEYS
 from onetool.config.node import Findings, Node
+from onetool.config.reach_servers import (
+    ADDRESS,
+    paths_in,
+    pinned_block,
+    programs_of,
+    server_details,
+    server_line,
+    text_of,
+    texts_in,
+)
 from onetool.config.yaml_nodes import PLACEHOLDER
 from onetool.core.errors import ConfigError
+from onetool.core.file_facts import MAX_DIGEST_BYTES, digest_of, stamp_of
 from onetool.core.redaction import sounds_secret
+from onetool.sources.mcp_servers.program import ServerProgram
 from onetool.sources.packs.importing import Part, parts_of
 
 MOST_FILES = 2_000  # of packs that are looked at: more than a person writes
@@ -76,8 +87,6 @@ def _parts(path: Path) -> Iterable[Part]:
 # The reach of a config
 
 
-# Of a server.
-UNPINNED_KEYS = {"timeout", "connect_timeout", "enabled", "disabled", "tools", "prefix", "pin", "replicate", "type"}
 LISTENS = ("host", "hosts", "origins", "admin", "url")  # of http
 LETS_IN = ("tokens", "jwt")  # of http, beside its token
 ALL = "which may do everything, with servers, tokens and trust"  # of the role admin
@@ -87,10 +96,10 @@ SHARED = {
     "cluster": "cluster: other machines that may call this one in everybody's name",
 }
 
-ADDRESS = "://"
 AUDIT = "audit: "
 NOT_NOTED = ", so that nobody sees who called what"
 DOOR = "http.token, which whoever calls us has to know"
+ASK_SYSTEM = "ask.system: the instructions for the model"
 
 _ASKED_FOR = re.compile(r"(?:secret\w*|api_headers)\s*[(=]\s*[\"']([A-Za-z_][A-Za-z0-9_]*)[\"']")
 
@@ -106,6 +115,8 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True):
     places: tuple[str, ...] = ()  # where packs may be
     is_all: bool = True  # whether all of their files are among these
     wants: tuple[str, ...] = ()  # names of secrets that packs ask for
+    programs: dict[str, ServerProgram] = {}  # by server: what its command resolves to now
+    details: dict[str, tuple[str, ...]] = {}  # by line: the values that its digest covers
     files: dict[str, str] = {}  # what all of this was read from
 
     def pinned(self) -> dict[str, str]:
@@ -115,7 +126,17 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True):
 
     def is_like(self, other: "Reach") -> bool:
         """Whether nothing is to be seen in one that is not in the other."""
-        return (self.pinned(), self.packs, self.wants) == (other.pinned(), other.packs, other.wants)
+        return self.seen() == other.seen()
+
+    def seen(self) -> Any:
+        """Everything that a person is shown, as plain data."""
+        return msgspec.to_builtins((self.pinned(), self.packs, self.wants, self.programs))
+
+    def shown(self, part: str) -> Iterator[str]:
+        """Yield the lines of a part, each followed by the values that it stands for."""
+        for line in getattr(self, part):
+            yield line
+            yield from (f"  {detail}" for detail in self.details.get(line, ()))
 
     def names(self) -> set[str]:
         """The names of the secrets that it may take from the environment, once it is accepted."""
@@ -128,22 +149,28 @@ def reach_of(folder: Path, config: Path | None) -> Reach:
     Stamps are taken before a file is read: what is written meanwhile counts as changed.
     """
     project = project_of(folder)
-    data, named, stamps = _read(config)
+    root, stamps = _read(config)
+    data = plain_data(root)
+    named = {key: list(paths_in(root[key])) for key in ("packs", "prompts", "secrets") if key in root}
+    named = {key: paths for key, paths in named.items() if paths}
     included = list(map(Path, stamps))
     secrets = None if isinstance(data.get("secrets"), dict) else named.get("secrets", [folder / SECRETS_FILE])[0]
     stamps |= {str(file): stamp_of(file) for file in named.get("prompts", ()) if not is_inside(file, project)}
     stamps |= {str(secrets): stamp_of(secrets)} if secrets else {}
     paths = list(dict.fromkeys([folder / PACKS, *named.get("packs", [])]))
     packs = packs_at(paths, project)
+    programs = _programs(data, root, project, secrets)
     return Reach(
         runs={**_servers(data, "command"), **packs.lines},
-        dials={**_servers(data, "url"), **_hosts(data), **_addresses(data), **_audit(data), **_of_settings(data)},
-        reads={**_outside({**named, "include": included, "packs": paths}, project), **_roots(data)},
+        dials={**_servers(data, "url"), **_hosts(data), **_addresses(data), **_audit(data), **_settings(data)},
+        reads={**_outside({**named, "include": included, "packs": paths}, project), **_roots(data), **_topics(root)},
         secrets={**_names(data), **_values(data, secrets)},
         packs={str(file): digest_of(file) for file in packs.files},
         places=tuple(map(str, paths)),
         is_all=packs.is_all,
         wants=tuple(sorted({name for file in packs.files for name in _asked_for(file)})),
+        programs=programs,
+        details=_details(data, programs),
         files=stamps,
     )
 
@@ -156,28 +183,25 @@ def project_of(folder: Path) -> Path:
 # Parts of the config
 
 
-def _read(config: Path | None) -> tuple[dict[str, Any], dict[str, list[Path]], dict[str, str]]:
-    """The data of all files together as it was written, the paths that it names, and which files these are."""
+def _read(config: Path | None) -> tuple[dict[str, Node], dict[str, str]]:
+    """Return the keys of all files together as they are written, and the stamps of these files."""
     stamps: dict[str, str] = {}
     if config is None:
-        return {}, {}, stamps
-    from onetool.config.convert import plain
+        return {}, stamps
     from onetool.config.include import read_files
 
     findings = Findings()
     root, _ = read_files(config, findings, lambda file: bool(stamps.setdefault(str(file), stamp_of(file))))
     if findings.errors:
         raise ConfigError(findings.errors)
-    data = plain(root, Findings())  # who loads it will say what is wrong with it
-    named = {key: list(_paths(root.value[key])) for key in ("packs", "prompts", "secrets") if key in root.value}
-    return data, {key: paths for key, paths in named.items() if paths}, stamps
+    return root.value, stamps
 
 
-def _paths(node: Node) -> Iterator[Path]:
-    """Each is relative to the file that names it."""
-    for one in node.value if isinstance(node.value, list) else [node]:
-        if isinstance(one.value, str):
-            yield Path(one.file).parent / os.path.expanduser(one.value)
+def plain_data(root: dict[str, Node]) -> dict[str, Any]:
+    """Return the values without their positions. Loading the config reports what is wrong with them."""
+    from onetool.config.convert import plain
+
+    return {key: plain(node, Findings()) for key, node in root.items()}
 
 
 def _servers(data: dict[str, Any], kind: str) -> dict[str, str]:
@@ -189,33 +213,8 @@ def _servers(data: dict[str, Any], kind: str) -> dict[str, str]:
     for name, block in servers.items():
         is_url = isinstance(block, dict) and "url" in block and "command" not in block
         if is_url == (kind == "url"):
-            kept = (
-                {key: value for key, value in block.items() if key not in UNPINNED_KEYS}
-                if isinstance(block, dict)
-                else block
-            )
-            found[f"server {name}: {_shown(kept)}"] = _digest(kept)
+            found[server_line(name, block)] = _digest(pinned_block(block))
     return found
-
-
-def _shown(block: Any) -> str:
-    """A server as one line: command or URL, and names of its variables and headers."""
-    if not isinstance(block, dict):
-        return _text(block)
-    args = block.get("args")
-    words = [block.get("command"), *(args if isinstance(args, list) else [args] if args else [])]
-    started = shlex.join(_text(word) for word in words if word is not None)  # where one ends and the next begins
-    line = " ".join(part for part in (_text(block["url"]) if block.get("url") else "", started) if part)
-    more = [f"in {_text(block['cwd'])}"] if block.get("cwd") else []
-    more += [
-        f"{key} {', '.join(map(str, block[key]))}"
-        for key in ("env", "headers")
-        if isinstance(block.get(key), dict) and block[key]
-    ]
-    if block.get("auth") is not None:
-        urls = [text for text in _texts(block["auth"]) if ADDRESS in text]
-        more.append(f"auth {', '.join(urls)}".rstrip())
-    return f"{line} ({'; '.join(more)})" if more else line
 
 
 def _hosts(data: dict[str, Any]) -> dict[str, str]:
@@ -227,8 +226,8 @@ def _hosts(data: dict[str, Any]) -> dict[str, str]:
 
 def _host(entry: Any) -> str:
     if not isinstance(entry, dict):
-        return _text(entry)
-    return f"{_text(entry.get('host'))}{' (also in private networks)' if entry.get('allowPrivate') else ''}"
+        return text_of(entry)
+    return f"{text_of(entry.get('host'))}{' (also in private networks)' if entry.get('allowPrivate') else ''}"
 
 
 def _addresses(data: dict[str, Any]) -> dict[str, str]:
@@ -239,10 +238,12 @@ def _addresses(data: dict[str, Any]) -> dict[str, str]:
         if data.get(key):  # not its text: that may be an address with a password
             found[what] = _digest(data[key])
     if isinstance(ask, dict) and ask.get("base_url") is not None:
-        found[f"model at {_text(ask['base_url'])}"] = _digest(ask["base_url"])
+        found[f"model at {text_of(ask['base_url'])}"] = _digest(ask["base_url"])
+    if isinstance(ask, dict) and ask.get("system"):
+        found[ASK_SYSTEM] = _digest(ask["system"])
     if not isinstance(http, dict):
         return {**found, **_whole("http", http)}
-    found |= {f"http.{key}: {_text(http[key])}": _digest(http[key]) for key in LISTENS if http.get(key)}
+    found |= {f"http.{key}: {text_of(http[key])}": _digest(http[key]) for key in LISTENS if http.get(key)}
     found |= _let_in(http)
     return {**found, DOOR: _digest(http["token"])} if http.get("token") else found
 
@@ -254,8 +255,8 @@ def _let_in(http: dict[str, Any]) -> dict[str, str]:
         tokens = [tokens]
     found = {f"http.tokens: {_holder(one)}": _digest(one) for one in tokens}
     if jwt:
-        issuer = _text(jwt.get("issuer")) if isinstance(jwt, dict) else _text(jwt)
-        may = f", also with the role admin, {ALL}" if "admin" in _texts(jwt) else ""
+        issuer = text_of(jwt.get("issuer")) if isinstance(jwt, dict) else text_of(jwt)
+        may = f", also with the role admin, {ALL}" if "admin" in texts_in(jwt) else ""
         found[f"http.jwt: JWTs of {issuer}{may}"] = _digest(jwt)
     return found
 
@@ -263,11 +264,11 @@ def _let_in(http: dict[str, Any]) -> dict[str, str]:
 def _holder(token: Any) -> str:
     """The name of a token, its role, and its tools."""
     if not isinstance(token, dict):
-        return _text(token)
+        return text_of(token)
     role, tools = token.get("role") or "call", token.get("tools")
-    told = f"role {_text(role)}, {ALL}" if role == "admin" else f"role {_text(role)}"
-    limited = f", with {', '.join(map(_text, tools))}" if isinstance(tools, list) else ""
-    return f"{_text(token.get('name'))} ({told}{limited})"
+    told = f"role {text_of(role)}, {ALL}" if role == "admin" else f"role {text_of(role)}"
+    limited = f", with {', '.join(map(text_of, tools))}" if isinstance(tools, list) else ""
+    return f"{text_of(token.get('name'))} ({told}{limited})"
 
 
 def _audit(data: dict[str, Any]) -> dict[str, str]:
@@ -277,12 +278,30 @@ def _audit(data: dict[str, Any]) -> dict[str, str]:
         return {}
     mode = audit.get("mode", "usual") if isinstance(audit, dict) else audit
     told = NOT_NOTED if mode == "none" else ""
-    return {f"{AUDIT}{_text(audit)}{told}": _digest(audit)}
+    return {f"{AUDIT}{text_of(audit)}{told}": _digest(audit)}
 
 
-def _of_settings(data: dict[str, Any]) -> dict[str, str]:
-    """Addresses in the settings of packs: the packs may be the user's own, with keys for another address."""
-    return {f"settings: {text}": "" for text in _texts(data.get("settings")) if ADDRESS in text}
+def _settings(data: dict[str, Any]) -> dict[str, str]:
+    """Settings of packs: the packs may be the user's own, with keys for another address."""
+    settings = data.get("settings") or {}
+    if not isinstance(settings, dict):
+        return _whole("settings", settings)
+    return {f"settings.{pack}": _digest(values) for pack, values in settings.items()}
+
+
+def _topics(root: dict[str, Node]) -> dict[str, str]:
+    """Files that messages to a topic are written to."""
+    topics = root.get("topics")
+    if topics is None or not topics.value:
+        return {}
+    found: dict[str, str] = {}
+    for topic in topics.value if isinstance(topics.value, list) else [topics]:
+        data = plain_data({"topic": topic})["topic"]
+        paths = list(paths_in(topic.value["file"])) if isinstance(data, dict) and "file" in data else []
+        file = "" if not paths else str(paths[0]) if "${" in str(paths[0]) else os.path.realpath(paths[0])
+        line = f"topic {text_of(data.get('pattern'))}: writes {file}" if paths else f"topics: {text_of(data)}"
+        found[line] = _digest(data)
+    return found
 
 
 def _roots(data: dict[str, Any]) -> dict[str, str]:
@@ -290,7 +309,7 @@ def _roots(data: dict[str, Any]) -> dict[str, str]:
     roots = fs.get("roots") if isinstance(fs, dict) else fs
     if roots is None:
         return {}
-    return {f"folder {_text(root)}": "" for root in (roots if isinstance(roots, list) else [roots]) if root != "."}
+    return {f"folder {text_of(root)}": "" for root in (roots if isinstance(roots, list) else [roots]) if root != "."}
 
 
 def _outside(named: dict[str, list[Path]], project: Path) -> dict[str, str]:
@@ -307,7 +326,7 @@ def _names(data: dict[str, Any]) -> dict[str, str]:
             parts = value.items() if key == "servers" and isinstance(value, dict) else [("", value)]
             for part, content in parts:
                 place = f"{key}.{part}" if part else key
-                found |= {f"{name} for {place}": "" for text in _texts(content) for name in PLACEHOLDER.findall(text)}
+                found |= {f"{name} for {place}": "" for text in texts_in(content) for name in PLACEHOLDER.findall(text)}
     return found
 
 
@@ -322,7 +341,7 @@ def _values(data: dict[str, Any], file: Path | None) -> dict[str, str]:
     for key, text in _deciding(data):
         for name in PLACEHOLDER.findall(text):
             values = values if values is not None else _read_values(file)
-            if name in values and (not sounds_secret(key) or ADDRESS in text or ADDRESS in _text(values[name])):
+            if name in values and (not sounds_secret(key) or ADDRESS in text or ADDRESS in text_of(values[name])):
                 found[f"{name} as this project sets it"] = _digest(values[name])
     return found
 
@@ -379,27 +398,40 @@ def _asked_for(file: Path) -> set[str]:
         return set()
 
 
-# Texts and digests
+def _programs(
+    data: dict[str, Any], root: dict[str, Node], project: Path, secrets: Path | None
+) -> dict[str, ServerProgram]:
+    servers, own = data.get("servers"), data.get("secrets")
+    if not isinstance(servers, dict):
+        return {}
+    has_names = any(PLACEHOLDER.search(text) for text in texts_in(servers))
+    values = own if isinstance(own, dict) else _read_values(secrets) if has_names else {}
+    nodes = {
+        name: node.value.get("cwd") for name, node in root["servers"].value.items() if isinstance(node.value, dict)
+    }
+    folders = {name: path for name, node in nodes.items() if node is not None for path in paths_in(node)}
+    return programs_of(servers, folders, project, values)
+
+
+def _details(data: dict[str, Any], programs: dict[str, ServerProgram]) -> dict[str, tuple[str, ...]]:
+    """Return the values that a line stands for: they are shown, and neither stored nor logged."""
+    servers, settings, ask = (data.get(key) or {} for key in ("servers", "settings", "ask"))
+    found: dict[str, tuple[str, ...]] = {}
+    for name, block in servers.items() if isinstance(servers, dict) else ():
+        found[server_line(name, block)] = tuple(server_details(block, programs.get(name)))
+    for pack, values in settings.items() if isinstance(settings, dict) else ():
+        pairs = values.items() if isinstance(values, dict) else [("", values)]
+        found[f"settings.{pack}"] = tuple(f"{key}: {text_of(value)}" for key, value in pairs)
+    if isinstance(ask, dict) and ask.get("system"):
+        found[ASK_SYSTEM] = tuple(text_of(ask["system"]).splitlines())
+    return found
+
+
+# Digests
 
 
 def _whole(key: str, value: Any) -> dict[str, str]:
-    return {f"{key}: {_text(value)}": _digest(value)}
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-
-
-def _texts(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            yield from _texts(key)
-            yield from _texts(item)
-    elif isinstance(value, list):
-        for item in value:
-            yield from _texts(item)
+    return {f"{key}: {text_of(value)}": _digest(value)}
 
 
 def _digest(value: Any) -> str:

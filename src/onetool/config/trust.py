@@ -8,7 +8,8 @@ the user's own config says `trust: strict`.
 lock:
 
     {"version": 1,
-     "folders": {"/real/path/.onetool": {"at": …, "reaches": {…}, "packs": {…}, "files": {…}, "accepted": […]}},
+     "folders": {"/real/path/.onetool": {"at": …, "reaches": {…}, "packs": {…}, "files": {…}, "programs": {…},
+                                            "accepted": […]}},
      "owners": {"/real/path": {"at": …, "uid": 1000, "writable": false}}}
 """
 
@@ -26,6 +27,7 @@ from onetool.core.errors import ConfigError, Mistake
 
 if TYPE_CHECKING:
     from onetool.config.reach import Reach
+    from onetool.sources.mcp_servers.program import ServerProgram
 
 
 TRUST_FILE = "trust.json"
@@ -126,33 +128,84 @@ class Untrusted(msgspec.Struct, frozen=True, kw_only=True):
         return any(name == one or name.startswith((f"{one}.", f"{one}_", f"{one}-")) for one in defined)
 
 
-def accepted_names(
+class Trusted(msgspec.Struct, frozen=True, kw_only=True):
+    """What a project may have, and how its servers start."""
+
+    names: frozenset[str] = frozenset()  # of secrets that it may take from the environment
+    programs: "dict[str, ServerProgram] | None" = None  # as they were when it was trusted; None: as they are
+    own_modules: frozenset[str] = frozenset()  # servers whose `python -m NAME` finds NAME in their folder
+    moved: tuple[str, ...] = ()  # commands that resolve to another program, outside of the project
+
+
+def trusted_parts(
     folder: Path, config: Path | None, store: TrustStore, env: Mapping[str, str], own: Path
-) -> frozenset[str] | Untrusted:
-    """The names of secrets that a project may have from the environment; or why nothing of it is used."""
+) -> Trusted | Untrusted:
+    """Return what a project may have; or why nothing of it is used."""
     pin = store.folder(folder)
     if env.get(TRUST_VARIABLE) == "1":
         from onetool.config.reach import reach_of
 
-        with suppress(ConfigError):  # who loads it tells what is wrong
-            return frozenset({*reach_of(folder, config).names(), *_names_of(pin or {})})
-        return frozenset()
+        try:
+            reach = reach_of(folder, config)
+        except ConfigError:  # loading it reports what is wrong
+            return Trusted()
+        names = frozenset({*reach.names(), *_names_of(pin or {})})
+        return Trusted(names=names, own_modules=_own_modules(reach.programs))
     if pin is None:
         return Untrusted(folder=folder, config=config)
-    strict = _is_strict(own)
-    if not strict and _is_unchanged(pin, folder, config):
-        return _names_of(pin)
-    from onetool.config.reach import reach_of
+    strict, programs = _is_strict(own), programs_of(pin)
+    new: list[str] = []
+    read: Reach | None = None
+    if not strict and programs is not None and _is_unchanged(pin, folder, config):
+        now = {name: one.now(str(folder.parent)) for name, one in programs.items()}
+    else:
+        from onetool.config.reach import reach_of
 
-    try:
-        reach = reach_of(folder, config)
-    except ConfigError:  # who loads it tells what is wrong
-        return _names_of(pin)
-    if new := new_reach(pin, reach, strict):
+        try:
+            reach = reach_of(folder, config)
+        except ConfigError:  # loading it reports what is wrong
+            return Trusted(names=_names_of(pin), programs=programs or {})
+        now, new, read = reach.programs, new_reach(pin, reach, strict), reach
+    if new := [*new, *new_programs(programs, now)]:
         return Untrusted(folder=folder, config=config, new=tuple(new))
-    if pin.get("files") != reach.files:
-        _know_files(folder, store, {"files": reach.files, "places": reach.places})
-    return _names_of(pin)
+    if read is not None and (pin.get("files") != read.files or programs is None):
+        _know_files(folder, store, {"files": read.files, "places": read.places, "programs": pin.get("programs") or {}})
+    programs = programs or {}
+    moved = tuple(_moved(programs, now))
+    return Trusted(names=_names_of(pin), programs=programs, own_modules=_own_modules(programs), moved=moved)
+
+
+def new_programs(trusted: "Mapping[str, ServerProgram] | None", now: "Mapping[str, ServerProgram]") -> list[str]:
+    """Return the programs that have to be confirmed again. `trusted` is None in entries of older versions."""
+    if not now:
+        return []
+    if trusted is None:
+        return ["runs: the programs of its servers, which were not shown at the time"]
+    from onetool.sources.mcp_servers.program import changed
+
+    before = {name: one.program for name, one in trusted.items()}
+    reasons = ((name, changed(before.get(name), one.program)) for name, one in now.items())
+    return [f"runs: server {name} {why}" for name, why in reasons if why is not None]
+
+
+def _moved(trusted: "Mapping[str, ServerProgram]", now: "Mapping[str, ServerProgram]") -> Iterator[str]:
+    for name, one in now.items():
+        before = trusted[name].program if name in trusted else None
+        if before and one.program and before.path != one.program.path:
+            yield f"server {name} starts {one.program}, and not {before.path} as when the project was trusted"
+
+
+def _own_modules(programs: "Mapping[str, ServerProgram]") -> frozenset[str]:
+    return frozenset(name for name, one in programs.items() if one.has_module)
+
+
+def programs_of(pin: Mapping[str, Any]) -> "dict[str, ServerProgram] | None":
+    """Return the programs of an entry; None for one of an older version."""
+    from onetool.sources.mcp_servers.program import ServerProgram
+
+    with suppress(msgspec.ValidationError):
+        return msgspec.convert(pin.get("programs"), dict[str, ServerProgram] | None)
+    return None
 
 
 def _know_files(folder: Path, store: TrustStore, now: Mapping[str, Any]) -> None:
@@ -211,6 +264,7 @@ def trust_folder(
         "packs": reach.packs,
         "places": reach.places,
         "files": reach.files,
+        "programs": msgspec.to_builtins(reach.programs),
     }
     store.change(lambda content: content["folders"].__setitem__(os.path.realpath(folder), entry))
 
@@ -241,6 +295,10 @@ def trust_renewed(file: Path, store: TrustStore, own: Path, names: tuple[str, ..
 
             packs = not was_there or f"runs: {own_line(folder)}" in before
             reach = reach_of(folder, config if config.is_file() else None)
+            kept = programs_of(store.folder(folder) or {}) or {}  # of these nobody has looked at what is new
+            for name, one in reach.programs.items():
+                if name in kept and kept[name].is_written_like(one):
+                    reach.programs[name] = kept[name]
             trust_folder(folder, reach, store, packs=packs, names=names)
 
 
@@ -252,7 +310,8 @@ def _is_trusted(folder: Path, config: Path | None, store: TrustStore, own: Path)
     from onetool.config.reach import reach_of
 
     try:
-        return not new_reach(pin, reach_of(folder, config), _is_strict(own))
+        reach = reach_of(folder, config)
+        return not new_reach(pin, reach, _is_strict(own)) and not new_programs(programs_of(pin), reach.programs)
     except ConfigError:
         return False
 
@@ -263,11 +322,13 @@ def _is_same(one: Path, other: Path) -> bool:
 
 def _is_unchanged(pin: Mapping[str, Any], folder: Path, config: Path | None) -> bool:
     """Whether all files are as they were that its reach was read from, and packs are where they were: no parsing."""
-    from onetool.config.file_checks import is_unchanged
+    from onetool.core.file_facts import is_unchanged
 
     files, places, reaches = (pin.get(key) or {} for key in ("files", "places", "reaches"))
     if config is None or str(config) not in files or not places or not is_unchanged(files):
         return False
+    if any(line.startswith("reads: topic") for line in reaches):
+        return False  # a link may lead elsewhere by now, and the stamp of a file that we write tells nothing
     if not any(map(os.path.lexists, places)):
         return True  # most have none, and need not load what looks for them
     from onetool.config.reach import packs_at

@@ -284,7 +284,7 @@ def test_another_script_of_that_name_is_not_ours(installed, tmp_path, monkeypatc
 
 def test_without_a_script_it_is_a_module(installed):
     installed.unlink()
-    assert own_command() == (sys.executable, "-m", "onetool")
+    assert own_command() == (sys.executable, "-P", "-m", "onetool")
 
 
 @pytest.mark.parametrize(
@@ -415,8 +415,8 @@ def test_a_file_that_is_not_understood_is_left_alone(project, client, text, told
     assert [one.name for one in file.parent.iterdir() if one.is_file()] == [file.name]
 
 
-def test_a_link_stays_a_link_and_a_mode_stays_a_mode(project, tmp_path):
-    real = tmp_path / "dotfiles.json"
+def test_a_link_stays_a_link_and_a_mode_stays_a_mode(project):
+    real = project / "clients.json"
     real.write_text("{}")
     real.chmod(0o640)
     (project / ".mcp.json").symlink_to(real)
@@ -426,10 +426,10 @@ def test_a_link_stays_a_link_and_a_mode_stays_a_mode(project, tmp_path):
     assert "onetool" in real.read_text()
 
 
-def test_a_link_that_leads_nowhere_or_in_a_circle(project, tmp_path):
-    (project / ".mcp.json").symlink_to(tmp_path / "later.json")
+def test_a_link_that_leads_nowhere_or_in_a_circle(project):
+    (project / ".mcp.json").symlink_to("later.json")
     assert cli("init", "--client", "claude-code", "--write", cwd=project).returncode == 0
-    assert (tmp_path / "later.json").is_file()
+    assert (project / "later.json").is_file()
     (project / ".cursor").mkdir()
     (project / ".cursor" / "mcp.json").symlink_to(project / ".cursor" / "mcp.json")
     done = cli("init", "--client", "cursor", "--write", cwd=project)

@@ -162,12 +162,14 @@ def test_what_can_not_be_reached_is_not_approved(project):
     assert (done.returncode, "can't be reached" in done.stderr) == (1, True)
 
 
-def test_an_imported_server_works_at_once(tmp_path):
+def test_an_imported_server_works_once_it_is_trusted(tmp_path):
     (tmp_path / "clock.py").write_text(SERVER)
     block = {"command": sys.executable, "args": ["${workspaceFolder}/clock.py"], "type": "stdio"}
     (tmp_path / ".vscode").mkdir()
     (tmp_path / ".vscode" / "mcp.json").write_text(json.dumps({"servers": {"clock": block}}))
-    assert cli("servers", "import", "--from", "vscode", cwd=tmp_path).returncode == 0
+    done = cli("servers", "import", "--from", "vscode", "--project", "--yes", cwd=tmp_path)
+    assert (done.returncode, "Next: onetool trust" in done.stdout) == (0, True)
+    assert cli("trust", "--yes", cwd=tmp_path).returncode == 0
     assert cli("servers", "test", "clock", cwd=tmp_path).returncode == 0
     called = cli("run", "clock.tell(zone='CET')", cwd=tmp_path)
     assert (called.returncode, "noon in CET" in called.stdout) == (0, True)

@@ -109,8 +109,8 @@ def test_every_form_gives_the_same_servers(project, name):
 
 def test_every_client_can_be_imported_from(project, own_home):
     for client in CLIENT_FILES:
-        for at, file in enumerate(possible_files(client, project, own_home, {})):
-            name = f"{client}-{at}"
+        for at, spot in enumerate(possible_files(client, project, own_home, {})):
+            name, file = f"{client}-{at}", spot.file
             toml = f'[mcp_servers."{name}"]\ncommand = "x"\n'
             put(file, toml if file.suffix == ".toml" else {"mcpServers": {name: {"command": "x"}}})
     listed = json.loads(cli("servers", "import", cwd=project).stdout)
@@ -119,7 +119,7 @@ def test_every_client_can_be_imported_from(project, own_home):
     done = cli("servers", "import", "--from", "claude-desktop", cwd=project)
     assert done.returncode == 0, done.stderr
     assert list(config_of(project).servers) == ["claude-desktop-0"]
-    assert cli("servers", "import", "--from", "claude-code", cwd=project).returncode == 0
+    assert cli("servers", "import", "--from", "claude-code", "--project", "--yes", cwd=project).returncode == 0
     assert list(config_of(project).servers) == ["claude-desktop-0", "claude-code-0", "claude-code-1"]
 
 
@@ -269,7 +269,8 @@ def test_what_vscode_asks_for_becomes_a_secret(project):
         },
     }
     put(project / ".vscode" / "mcp.json", data)
-    done = cli("servers", "import", "--from", "vscode", cwd=project)
+    done = cli("servers", "import", "--from", "vscode", "--project", "--yes", cwd=project)
+    trusted(project)
     assert config_of(project).servers["time"].args == ("UTC",)
     assert "ask: it can't be connected until its secret is set: onetool auth set PERPLEXITY_KEY" in done.stdout
     assert config_of(project).servers["ask"].env == {"KEY": "${PERPLEXITY_KEY}"}
@@ -415,6 +416,7 @@ def test_the_rest_of_the_config_stays_byte_for_byte(project):
     expected = f"\ufeff{start}\r\n{added}\r\n{end}"
     assert config.read_bytes() == expected.encode()
     assert stat.S_IMODE(config.stat().st_mode) == 0o640
+    trusted(project)
     assert cli("servers", "remove", "b", cwd=project).returncode == 0
     assert config.read_bytes() == b"\xef\xbb\xbf" + before.encode()
     assert cli("servers", "import", "mcp.json", "--replace", "--only", "a", cwd=project).returncode == 0
@@ -433,6 +435,7 @@ def test_a_new_config_is_the_one_that_init_writes_without_its_example(project):
     assert [line.lstrip("#") for line in of_init] == [line.lstrip("#") for line in text.splitlines()[: len(of_init)]]
     assert (load_config(project / ".onetool" / "onetool.yaml").tools, "weather" in text) == ((), True)
     assert ignored == (project / "other" / ".onetool" / ".gitignore").read_text()
+    trusted(project)
     again = cli("servers", "import", "mcp.json", cwd=project)
     assert (again.returncode, "nothing to add" in again.stdout) == (0, True)
     assert (project / ".onetool" / "onetool.yaml").read_text() == text
@@ -457,6 +460,7 @@ def test_what_another_file_has_is_left_to_it(project):
     done = cli("servers", "import", "mcp.json", "--replace", cwd=project)
     assert f"Left out a: it stands in {more}, which the config includes" in done.stdout
     assert set(config_of(project).servers) == {"a", "b"}
+    trusted(project)
     removed = cli("servers", "remove", "a", cwd=project)
     assert (removed.returncode, str(more) in removed.stderr) == (1, True)
 
@@ -550,7 +554,8 @@ def test_from_standard_input(project):
     [
         (["import", "f.json", "--from", "cursor"], 2, "not both"),
         (["import", "--from", "cursro"], 2, "did you mean cursor"),
-        (["import", "--from", "cursor"], 1, "Cursor has no servers here; looked into .cursor/mcp.json"),
+        (["import", "--from", "cursor"], 1, "Cursor has no servers here; looked into ~/.cursor/mcp.json"),
+        (["import", "f.json", "--project"], 2, "say --from CLIENT"),
         (["import", "f.json", "--only", "bb"], 2, "there is no server bb"),
         (["add", "x"], 2, "--url URL"),
         (["add", "x", "--url", "http://h", "--", "cmd"], 2, "--url URL"),

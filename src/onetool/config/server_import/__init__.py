@@ -11,7 +11,7 @@ config is loaded before it replaces the old one.
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from onetool.config.client_files import EditError, put_file
+from onetool.config.file_checks import is_inside
 from onetool.config.find import FOLDER, NAME, find, own_folder, trust_store
 from onetool.config.include import check_kept, read_files
 from onetool.config.load import load_config, load_secrets
@@ -56,6 +57,8 @@ class ConfigTarget:
         if self.found.untrusted is not None:  # what is written would be used together with what lies there
             raise ConfigUnchangedError(f"nothing was changed: {self.found.untrusted}.")
         self.file = self.found.config or new or Path.cwd() / FOLDER / NAME
+        if not (self.found.config or new) and not is_inside(self.file, Path.cwd()):
+            raise ConfigUnchangedError(f"{self.file} leads out of this folder through a symbolic link; remove it.")
         self.config: Config = load_config(self.found)  # one that can't be used is not touched
         self.secrets = load_secrets(self.file)  # with the whole environment: what is written here will be accepted
         self.servers = _servers_in(self.file) if self.found.config else {}
@@ -68,12 +71,22 @@ class ConfigTarget:
     def text(self) -> str:
         return self.file.read_text(encoding="utf-8", errors="surrogateescape") if self.file.exists() else ""
 
-    def write(self, change: Change, secrets: Mapping[str, str] | None = None) -> None:
-        """Change the text, and keep the secrets. ConfigUnchangedError says why nothing was done."""
+    @property
+    def is_project(self) -> bool:
+        """Whether it is the config of a project, which has to be trusted."""
+        folder = self.file.absolute().parent
+        return folder.name == FOLDER and os.path.realpath(folder) != os.path.realpath(own_folder())
+
+    def write(self, change: Change, secrets: Mapping[str, str] | None = None, *, renew: bool = True) -> None:
+        """Change the text, and keep the secrets. ConfigUnchangedError says why nothing was done.
+
+        With `renew` a trusted project stays trusted, because the user has written the change.
+        """
         change = partial(self._changed, change, secrets or {})
+        renewed = trust_renewed(self.file.absolute(), trust_store(), own_folder(), tuple(secrets or ()))
         try:
             with (
-                trust_renewed(self.file.absolute(), trust_store(), own_folder(), tuple(secrets or ())),
+                renewed if renew else nullcontext(),
                 _folder_for(self.file),
                 _undone_if_it_fails(self.secrets.file, secrets or {}),
             ):
@@ -156,6 +169,15 @@ AskUser = Callable[[str, str], str | None]
 """Asks a person for the secret that a server needs; None when nobody can or will say."""
 
 
+class SeenServer(msgspec.Struct, frozen=True, kw_only=True):
+    """A block that an import has read, as it may be shown."""
+
+    name: str
+    block: Any
+    file: Path
+    taken: bool
+
+
 class ServerImportPlan(msgspec.Struct, kw_only=True):
     """What comes of an import. Of secrets only the names are ever shown."""
 
@@ -164,19 +186,31 @@ class ServerImportPlan(msgspec.Struct, kw_only=True):
     kept: list[str] = []  # there already
     skipped: dict[str, str] = {}
     notes: list[str] = []
+    seen: list["SeenServer"] = []  # every block that was read
+    from_project: bool = False  # whether a block comes from a file of a project
     failed: bool = False  # whether a server was left out that the person wants
 
 
 class Planner:
-    """Goes through the files in order; the first definition of a name wins."""
+    """Goes through the files in order; the first definition of a name wins, so the user's own files come first."""
 
     def __init__(
-        self, target: ConfigTarget, *, replace: bool, only: Iterable[str] = (), ask: AskUser, reuse: bool = True
+        self,
+        target: ConfigTarget,
+        *,
+        replace: bool,
+        only: Iterable[str] = (),
+        ask: AskUser,
+        reuse: bool = True,
+        whole: bool = False,
     ) -> None:
+        """With `whole` the blocks of a project are shown with their secrets: these came with the project, too."""
+        self.whole = whole
         self.target = target
         self.replace = replace
         self.only = set(only)
         self.ask = ask
+        self.reuse = reuse
         self.collector = SecretCollector(target.secrets, reuse)
         self.plan = ServerImportPlan()
 
@@ -186,6 +220,7 @@ class Planner:
                 continue
             if name in self.plan.servers or name in self.plan.skipped:
                 self.plan.notes.append(f"{name}: {found.file} has one of that name, too; the first was taken")
+                self._show(name, raw, found, taken=False)
             elif name in self.target.servers and not self.replace:
                 self.plan.kept.append(name)
             else:
@@ -204,7 +239,20 @@ class Planner:
             self.plan.failed |= not isinstance(why, SkipSelf)
             return
         self.plan.servers[name] = block
+        self.plan.from_project |= found.in_project
+        self._show(name, raw, found, taken=True)
         self.plan.notes += [f"{name}: {note}" for note in notes]
+
+    def _show(self, name: str, raw: Any, found: ClientServers, taken: bool) -> None:
+        variables = Variables(found.folder, found.inputs, self.collector.has)
+        try:
+            block, _ = translated(raw, variables, found.folder, old_url=found.file.parent.name == ".gemini")
+        except SkipServer as why:
+            block = f"not usable: {why}"
+        else:
+            if not (self.whole and found.in_project):
+                block = without_secrets(name, block, SecretCollector(self.target.secrets, self.reuse))
+        self.plan.seen.append(SeenServer(name=name, block=block, file=found.file, taken=taken))
 
     def _block(self, name: str, raw: Any, found: ClientServers) -> tuple[dict[str, Any], list[str]]:
         if elsewhere := self.target.elsewhere(name):

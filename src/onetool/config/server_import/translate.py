@@ -31,6 +31,7 @@ class ClientServers(msgspec.Struct, frozen=True, kw_only=True):
     folder: Path  # what `${workspaceFolder}` and relative paths in it mean
     servers: Mapping[str, Any]
     inputs: Mapping[str, Mapping[str, Any]] = {}  # what VS Code asks for, by id
+    in_project: bool = False  # whether the file came with a project
 
 
 def read_servers(file: Path, folder: Path) -> ClientServers:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from onetool.interfaces.cli.options import config_option
+from onetool.interfaces.cli.options import config_option, refuse_link_out
 
 # Here again: `onetool init` need not load them.
 CLIENTS = ("claude-code", "claude-desktop", "cursor", "vscode", "codex", "gemini")
@@ -69,14 +69,12 @@ def init(
 
 
 def _write_starter(folder: Path, force: bool) -> None:
-    from onetool.config.file_checks import is_inside
     from onetool.config.starter import IGNORED, starter_config
     from onetool.core.os_files import write_new
     from onetool.interfaces.cli.trust import renew_trust
 
     file = folder / ".onetool" / "onetool.yaml"
-    if not is_inside(file, folder):
-        raise click.ClickException(f"{file} would be written elsewhere, because of a link; remove the link.")
+    refuse_link_out(file, folder)
     if file.exists() and not force:
         raise click.ClickException(f"{file} is there already; --force replaces it.")
     try:

@@ -1,6 +1,7 @@
-"""Options that many commands take, and the app that they open."""
+"""Options that many commands take, the checks of these, and the app that they open."""
 
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -178,3 +179,11 @@ def split_names(_ctx: click.Context, _param: click.Parameter, value: str | None)
     if not names:
         raise click.BadParameter("it is empty, which would allow nothing; leave it out to allow every tool.")
     return names
+
+
+def refuse_link_out(file: Path, folder: Path) -> None:
+    """Raise an error if a symbolic link would make us write this file of a project outside of it."""
+    from onetool.config.file_checks import is_inside
+
+    if not is_inside(file, folder):
+        raise click.ClickException(f"{file} leads out of {folder} through a symbolic link; remove the link.")

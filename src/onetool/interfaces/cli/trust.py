@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from onetool.core import text as lookalike
-from onetool.interfaces.cli.output import confirm, echo, is_interactive, print_json, print_table, wants_json
+from onetool.interfaces.cli.output import confirm, echo, is_interactive, print_json, print_table, styled, wants_json
 
 if TYPE_CHECKING:
     from onetool.config.reach import Reach
@@ -152,7 +152,7 @@ def _change(store: "TrustStore", change: Any) -> None:
 HEADS = {
     "runs": "It would run",
     "dials": "It would dial",
-    "reads": "It would read",
+    "reads": "It would read or write",
     "secrets": "It names these secrets",
 }
 
@@ -202,20 +202,32 @@ def renew_trust(file: Path, names: tuple[str, ...] = ()) -> Iterator[None]:
 
 def describe_reach(reach: "Reach", pin: Mapping[str, Any] | None) -> Iterator[str]:
     """What a folder reaches, line by line; with what was trusted before, what is new is marked."""
+    from onetool.config.trust import new_programs, programs_of
+
     before = None if pin is None else pin.get("reaches") or {}
     for part, head in HEADS.items():
         lines: dict[str, str] = getattr(reach, part)
         if lines:
             yield f"{head}:"
             for line, digest in lines.items():
-                yield f"  {_mark(before, f'{part}: {line}', digest)}{_line(line)}"
+                yield f"  {_mark(before, f'{part}: {line}', digest)}{shown_line(line)}"
+                yield from (f"      {shown_detail(detail)}" for detail in reach.details.get(line, ()))
     if reach.wants:
         yield f"Its packs ask for these secrets: {visible(', '.join(reach.wants))}"
+    for line in [] if pin is None else new_programs(programs_of(pin), reach.programs):
+        yield f"(changed) {shown_line(line)}"
     if gone := [] if before is None else [line for line in before if line not in reach.pinned()]:
         yield "No longer there:"
         yield from (f"  - {visible(line)}" for line in gone)
     if not reach.pinned():
         yield "It runs, dials and reads nothing outside of itself."
+
+
+def shown_detail(text: str) -> str:
+    """Return a value behind such a line; one that decides which code runs is red."""
+    from onetool.config.reach_servers import WARN
+
+    return styled(shown_line(text), fg="red", bold=True) if text.startswith(WARN) else shown_line(text)
 
 
 def _mark(before: Mapping[str, str] | None, line: str, digest: str) -> str:
@@ -229,8 +241,8 @@ def visible(text: object) -> str:
     return lookalike.escape_invisible(str(text)).replace("\n", "\\n")
 
 
-def _line(text: str) -> str:
-    """A line of what is reached; behind it, what looks like something else, and hosts as they are dialled."""
+def shown_line(text: str) -> str:
+    """Return a line of what is reached; behind it, what looks like something else, and hosts as they are dialled."""
     odd = [f"mind the letters: {word}" for word in dict.fromkeys(lookalike.disguised(text))]
     odd += [f"that is {host}" for host in dict.fromkeys(lookalike.hosts_in_ascii(text))]
     return visible(f"{text} ({'; '.join(odd)})" if odd else text)

@@ -207,8 +207,8 @@ def _trust(app: "App", asked: TrustRequest, dry_run: bool) -> RestResponse:
         reach = reach_at(folder)
     except ConfigError as error:
         raise RestError(409, "config_unchanged", "; ".join(map(str, error.mistakes))) from None
-    found = {part: list(getattr(reach, part)) for part in ("runs", "dials", "reads", "secrets")}
-    digest = digest_of(reach.pinned())
+    found = {part: list(reach.shown(part)) for part in REACHES}
+    digest = digest_of(reach.seen())
     if asked.digest not in (None, digest):
         raise changed_error(folder)
     warnings: list[dict[str, str]] = []
@@ -248,7 +248,7 @@ def _reaches(folder: Path) -> tuple[list[str], str | None]:
         reach = reach_at(folder)
     except ConfigError as error:
         return [str(one) for one in error.mistakes], None
-    return [f"{part}: {line}" for part in REACHES for line in getattr(reach, part)], digest_of(reach.pinned())
+    return [f"{part}: {line}" for part in REACHES for line in reach.shown(part)], digest_of(reach.seen())
 
 
 def reach_at(folder: Path) -> "Reach":

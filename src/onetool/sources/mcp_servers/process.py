@@ -10,18 +10,18 @@ both happen at once.
 
 import asyncio
 import os
-import shutil
 import signal
-import sys
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, cast
 
 from onetool.core.errors import ToolFailure
 from onetool.services.child_reaper import ChildReaper
+from onetool.sources.mcp_servers.program import changed, find_program, program_at
 from onetool.sources.mcp_servers.server_log import ServerLog
-from onetool.sources.mcp_servers.settings import ServerSettings
+from onetool.sources.mcp_servers.settings import PlacedServer, ServerSettings
 
 LONGEST_LINE = 32 * 1024 * 1024  # bytes of one message
 MOST_WAITING = 256  # lines that were read and not yet taken; then the server has to wait
@@ -43,7 +43,11 @@ def environment(settings: ServerSettings) -> dict[str, str]:
 
 async def spawned(settings: ServerSettings, server_log: ServerLog, reaper: ChildReaper) -> "ServerProcess":
     env = environment(settings)
-    command = _found(str(settings.command), env)
+    command = _found(str(settings.command), env, settings.cwd)
+    if isinstance(settings, PlacedServer) and settings.project:
+        why = changed(settings.trusted, program_at(command, settings.project))
+        if why is not None:  # since the config was read
+            raise ToolFailure(f"it {why}: run onetool trust")
     if settings.cwd is not None and not settings.cwd.is_dir():
         raise ToolFailure(f"its folder does not exist: {settings.cwd} (cwd in its block of the config)")
     loop = asyncio.get_running_loop()
@@ -63,12 +67,9 @@ async def spawned(settings: ServerSettings, server_log: ServerLog, reaper: Child
     return child
 
 
-def _found(command: str, env: dict[str, str]) -> str:
-    """The program: by its path, or on the PATH, or beside our own Python, where the same environment has both."""
-    if os.path.dirname(command):
-        return os.path.expanduser(command)
-    beside = os.path.dirname(sys.executable)
-    found = shutil.which(command, path=env.get("PATH", os.defpath)) or shutil.which(command, path=beside)
+def _found(command: str, env: dict[str, str], folder: Path | None) -> str:
+    """Return the path of the program. Raises ToolFailure."""
+    found = find_program(command, env.get("PATH"), str(folder or os.getcwd()))
     if found is None and " " in command.strip():
         raise ToolFailure(
             f"command not found: {command} (the command is the program alone: what follows goes into args)"

@@ -17,6 +17,7 @@ from onetool.core.redaction import MASK, sounds_secret
 from onetool.core.spec import is_address
 from onetool.core.text import lazy_pattern, or_rather
 from onetool.services.secrets import Secret
+from onetool.sources.mcp_servers.program import Program
 
 Seconds = Annotated[float, Meta(gt=0)]
 Name = Annotated[str, Meta(min_length=1)]
@@ -102,6 +103,8 @@ class PlacedServer(ServerSettings, frozen=True, kw_only=True):
     """One with a command, whose working folder is that of its config unless the block names one."""
 
     written_cwd: str | None = None  # as it stands in the config, which may lie in another folder on each machine
+    project: str | None = None  # the project whose trust the command needs; None: it needs none
+    trusted: Program | None = None  # what the command resolved to when the project was trusted
 
     @property
     def written_folder(self) -> str | None:

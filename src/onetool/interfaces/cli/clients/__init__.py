@@ -21,6 +21,7 @@ from onetool.config import Found, find, load_config
 from onetool.config.client_files import EditError, JsoncDocument, JsoncError, Value, put_file, read_json
 from onetool.config.find import FOLDER, NAME, user_home
 from onetool.interfaces.cli.clients.known import CLIENTS, KnownClient, OwnServer, own_command, served_at
+from onetool.interfaces.cli.options import refuse_link_out
 
 
 class SetupOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,6 +50,8 @@ def set_up_client(options: SetupOptions) -> None:
     if client.project_file is not None and not options.user:
         file = folder / client.project_file
     if options.write:
+        if not options.user:
+            refuse_link_out(file, folder)
         _write(options, client, server, file)
     else:
         _show(options, client, server, file)

@@ -36,7 +36,7 @@ def own_command() -> tuple[str, ...]:
     """The command that starts this OneTool from any folder: its name if it is on every PATH, else its absolute path."""
     script = next(_scripts(), None)
     if script is None:  # run from its source, say
-        return sys.executable, "-m", "onetool"
+        return sys.executable, "-P", "-m", "onetool"  # without -P a folder `onetool` where it starts would be run
     on_path = shutil.which("onetool", path=_path_without_this_environment())
     if on_path and os.path.samefile(on_path, script):
         return ("onetool",)
@@ -212,7 +212,7 @@ CLIENTS = {
 
 
 class ClientFiles(msgspec.Struct, frozen=True, kw_only=True):
-    """A client's files: in the project, and for the user; the nearer ones first."""
+    """A client's files: in the project, and for the user."""
 
     title: str
     project: tuple[str, ...] = ()
@@ -220,10 +220,11 @@ class ClientFiles(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClientFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A file that is there. In the user's own files the project is wherever we are."""
+    """A file that a client reads: the user's own, or one that came with a project."""
 
     client: str
     file: Path
+    in_project: bool
 
 
 def _known(name: str, *more_of_project: str) -> ClientFiles:
@@ -279,15 +280,15 @@ CLIENT_FILES = {
 }
 
 
-def possible_files(client: str, folder: Path, home: Path, env: Env) -> list[Path]:
-    """Every file that this client may have, for a project in this folder."""
+def possible_files(client: str, folder: Path, home: Path, env: Env) -> list[ClientFile]:
+    """Every file that this client may have: the user's own, then those of a project in this folder."""
     place = CLIENT_FILES[client]
-    return list(dict.fromkeys([*(folder / file for file in place.project), *place.user(home, env)]))
+    own = place.user(home, env)
+    files = [*own, *(folder / file for file in place.project)]
+    return [ClientFile(client=client, file=file, in_project=file not in own) for file in dict.fromkeys(files)]
 
 
 def existing_files(folder: Path, home: Path, env: Env) -> Iterator[ClientFile]:
     """The files that are there, client by client."""
     for client in CLIENT_FILES:
-        for file in possible_files(client, folder, home, env):
-            if file.exists():
-                yield ClientFile(client=client, file=file)
+        yield from (one for one in possible_files(client, folder, home, env) if one.file.exists())

@@ -1,6 +1,6 @@
 """`onetool servers import`, `add` and `remove`: change the servers in the config file; no server is started.
 
-No message contains a value that may be a secret.
+No message contains a value that may be a secret, except with --project: what came with a project is shown whole.
 """
 
 import os
@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from onetool.interfaces.cli.options import config_option, data_options
-from onetool.interfaces.cli.output import counted, echo, print_json, print_table, printable, wants_json
+from onetool.interfaces.cli.output import confirm, counted, echo, print_json, print_table, printable, wants_json
 
 if TYPE_CHECKING:
     from onetool.config.server_import import ConfigTarget, ServerImportPlan
@@ -43,6 +44,8 @@ def complete_server(ctx: click.Context, _param: click.Parameter, incomplete: str
 @click.option(
     "--from", "client", metavar="CLIENT", shell_complete=complete_client, help="Read the files of this client."
 )
+@click.option("--project", is_flag=True, help="With --from: also read the client's files in this folder, and ask.")
+@click.option("--yes", is_flag=True, help="With --project: do not ask.")
 @click.option("--only", multiple=True, metavar="NAME", help="Only this server. May be repeated.")
 @click.option("--replace", is_flag=True, help="Replace servers of the same name instead of keeping them.")
 @click.option("--dry-run", is_flag=True, help="Print what would be added, but write nothing.")
@@ -52,6 +55,8 @@ def import_servers(
     ctx: click.Context,
     file: str | None,
     client: str | None,
+    project: bool,
+    yes: bool,
     only: tuple[str, ...],
     replace: bool,
     dry_run: bool,
@@ -60,18 +65,22 @@ def import_servers(
     """Import the MCP servers of another client. They come from FILE (`-` is standard input), or from the files of
     CLIENT.
 
-    Without either, it lists the clients on this machine. Secrets go into the secrets file. No server is started.
+    Without either, it lists the clients on this machine. Of CLIENT your own files are read; those of the project in
+    this folder only with --project. Secrets go into the secrets file. No server is started.
     """
     if file and client:
         raise click.UsageError("say FILE or --from CLIENT, not both.")
+    if project and not client:
+        raise click.UsageError("--project is for the files of a client: say --from CLIENT.")
     if not file and not client:
         _list_clients(as_json)
         return
     from onetool.config.server_import import ConfigTarget, Planner
 
     target = ConfigTarget(ctx.find_root().obj)
-    planner = Planner(target, replace=replace, only=only, ask=_ask_for_secret if not dry_run else lambda *_: None)
-    found = [_read_file(file)] if file else _read_client(client or "")
+    ask = _ask_for_secret if not dry_run else lambda *_: None
+    planner = Planner(target, replace=replace, only=only, ask=ask, whole=project)
+    found = [_read_file(file, target)] if file else _read_client(client or "", project)
     for one in found:
         planner.add(one)
     _check_only(only, found)
@@ -79,6 +88,9 @@ def import_servers(
     if dry_run:
         print_draft(plan, as_json)
     else:
+        _show_seen(plan, target)
+        if project and plan.from_project:
+            confirm("Import these servers?", yes, "import them", "imported")
         write_plan(target, plan, as_json)
     ctx.exit(1 if plan.failed and not plan.servers else 0)
 
@@ -209,7 +221,7 @@ def _list_clients(as_json: bool) -> None:
 
     rows: list[dict[str, Any]] = []
     for spot in existing_files(Path.cwd(), user_home(os.environ), os.environ):
-        row = {"client": spot.client, "file": str(spot.file), "servers": [], "error": None}
+        row = {"client": spot.client, "file": str(spot.file), "servers": [], "error": None, "project": spot.in_project}
         try:
             row["servers"] = list(read_servers(spot.file, Path.cwd()).servers)
         except JsoncError as why:
@@ -226,18 +238,26 @@ def _list_clients(as_json: bool) -> None:
         return
     cells = [(row["client"], row["error"] or ", ".join(row["servers"]), shown_path(Path(row["file"]))) for row in rows]
     print_table("Servers of other clients", ("client", "servers", "file"), cells)
-    names = list(dict.fromkeys(row["client"] for row in rows if row["servers"]))
-    for name in names:
-        echo(f"onetool servers import --from {name}")
+    for line in dict.fromkeys(
+        f"onetool servers import --from {row['client']}{' --project' if row['project'] else ''}"
+        for row in rows
+        if row["servers"]
+    ):
+        echo(line)
 
 
-def _read_file(file: str) -> "ClientServers":
+def _read_file(file: str, target: "ConfigTarget") -> "ClientServers":
+    from onetool.config.file_checks import is_inside
+    from onetool.config.find import place_of
+
     if file == "-":
         found = _standard_input()
     else:
         folder = Path(os.path.abspath(file)).parent
         # .vscode/mcp.json speaks of the folder above
         found = _read_servers(Path(file), folder.parent if folder.name.startswith(".") else folder)
+        came_along = target.is_project and is_inside(Path(file), place_of(target.file.absolute()))
+        found = msgspec.structs.replace(found, in_project=came_along)
     if not found.servers:
         raise click.ClickException(f"nothing was imported from {file}: it has no servers.")
     return found
@@ -264,7 +284,8 @@ def _standard_input() -> "ClientServers":
         raise click.ClickException(f"nothing was imported from standard input: {why}.") from None
 
 
-def _read_client(client: str) -> "list[ClientServers]":
+def _read_client(client: str, project: bool) -> "list[ClientServers]":
+    """Return the servers in the user's own files, then with `project` those in the files of this folder."""
     from onetool.config.find import user_home
     from onetool.core.text import or_rather
     from onetool.interfaces.cli.clients.known import CLIENT_FILES, possible_files
@@ -273,10 +294,17 @@ def _read_client(client: str) -> "list[ClientServers]":
         known = or_rather(client, CLIENT_FILES) or f"; known are {', '.join(CLIENT_FILES)}"
         raise click.BadParameter(f"{client!r} is no client that OneTool knows{known}.", param_hint="--from")
     files = possible_files(client, Path.cwd(), user_home(os.environ), os.environ)
-    found = [_read_servers(file, Path.cwd()) for file in files if file.exists()]
+    wanted = [one for one in files if project or not one.in_project]
+    found = [
+        msgspec.structs.replace(_read_servers(one.file, Path.cwd()), in_project=one.in_project)
+        for one in wanted
+        if one.file.exists()
+    ]
     if not any(one.servers for one in found):
-        looked = ", ".join(shown_path(file) for file in files)
-        raise click.ClickException(f"{CLIENT_FILES[client].title} has no servers here; looked into {looked}.")
+        looked = ", ".join(shown_path(one.file) for one in wanted)
+        left = [shown_path(one.file) for one in files if one not in wanted and one.file.exists()]
+        more = f" Only with --project: {', '.join(left)}." if left else ""
+        raise click.ClickException(f"{CLIENT_FILES[client].title} has no servers here; looked into {looked}.{more}")
     return found
 
 
@@ -312,11 +340,30 @@ def _ask_for_secret(server: str, secret: str) -> str | None:
 # Writing and reporting
 
 
+def _show_seen(plan: "ServerImportPlan", target: "ConfigTarget") -> None:
+    """Print every server that was read, whole, on standard error."""
+    from onetool.config.find import place_of
+    from onetool.config.reach_servers import programs_of, server_details, server_line
+    from onetool.interfaces.cli.trust import shown_detail, shown_line, visible
+
+    place = place_of(target.file.absolute())
+    for one in plan.seen:
+        block = one.block if isinstance(one.block, dict) else {}
+        folders = {one.name: Path(os.path.expanduser(block["cwd"]))} if "cwd" in block else {}
+        started = programs_of({one.name: block}, folders, place, {}).get(one.name)
+        replaced = ", in place of the one that is there" if one.name in target.servers else ""
+        fate = f"taken{replaced}" if one.taken else "left out, because of the other one of that name"
+        click.echo(visible(f"From {shown_path(one.file)}, {fate}:"), err=True)
+        click.echo(f"  {shown_line(server_line(one.name, one.block))}", err=True)
+        for detail in server_details(one.block, started):
+            click.echo(f"      {shown_detail(detail)}", err=True)
+
+
 def write_plan(target: "ConfigTarget", plan: "ServerImportPlan", as_json: bool) -> None:
     from onetool.config.edit import put_servers
 
     if plan.servers:
-        target.write(partial(put_servers, servers=plan.servers), plan.secrets)
+        target.write(partial(put_servers, servers=plan.servers), plan.secrets, renew=not plan.from_project)
     if as_json:
         print_json({"file": str(target.file), **_plan_facts(plan)})
         return
@@ -333,7 +380,7 @@ def write_plan(target: "ConfigTarget", plan: "ServerImportPlan", as_json: bool) 
         echo(f"Kept {secrets} in {shown_path(target.secrets.file or target.file)}: {_names(plan.secrets)}.")
     _print_plan(plan, err=False)
     if plan.servers:
-        echo("Next: onetool servers test")
+        echo(f"Next: onetool {'trust' if plan.from_project and target.is_project else 'servers test'}")
 
 
 def print_draft(plan: "ServerImportPlan", as_json: bool) -> None:

@@ -1,0 +1,130 @@
+"""The servers of a project as `onetool trust` shows them: a line for each, the values behind it, and its program."""
+
+import json
+import os
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from onetool.config.node import Node
+from onetool.config.yaml_nodes import PLACEHOLDER
+from onetool.sources.mcp_servers.program import ServerProgram, canonical_path, has_module, python_module
+
+ADDRESS = "://"
+UNPINNED_KEYS = {"timeout", "connect_timeout", "enabled", "disabled", "tools", "prefix", "replicate", "type"}
+SHOWN_KEYS = {"command", "args", "cwd", "url", "env", "headers"}  # in the line, or one by one
+WARN = "! "  # begins a detail that decides which code runs
+LOADS_CODE = re.compile(r"PATH|LD_.*|DYLD_.*|PYTHON.*|NODE_OPTIONS", re.IGNORECASE)
+
+
+def pinned_block(block: Any) -> Any:
+    """Return what of a server's block is pinned."""
+    if not isinstance(block, dict):
+        return block
+    kept = {key: value for key, value in block.items() if key not in UNPINNED_KEYS}
+    if not kept.get("pin"):
+        kept.pop("pin", None)  # false is the default
+    return kept
+
+
+def server_line(name: str, block: Any) -> str:
+    """A server as one line: command or URL, and names of its variables and headers."""
+    if not isinstance(block, dict):
+        return f"server {name}: {text_of(block)}"
+    words = [block.get("command"), *listed(block.get("args"))]
+    started = shlex.join(text_of(word) for word in words if word is not None)  # where one ends and the next begins
+    line = " ".join(part for part in (text_of(block["url"]) if block.get("url") else "", started) if part)
+    more = [f"in {text_of(block['cwd'])}"] if block.get("cwd") else []
+    more += [
+        f"{key} {', '.join(map(str, block[key]))}"
+        for key in ("env", "headers")
+        if isinstance(block.get(key), dict) and block[key]
+    ]
+    if block.get("auth") is not None:
+        urls = [text for text in texts_in(block["auth"]) if ADDRESS in text]
+        more.append(f"auth {', '.join(urls)}".rstrip())
+    return f"server {name}: {line} ({'; '.join(more)})" if more else f"server {name}: {line}"
+
+
+def programs_of(
+    servers: Mapping[str, Any], folders: Mapping[str, Path], project: Path, own_secrets: Mapping[str, Any]
+) -> dict[str, ServerProgram]:
+    """Return what each command resolves to, in its folder or the project's.
+
+    One with a secret that the project does not set is known when it starts.
+    """
+    found: dict[str, ServerProgram] = {}
+    for name, block in servers.items():
+        if not isinstance(block, dict) or not isinstance(block.get("command"), str):
+            continue
+        search = block["env"].get("PATH") if isinstance(block.get("env"), dict) else None
+        written = (block["command"], str(folders.get(name, project)), text_of(search or ""))
+        filled = [PLACEHOLDER.sub(lambda match: text_of(own_secrets.get(match[1], match[0])), text) for text in written]
+        if any("${" in text or "\0" in text for text in filled):
+            continue
+        module = python_module([filled[0], *map(text_of, listed(block.get("args")))])
+        started = ServerProgram(
+            command=filled[0],
+            folder=canonical_path(filled[1], str(project)),
+            search=None if search is None else filled[2],
+            module=module,
+            has_module=module is not None and has_module(module, filled[1]),
+        )
+        found[name] = started.now(str(project))
+    return found
+
+
+def server_details(block: Any, started: ServerProgram | None) -> Iterator[str]:
+    """Yield a line for each thing that decides what a server runs and sends. Secrets stay `${NAME}`."""
+    if not isinstance(block, dict):
+        return
+    if started is not None:
+        yield f"program: {started.program or 'not found at present'}"
+        yield f"folder: {started.folder}"
+        if started.module is not None:
+            where = "in this folder" if started.has_module else "never taken from this folder"
+            yield f"module: {started.module}, {where}"
+    elif block.get("command"):
+        yield "program: known when it starts, because a secret is part of it"
+    for key, label, sign in (("env", "env", "="), ("headers", "header", ": ")):
+        values = block.get(key)
+        if isinstance(values, dict):
+            for name, value in values.items():
+                yield f"{WARN if LOADS_CODE.fullmatch(str(name)) else ''}{label} {name}{sign}{text_of(value)}"
+        elif values:
+            yield f"{WARN}{key}: {text_of(values)}"
+    for key, value in block.items():
+        if key not in SHOWN_KEYS:
+            yield f"{key}: {text_of(value)}"
+
+
+def paths_in(node: Node) -> Iterator[Path]:
+    """Each is relative to the file that names it."""
+    for one in node.value if isinstance(node.value, list) else [node]:
+        if isinstance(one.value, str):
+            yield Path(one.file).parent / os.path.expanduser(one.value)
+
+
+# Texts
+
+
+def text_of(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def texts_in(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from texts_in(key)
+            yield from texts_in(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from texts_in(item)
+
+
+def listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value] if value else []

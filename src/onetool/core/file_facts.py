@@ -1,0 +1,83 @@
+"""Facts about a file that decide whether it may be used: who owns it, who can write it, and whether it has changed."""
+
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+
+from onetool.core.os_files import HAS_OWNERS
+
+ROOT = 0
+
+
+def is_foreign_owner(status: os.stat_result) -> bool:
+    return HAS_OWNERS and status.st_uid not in (os.geteuid(), ROOT)
+
+
+def everybody_can_write(status: os.stat_result) -> bool:
+    return HAS_OWNERS and bool(status.st_mode & stat.S_IWOTH)
+
+
+def is_writable_by_others(status: os.stat_result) -> bool:
+    if everybody_can_write(status):
+        return True
+    return bool(status.st_mode & stat.S_IWGRP) and not _is_private_group(status.st_uid, status.st_gid)
+
+
+def _is_private_group(owner: int, group: int) -> bool:
+    """Whether the owner is the group's only member; root's group counts, too."""
+    if group == ROOT:
+        return True
+    try:
+        import grp
+        import pwd
+    except ImportError:  # there are no names of users: the numbers are compared
+        return owner == group
+    try:
+        name = pwd.getpwuid(owner).pw_name
+    except KeyError:  # a user without a name, as in a container: the numbers have to do
+        name = None
+    try:
+        found = grp.getgrgid(group)
+    except KeyError:
+        return owner == group
+    return found.gr_name == name and not {*found.gr_mem} - {name}
+
+
+# Whether files have changed
+
+
+MAX_DIGEST_BYTES = 4 * 1024 * 1024  # bytes that a person could have written
+NO_FILE = "none"
+
+
+def is_unchanged(files: Mapping[str, str]) -> bool:
+    """Whether these are still as they were, by their stamps."""
+    return all(stamp_of(Path(file)) == stamp for file, stamp in files.items())
+
+
+def stamp_of(file: Path) -> str:
+    """A string that changes whenever the file does. It includes ctime, which a writer can't set.
+
+    Windows has no such time, so that the content has to tell there.
+    """
+    if not HAS_OWNERS:
+        return digest_of(file)
+    try:
+        found = os.stat(file)
+    except OSError:
+        return NO_FILE
+    return f"{found.st_dev}:{found.st_ino}:{found.st_size}:{found.st_mtime_ns}:{found.st_ctime_ns}"
+
+
+def digest_of(file: Path) -> str:
+    """A hash of the file's content; of size and time for very large or special files."""
+    from hashlib import sha256  # most only look at stamps
+
+    try:
+        found = file.stat()
+        if not stat.S_ISREG(found.st_mode) or found.st_size > MAX_DIGEST_BYTES:
+            return f"{found.st_mode} {found.st_ino} {found.st_size} {found.st_mtime_ns} {found.st_ctime_ns}"
+        return sha256(file.read_bytes()).hexdigest()
+    except OSError:
+        return NO_FILE

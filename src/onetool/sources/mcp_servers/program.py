@@ -1,0 +1,154 @@
+"""Finds the file that a server's command starts, and compares it with the one that was trusted. Nothing is started.
+
+A command of a project is trusted together with the file that it resolves to. `changed` says whether that file has to be
+confirmed again: because it lies in the project and is another one now, or because other users can write it.
+"""
+
+import os
+import re
+import stat
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from onetool.core.file_facts import digest_of, everybody_can_write, is_foreign_owner, is_writable_by_others
+
+SAFE_PATH = "PYTHONSAFEPATH"
+_PYTHON = re.compile(r"(?:python|pypy)[\d.]*[a-z]?(?:\.exe)?|py(?:\.exe)?", re.IGNORECASE)
+
+
+def find_program(command: str, search: str | None, folder: str) -> str | None:
+    """Return the path of a command; None if it is neither on the PATH nor beside our own Python.
+
+    `search` is the PATH of the server, and `folder` its working folder, which relative paths are relative to. Empty
+    parts of a PATH, which shells take for the current folder, are ignored.
+    """
+    import shutil  # not with every config
+
+    if os.path.dirname(command):
+        return os.path.join(folder, os.path.expanduser(command))
+    parts = (os.defpath if search is None else search).split(os.pathsep)
+    places = [os.path.join(folder, part) for part in parts if part]
+    return shutil.which(command, path=os.pathsep.join([*places, os.path.dirname(sys.executable)]))
+
+
+def canonical_path(path: str, project: str) -> str:
+    """Return a path that is the same however the project was reached. Symbolic links inside of the project stay."""
+    path, real = os.path.normpath(path), os.path.realpath(project)
+    for root in (os.path.normpath(project), real):
+        if _is_below(path, root):
+            return os.path.normpath(real + os.sep + path[len(root) :])
+    return os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
+
+
+class Program(msgspec.Struct, frozen=True, kw_only=True):
+    """The file that a command resolves to."""
+
+    path: str
+    real: str  # `path` without symbolic links
+    in_project: bool = False  # one of the two is
+    digest: str = ""  # of the file, if `real` lies in the project
+    others_write: bool = False
+
+    def __str__(self) -> str:
+        notes = [f"links to {self.real}"] if self.real != self.path else []
+        notes += ["in this project"] if self.in_project else []
+        notes += ["other users can write it"] if self.others_write else []
+        return f"{self.path} ({', '.join(notes)})" if notes else self.path
+
+
+class ServerProgram(msgspec.Struct, frozen=True, kw_only=True):
+    """How a server of a project starts, as it is written, and the program that this is now."""
+
+    command: str
+    search: str | None = None  # its own PATH
+    folder: str
+    module: str | None = None  # NAME of `python -m NAME`
+    has_module: bool = False  # Python finds it in the folder
+    program: Program | None = None  # None: it is not found
+
+    def is_written_like(self, other: "ServerProgram") -> bool:
+        """Return whether both are the same command, whatever it resolves to."""
+        mine, others = ((one.command, one.search, one.folder, one.module) for one in (self, other))
+        return mine == others
+
+    def now(self, project: str) -> "ServerProgram":
+        """Return the same command with the program that it resolves to at present."""
+        search = os.environ.get("PATH") if self.search is None else self.search
+        found = find_program(self.command, search, self.folder)
+        return msgspec.structs.replace(self, program=found and program_at(found, project))
+
+
+def program_at(path: str, project: str) -> Program | None:
+    """Return what is known of the file at this path; None if there is none."""
+    real, inside = os.path.realpath(path), os.path.realpath(project)
+    try:
+        status, above = os.stat(real), os.stat(os.path.dirname(real))
+    except OSError:
+        return None
+    anybody = everybody_can_write(above) and not above.st_mode & stat.S_ISVTX
+    path = canonical_path(path, project)
+    return Program(
+        path=path,
+        real=real,
+        in_project=_is_below(path, inside) or _is_below(real, inside),
+        digest=digest_of(Path(real)) if _is_below(real, inside) else "",
+        others_write=anybody or is_foreign_owner(status) or is_writable_by_others(status),
+    )
+
+
+def changed(trusted: Program | None, now: Program | None) -> str | None:
+    """Return why a program has to be confirmed again, or None."""
+    if now is None or now == trusted:
+        return None
+    if now.in_project:
+        is_known = trusted is not None and trusted.path == now.path
+        return f"starts {now.path}, which {'has changed' if is_known else 'it did not start when it was trusted'}"
+    if now.others_write and (trusted is None or not trusted.others_write or trusted.real != now.real):
+        return f"starts {now.path}, which other users can write"
+    return None
+
+
+def _is_below(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)
+
+
+# `python -m NAME`
+
+
+def python_module(words: Sequence[str]) -> str | None:
+    """Return NAME of a command line with `python -m NAME`, also behind `env` or `uv run`; None for others."""
+    start = next((at for at, word in enumerate(words) if _PYTHON.fullmatch(os.path.basename(word))), len(words))
+    options = iter(words[start + 1 :])
+    for word in options:
+        if not word.startswith("-") or word in ("-", "--"):
+            return None  # a script
+        if word == "--check-hash-based-pycs":
+            next(options, None)
+        for at, option in enumerate("" if word.startswith("--") else word[1:], 2):
+            if option == "m":
+                return word[at:] or next(options, "")
+            if option == "c":
+                return None
+            if option in "WX":  # with a value, here or in the next word
+                None if word[at:] else next(options, None)
+                break
+    return None
+
+
+def has_module(name: str, folder: str) -> bool:
+    """Return whether `python -m NAME` would take NAME from this folder. Nothing is imported."""
+    from importlib import invalidate_caches
+    from importlib.machinery import PathFinder
+
+    invalidate_caches()
+    places, spec = [folder], None
+    for part in name.split("."):
+        spec = PathFinder.find_spec(part, places) if part.isidentifier() else None
+        if spec is None:
+            return False
+        places = list(spec.submodule_search_locations or ())
+    # A folder alone is no module: a library of that name goes before it.
+    return spec is not None and (spec.loader is not None or PathFinder.find_spec("__main__", places) is not None)
