@@ -26,6 +26,8 @@ from onetool.core.text import did_you_mean
 from onetool.interfaces.asgi import (
     ANSWERED_HEADER,
     CLOSE,
+    CLUSTER_PATH,
+    FORWARD_ID,
     FORWARDED,
     FORWARDED_HEADER,
     JSON,
@@ -36,6 +38,7 @@ from onetool.interfaces.asgi import (
     Scope,
     Send,
     check_content_type,
+    current_scope,
     read_body,
     replayed,
     respond,
@@ -169,7 +172,6 @@ async def refuse_body(error: HttpError, limit: int, receive: Receive, send: Send
 log = logging.getLogger("onetool")
 
 READ = ("GET", "HEAD")
-CLUSTER_PATH = "/cluster"  # it and all below it is for other replicas only
 
 
 class Route(NamedTuple):
@@ -230,6 +232,8 @@ class HttpApp:
             return
         began = perf_counter()
         scope["log"] = {}
+        if self._cluster is not None:
+            current_scope.set(scope)
         route = self._route(scope["path"])
         answer = LoggedResponse(send)
         if self.is_draining:
@@ -256,7 +260,7 @@ class HttpApp:
                 self._admissions.end(admission)
             status, seconds = answer.status or CLIENT_CLOSED_REQUEST, perf_counter() - began
             log_request(scope, status, seconds, answer.bytes, self._redact, None if route is None else route.path)
-            if self._audit is not None and FORWARDED not in scope:  # who has sent it on notes it
+            if self._audit is not None:
                 self._audit(scope, status, seconds, None if route is None else route.path)
 
     def drain(self) -> None:
@@ -283,6 +287,8 @@ class HttpApp:
         elif not await self._admit_client(scope, route, head, answer):
             return
         route = self._can_take(scope, route, head)
+        if self._audit is not None and FORWARDED in scope:
+            await self._audit.begin_forwarded(scope, route.path)
         if has_unknown_length(scope["method"], head):
             counted = BodyLimit(receive, answer.send, self._most(route), route.write_error, route.error_type)
             await route.app(scope, counted.receive, counted.send)
@@ -343,6 +349,7 @@ class HttpApp:
         body = await read_body(receive) or b""
         seal.check_body(told, body)
         scope[FORWARDED] = told
+        scope[FORWARD_ID] = told.id or told.nonce
         scope["log"]["from"] = told.sender
         if route is not None and route.is_internal:  # it is the sender's own request, who ends it where it has to end
             self._begin(scope, told.principal, told.address, lambda: told.principal)
