@@ -278,6 +278,9 @@ class HttpApp:
                 await stop()
 
     async def _admit(self, scope: Scope, route: Route | None, receive: Receive, answer: "LoggedResponse") -> None:
+        query = scope.get("query_string", b"")
+        if "\0" in scope["path"] or b"%00" in query or b"\0" in query:  # PostgreSQL refuses it in every text
+            raise HttpError(400, "bad_request", "The address has a null character (%00). Remove it.")
         head = relevant_headers(scope["headers"])
         if self._cluster is not None and FORWARDED_HEADER in head:
             header = head[FORWARDED_HEADER]
