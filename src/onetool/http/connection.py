@@ -21,7 +21,7 @@ from onetool.http.errors import (
 LARGEST_HEAD = 64 * 1024
 LARGEST_READ = 256 * 1024  # what a transport hands over at once, at most
 MOST_HEADERS = 200
-CHUNK_LINES = 24  # bytes around one chunk: its size and two line ends. What is beyond is an extension, which nobody reads
+CHUNK_LINES = 24  # bytes around one chunk: its size and two line ends. What is beyond is an extension
 MOST_INTERIM = 20  # answers like "103 Early Hints"
 
 
