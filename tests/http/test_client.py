@@ -150,7 +150,7 @@ TOO_LARGE, INVALID = ResponseTooLargeError, InvalidResponseError
         (OK + b"Content-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", INVALID, "does not speak HTTP"),
         (OK + b"X-A: 1\r\n" * 201 + b"Content-Length: 0\r\n\r\n", INVALID, "headers"),
         (OK + b"X-A: " + b"a" * 70_000 + b"\r\n\r\n", INVALID, "headers"),
-        ([OK + b"X-A: " + b"a" * 600_000], INVALID, "headers without end"),
+        ([OK + b"X-A: " + b"a" * 600_000], INVALID, "headers or chunk extensions without end"),
         (OK + b"Transfer-Encoding: chunked\r\n\r\n1;" + b"a" * 600_000, INVALID, "without end"),
         (b"HTTP/1.1 100 Continue\r\n\r\n" * 30, INVALID, "come to an answer"),
         (b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n", INVALID, "another protocol"),
@@ -160,6 +160,30 @@ def test_what_is_refused(upstream, answer, error, words):
     upstream.say(answer)
     with pytest.raises(error, match=words):
         fetched(upstream, "/", max_bytes=1000)
+
+
+CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
+LONG_EXTENSIONS = {
+    "one per byte": [CHUNKED, *[b"1;" + b"x" * 1000 + b"\r\na\r\n"] * 1000],
+    "large ones": [CHUNKED, *[b"1;" + b"x" * 200_000 + b"\r\na\r\n"] * 5],
+    "with a value": [CHUNKED, *[b'1;x="' + b"y" * 100_000 + b'"\r\na\r\n'] * 10],
+    "many small ones": [CHUNKED, *[b"1" + b";x" * 5000 + b"\r\na\r\n"] * 100],
+    "of the last chunk": [CHUNKED, b"1\r\na\r\n0;" + b"x" * 600_000],
+    "zeros before the size": [CHUNKED, *[b"0" * 1000 + b"1\r\na\r\n"] * 1000],
+}
+
+
+@pytest.mark.attack("wire")
+@pytest.mark.parametrize("answer", LONG_EXTENSIONS.values(), ids=LONG_EXTENSIONS)
+def test_chunk_extensions_are_bounded(upstream, answer):
+    upstream.say([*answer, b"0\r\n\r\n"])
+    with pytest.raises(InvalidResponseError):
+        fetched(upstream, "/", max_bytes=10_000)
+
+
+def test_small_chunks_and_extensions_are_read(upstream):
+    upstream.say([CHUNKED + b"1;x=y\r\na\r\n" * 100_000 + b"0\r\n\r\n"])
+    assert len(fetched(upstream, "/")[0].body) == 100_000
 
 
 def test_gzip_in_very_many_parts(upstream):

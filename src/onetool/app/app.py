@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from onetool.app.ask import AskService, ModelOverview, PendingAnswer
     from onetool.app.code_names import CodeNames
     from onetool.ask.sessions import AskSessions
+    from onetool.config.model import Snippet
     from onetool.config.trust import Untrusted
     from onetool.core.call import ToolCall, ToolResult
     from onetool.core.context import CallEvent, CallWatch, Gate, Progress, Recorder
@@ -216,6 +217,12 @@ class App:
         from onetool.app.code_names import code_names
 
         return code_names(self.catalog.current_snapshot(), self.config, allowed)
+
+    def snippets(self, allowed: Collection[str] | None = None) -> "Mapping[str, Snippet]":
+        """Return the snippets of the config; with an allow-list, those that name no other tool."""
+        from onetool.app.describe import snippets_for
+
+        return snippets_for(self.catalog.current_snapshot(), self.config, allowed)
 
     def ask(self, prompt: str, **options: Any) -> "PendingAnswer":
         """Put a question to a model that has these tools: await the answer, or iterate over events. See AskOptions."""

@@ -14,7 +14,7 @@ from onetool.packs.ot.listings import gist
 from onetool.script.failures import MISSING_BUILTINS
 from onetool.script.names import BUILTINS, CALL, ScriptNames
 from onetool.script.rewrite import MODULES
-from onetool.script.snippets import parameters, usage
+from onetool.script.snippets import parameters, usage, visible_snippets
 
 if TYPE_CHECKING:
     from onetool.config import Config
@@ -81,7 +81,7 @@ def code_names(catalogue: "Snapshot", config: "Config", allowed: Collection[str]
         functions=[_tool(word, word, spec) for word, spec in functions.items() if word not in config.aliases],
         builtins=sorted(word for word in BUILTINS if word[0] != "_" and word not in MISSING_BUILTINS),
         modules=sorted(MODULES),
-        snippets=[_snippet(name, snippet) for name, snippet in config.snippets.items()],
+        snippets=[_snippet(*one) for one in visible_snippets(config.snippets, names, allowed).items()],
         aliases={word: spec.name for word, spec in functions.items() if word in config.aliases},
     )
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from onetool.app.catalog import ToolCatalog
     from onetool.app.runtime import Runtime
     from onetool.config import Config
+    from onetool.config.model import Snippet
     from onetool.core.errors import ConfigError
     from onetool.core.registry import Snapshot
 
@@ -175,7 +176,16 @@ def _callable_names(
     packs = names.words_of({*full, *(name.partition(".")[0] for name in shown if "." in name and snapshot.has(name))})
     functions = [word for word, spec in names.functions.items() if spec.name in shown]
     packs += [word for pack in catalog.server_packs(allowed) if (word := as_identifier(pack)) not in packs]
-    return packs, functions, list(config.snippets)
+    return packs, functions, list(snippets_for(snapshot, config, allowed))
+
+
+def snippets_for(catalogue: "Snapshot", config: "Config", allowed: Collection[str] | None) -> "Mapping[str, Snippet]":
+    """Return the snippets of the config; with an allow-list, those that name no other tool."""
+    if allowed is None or not config.snippets:
+        return config.snippets
+    from onetool.script.snippets import visible_snippets
+
+    return visible_snippets(config.snippets, ScriptNames(catalogue, config.aliases), allowed)
 
 
 # What the app tells of itself: one tool with its schemas and facts, and whether everything that should be there is

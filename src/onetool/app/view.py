@@ -41,9 +41,10 @@ class AppView:
     def aliases(self) -> Mapping[str, str]:
         return self._runtime().config.aliases
 
-    @property
-    def snippets(self) -> "Mapping[str, Snippet]":
-        return self._runtime().config.snippets
+    def snippets(self, catalogue: "Snapshot", allowed: Collection[str] | None) -> "Mapping[str, Snippet]":
+        from onetool.app.describe import snippets_for
+
+        return snippets_for(catalogue, self._runtime().config, allowed)
 
     @property
     def instructions(self) -> Mapping[str, str]:

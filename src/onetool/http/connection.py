@@ -21,6 +21,7 @@ from onetool.http.errors import (
 LARGEST_HEAD = 64 * 1024
 LARGEST_READ = 256 * 1024  # what a transport hands over at once, at most
 MOST_HEADERS = 200
+CHUNK_LINES = 24  # bytes around one chunk: its size and two line ends. What is beyond is an extension
 MOST_INTERIM = 20  # answers like "103 Early Hints"
 
 
@@ -74,7 +75,7 @@ class Connection(asyncio.Protocol):
         self._body: PlainBody | CompressedBody | None = None  # from the end of the head on
         self._error: WireError | None = None
         self._head_bytes = self._headers = self._interim = 0
-        self._unproductive_bytes = 0  # bytes since something came of them
+        self._overhead = 0  # bytes of the answer that are neither body nor the lines around its chunks
         self._complete = self._begun = False
         if not self._fresh:
             self._parser, self._fresh = HttpResponseParser(self), True
@@ -144,7 +145,7 @@ class Connection(asyncio.Protocol):
             self.end()  # nothing was asked
             return
         self._begun = True
-        self._unproductive_bytes += len(data)
+        self._overhead += len(data)
         try:
             self._parser.feed_data(data)
         except HttpParserUpgrade:
@@ -156,8 +157,8 @@ class Connection(asyncio.Protocol):
                 return
         if self._complete:
             self._finish()
-        elif self._unproductive_bytes > LARGEST_HEAD + LARGEST_READ:
-            self.end(InvalidResponseError(f"{self._address} sends headers without end"))
+        elif self._overhead > LARGEST_HEAD + LARGEST_READ:
+            self.end(InvalidResponseError(f"{self._address} sends headers or chunk extensions without end"))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.keep = False
@@ -215,7 +216,6 @@ class Connection(asyncio.Protocol):
                 raise self._refused(InvalidResponseError(f"{self._address} does not come to an answer"))
             return
         self.keep = self._parser.should_keep_alive()
-        self._unproductive_bytes = 0
         try:
             self._begin_body(answer.headers)
         except WireError as error:
@@ -235,10 +235,13 @@ class Connection(asyncio.Protocol):
             self._stream_body = self._answer.stream = BodyStream(self._loop, self.set_reading)
             self._resolve(self._answer)
 
+    def on_chunk_header(self) -> None:
+        self._overhead -= CHUNK_LINES
+
     def on_body(self, body: bytes) -> None:
         if self._is_head or self._body is None:
             raise self._refused(InvalidResponseError(f"{self._address} sent a body where there can be none"))
-        self._unproductive_bytes = 0
+        self._overhead -= len(body)
         try:
             part = self._body.feed(body)
         except WireError as error:

@@ -6,6 +6,7 @@ other origin without asking, with whatever JSON in them; JSON it can't. `encode`
 
 import json
 from collections.abc import Awaitable, Callable, Collection, Iterable, MutableMapping
+from contextvars import ContextVar
 from ipaddress import IPv6Address, ip_address
 from math import isfinite
 from typing import Any
@@ -24,8 +25,10 @@ CLOSE = (b"connection", b"close")
 AUDIT = "onetool.audit"  # in the scope: kind and name of what the audit log says when the request has ended
 BODY_DECODED = "onetool.body_decoded"  # in the scope: a route calls it when it needs the body's bytes no more
 FORWARDED = "onetool.forwarded"  # in the scope: by which replica a request was sent on, where it was
+FORWARD_ID = "onetool.forward_id"  # in the scope of a request that one replica forwards to another: its audit id
 FORWARDED_HEADER = b"onetool-forwarded"
 ANSWERED_HEADER = b"onetool-answered"
+CLUSTER_PATH = "/cluster"  # it and all below it is for other replicas only
 BARE_PREFIX = "onetool.bare_prefix"  # in the scope: the address is the prefix of a mount, without a slash at its end
 
 # Of a page. No script, nothing loaded, no frame around it: there is nothing that an enemy's page could use.
@@ -37,6 +40,8 @@ SECURITY_HEADERS = [
 
 IPV6_NETWORK = 64  # bits: a client has at least all addresses of such a network
 MOST_BITS = 14_000  # of a number: Python writes no longer ones in tens
+
+current_scope: ContextVar[Scope | None] = ContextVar("onetool_current_scope", default=None)  # in a cluster only
 
 _encoder = msgspec.json.Encoder()
 _COMMON_TYPES = (JSON, b"application/json; charset=utf-8")  # taken without a closer look

@@ -231,10 +231,11 @@ class Pipeline:
     def _read(self, text: str) -> str:
         code = read(text)
         if code.lstrip().startswith("$"):  # no Python does
-            from onetool.script.snippets import SnippetError, expand
+            from onetool.script.snippets import SnippetError, expand, visible_snippets
 
             try:
-                code = read(expand(code, self._settings.snippets))
+                snippets = visible_snippets(self._settings.snippets, self._tools.names, self._allowed)
+                code = read(expand(code, snippets))
             except SnippetError as error:
                 raise ScriptError(str(error)) from None
         if not code.lstrip().startswith("+"):  # some Python does

@@ -14,16 +14,21 @@ Arrays and objects are JSON.
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any, NoReturn, Protocol
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
+from typing import Any, NoReturn, Protocol, TypeVar
 
 from msgspec import UNSET
 
 from onetool.core.errors import OneToolError, cut
 from onetool.core.json_data import no_constant
+from onetool.core.signature import as_identifier
 from onetool.core.text import did_you_mean, nearest
+from onetool.script.names import BUILTINS, ScriptNames, may_be_named
+from onetool.script.parse import names_used_in
 from onetool.script.render import literal_block_mark, yaml_quoted, yaml_text
 from onetool.script.render import render as render_value
+from onetool.script.rewrite import MODULES
 from onetool.script.snippet_templates import BodyError, UnclosedError, UnsayableError, fill_template, put_values
 
 NAME = r"[^\W\d][\w-]*"
@@ -231,6 +236,41 @@ class SnippetError(OneToolError):
     """A snippet that can't be used as it was called, or as it was written. The message says how to repair that."""
 
 
+AnySnippet = TypeVar("AnySnippet", bound=SnippetLike)
+_DOTTED = re.compile(r"[\w-]+(?:\.[\w-]+)+")
+_WORD = re.compile(r"\w+")
+
+
+def visible_snippets(
+    snippets: Mapping[str, AnySnippet], names: ScriptNames, allowed: Collection[str] | None
+) -> Mapping[str, AnySnippet]:
+    """Return the snippets that name no tool outside of the allow-list. To its callers there are no others."""
+    if allowed is None:
+        return snippets
+    packs = {as_identifier(name.partition(".")[0]) for name in allowed}
+    words = {*names.words(allowed), *packs}
+    return {name: one for name, one in snippets.items() if _uses_only(one, names, allowed, words)}
+
+
+def _uses_only(snippet: SnippetLike, names: ScriptNames, allowed: Collection[str], words: Collection[str]) -> bool:
+    """Whether it names allowed tools only. `words` are what code of this caller can begin a call with."""
+    text = "\n".join((snippet.body, *(_json_text(param.default) for param in snippet.params.values())))
+    for dotted in _DOTTED.findall(text):
+        pack, own = dotted.split(".")[:2]
+        for spec in (names.tool(f"{pack}.{own}"), names.catalogue.get(dotted)):
+            if spec is not None and not may_be_named(spec, allowed):
+                return False
+    used = None
+    with suppress(SnippetError):
+        used = names_used_in(render_snippet(snippet, _stand_ins(snippet)))
+    for word in _WORD.findall(text) if used is None else used:
+        # A name that is not there at all may be the pack of a server that has not connected yet.
+        is_pack = used and word not in BUILTINS | MODULES and re.search(rf"\b{re.escape(word)}\.\w", text)
+        if word not in words and (word in names or is_pack):
+            return False
+    return True
+
+
 def expand(text: str, snippets: Mapping[str, SnippetLike]) -> str:
     """The code that the call of a snippet stands for."""
     head = HEAD.match(text)
@@ -378,7 +418,7 @@ def _is_text(key: str, value: Any) -> bool:
 
 
 def _example(name: str, snippet: SnippetLike) -> Iterator[str]:
-    given = {key: STAND_INS[param.kind] for key, param in snippet.params.items() if param.default is UNSET}
+    given = _stand_ins(snippet)
     pairs = (f"{key}={value if isinstance(value, str) else _json_text(value)}" for key, value in given.items())
     yield "# Example with defaults:"
     yield f"# {' '.join([f'${name}', *pairs])}"
@@ -389,6 +429,10 @@ def _example(name: str, snippet: SnippetLike) -> Iterator[str]:
         return
     yield "# Expands to:"
     yield code.rstrip("\n")
+
+
+def _stand_ins(snippet: SnippetLike) -> dict[str, Any]:
+    return {key: STAND_INS[param.kind] for key, param in snippet.params.items() if param.default is UNSET}
 
 
 def _json_text(value: object) -> str:

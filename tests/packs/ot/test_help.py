@@ -150,7 +150,7 @@ def test_only_what_may_be_used_is_told(app):
 
     call = ToolCall("1", "ot.help", {"query": "fetch", "info": "list"})
     found = asyncio.run(app.call(call, allowed=["ot.help", "x.fetcher"]))
-    assert found.data == ["x.fetcher", "$fetchall"]
+    assert found.data == ["x.fetcher"]  # $fetchall calls web.fetch
 
 
 def test_an_overview_is_short_and_names_what_there_is(ask, app):

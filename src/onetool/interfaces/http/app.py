@@ -25,6 +25,8 @@ from onetool.core.text import did_you_mean
 from onetool.interfaces.asgi import (
     ANSWERED_HEADER,
     CLOSE,
+    CLUSTER_PATH,
+    FORWARD_ID,
     FORWARDED,
     FORWARDED_HEADER,
     JSON,
@@ -35,6 +37,7 @@ from onetool.interfaces.asgi import (
     Scope,
     Send,
     check_content_type,
+    current_scope,
     read_body,
     replayed,
     respond,
@@ -78,7 +81,6 @@ def needs_json(method: str, head: Mapping[bytes, bytes], takes_bare_post: bool =
 log = logging.getLogger("onetool")
 
 READ = ("GET", "HEAD")
-CLUSTER_PATH = "/cluster"  # it and all below it is for other replicas only
 
 
 class Route(NamedTuple):
@@ -141,6 +143,8 @@ class HttpApp:
             return
         began = perf_counter()
         scope["log"] = {}
+        if self._cluster is not None:
+            current_scope.set(scope)
         route = self._route(scope["path"])
         answer = LoggedResponse(send)
         if self.is_draining:
@@ -167,7 +171,7 @@ class HttpApp:
                 self._admissions.end(admission)
             status, seconds = answer.status or CLIENT_CLOSED_REQUEST, perf_counter() - began
             log_request(scope, status, seconds, answer.bytes, self._redact, None if route is None else route.path)
-            if self._audit is not None and FORWARDED not in scope:  # who has sent it on notes it
+            if self._audit is not None:
                 self._audit(scope, status, seconds, None if route is None else route.path)
 
     def drain(self) -> None:
@@ -185,6 +189,9 @@ class HttpApp:
                 await stop()
 
     async def _admit(self, scope: Scope, route: Route | None, receive: Receive, answer: "LoggedResponse") -> None:
+        query = scope.get("query_string", b"")
+        if "\0" in scope["path"] or b"%00" in query or b"\0" in query:  # PostgreSQL refuses it in every text
+            raise HttpError(400, "bad_request", "The address has a null character (%00). Remove it.")
         head = relevant_headers(scope["headers"])
         refuse = partial(self._refuse, receive=receive, answer=answer, route=route)
         body = RequestBody(self.bodies, scope, head, self._max_body(route), receive, answer.send, refuse)
@@ -200,6 +207,8 @@ class HttpApp:
             elif route is None or route.protected:
                 body.count_for(scope["principal"])
             route = self._can_take(scope, route, head)
+            if self._audit is not None and FORWARDED in scope:
+                await self._audit.begin_forwarded(scope, route.path)
             await route.app(scope, receive, body.send)
         finally:
             body.close()
@@ -259,6 +268,7 @@ class HttpApp:
         data = await read_body(body.receive) or b""
         seal.check_body(told, data)
         scope[FORWARDED] = told
+        scope[FORWARD_ID] = told.id or told.nonce
         scope["log"]["from"] = told.sender
         if route is not None and route.is_internal:  # it is the sender's own request, who ends it where it has to end
             self._begin(scope, told.principal, told.address, lambda: told.principal)

@@ -146,6 +146,13 @@ class HttpConnection(HttpToolsProtocol):
             # Of `GET http://elsewhere/ HTTP/1.1` uvicorn would drop the host, and the rules would never see it.
             self._error = HttpError(400, "bad_request", "The target of a request must be a path, such as /mcp.")
             raise self._error
+        encodings = [value.lower() for name, value in self.headers if name == b"transfer-encoding"]
+        version = self.parser.get_http_version()  # pyright: ignore[reportOptionalMemberAccess] - it calls this
+        if encodings and (encodings != [b"chunked"] or version != "1.1"):
+            # A proxy in front of us may read another end of this body, and take the rest for the next request.
+            message = "Transfer-Encoding must be given once, as chunked, and in HTTP/1.1 only."
+            self._error = HttpError(400, "bad_request", message)
+            raise self._error
         self._requests = BODY
         self._idle.pop(self, None)
         if self._timer is not None:

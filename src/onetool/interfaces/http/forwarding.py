@@ -5,7 +5,7 @@ is passed on as it comes. Of its headers only those go along that the routes rea
 the headers of the answer only those come back that the routes send. `ForwardSeal` makes and checks two headers, under
 the cluster's key:
 
-    onetool-forwarded: base64url(HMAC-SHA256 | {sender, to, at, nonce, principal, address, body}), or that compressed
+    onetool-forwarded: base64url(HMAC-SHA256 | {sender, to, at, nonce, principal, address, body, id}), or compressed
 
 It says who asks, checked at the sender. The HMAC is over the method, the path with its query, and these members; `body`
 is the SHA-256 of the whole body, which is read before anything is done with it. So nothing of a request can be changed,
@@ -33,12 +33,14 @@ from typing import NamedTuple
 
 import msgspec
 
+from onetool.core.context import current_call
 from onetool.core.principal import LOCAL, Principal
 from onetool.http.connection import Connection, HttpResponse
 from onetool.http.errors import StaleConnectionError, UnreachableError, WireError
 from onetool.http.pool import ConnectionPool
 from onetool.interfaces.asgi import (
     ANSWERED_HEADER,
+    FORWARD_ID,
     FORWARDED,
     FORWARDED_HEADER,
     JSON,
@@ -46,6 +48,7 @@ from onetool.interfaces.asgi import (
     Receive,
     Scope,
     Send,
+    current_scope,
     read_body,
 )
 from onetool.interfaces.http.connection import ConnectionLimits
@@ -323,6 +326,7 @@ class ForwardedBy(msgspec.Struct, frozen=True, kw_only=True):
     principal: Principal
     address: str
     body: str
+    id: str = ""  # in the audit logs of both replicas; older versions send none
 
 
 class ForwardSeal:
@@ -343,6 +347,7 @@ class ForwardSeal:
             principal=principal,
             address=address,
             body=sha256(body).hexdigest(),
+            id=_audit_id(),
         )
         data = msgspec.json.encode(told)
         return sign(self._key, data if len(data) < LARGE else zlib.compress(data), _bound(method, target))
@@ -389,6 +394,14 @@ class ForwardSeal:
         if told.nonce in self._seen:
             raise _refused("it was used already: it is good once")
         self._seen[told.nonce] = now + 2 * VALID_S
+
+
+def _audit_id() -> str:
+    """Return the id that the audit log has for what is forwarded now: of the call, else of the client's request."""
+    if (context := current_call.get()) is not None:
+        return context.call.id
+    scope = current_scope.get()
+    return token_hex(16) if scope is None else scope.setdefault(FORWARD_ID, token_hex(16))
 
 
 def target_of(scope: Scope) -> bytes:

@@ -3,8 +3,9 @@
 The access log has one line per request, on the logger `onetool.access`, without bodies, tokens and queries. A line is
 written for every call, so it has to be cheap. Clients choose parts of its content, so it is escaped.
 
-The audit log has refusals, logins, and what changes or administers something. Calls are not noted here: the executor
-sees them all. A route that is to be noted says so in its scope (`audit`). Somebody who is refused again and again must
+The audit log has refusals, logins, what changes or administers something, and what one replica forwards to another:
+both note that, with the same id. Calls are not noted here: the executor sees them all. A route that is to be noted says
+so in its scope (`audit`). Somebody who is refused again and again must
 not fill the disk: beyond a number a second refusals are only counted.
 """
 
@@ -21,7 +22,8 @@ import msgspec
 
 from onetool.core.limits import worker_share
 from onetool.core.principal import Principal
-from onetool.interfaces.asgi import AUDIT, Scope
+from onetool.interfaces.asgi import AUDIT, CLUSTER_PATH, FORWARD_ID, FORWARDED, HttpError, Scope
+from onetool.services.audit import AuditUnavailableError
 from onetool.services.logs import NonBlockingHandler
 
 if TYPE_CHECKING:
@@ -176,6 +178,7 @@ def _on_one_line(entry: dict[str, Any]) -> bytes:
 
 REFUSALS = (401, 403, 421, 429)
 NOBODY = Principal(name="(nobody)")  # no token has such a name
+STATES_PATH = "/cluster/servers/states"  # replicas read it every second, and it does nothing: it has no lines
 SIGNED_IN = "onetool.signed_in"  # in the scope: who has signed in, or out
 WINDOW_S = 10.0
 MOST_IN_WINDOW = 100  # refusals of one kind
@@ -198,15 +201,26 @@ class RequestAudit:
         if self._audit.log is None:
             return
         kind, what = scope.get(AUDIT) or (None, "")
+        is_forwarded = FORWARD_ID in scope and scope["path"] != STATES_PATH
         if route == self._login_path and scope["method"] in ("POST", "DELETE"):
             if SIGNED_IN in scope or (status >= 400 and self._logins.is_noted()):
                 self._note(scope, "login", "sign in" if scope["method"] == "POST" else "sign out", status, seconds)
         elif status in REFUSALS:
-            if (self._known if "principal" in scope else self._nobody).is_noted():
-                what = what or f"{scope['method'][:10]} {route or '(unknown path)'}"
-                self._note(scope, "refusal", what, status, seconds)
+            if is_forwarded or (self._known if "principal" in scope else self._nobody).is_noted():
+                self._note(scope, "refusal", what or _request_name(scope, route), status, seconds)
         elif kind is not None:
             self._note(scope, kind, what, status, seconds)
+        elif is_forwarded:
+            self._note(scope, "call", _request_name(scope, route), status, seconds)
+
+    async def begin_forwarded(self, scope: Scope, route: str) -> None:
+        """Note that a request of another replica begins, where the log is required. Raises HttpError (503)."""
+        if scope["path"] == STATES_PATH:
+            return
+        try:
+            await self._audit.begin("call", _request_name(scope, route), **_origin(scope))
+        except AuditUnavailableError as error:
+            raise HttpError(503, "audit_unavailable", f"Nothing was done: {error}.") from None
 
     def flush(self) -> None:
         """Note how many were only counted until now."""
@@ -215,17 +229,29 @@ class RequestAudit:
 
     def _note(self, scope: Scope, kind: "AuditKind", what: str, status: int, seconds: float) -> None:
         code = scope["log"].get("error") or "error"
-        client = scope.get("client")
         self._audit.record(
             kind,
             what,
             principal=scope.get(SIGNED_IN) or scope.get("principal") or NOBODY,
-            address=str(client[0]) if client else "",
             outcome="ok" if status < 400 else code,
             status=status,
             ms=seconds * 1000,
-            via="http",
+            **_origin(scope),
         )
+
+
+def _request_name(scope: Scope, route: str | None) -> str:
+    """Return the method and the path. Of what a client wrote only the part that is ours is repeated."""
+    path = scope["path"] if FORWARDED in scope and route == CLUSTER_PATH else route or "(unknown path)"
+    return f"{scope['method'][:10]} {path}"
+
+
+def _origin(scope: Scope) -> dict[str, str]:
+    """Return the fields that say where a request comes from, and its id if one replica forwarded it to another."""
+    if (told := scope.get(FORWARDED)) is not None:
+        return {"address": told.address, "via": "replica", "client": told.sender, "id": scope[FORWARD_ID]}
+    client = scope.get("client")
+    return {"address": str(client[0]) if client else "", "via": "http", "id": scope.get(FORWARD_ID, "")}
 
 
 class RefusalCount:

@@ -14,9 +14,9 @@ from onetool.app.access import KnownTokens, needs_credential, token_store
 from onetool.app.allow_lists import AllowLists, Offered, allow_lists
 from onetool.core.errors import ConfigError, Mistake
 from onetool.core.threads import run_later
-from onetool.interfaces.asgi import Asgi, Receive, Scope, Send, respond
+from onetool.interfaces.asgi import CLUSTER_PATH, Asgi, Receive, Scope, Send, respond
 from onetool.interfaces.http import request_log
-from onetool.interfaces.http.app import CLUSTER_PATH, READ, HttpApp, Route
+from onetool.interfaces.http.app import READ, HttpApp, Route
 from onetool.interfaces.http.credentials import Credentials, missing_token
 from onetool.interfaces.http.jwt_token import METADATA_PATHS, ResourceMetadata
 from onetool.interfaces.http.listen import (

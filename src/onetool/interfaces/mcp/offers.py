@@ -19,7 +19,7 @@ from onetool.interfaces.mcp.request import McpRequest, page
 from onetool.services.results.base import ResultTooLargeError
 
 if TYPE_CHECKING:
-    from onetool.app import App
+    from onetool.config.model import Snippet
     from onetool.interfaces.mcp.service import Service
 
 # Resources
@@ -157,7 +157,7 @@ ROLES = ("user", "assistant")
 
 
 def prompt_listing(service: "Service") -> list[dict[str, Any]]:
-    snippets = service.app.config.snippets
+    snippets = service.app.snippets(service.allowed)
     theirs = (_pack_listing(one) for name, one in service.prompts().items() if name not in snippets)
     return [*(_snippet_listing(name, snippet) for name, snippet in snippets.items()), *theirs]
 
@@ -167,15 +167,15 @@ async def list_prompts(service: "Service", request: McpRequest) -> dict[str, Any
 
 
 async def get_prompt(service: "Service", request: McpRequest) -> dict[str, Any]:
-    app, name = service.app, request.param("name")
+    snippets, name = service.app.snippets(service.allowed), request.param("name")
     args = request.param("arguments", dict, None) or {}
-    if name in app.config.snippets:
-        return _snippet(app, name, args)
+    if name in snippets:
+        return _snippet(name, snippets[name], args)
     prompts = service.prompts()
     if name not in prompts:
         from onetool.core.text import or_rather
 
-        known = [*app.config.snippets, *prompts]
+        known = [*snippets, *prompts]
         raise JsonRpcError(INVALID_PARAMS, f"Unknown prompt: {name:.100}{or_rather(name, known)}")
     prompt = prompts[name]
 
@@ -201,10 +201,9 @@ def _snippet_listing(name: str, snippet: Any) -> dict[str, Any]:
     return {"name": name, "description": snippet.description or f"The snippet ${name}", "arguments": known}
 
 
-def _snippet(app: "App", name: str, args: Mapping[str, Any]) -> dict[str, Any]:
+def _snippet(name: str, snippet: "Snippet", args: Mapping[str, Any]) -> dict[str, Any]:
     from onetool.script.snippets import SnippetError, render_snippet
 
-    snippet = app.config.snippets[name]
     try:
         code = render_snippet(snippet, args, name)
     except SnippetError as error:
@@ -288,7 +287,7 @@ async def complete(service: "Service", request: McpRequest) -> dict[str, Any]:
 
 
 def _of_prompt(service: "Service", prompt: str, argument: str) -> Iterable[str]:
-    snippets, prompts = service.app.config.snippets, service.prompts()
+    snippets, prompts = service.app.snippets(service.allowed), service.prompts()
     if prompt in snippets:
         param = snippets[prompt].params.get(argument)
         return () if param is None else _values(param.kind, param.default)

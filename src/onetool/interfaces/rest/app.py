@@ -13,7 +13,6 @@ from onetool.core.call import ToolResult
 from onetool.core.errors import OneToolError
 from onetool.interfaces.asgi import (
     AUDIT,
-    FORWARDED,
     HttpError,
     Receive,
     Scope,
@@ -86,7 +85,7 @@ class RestApp:
         noted = scope[AUDIT] = audited(scope["method"], found, principal, role)
         if not principal.may(role):
             raise role_error(principal, role, scope["method"])
-        if noted is not None and FORWARDED not in scope:  # who has sent it on notes it
+        if noted is not None:
             await self._begin(*noted)
         raw, parameters = scope["query_string"], found.method.parameters
         query = read_query(raw, parameters) if raw or parameters else parameters

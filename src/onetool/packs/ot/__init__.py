@@ -203,10 +203,11 @@ class StateTools:
     def config(self) -> dict[str, Any]:
         """Show what is configured: aliases, snippets and MCP servers, by their names."""
         with _span("ot.config"):
-            allowed = current_catalogue()[1]
+            catalogue, allowed = current_catalogue()
+            snippets = self._view.snippets(catalogue, allowed)
             return {
                 "aliases": {name: to for name, to in self._view.aliases.items() if allowed is None or to in allowed},
-                "snippets": {name: {"description": one.description} for name, one in self._view.snippets.items()},
+                "snippets": {name: {"description": one.description} for name, one in snippets.items()},
                 "servers": [server["name"] for server in self._view.servers(allowed)],
             }
 

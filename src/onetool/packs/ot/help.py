@@ -175,7 +175,7 @@ class Help:
         """Made once for each catalogue: another config is another catalogue, too."""
         tools, last = self._listing.of(catalogue, allowed), self._last
         if last is None or last.tools is not tools:
-            last = self._last = _Catalogue(self._view, tools, allowed)
+            last = self._last = _Catalogue(self._view, tools, catalogue, allowed)
         return last  # not what stands there now: another thread may be about another catalogue
 
     def _matches(self, query: str, there: "_Catalogue", allowed: Collection[str] | None) -> dict[str, list[str]]:
@@ -194,7 +194,9 @@ class Help:
 class _Catalogue:
     """Everything with a name that the caller may see."""
 
-    def __init__(self, view: View, tools: list[ListedTool], allowed: Collection[str] | None) -> None:
+    def __init__(
+        self, view: View, tools: list[ListedTool], catalogue: Snapshot, allowed: Collection[str] | None
+    ) -> None:
         self.view = view
         self.tools = tools
         self.words = {tool.spec.name: tool.word for tool in tools}
@@ -202,7 +204,7 @@ class _Catalogue:
         self.aliases = view.aliases
         if allowed is not None:  # of what may be used
             self.aliases = {name: to for name, to in view.aliases.items() if to in self.by_name}
-        self.snippets = view.snippets
+        self.snippets = view.snippets(catalogue, allowed)
         self.packs: dict[str, PackView] = packs_of(tools, view.server_packs(allowed), dict(view.instructions))
 
     @cached_property

@@ -36,8 +36,7 @@ class View(Protocol):
         """Names and the tools that they stand for."""
         ...
 
-    @property
-    def snippets(self) -> Mapping[str, SnippetView]: ...
+    def snippets(self, catalogue: Snapshot, allowed: Collection[str] | None) -> Mapping[str, SnippetView]: ...
 
     @property
     def instructions(self) -> Mapping[str, str]:
@@ -331,7 +330,8 @@ def aliases(every: Mapping[str, str], pattern: str, info: Info) -> list[Any]:
 def snippets(view: View, pattern: str, info: Info) -> list[str] | str:
     """In full they are text, made for reading: a definition is code, and shows what it becomes."""
     wanted = normalized(pattern).removeprefix("$")
-    found = {name: one for name, one in view.snippets.items() if contains(wanted, name, one.description)}
+    every = view.snippets(*current_catalogue())
+    found = {name: one for name, one in every.items() if contains(wanted, name, one.description)}
     if info == "list":
         return list(found)
     if info == "min":

@@ -132,7 +132,7 @@ class AuditLog:
             via=call.source,
             client=client_name(),
             args=args,
-            id=hasher.id(call.id),
+            id=call.id,
             run=outer.run if outer else None,
         )
 
@@ -142,11 +142,13 @@ class AuditLog:
         what: str,
         principal: Principal | None = None,
         address: str | None = None,
+        id: str = "",
         **more: Any,
     ) -> AuditEntry:
         who = current_principal.get() if principal is None else principal
         place = current_address.get() if address is None else address
-        return AuditEntry(at=self._clock(), kind=kind, what=what, principal=who, address=place, **more)
+        own = self._writer.hasher.id(id) if id else ""
+        return AuditEntry(at=self._clock(), kind=kind, what=what, principal=who, address=place, id=own, **more)
 
     def flush(self) -> None:
         """Write what waits, if it can be written."""

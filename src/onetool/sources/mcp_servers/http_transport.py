@@ -2,8 +2,9 @@
 
     async with reached(settings, way, auth, failure) as (incoming, outgoing): …
 
-Headers go to that server alone: redirects are followed only within its origin (the SDK sees to that). What went wrong
-is noted in `failure`: the SDK only says that something did.
+Headers go to that server alone: redirects are followed only within its origin (the SDK sees to that). A server with a
+public address can't lead us to others: not by a redirect, and not by what it says of its login. What went wrong is
+noted in `failure`: the SDK only says that something did.
 """
 
 import asyncio
@@ -12,15 +13,19 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any, cast
 
+import httpcore2
 import httpx2
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 
 from onetool.core.errors import cut
 from onetool.core.json_data import JsonTooCostlyError, check_json
+from onetool.http.allowed_hosts import GLOBAL, reach
 from onetool.http.definition import FROM_TOOL
+from onetool.http.pool import MOST_ADDRESSES, Resolver
+from onetool.http.url import is_address
 from onetool.sources.mcp_servers.settings import ServerSettings
-from onetool.sources.mcp_servers.upstream_calls import TransportFailure, current_upstream_call
+from onetool.sources.mcp_servers.upstream_calls import AuthError, TransportFailure, current_upstream_call
 
 LARGEST = 32 * 1024 * 1024  # bytes of one answer, or of one event
 LONGEST_REFUSAL, LONGEST_LINE = 64 * 1024, 200  # bytes of a refusal that are read, characters of it that are told
@@ -43,7 +48,7 @@ async def reached(
         headers: dict[str, str] | None = None, timeout: httpx2.Timeout | None = None, auth: httpx2.Auth | None = None
     ) -> httpx2.AsyncClient:
         plain = {**(headers or {}), "Accept-Encoding": "identity", FROM_TOOL: "server"}
-        return httpx2.AsyncClient(transport=_NotingTransport(failure), headers=plain, timeout=timeout, auth=auth)
+        return httpx2.AsyncClient(transport=_NotingTransport(url, failure), headers=plain, timeout=timeout, auth=auth)
 
     if way == "sse":
         async with sse_client(
@@ -63,11 +68,66 @@ async def reached(
             yield streams
 
 
-class _NotingTransport(httpx2.AsyncHTTPTransport):
+class ServerTransport(httpx2.AsyncHTTPTransport):
+    """A transport for one server and for its login, which may be on another host."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__()
+        self._pool._network_backend = _CheckedNetwork(url)  # pyright: ignore - there is no option for it
+
+
+class _CheckedNetwork(httpcore2.AsyncNetworkBackend):
+    """Connects to public addresses only, unless all addresses of the server itself are private."""
+
+    def __init__(self, url: str) -> None:
+        self._server = httpx2.URL(url).raw_host.decode()
+        self._own: list[str] = []  # addresses of the server, as they were at first
+        self._resolver = Resolver()
+        self._network: Any = httpcore2.AnyIOBackend()
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,  # noqa: ASYNC109 - httpcore2's
+        local_address: str | None = None,
+        socket_options: Any = None,
+    ) -> httpcore2.AsyncNetworkStream:
+        self._own = self._own or await self._addresses(self._server, port)
+        if not any(reach(address) == GLOBAL for address in self._own):
+            return await self._network.connect_tcp(host, port, timeout, local_address, socket_options)
+        addresses = await self._addresses(host, port)
+        known = self._own if host == self._server else ()
+        for address in addresses:
+            if reach(address) != GLOBAL and address not in known:
+                leads = host if address == host else f"{host} ({address})"
+                raise AuthError(f"the server leads to {leads}, which is not a public address as its own is: refused")
+        failure: Exception | None = None
+        share = timeout and timeout / max(1, len(addresses))  # one that is silent leaves time for the others
+        for address in addresses[:MOST_ADDRESSES]:
+            try:
+                return await self._network.connect_tcp(address, port, share, local_address, socket_options)
+            except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
+                failure = error
+        raise failure or httpcore2.ConnectError(f"{host} leads to no address")
+
+    async def sleep(self, seconds: float) -> None:
+        await self._network.sleep(seconds)
+
+    async def _addresses(self, host: str, port: int) -> list[str]:
+        if is_address(host):
+            return [host]
+        try:
+            return list(dict.fromkeys(await self._resolver.addresses(host, port)))
+        except (OSError, UnicodeError) as error:
+            raise httpcore2.ConnectError(f"the name {host} can't be resolved: {error}") from None
+
+
+class _NotingTransport(ServerTransport):
     """Notes what goes wrong, and reads no answer without end."""
 
-    def __init__(self, failure: TransportFailure) -> None:
-        super().__init__()
+    def __init__(self, url: str, failure: TransportFailure) -> None:
+        super().__init__(url)
         self._failure = failure
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:

@@ -23,6 +23,7 @@ from onetool.http.login import (
     login_documents,
     open_browser,
 )
+from onetool.sources.mcp_servers.http_transport import ServerTransport
 from onetool.sources.mcp_servers.oauth_flow import ClientMetadata, Known, StoredAuth, short
 from onetool.sources.mcp_servers.server_cache import file_name
 from onetool.sources.mcp_servers.settings import (
@@ -217,7 +218,7 @@ async def login(
         async with (
             asyncio.timeout(seconds),
             listening(name, settings.redirect_port, show) as prompt,
-            httpx2.AsyncClient(timeout=20.0, headers=HEADERS) as client,
+            httpx2.AsyncClient(transport=ServerTransport(url), timeout=20.0, headers=HEADERS) as client,
         ):
             person = _person_auth(name, url, settings, logins, prompt, lambda value: None)
             return await person.log_in(client, client.build_request("POST", url, json=PING))

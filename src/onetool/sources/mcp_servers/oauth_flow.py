@@ -258,7 +258,7 @@ class StoredAuth(OAuthClientProvider):
         return request
 
     def _check_address(self, url: str) -> None:
-        """The server names it. It must lead neither into the clear, nor from elsewhere to what runs on this machine."""
+        """Raise AuthError for a login in the clear. `ServerTransport` checks which addresses it leads to."""
         there, server = urlsplit(url), urlsplit(self.context.server_url)
         both_here = there.hostname in LOOPBACK and server.hostname in LOOPBACK
         in_the_clear = there.scheme == "http" and server.scheme == "http" and there.hostname == server.hostname

@@ -1,0 +1,127 @@
+"""What one replica forwards to another is in the audit log of both, with the same id, or is not done."""
+
+import json
+import sqlite3
+from contextlib import ExitStack, closing
+
+import pytest
+from cluster.conftest import shared_file
+from cluster.members import Member
+from cluster.test_forward_header import seal, send
+from cluster.test_shared_servers import Pair
+from cluster.test_tasks import KNOWS, begin
+from helpers import until
+from interfaces.mcp.peers import HttpPeer
+from interfaces.mcp.servers import CONFIG
+
+from onetool.core.principal import Principal
+
+pytestmark = pytest.mark.attack("replicas")
+
+ADMIN = Principal(name="ada", owner="ada", role="admin")
+BUNDLE = b"/tools/bundles/01890a5d-ac96-774b-bcce-b302099a8057"
+
+
+def lines(folder):
+    files = sorted(folder.glob("audit/*.jsonl"))
+    return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+
+
+def forwarded_lines(member):
+    return [one for one in lines(member.folder / "state") if one.get("via") == "replica"]
+
+
+def member_id(member):
+    with closing(sqlite3.connect(member.folder.parent / "shared.db")) as file, file:
+        return file.execute("SELECT id FROM replicas WHERE address = ?", (member.address,)).fetchone()[0]
+
+
+@pytest.fixture
+def required(tmp_path):
+    """Two replicas that do nothing without their audit log."""
+    config = tmp_path / "onetool.yaml"
+    packs = CONFIG.read_text().replace("[packs]", f"[{CONFIG.parent / 'packs'}]")
+    config.write_text(f"{packs}\naudit: required\n")
+    file = shared_file(tmp_path)
+    with ExitStack() as ends:
+        pair = [Member(tmp_path / name, file, config=config) for name in "ab"]
+        for one in pair:
+            ends.callback(one.stop)
+        yield pair
+
+
+@pytest.mark.parametrize("method", ["tasks/get", "tasks/cancel"])
+def test_a_forwarded_request_is_noted_by_both_with_one_id(own_pair, tmp_path, method):
+    first, second = own_pair.servers
+    owner = HttpPeer(first, "new", capabilities=KNOWS)
+    task = begin(owner, "job", path=str(tmp_path / "it"))
+    other = HttpPeer(second, "new", capabilities=KNOWS)
+    other.result(method, task)
+    (there,) = until(lambda: forwarded_lines(first))
+    (here,) = until(lambda: [one for one in lines(second.folder / "state") if one["what"] == "POST /mcp"])
+    assert there["id"] == here["id"] != ""
+    assert (there["what"], there["outcome"], there["status"]) == ("POST /mcp", "ok", 200)
+    assert there["from"] == here["from"] == "127.0.0.1"
+    assert there["client"] == member_id(second)
+    owner.close()
+    other.close()
+
+
+def test_a_call_that_another_replica_runs_is_noted_by_both_with_one_id(tmp_path):
+    with ExitStack() as ends:
+        pair = Pair(tmp_path, ends)
+        until(lambda: pair.holder() is not None)
+        other = pair.peer(1 - pair.holder())
+        ends.callback(other.close)
+        assert "hi" in json.dumps(other.result("tools/call", {"name": "ok__echo", "arguments": {"text": "hi"}}))
+
+        def both():
+            found = lines(tmp_path / "home")
+            ids = {one["id"] for one in found if one["what"] == "ok.echo"}
+            return [one for one in found if one.get("via") == "replica" and one["id"] in ids]
+
+        (there,) = until(both)
+        assert (there["kind"], there["what"]) == ("call", "POST /cluster/servers/ok/call")
+
+
+FORGED = {
+    "news of a session": ("POST", b"/cluster/mcp", {"session": "none"}, 202),
+    "a server's tool": ("POST", b"/cluster/servers/none/call", {"request": {"kind": "tool", "name": "x"}}, 200),
+    "a change": ("PUT", BUNDLE, {"slug": "weather", "displayName": "Weather"}, 201),
+    "a call": ("POST", b"/call/working.add", {"a": 1, "b": 2}, 200),
+}
+
+
+@pytest.mark.parametrize(("method", "path", "body", "status"), FORGED.values(), ids=FORGED)
+def test_nobody_with_the_key_does_anything_unnoted(required, method, path, body, status):
+    target = required[0]
+    data = json.dumps(body).encode()
+
+    def sent():
+        header = seal().write(member_id(target), method, path, ADMIN, data, "192.0.2.7")
+        return send(target, header, data, method, path)
+
+    assert sent()[0] == status
+    begun, ended = until(lambda: found if len(found := forwarded_lines(target)) == 2 else None)
+    assert (begun["outcome"], begun["id"], begun["who"], begun["from"]) == ("begun", ended["id"], "ada", "192.0.2.7")
+    audit = target.folder / "state" / "audit"
+    audit.rename(audit.with_name("away"))
+    audit.write_text("a file where the folder was")
+    code, said = sent()
+    assert (code, "audit" in json.dumps(said)) == (503, True)
+
+
+def test_where_its_log_is_full_a_replica_executes_nothing_of_another(required, tmp_path):
+    first, second = required
+    owner = HttpPeer(first, "new", capabilities=KNOWS)
+    task = begin(owner, "job", path=str(tmp_path / "it"))
+    audit = first.folder / "state" / "audit"
+    audit.rename(audit.with_name("away"))
+    audit.write_text("a file where the folder was")
+    other = HttpPeer(second, "new", capabilities=KNOWS)
+    refused = other.send(other.message("tasks/cancel", task))
+    assert (refused.status, b"audit log can't be written" in refused.body) == (503, True)
+    assert not (tmp_path / "it.cancelled").exists()
+    assert owner.result("tasks/get", task)["status"] == "working"
+    owner.close()
+    other.close()
