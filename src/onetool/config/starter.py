@@ -63,7 +63,8 @@ tools:
 # (`disabled: true` is understood). `tools` picks some, `prefix` is its pack's name, `parallel` lets calls of a step of
 # `ask` run side by side, `pin` refuses tools that are not as they were approved. More: onetool servers --help
 #servers:
-#  clock: {type: stdio, command: mcp-server-time, args: [], env: {TZ: UTC}, cwd: ., timeout: 10, enabled: true}
+#  clock: {type: stdio, command: mcp-server-time, args: [], env: {TZ: UTC}, inherit: false, cwd: ., timeout: 10,
+#          enabled: true}
 #  docs: {url: "http://127.0.0.1:9000/mcp", headers: {}, auth: "${DOCS_TOKEN}", connect_timeout: 30, replicate: true,
 #         tools: [find], prefix: docs, parallel: true, pin: true, docs_url: "https://example.com/docs"}
 

@@ -19,6 +19,7 @@ import msgspec
 from onetool.core.errors import ToolFailure, cut
 from onetool.database.documents import Documents
 from onetool.services.child_reaper import ChildReaper
+from onetool.sources.mcp_servers.environment import start_advice
 from onetool.sources.mcp_servers.process import ServerProcess, spawned
 from onetool.sources.mcp_servers.server_cache import Definition, Offers
 from onetool.sources.mcp_servers.server_log import ServerLog
@@ -302,7 +303,10 @@ class Upstream:
 
             words = why(error)
         last = self.server_log.last_lines()
-        return cut(f"{words}; it said: {last}" if last and last not in words else words, LONGEST_ERROR)
+        text = cut(f"{words}; it said: {last}" if last and last not in words else words, LONGEST_ERROR)
+        if self.state == "connected":
+            return text
+        return text + start_advice(self.settings, " ".join((words, *self.server_log.words)))
 
     def _was_not_received(self, connection: "UpstreamConnection", call: UpstreamCall) -> ToolFailure:
         why = f"the MCP server {self.name} was not reached: {connection.why_ended(call)}"
