@@ -237,8 +237,6 @@ async def _as_sent(
 ) -> Result:
     """The answer of an MCP server, as it came. What is too large is stored, unless its tool promises it."""
     content, structured = sent
-    if not content and structured is not None:  # many clients show content alone
-        content = [text_block(as_json(structured))]
     if promise == "wrapper":
         return {"content": content, "structuredContent": {RESULT: value}}
     if promise == "object":
