@@ -89,6 +89,7 @@ NODE = {"$ref": "#/$defs/Node", "$defs": {"Node": {"type": "array", "items": {"$
         {"type": "object"},
         {"type": "object", "additionalProperties": {"type": "string"}},
         {"type": "array"},
+        {"type": ["array", "object"], "items": {"type": "integer"}},
         {"type": "array", "items": {"type": "object"}},
         {"type": "array", "prefixItems": [{"type": "object"}, {"type": "string"}], "items": False},
         {"anyOf": [{"type": "object"}, {"type": "null"}]},

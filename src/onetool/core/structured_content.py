@@ -71,9 +71,9 @@ def may_be_content(schema: Any, root: Schema | None = None, levels: int = MOST_T
     if arms := [arm for word in ("anyOf", "oneOf") for arm in known.get(word) or ()]:
         return any(may_be_content(arm, root, levels - 1) for arm in arms)
     kinds = kinds_of(known, root)
-    if "array" in kinds:
-        items = (*known.get("prefixItems", ()), known.get("items", True))
-        return any(may_be_content(item, root, levels - 1) for item in items)
+    items = (*known.get("prefixItems", ()), known.get("items", True))
+    if "array" in kinds and any(may_be_content(item, root, levels - 1) for item in items):
+        return True
     members = known.get("additionalProperties", True)
     member_kinds = kinds_of(members, root)
     takes_text = members is not False and (not member_kinds or "string" in member_kinds)

@@ -348,6 +348,7 @@ def test_secrets_in_json_values_are_moved_and_filled_in_as_they_were(project):
     block = {
         "command": "npx",
         "env": {"OPENAPI_MCP_HEADERS": headers, "EMPTY": "{}", "BROKEN": '{"a": "b"'},
+        "inherit": False,
         "args": ["--config", config, f"--headers={headers}", f"HEADERS={headers}"],
     }
     put(project / "mcp.json", {"mcpServers": {"notion": block}})
@@ -359,7 +360,7 @@ def test_secrets_in_json_values_are_moved_and_filled_in_as_they_were(project):
         assert "quoted" not in shown
     assert "2022-06-28" in text
     loaded = config_of(project).servers["notion"]
-    assert (loaded.env, list(loaded.args)) == (block["env"], block["args"])
+    assert (loaded.env, list(loaded.args), loaded.inherit) == (block["env"], block["args"], False)
     assert set(json.loads(done.stdout)["secrets"]) == {"NOTION_TOKEN", "NOTION_H", "NOTION_PASSWORD"}
 
 

@@ -102,6 +102,11 @@ def test_data_between_pictures_comes_as_text():
     assert told == {"content": [image(b"i"), text("7"), text('{"a":[1]}'), text("b"), text("c"), text("null")]}
 
 
+def test_texts_in_lists_are_content():
+    assert blocks_of([[text("a")], ["b", text("c")]], no_media) == [text("a"), text("b"), text("c")]
+    assert blocks_of([["a"], "b"], no_media) is None
+
+
 def test_a_picture_that_is_nested_deeper_than_anybody_writes_is_data():
     value = image(b"i")
     for _ in range(500):

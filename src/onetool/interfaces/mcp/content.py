@@ -62,11 +62,20 @@ def _has_media(value: Any, levels: int = MAX_NESTING, in_object: bool = False) -
 
 
 def _texts(value: Any) -> list[Block] | None:
-    """Return the blocks of text blocks and strings, of which one at least is a block."""
-    items = value if isinstance(value, list | tuple) else [value]
+    """Return the blocks of text blocks and strings, of which one at least is a block; None for other values."""
+    items = list(_items(value))
     if not any(map(is_block, items)) or not all(isinstance(one, str) or is_block(one) for one in items):
         return None
     return [text_block(one) if isinstance(one, str) else one for one in items]
+
+
+def _items(value: Any, levels: int = MAX_NESTING) -> Iterator[Any]:
+    """Yield the items of a list and of the lists in it."""
+    if not isinstance(value, list | tuple) or not levels:
+        yield value
+        return
+    for one in value:
+        yield from _items(one, levels - 1)
 
 
 def _flattened(value: Any, read: Read, in_object: bool = False) -> Iterator[Block]:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 import msgspec
 
 from onetool.core.errors import ToolFailure, cut
+from onetool.core.redaction import mask_values
 from onetool.database.documents import Documents
 from onetool.services.child_reaper import ChildReaper
 from onetool.sources.mcp_servers.environment import start_advice
@@ -303,7 +304,8 @@ class Upstream:
 
             words = why(error)
         last = self.server_log.last_lines()
-        text = cut(f"{words}; it said: {last}" if last and last not in words else words, LONGEST_ERROR)
+        text = f"{words}; it said: {last}" if last and last not in words else words
+        text = cut(mask_values(text, self.server_log.masked), LONGEST_ERROR)
         if self.state == "connected":
             return text
         return text + start_advice(self.settings, " ".join((words, *self.server_log.words)))
