@@ -1,5 +1,7 @@
 """What a model reads of a search: lines, within a budget."""
 
+import ast
+
 from onetool.core.signature import MOST_TOKENS, NAME_TOKENS, FoundTool, found_lines, signature
 from onetool.core.spec import ToolSpec
 from onetool.core.text import count_tokens
@@ -45,3 +47,11 @@ def test_arguments_have_their_own_names_where_json_is_written():
     )
     assert signature(spec, exact=True) == "a.b(from: str)"
     assert signature(spec) == "a.b(from_: str)"
+
+
+def test_of_a_huge_default_a_signature_shows_the_beginning():
+    for default in ("x" * 2_000, ["x"] * 1_000):
+        schema = {"type": "object", "properties": {"a": {"default": default}}}
+        text = signature(ToolSpec(name="a.b", description="", input_schema=schema))
+        shown = ast.literal_eval(text.removeprefix("a.b(a: Any = ").removesuffix(")"))
+        assert (len(shown), shown[-1]) == (1_000, "…")

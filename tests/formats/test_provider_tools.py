@@ -63,7 +63,8 @@ ROWS = {"type": "array", "items": {"$ref": "#/$defs/Row"}, "$defs": {"Row": {"ty
     [
         (ROWS, [1], ["x"]),
         ({"type": ["integer", "null"]}, None, 0.5),
-        ({"anyOf": [{"type": "object"}, {"type": "string"}]}, "x", 0.5),
+        ({"anyOf": [{"type": "object", "properties": {"a": {}}}, {"type": "string"}]}, "x", 0.5),
+        ({"type": "array", "items": {"type": "object", "additionalProperties": {"type": "integer"}}}, [{"a": 1}], [1]),
     ],
 )
 def test_mcp_wraps_an_output_that_is_no_object(schema: dict[str, Any], right: Any, wrong: Any) -> None:
@@ -77,6 +78,31 @@ def test_mcp_wraps_an_output_that_is_no_object(schema: dict[str, Any], right: An
 @pytest.mark.parametrize("schema", [{}, {"description": "anything"}, {"type": ["string", "null"]}, {"enum": ["a"]}])
 def test_mcp_leaves_out_an_output_that_is_text_or_not_known(schema: dict[str, Any]) -> None:
     assert "outputSchema" not in only("mcp", ToolSpec(name="t", description="", output_schema=schema))
+
+
+NODE = {"$ref": "#/$defs/Node", "$defs": {"Node": {"type": "array", "items": {"$ref": "#/$defs/Node"}}}}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "object"},
+        {"type": "object", "additionalProperties": {"type": "string"}},
+        {"type": "array"},
+        {"type": ["array", "object"], "items": {"type": "integer"}},
+        {"type": "array", "items": {"type": "object"}},
+        {"type": "array", "prefixItems": [{"type": "object"}, {"type": "string"}], "items": False},
+        {"anyOf": [{"type": "object"}, {"type": "null"}]},
+    ],
+)
+def test_mcp_leaves_out_an_output_that_content_would_fit(schema: dict[str, Any]) -> None:
+    assert "outputSchema" not in only("mcp", ToolSpec(name="t", description="", output_schema=schema))
+    server_tool = ToolSpec(name="t", description="", output_schema=schema, source="proxy:other")
+    assert "outputSchema" in only("mcp", server_tool)
+
+
+def test_mcp_lists_an_output_that_refers_to_itself() -> None:
+    assert "outputSchema" in only("mcp", ToolSpec(name="t", description="", output_schema=NODE))
 
 
 def test_mcp_leaves_out_an_output_that_is_no_object() -> None:

@@ -63,9 +63,9 @@ tools:
 # (`disabled: true` is understood). `tools` picks some, `prefix` is its pack's name, `parallel` lets calls of a step of
 # `ask` run side by side, `pin` refuses tools that are not as they were approved. More: onetool servers --help
 #servers:
-#  clock: {type: stdio, command: mcp-server-time, args: [], env: {TZ: UTC}, cwd: ., timeout: 10, enabled: true}
+#  clock: {type: stdio, command: mcp-server-time, args: [], env: {TZ: UTC}, inherit: true, cwd: ., enabled: true}
 #  docs: {url: "http://127.0.0.1:9000/mcp", headers: {}, auth: "${DOCS_TOKEN}", connect_timeout: 30, replicate: true,
-#         tools: [find], prefix: docs, parallel: true, pin: true, docs_url: "https://example.com/docs"}
+#         tools: [find], prefix: docs, parallel: true, pin: true, timeout: 10, docs_url: "https://example.com/docs"}
 
 #watch: false  # servers (onetool serve, onetool mcp) read everything again when files change
 #docs_url: true  # help names OneTool's documents for packs that have no docs_url of their own

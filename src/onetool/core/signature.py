@@ -247,7 +247,7 @@ def _union(names: Iterable[str]) -> str:
 # A tool's signature in one line, for people and models: `fs.read_file(path: str, maxBytes: int = 204800)`.
 
 
-_LONGEST_DEFAULT = 40
+MAX_DEFAULT = 1_000  # characters; of a longer default the beginning is shown
 
 
 def signature(spec: ToolSpec, name: str | None = None, *, exact: bool = False) -> str:
@@ -273,11 +273,12 @@ def _parameter(word: str, schema: Any, root: Mapping[str, Any], required: bool) 
 
 
 def _default(schema: Any) -> str:
-    if isinstance(schema, Mapping) and "default" in schema:
-        text = repr(cast(Mapping[str, Any], schema)["default"])
-        if len(text) <= _LONGEST_DEFAULT:
-            return text
-    return "'...'"
+    """Return the default as a Python literal."""
+    if not isinstance(schema, Mapping) or "default" not in schema:
+        return "'...'"
+    value: Any = cast(Mapping[str, Any], schema)["default"]
+    text = repr(value)
+    return text if len(text) <= MAX_DEFAULT else repr(cut(value if isinstance(value, str) else text, MAX_DEFAULT))
 
 
 # Return types

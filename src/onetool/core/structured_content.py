@@ -8,12 +8,13 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from onetool.core.schema_keywords import stands_alone
-from onetool.core.signature import kinds_of
+from onetool.core.signature import MOST_TYPE_LEVELS, kinds_of, resolve_definition
 
 RESULT = "result"
 HANDLE = "handle"  # stands in a wrapper of ours in place of a value that is too large
 MARK = "x-fastmcp-wrap-result"
 DEFINITIONS = ("$defs", "definitions")
+ABOUT = frozenset({"title", "description", "default", "examples"})
 SMALL = frozenset({"integer", "number", "boolean", "null"})
 TEXT = frozenset({"string", "null"})
 OBJECT, ARRAY = {"type": "object"}, {"type": "array"}
@@ -56,6 +57,27 @@ def wrapped_schema(schema: Any) -> dict[str, Any] | None:
     if kinds <= SMALL:
         return {**around, "properties": {RESULT: inner}, "required": [RESULT]}
     return {**around, "properties": {RESULT: inner, HANDLE: KEPT}}  # one of them, or content that is no data
+
+
+def may_be_content(schema: Any, root: Schema | None = None, levels: int = MOST_TYPE_LEVELS) -> bool:
+    """Whether a content block fits the schema, or a list with one: it has objects without named members."""
+    root = cast(Schema, schema) if root is None and isinstance(schema, Mapping) else root or {}
+    part = resolve_definition(schema, root)
+    if not isinstance(part, Mapping):
+        return part is True
+    known = cast(Schema, part)
+    if levels == 0 or "enum" in known or "const" in known:
+        return False
+    if arms := [arm for word in ("anyOf", "oneOf") for arm in known.get(word) or ()]:
+        return any(may_be_content(arm, root, levels - 1) for arm in arms)
+    kinds = kinds_of(known, root)
+    items = (*known.get("prefixItems", ()), known.get("items", True))
+    if "array" in kinds and any(may_be_content(item, root, levels - 1) for item in items):
+        return True
+    members = known.get("additionalProperties", True)
+    member_kinds = kinds_of(members, root)
+    takes_text = members is not False and (not member_kinds or "string" in member_kinds)
+    return ("object" in kinds and takes_text and not known.get("properties")) or known.keys() <= ABOUT
 
 
 def _shared(schema: Schema) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from onetool.core.errors import UnknownProviderError
 from onetool.core.spec import ToolSpec
-from onetool.core.structured_content import wrapped_schema
+from onetool.core.structured_content import may_be_content, wrapped_schema
 from onetool.core.text import did_you_mean
 from onetool.formats.gemini import gemini_parameters
 from onetool.formats.json_schema import plain_parameters, thaw
@@ -83,7 +83,13 @@ def _mcp(spec: ToolSpec, name: str) -> Tool:
 
 
 def structured(spec: ToolSpec) -> Any:
-    """Structured results are objects in MCP: clients drop the whole list for an output schema of another type."""
+    """The output schema for MCP, where results are objects: clients drop the whole list for one of another type.
+
+    A schema that names no members is not listed: a value may be a picture then, and clients refuse an answer without
+    structured content where a schema is listed. Servers decide that for themselves.
+    """
+    if not spec.source.startswith("proxy:") and may_be_content(spec.output_schema):
+        return None
     is_object = isinstance(spec.output_schema, dict) and spec.output_schema.get("type") == "object"
     return spec.output_schema if is_object else wrapped_schema(spec.output_schema)
 

@@ -342,6 +342,29 @@ def test_secrets_are_moved_and_never_shown(project):
     }  # fmt: skip
 
 
+def test_secrets_in_json_values_are_moved_and_filled_in_as_they_were(project):
+    secret = "ntn_0123456789abcdefghij"
+    headers = json.dumps({"Authorization": f"Bearer {secret}", "Notion-Version": "2022-06-28"})
+    config = json.dumps({"api": [{"h": f"Bearer {secret}2", "password": 'a "quoted" \\ päss'}], "path": "/x"}, indent=1)
+    block = {
+        "command": "npx",
+        "env": {"OPENAPI_MCP_HEADERS": headers, "EMPTY": "{}", "BROKEN": '{"a": "b"'},
+        "inherit": False,
+        "args": ["--config", config, f"--headers={headers}", f"HEADERS={headers}"],
+    }
+    put(project / "mcp.json", {"mcpServers": {"notion": block}})
+    done = cli("servers", "import", "mcp.json", "--json", cwd=project)
+    assert done.returncode == 0, done.stderr
+    text = (project / ".onetool" / "onetool.yaml").read_text()
+    for shown in (done.stdout, done.stderr, text):
+        assert "ntn_" not in shown
+        assert "quoted" not in shown
+    assert "2022-06-28" in text
+    loaded = config_of(project).servers["notion"]
+    assert (loaded.env, list(loaded.args), loaded.inherit) == (block["env"], block["args"], False)
+    assert set(json.loads(done.stdout)["secrets"]) == {"NOTION_TOKEN", "NOTION_H", "NOTION_PASSWORD"}
+
+
 def test_a_name_that_means_something_else_already_is_not_taken(project, monkeypatch):
     monkeypatch.setenv("GITHUB_TOKEN", "of the environment")
     put(project / "mcp.json", {"mcpServers": {"gh": {"command": "x", "env": {"GITHUB_TOKEN": TOKEN}}}})

@@ -59,7 +59,7 @@ def test_what_the_sdk_makes_is_content(block):
     ],
 )
 def test_what_only_looks_like_it_is_data(value):
-    assert blocks_of(value) is None
+    assert blocks_of(value, no_media) is None
     (block,) = given_to_client(result(value))["content"]
     assert block["text"] == (value if isinstance(value, str) else json.dumps(value, separators=(",", ":")))
 
@@ -91,9 +91,27 @@ def test_what_is_too_large_for_a_wrapper_is_stored_and_its_handle_is_told():
     assert told["structuredContent"] == {"handle": "h" * 32}
 
 
-def test_pictures_come_once():
-    block = text("t")
-    assert given_to_client(result([block]), promise="wrapper") == {"content": [block], "structuredContent": {}}
+@pytest.mark.parametrize("promise", [None, "open"])
+@pytest.mark.parametrize("value", [image(b"i"), [image(b"i")], [[image(b"i")]], {"one": {"two": [image(b"i")]}}])
+def test_pictures_come_once(value, promise):
+    assert given_to_client(result(value), promise=promise) == {"content": [image(b"i")]}
+
+
+def test_data_between_pictures_comes_as_text():
+    told = given_to_client(result([image(b"i"), 7, {"a": [1]}, ["b", text("c")], None]))
+    assert told == {"content": [image(b"i"), text("7"), text('{"a":[1]}'), text("b"), text("c"), text("null")]}
+
+
+def test_texts_in_lists_are_content():
+    assert blocks_of([[text("a")], ["b", text("c")]], no_media) == [text("a"), text("b"), text("c")]
+    assert blocks_of([["a"], "b"], no_media) is None
+
+
+def test_a_picture_that_is_nested_deeper_than_anybody_writes_is_data():
+    value = image(b"i")
+    for _ in range(500):
+        value = [value]
+    assert blocks_of(value, no_media) is None
 
 
 def test_what_is_too_large_is_stored_and_linked():
@@ -142,4 +160,4 @@ def test_before_there_were_links_they_are_told_in_words():
     ],
 )
 def test_what_only_looks_like_content_is_data(value):
-    assert blocks_of(value) is None
+    assert blocks_of(value, no_media) is None

@@ -48,6 +48,15 @@ def text(result):
     return block.text
 
 
+PIXEL = ("image", "image/png")
+
+
+def shown(block):
+    """Return the type of a block, and what tells it from others of its type."""
+    data = block.model_dump(by_alias=True, mode="json")
+    return block.type, data.get("text") or data.get("uri") or data["mimeType"]
+
+
 def test_it_connects(connect):
     async def work(client):
         assert client.protocol_version == (NEW if connect.is_new else OLD)
@@ -72,6 +81,43 @@ def test_it_lists_and_calls_tools(connect):
         assert point.structured_content == {"x": 1, "y": 2}
         words, picture = (await client.call_tool("working__picture")).content
         assert (words.text, picture.mime_type) == ("look:", "image/png")
+
+    with_client(connect, work)
+
+
+def test_it_gets_pictures_of_packs_once(connect):
+    captioned = ("in_list", "with_string", "with_strings", "in_tuple", "in_lists", "as_result")
+    expected = {
+        "alone": [PIXEL],
+        "with_types": [PIXEL],
+        **{tool: [PIXEL, ("text", "x")] for tool in captioned},
+        "in_object": [("text", '{"caption":"x"}'), PIXEL],
+        "rows": [("text", '{"name":"a"}'), PIXEL, ("text", '{"name":"b"}'), ("resource_link", "file:///b.png")],
+    }
+
+    async def work(client):
+        await client.list_tools()  # what it lists is held against each answer
+        for tool, content in expected.items():
+            answer = await client.call_tool(f"drawing__{tool}")
+            assert [shown(block) for block in answer.content] == content, tool
+            assert answer.structured_content is None, tool
+
+    with_client(connect, work)
+
+
+def test_it_gets_data_with_pictures_in_it_as_its_schema_promises(connect):
+    async def work(client):
+        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+        assert tools["drawing__titled"].output_schema["required"] == ["title", "picture"]
+        titled = await client.call_tool("drawing__titled")
+        assert [shown(block) for block in titled.content] == [("text", '{"title":"x"}'), PIXEL]
+        assert titled.structured_content["picture"]["mimeType"] == "image/png"
+        data = await client.call_tool("drawing__open_data")
+        assert (
+            json.loads(text(data))
+            == data.structured_content
+            == {"type": "chart", "parts": [{"type": "text", "size": 3}]}
+        )
 
     with_client(connect, work)
 

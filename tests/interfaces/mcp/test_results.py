@@ -7,6 +7,7 @@ import pytest
 import yaml
 from helpers import definition, until
 from interfaces.mcp.peers import HttpPeer
+from interfaces.mcp.servers import CONFIG
 
 from onetool.core.schema import CompiledSchema
 
@@ -49,7 +50,7 @@ def test_run_gives_text_alone(runner):
 
 def test_run_gives_data_to_programs_where_the_config_says_so(serve, tmp_path):
     config = tmp_path / "structured.yaml"
-    config.write_text("run: {structured: true}")
+    config.write_text(f"run: {{structured: true}}\npacks: [{CONFIG.parent / 'packs'}]")
     asked = HttpPeer(serve(config=config), "new", query="?menu=run")
     (listing,) = asked.result("tools/list")["tools"]
     assert "outputSchema" not in listing
@@ -59,6 +60,9 @@ def test_run_gives_data_to_programs_where_the_config_says_so(serve, tmp_path):
     large = asked.call("run", {"code": "['line'] * 20_000"})
     assert large["structuredContent"] == {"handle": large["content"][1]["uri"].removeprefix("ot://results/")}
     assert "structuredContent" not in asked.call("run", {"code": "1 / 0"})
+    picture = asked.call("run", {"code": "[drawing.alone(), 'x']"})
+    assert [block["type"] for block in picture["content"]] == ["image", "text"]
+    assert "structuredContent" not in picture
 
 
 def test_content_comes_as_what_it_is(peer):

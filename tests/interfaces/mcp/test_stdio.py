@@ -144,19 +144,51 @@ def test_a_client_that_does_not_read_is_not_asked_for_more_and_the_server_still_
 # The end
 
 
-@pytest.mark.parametrize("tool", ["working__wait_for", "working__wait_for_blocking"])
-def test_when_the_client_has_said_all_it_is_still_answered_and_then_the_server_ends(stdio_peer, tmp_path, tool):
+def test_three_messages_in_a_pipe_are_answered(tmp_path):
+    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+    lines = [
+        {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello},
+        {"jsonrpc": "2.0", "method": "notifications/initialized"},
+        {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call("run", code="working.add(a=1, b=2)")},
+    ]
+    done = subprocess.run(
+        [sys.executable, "-m", "onetool", "--config", str(CONFIG), "mcp"],
+        cwd=tmp_path,
+        env=environment(tmp_path),
+        input="\n".join(map(json.dumps, lines)).encode(),
+        capture_output=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    replies = {reply["id"]: reply for reply in map(json.loads, done.stdout.splitlines())}
+    assert (done.returncode, said(replies[2])) == (0, "3")
+
+
+@pytest.mark.parametrize("tool", ["working__hang", "working__wait_for_blocking"])
+def test_when_the_client_has_said_all_quick_calls_are_answered_and_slow_ones_cancelled(stdio_peer, tmp_path, tool):
     peer = stdio_peer("old", *DIRECT)
     slow = peer.begin("tools/call", call(tool, path=str(tmp_path / "it")))
     until((tmp_path / "it.began").exists)
     quick = peer.begin("tools/call", call("plus", a=1))
     peer.process.stdin.close()
-    assert said(quick.answer()) == "1"
-    assert peer.is_alive
-    (tmp_path / "it").touch()
-    assert said(slow.answer()) == "it came"
     assert peer.ended() == 0
+    assert said(quick.answer()) == "1"
+    assert not slow.is_answered
+    assert (tmp_path / "it.cancelled").exists() == (tool == "working__hang")
     assert "Traceback" not in peer.log()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_after_a_signal_nothing_is_written(stdio_peer, tmp_path, number):
+    """Clients stop reading before they send one, and some raise an error for an answer that comes then."""
+    peer = stdio_peer("old", *DIRECT)
+    slow = peer.begin("tools/call", call("working__hang", path=str(tmp_path / "it")))
+    until((tmp_path / "it.began").exists)
+    peer.process.send_signal(number)
+    assert peer.ended() == 0
+    assert (tmp_path / "it.cancelled").exists()
+    assert not slow.is_answered
+    assert peer.other_lines == []
 
 
 def test_many_calls_in_one_go_and_then_the_end(tmp_path):

@@ -10,6 +10,7 @@ from mcp import Client, StdioServerParameters
 from sources.mcp_servers.stage import SCRIPTS, call, ran
 from warm import program
 
+LONG = "a default that takes more than forty characters"
 SECRET = "s3cret-of-the-test"
 
 
@@ -31,6 +32,7 @@ def app(stage):
         ("[row['n'] for row in odd.rows()]", [1, 2]),
         ("odd.named()", {"result": 3}),
         ("odd.maybe()", None),
+        ("odd.empty()", []),
         ("odd.read(size=1)", {"content": "hello world\n"}),
         ("odd.beside(size=1)", {"size": 1}),
     ],
@@ -53,6 +55,12 @@ def test_in_code_the_value_is_what_a_person_would_expect(app, code, value):
 )
 def test_the_signature_says_the_type_that_code_gets(app, tool, returns):
     assert ran(app, f"ot.signature('odd.{tool}')").data.endswith(f" -> {returns}")
+
+
+def test_the_signature_shows_a_default_where_there_is_one(app):
+    assert ran(app, "ot.signature('odd.long_default')").data == (
+        f"odd.long_default(words: str = {LONG!r}, rest: str = '...')"
+    )
 
 
 def test_help_says_what_code_gets(app):
@@ -110,6 +118,7 @@ CALLS = [
     ("read", {"size": 1}),
     ("query", {}),
     ("rows", {}),
+    ("empty", {}),
     ("add", {"a": 1, "b": 2}),
     ("beside", {"size": 10}),
     ("tells", {"words": '{"a": 1}  '}),

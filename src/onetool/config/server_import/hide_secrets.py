@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from onetool.config.yaml_nodes import VARIABLE
+from onetool.core.json_data import data_in
 from onetool.core.redaction import sounds_secret
 from onetool.services.secret_file import NAME
 from onetool.services.secrets import Secret, Secrets
@@ -93,6 +94,7 @@ _LONG_WORD = re.compile(r"(?=[^/]*[0-9])(?=[^/]*[A-Za-z])[A-Za-z0-9_-]{24,}\Z")
 _SCHEME = re.compile(r"([A-Za-z][\w-]*[ ]+)(\S.*)\Z", re.DOTALL)
 _FLAG = re.compile(r"--?([A-Za-z][\w-]*)=(.+)\Z", re.DOTALL)
 _ASSIGNED = re.compile(r"([A-Za-z_]\w*)=(.+)\Z", re.DOTALL)
+_JSON_STRING = re.compile(r'"((?:[^"\\]|\\.)*)"(\s*:)?')
 _HEADER = re.compile(r"([A-Za-z][\w-]*):[ ]*(.+)\Z", re.DOTALL)
 
 
@@ -143,7 +145,8 @@ def is_secret(name: str, value: str) -> bool:
     """Whether a value under this name is one, and stands there itself."""
     if "${" in value or value.strip().lower() in _NO_SECRET or not value.strip():
         return False
-    return bool(_sounds_secret(name) or _KNOWN_BY_THEIR_LOOKS.match(value) or _WITH_PASSWORD.match(value))
+    last_word = value.rpartition(" ")[2]  # after `Bearer`, say
+    return bool(_sounds_secret(name) or _KNOWN_BY_THEIR_LOOKS.match(last_word) or _WITH_PASSWORD.match(value))
 
 
 def _is_anybodys(name: str) -> bool:
@@ -180,7 +183,7 @@ class _Hider:
 
     def _variable(self, name: str, value: str) -> str:
         if not is_secret(name, value):
-            return value
+            return self._in_json(name, value)
         return self.collector.placeholder_for(name if NAME.fullmatch(name) else variable_name(name), self.server, value)
 
     def _headers(self, headers: dict[str, str]) -> dict[str, str]:
@@ -188,7 +191,7 @@ class _Hider:
 
     def _header(self, name: str, value: str) -> str:
         if not is_secret(name, value):
-            return value
+            return self._in_json(name, value)
         if name.lower() in ("authorization", "proxy-authorization"):
             found = _SCHEME.match(value)
             scheme, bare = (found[1], found[2]) if found else ("", value)
@@ -218,13 +221,32 @@ class _Hider:
         if found := _FLAG.match(arg):
             if is_secret(found[1], found[2]):
                 return arg[: found.start(2)] + self._named(found[1], found[2])
-        elif found := _ASSIGNED.match(arg):
+            return arg[: found.start(2)] + self._in_json(found[1], found[2])
+        if found := _ASSIGNED.match(arg):
             return arg[: found.start(2)] + self._variable(found[1], found[2])
-        elif (found := _HEADER.match(arg)) and not found[2].startswith("//"):
+        if (found := _HEADER.match(arg)) and not found[2].startswith("//"):
             return arg[: found.start(2)] + self._header(found[1], found[2])
         if is_secret("", arg):
             return self._named("url" if "://" in arg else "token", arg)
-        return arg
+        return self._in_json(flag, arg)
+
+    def _in_json(self, name: str, value: str) -> str:
+        """Return the value, without the secrets in it if it is JSON: `{"Authorization": "Bearer …"}`.
+
+        Strings stay as they are escaped, so that the filled value is the same text again.
+        """
+        if not isinstance(data_in(value), dict | list):
+            return value
+        key = name
+
+        def hidden(found: re.Match[str]) -> str:
+            nonlocal key
+            if found[2]:
+                key = found[1]
+                return found[0]
+            return f'"{self._header(key, found[1])}"'
+
+        return _JSON_STRING.sub(hidden, value)
 
     def _url(self, url: str) -> str:
         """Secrets in the query, in the path, or before the host."""

@@ -189,7 +189,7 @@ OTHERS = {  # what clients call the same things
 }
 HANDLED_KEYS = {
     "type", "transport", "transportType", "enabled", "disabled", "env_vars", "env_http_headers", "envHeaders",
-    "bearer_token_env_var", "bearerTokenEnvVar",
+    "bearer_token_env_var", "bearerTokenEnvVar", "inherit",
 }  # fmt: skip
 IGNORED_KEYS = {"name", "description", "displayName", "source", "version", "gallery", "icon"}
 EXCLUDE_KEYS = ("excludeTools", "disabled_tools", "disabledTools")
@@ -218,6 +218,8 @@ def translated(
     _environment(raw, block)
     if raw.get("enabled") is False or raw.get("disabled") is True:
         block["enabled"] = False
+    if raw.get("inherit") is False:
+        block["inherit"] = False
     block = _mapped(block, variables.ours)
     _absolute(block, folder)
     return _fitting(block, notes), [*notes, *variables.notes]
@@ -288,7 +290,7 @@ def _fitting(block: dict[str, Any], notes: list[str]) -> dict[str, Any]:
     for key in [key for key in useless if key in block]:
         del block[key]
         notes.append(f"without {key}, which a server with a {'url' if 'url' in block else 'command'} has no use for")
-    order = ("type", *KNOWN, "enabled")
+    order = ("type", *KNOWN, "inherit", "enabled")
     return {key: block[key] for key in order if key in block}
 
 

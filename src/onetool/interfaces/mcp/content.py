@@ -3,7 +3,7 @@
 import asyncio
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeGuard
 
 from msgspec.structs import replace
@@ -23,24 +23,77 @@ if TYPE_CHECKING:
 
 MEDIA_TYPES = ("image", "audio", "blob", "resource_link")
 EMBEDDED = {"type", "uri", "text", "mimeType", "_meta"}
-MANY_ITEMS = 1_000  # items that are not looked at on the event loop
+MAX_NESTING = 10  # lists and objects around a block; nobody writes more
 _DATA_URL = re.compile(r"data:([^;,]{1,200});base64,([A-Za-z0-9+/=]*)")
+_BLOCK_TYPE = re.compile(rf'"type": ?"(?:text|resource|{"|".join(MEDIA_TYPES)})"')
 
 Read = Callable[[str], str]
 """The text behind a handle, for whoever made the call that is running."""
 
 
-async def media_blocks(value: Any, read: Read, as_text: Callable[[Any], str]) -> list[Block] | None:
-    """The content blocks of a value with media records; None for other values."""
-    items = value if isinstance(value, list) else [value]
-    is_media = _has_media(items) if len(items) < MANY_ITEMS else await asyncio.to_thread(_has_media, items)
-    if not is_media:
+async def content_blocks(value: Any, read: Read) -> list[Block] | None:
+    """Return the content blocks of a value that is made of them; None for data."""
+    if not isinstance(value, dict | list | tuple) or not _BLOCK_TYPE.search(as_json(value)):  # most values
         return None
-    return await asyncio.to_thread(lambda: [_media_block(item, read, as_text) for item in items])
+    return await asyncio.to_thread(blocks_of, value, read)
 
 
-def _has_media(items: list[Any]) -> bool:
-    return any(_is_record(item) or _is_embedded(item) for item in items if isinstance(item, dict) and "type" in item)
+def blocks_of(value: Any, read: Read) -> list[Block] | None:
+    """Return the content blocks of a value; None for data.
+
+    A value is content if it has a picture, a sound, a resource or a link in its lists and objects, or if it is made of
+    text blocks and strings alone. Data beside the blocks becomes text.
+    """
+    if _has_media(value):
+        return list(_flattened(value, read))
+    return _texts(value)
+
+
+def _has_media(value: Any, levels: int = MAX_NESTING, in_object: bool = False) -> bool:
+    """Whether there is a block in the value. In objects, records stay records: code may want their handles."""
+    if is_block(value):
+        return value["type"] != "text"
+    if not in_object and (_is_record(value) or _is_embedded(value)):
+        return True
+    if not isinstance(value, dict | list | tuple) or not levels:
+        return False
+    inside, in_object = (value.values(), True) if isinstance(value, dict) else (value, in_object)
+    return any(_has_media(one, levels - 1, in_object) for one in inside)
+
+
+def _texts(value: Any) -> list[Block] | None:
+    """Return the blocks of text blocks and strings, of which one at least is a block; None for other values."""
+    items = list(_items(value))
+    if not any(map(is_block, items)) or not all(isinstance(one, str) or is_block(one) for one in items):
+        return None
+    return [text_block(one) if isinstance(one, str) else one for one in items]
+
+
+def _items(value: Any, levels: int = MAX_NESTING) -> Iterator[Any]:
+    """Yield the items of a list and of the lists in it."""
+    if not isinstance(value, list | tuple) or not levels:
+        yield value
+        return
+    for one in value:
+        yield from _items(one, levels - 1)
+
+
+def _flattened(value: Any, read: Read, in_object: bool = False) -> Iterator[Block]:
+    if not _has_media(value, in_object=in_object):
+        yield from _texts(value) or [text_block(value if isinstance(value, str) else as_json(value))]
+    elif is_block(value):
+        yield value
+    elif _is_embedded(value) or _is_record(value):
+        yield _media_block(value, read)
+    elif isinstance(value, list | tuple):
+        for one in value:
+            yield from _flattened(one, read, in_object)
+    else:
+        content = {key: one for key, one in value.items() if _has_media(one, in_object=True)}
+        if data := {key: one for key, one in value.items() if key not in content}:
+            yield text_block(as_json(data))
+        for one in content.values():
+            yield from _flattened(one, read, in_object=True)
 
 
 def media_in(text: str) -> tuple[str, str] | None:
@@ -62,20 +115,17 @@ def _is_embedded(item: Any) -> TypeGuard[dict[str, Any]]:
     return all(isinstance(part, str) for key, part in item.items() if key != "_meta")
 
 
-def _media_block(item: Any, read: Read, as_text: Callable[[Any], str]) -> Block:
+def _media_block(item: dict[str, Any], read: Read) -> Block:
     if _is_embedded(item):
         return {"type": "resource", "resource": {key: part for key, part in item.items() if key != "type"}}
-    if not _is_record(item):
-        return {"type": "text", "text": item if isinstance(item, str) else as_text(item)}
-    text: Block = {"type": "text", "text": as_text(item)}
     if item["type"] == "resource_link":
         return {key: part for key, part in item.items() if key != "handle"}
     try:
         media = media_in(read(item["handle"]))
     except ToolFailure:  # it has expired meanwhile
-        return text
+        media = None
     if media is None:
-        return text
+        return text_block(as_json(item))
     mime, data = media
     if item["type"] == "blob":
         uri = str(item.get("uri") or f"{RESULTS}{item['handle']}")
@@ -102,7 +152,8 @@ _ALWAYS = {"type": str, "annotations": dict, "_meta": dict}
 _EMBEDDED = ({"uri": str, "text": str}, {"uri": str, "blob": str})
 
 Result = dict[str, Any]
-Promise = Literal["object", "wrapper"] | None  # of structured content: the value itself, or what it stands in
+Promise = Literal["object", "open", "wrapper"] | None
+"""Of structured content: the value itself, the same unless it is content (no schema is listed), or a wrapper."""
 KeepText = Callable[[str], "StoredResult"]
 ReadOn = Callable[[str, int], str]
 
@@ -123,13 +174,6 @@ def _fits(value: Mapping[str, Any], needed: Mapping[str, type], further: Mapping
     return needed.keys() <= value.keys() <= known.keys() and all(type(value[key]) is known[key] for key in value)
 
 
-def blocks_of(value: Any) -> list[Block] | None:
-    """The content blocks that a value is made of; None if it is plain data."""
-    if is_block(value):
-        return [value]
-    return value if isinstance(value, list) and value and all(map(is_block, value)) else None
-
-
 def text_block(words: str) -> Block:
     return {"type": "text", "text": words}
 
@@ -143,10 +187,10 @@ def from_reply(reply: "RunReply") -> Result:
 
 
 def promise_of(spec: ToolSpec, output_schema: Any) -> Promise:
-    """What the listed output schema of a tool promises."""
-    if output_schema is None:
-        return None
+    """What a tool promises, by its output schema and the one that is listed."""
     is_object = spec.structured_schema is not None or (spec.output_schema or {}).get("type") == "object"
+    if output_schema is None:
+        return "open" if is_object else None
     return "object" if is_object else "wrapper"
 
 
@@ -174,18 +218,17 @@ async def _from_result(
         return error_result(result.error)
     if isinstance(result, ServerResult):
         return await _as_sent(result.sent(), result.data, inline_bytes, store, read_on, promise)
-    if isinstance(result.data, dict | list):  # nothing else can be, or hold, a block
-        if (media := await media_blocks(result.data, read, as_json)) is not None:
-            return _with({"content": media}, {} if promise == "wrapper" else None)
-        if (blocks := blocks_of(result.data)) is not None:  # a wrapper has room for data, not for a copy of these
-            return _with({"content": blocks}, {} if promise == "wrapper" else result.data if promise else None)
+    if (blocks := await content_blocks(result.data, read)) is not None:
+        # Clients refuse an answer without the structured content that a listed schema promises.
+        promised = {"object": result.data, "wrapper": {RESULT: result.data}}
+        return _with({"content": blocks}, promised.get(promise or ""))
     text = _text(result)
     # At most four bytes a character: most values need no closer look.
     if len(text) > inline_bytes // 4 and (page := _shorter(result.data, text, inline_bytes)) is not None:
         result = replace(result, data=page)
         text = _text(result)
     answer: Result = {"content": [{"type": "text", "text": text}]}
-    if promise == "object":  # such a client takes the data, and the text is for others
+    if promise in ("object", "open"):  # such a client takes the data, and the text is for others
         answer["structuredContent"] = result.data
     elif len(text) > inline_bytes // 4 and len(text.encode(errors="replace")) > inline_bytes:
         return await _stored(text, store, read_on, bool(promise))
@@ -203,8 +246,6 @@ async def _as_sent(
 ) -> Result:
     """The answer of an MCP server, as it came. What is too large is stored, unless its tool promises it."""
     content, structured = sent
-    if not content and structured is not None:  # many clients show content alone
-        content = [text_block(as_json(structured))]
     if promise == "wrapper":
         return {"content": content, "structuredContent": {RESULT: value}}
     if promise == "object":

@@ -26,10 +26,9 @@ from onetool.interfaces.asgi import encode
 from onetool.interfaces.mcp.client import ClientCaller
 from onetool.interfaces.mcp.content import (
     as_json,
-    blocks_of,
+    content_blocks,
     from_reply,
     from_result,
-    media_blocks,
     promise_of,
     text_block,
     with_notes,
@@ -125,24 +124,17 @@ def _run_entries(app: "App", allowed: Collection[str] | None) -> list[MenuEntry]
 
 
 async def _answer(app: "App", result: RunResult) -> dict[str, Any]:
-    answer, handle = await _content(app, result)
-    if not app.config.run.structured or not result.ok:  # the text is the shorter form for a model
-        return answer
-    return {**answer, "structuredContent": {RESULT: result.data} if handle is None else {HANDLE: handle}}
-
-
-async def _content(app: "App", result: RunResult) -> tuple[dict[str, Any], str | None]:
-    """What a client shows, and where the whole is kept if it is too large for that."""
-    blocks = None
-    if result.ok:  # pictures and the like are no text
-        blocks = await media_blocks(result.data, app.runtime.read_result, as_json) or blocks_of(result.data)
-    if blocks is not None:
-        return {"content": [*([text_block(result.printed)] if result.printed else []), *blocks]}, None
+    blocks = await content_blocks(result.data, app.runtime.read_result) if result.ok else None
+    if blocks is not None:  # pictures and the like are no text, and no data
+        return {"content": [*([text_block(result.printed)] if result.printed else []), *blocks]}
     if _size(result) > LARGE_RESULT:  # writing it out takes a while, and others wait for the loop
         reply = await asyncio.to_thread(app.reply, result)
     else:
         reply = app.reply(result)
-    return from_reply(reply), None if reply.stored is None else reply.stored.handle
+    answer = from_reply(reply)
+    if not app.config.run.structured or not result.ok:  # the text is the shorter form for a model
+        return answer
+    return {**answer, "structuredContent": {HANDLE: reply.stored.handle} if reply.stored else {RESULT: result.data}}
 
 
 def _size(result: RunResult) -> int:

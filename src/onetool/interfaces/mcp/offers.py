@@ -12,7 +12,7 @@ from onetool.core.errors import ToolFailure
 from onetool.core.registry import Prompt, Resource
 from onetool.core.signature import signature
 from onetool.interfaces.mcp.client import ClientCaller
-from onetool.interfaces.mcp.content import RESULTS, as_json, blocks_of, is_block, media_in, text_block
+from onetool.interfaces.mcp.content import RESULTS, Read, as_json, blocks_of, is_block, media_in, text_block
 from onetool.interfaces.mcp.pending_calls import lacking_capability, run_pausable
 from onetool.interfaces.mcp.protocol import INTERNAL_ERROR, INVALID_PARAMS, RESOURCE_NOT_FOUND, JsonRpcError
 from onetool.interfaces.mcp.request import McpRequest, page
@@ -186,7 +186,7 @@ async def get_prompt(service: "Service", request: McpRequest) -> dict[str, Any]:
             raise lacking_capability(caller) or JsonRpcError(
                 INVALID_PARAMS if wrong else INTERNAL_ERROR, result.error.message
             )
-        return {"description": prompt.spec.description, "messages": _messages(result.data)}
+        return {"description": prompt.spec.description, "messages": _messages(result.data, app.runtime.read_result)}
 
     return await run_pausable(request, work, service.pending_calls)
 
@@ -238,14 +238,14 @@ def _typed_value(value: Any, schema: Mapping[str, Any]) -> Any:
         return value
 
 
-def _messages(value: Any) -> list[dict[str, Any]]:
+def _messages(value: Any, read: Read) -> list[dict[str, Any]]:
     """The result of a prompt as messages: from a text, content blocks, or messages with roles."""
     if isinstance(value, str):
         return [{"role": "user", "content": text_block(value)}]
-    if (blocks := blocks_of(value)) is not None:
-        return [{"role": "user", "content": block} for block in blocks]
     if isinstance(value, list) and value and all(map(_is_message, value)):
         return [{"role": one["role"], "content": _message_content(one["content"])} for one in value]
+    if (blocks := blocks_of(value, read)) is not None:
+        return [{"role": "user", "content": block} for block in blocks]
     return [{"role": "user", "content": text_block(as_json(value))}]
 
 

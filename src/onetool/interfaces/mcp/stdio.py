@@ -21,10 +21,15 @@ LONGEST = 16 * 1024 * 1024  # bytes of one line
 MOST_UNSENT = 4 * 1024 * 1024  # bytes that wait for the client to read before we read no more of it
 MOST_AT_ONCE = 1000  # requests that are being answered
 TURNS = 3  # of the loop, in which a quick request is answered
+LAST_SECONDS = 1.0  # for requests that are being answered when the client closes the pipe
 
 
 async def serve(service: Service, source: int, writer: int, warm: Callable[[], None] | None = None) -> None:
-    """Serve until the client closes the pipe, or a signal stops us. `warm` prepares the first call, in a thread."""
+    """Serve until the client closes the pipe, or a signal stops us. `warm` prepares the first call, in a thread.
+
+    Requests that were read before the pipe was closed have a second, and are cancelled then. After a signal nothing
+    more is written: clients that send one have stopped reading.
+    """
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     with suppress(NotImplementedError):  # on Windows there is Ctrl-C only, and that cancels what runs
@@ -67,11 +72,10 @@ class StdioConnection:
                 await self._drain()
                 self._received(line)
             await self._writer.has_room()
-        # The client has said all it wants to: what it asked for is still answered, but for what would go on for ever.
         self._service.changes.close()
         self._conversation.expect_no_answers()
-        while self._tasks:
-            await asyncio.wait(self._tasks)
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=LAST_SECONDS)
 
     async def _drain(self) -> None:
         """Give running requests some turns of the loop to end: many at once are mostly quick ones."""
@@ -82,6 +86,7 @@ class StdioConnection:
 
     async def close(self, reading: "asyncio.Task[None]") -> None:
         reading.cancel()
+        self._writer.refuse()
         self._conversation.close()
         with suppress(asyncio.CancelledError):
             await reading
@@ -116,17 +121,22 @@ class StdoutWriter:
         self._unsent = bytearray()
         self._empty = asyncio.Event()
         self._empty.set()
-        self._is_waiting = False
+        self._is_waiting = self._refuses = False
         self._begin()
 
     def send(self, message: object) -> None:
+        if self._refuses or self._stop.is_set():
+            return
         by_the_way = isinstance(message, dict) and "id" not in message
         if by_the_way and len(self._unsent) > MOST_UNSENT:
             return  # whoever does not read misses what it is only told
-        if not self._stop.is_set() or not self._unsent:
-            self._unsent += encode(message) + b"\n"
-            if not self._is_waiting:
-                self._write()
+        self._unsent += encode(message) + b"\n"
+        if not self._is_waiting:
+            self._write()
+
+    def refuse(self) -> None:
+        """Take no more messages, such as the answers of requests that are being cancelled."""
+        self._refuses = True
 
     async def has_room(self) -> None:
         """Wait until the client has read enough of what was sent; meanwhile nothing is read from it."""
@@ -135,7 +145,9 @@ class StdoutWriter:
             await self._empty.wait()
 
     async def close(self, seconds: float = 1.0) -> None:
-        """Write what is left, for `seconds` at most."""
+        """Write what is left, for `seconds` at most; after a signal nothing."""
+        if self._stop.is_set():
+            self._unsent.clear()
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while self._unsent:
@@ -153,6 +165,8 @@ class StdoutWriter:
             os.set_blocking(self._fd, True)
 
     def _write(self) -> None:
+        if self._stop.is_set():
+            self._unsent.clear()
         try:
             while self._unsent:
                 del self._unsent[: os.write(self._fd, self._unsent[:CHUNK])]

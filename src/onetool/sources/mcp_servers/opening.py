@@ -289,7 +289,9 @@ async def connected(upstream: ConnectTarget) -> AsyncGenerator[UpstreamConnectio
             limit.deadline = float("inf")
             yield connection
     if limit.cancelled_caught:
-        raise ToolFailure(f"it gave no answer within {seconds:g} s (connect_timeout in its block of the config)")
+        raise ToolFailure(
+            f"it gave no answer within {seconds:g} s (to wait longer: connect_timeout in its block of the config)"
+        )
 
 
 async def _first(upstream: ConnectTarget, stack: AsyncExitStack) -> UpstreamConnection:

@@ -19,6 +19,7 @@ from typing import Any, cast
 
 from onetool.core.errors import ToolFailure
 from onetool.services.child_reaper import ChildReaper
+from onetool.sources.mcp_servers.environment import environment, masked_values
 from onetool.sources.mcp_servers.program import changed, find_program, program_at
 from onetool.sources.mcp_servers.server_log import ServerLog
 from onetool.sources.mcp_servers.settings import PlacedServer, ServerSettings
@@ -29,20 +30,11 @@ GRACE_SECONDS = 1.0  # seconds to end by itself, and again when it is told to
 LAST_OUTPUT = 0.5  # seconds for the rest of what it wrote, when it has ended
 
 KILL = getattr(signal, "SIGKILL", signal.SIGTERM)  # Windows has no stronger one, as SIGTERM is strong enough there
-KEPT = ("PATH", "HOME", "LANG", "LANGUAGE")
-if os.name == "nt":  # without these no program starts there
-    KEPT += ("SYSTEMROOT", "SYSTEMDRIVE", "COMSPEC", "PATHEXT", "TEMP", "TMP", "USERPROFILE", "APPDATA", "LOCALAPPDATA")
-
-
-def environment(settings: ServerSettings) -> dict[str, str]:
-    """The environment of the process: PATH, HOME, language, and the block's own `env`."""
-    own = {name: str(value) for name, value in settings.env.items()}
-    ours = {name: value for name, value in os.environ.items() if name in KEPT or name.startswith("LC_")}
-    return {**ours, **own}
 
 
 async def spawned(settings: ServerSettings, server_log: ServerLog, reaper: ChildReaper) -> "ServerProcess":
     env = environment(settings)
+    server_log.masked = masked_values(settings)
     command = _found(str(settings.command), env, settings.cwd)
     if isinstance(settings, PlacedServer) and settings.project:
         why = changed(settings.trusted, program_at(command, settings.project))

@@ -15,6 +15,7 @@ from time import strftime
 from typing import Any
 
 from onetool.core.os_files import private
+from onetool.core.redaction import mask_values
 
 log = logging.getLogger("onetool.servers")
 
@@ -37,6 +38,7 @@ class ServerLog:
         self._lock = Lock()
         self._rest = b""
         self._size: int | None = None
+        self.masked: tuple[str, ...] = ()  # values that are masked here alone: elsewhere they are no secrets
         self.words: deque[str] = deque(maxlen=IN_MEMORY)  # of the server, since it was last started
 
     def note(self, text: str) -> None:
@@ -108,7 +110,7 @@ class ServerLog:
         return self._file.with_suffix(".log.1")
 
     def _clean(self, text: str) -> str:
-        text = self._redact(text)
+        text = mask_values(self._redact(text), self.masked)
         return (
             text
             if text.isprintable()

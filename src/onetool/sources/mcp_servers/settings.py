@@ -37,6 +37,7 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     command: Name | None = None
     args: tuple[str, ...] = ()
     env: dict[str, Secret] = {}
+    inherit: bool = True  # its process gets the certificates, proxies and indexes that our environment names
     cwd: Path | None = None
     url: Name | None = None
     headers: dict[str, Secret] = {}

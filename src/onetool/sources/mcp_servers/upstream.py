@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 import msgspec
 
 from onetool.core.errors import ToolFailure, cut
+from onetool.core.redaction import mask_values
 from onetool.database.documents import Documents
 from onetool.services.child_reaper import ChildReaper
+from onetool.sources.mcp_servers.environment import start_advice
 from onetool.sources.mcp_servers.process import ServerProcess, spawned
 from onetool.sources.mcp_servers.server_cache import Definition, Offers
 from onetool.sources.mcp_servers.server_log import ServerLog
@@ -39,7 +41,7 @@ State = Literal["connected", "connecting", "disconnected"]
 FIRST_DELAY, LONGEST_DELAY = 0.5, 60.0  # seconds between two attempts
 STEADY = 10.0  # seconds after which a connection counts as a good one
 FRESH = 1.0  # seconds for which a failure answers for the next attempt, too
-GRACE = 2.0  # seconds, so that it is told why a connection took too long
+GRACE = 15.0  # seconds beside those of connecting: to import the SDK, and to end a process that did not answer
 PAUSE = 0.1  # seconds; one that changes all the time must not keep us busy
 LONGEST_ERROR = 600
 LONGEST_END = 4.0  # seconds; a process gets two before it is killed
@@ -302,7 +304,11 @@ class Upstream:
 
             words = why(error)
         last = self.server_log.last_lines()
-        return cut(f"{words}; it said: {last}" if last and last not in words else words, LONGEST_ERROR)
+        text = f"{words}; it said: {last}" if last and last not in words else words
+        text = cut(mask_values(text, self.server_log.masked), LONGEST_ERROR)
+        if self.state == "connected":
+            return text
+        return text + start_advice(self.settings, " ".join((words, *self.server_log.words)))
 
     def _was_not_received(self, connection: "UpstreamConnection", call: UpstreamCall) -> ToolFailure:
         why = f"the MCP server {self.name} was not reached: {connection.why_ended(call)}"

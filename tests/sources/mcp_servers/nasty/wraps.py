@@ -26,6 +26,8 @@ OUTPUTS: dict[str, Any] = {
     "read": {"type": "object", "properties": {"content": STRING}, "required": ["content"]},
     "wrong": wrapper(INTEGER, title="wrongOutput"),
 }
+LONG = "a default that takes more than forty characters"
+DEFAULTS = {"type": "object", "properties": {"words": {**STRING, "default": LONG}, "rest": STRING}}
 VALUES: dict[str, Any] = {
     "query": ROWS,
     "zip_code": "00501",
@@ -55,6 +57,8 @@ class Wraps(Server):
         *(tool(name, outputSchema=OUTPUTS[name]) for name in VALUES),
         tool("read", {"size": INTEGER}, outputSchema=OUTPUTS["read"]),
         tool("wrong", outputSchema=OUTPUTS["wrong"]),
+        tool("empty", outputSchema=wrapper({"type": "array"}, title="emptyOutput")),
+        {"name": "long_default", "description": "Nothing.", "inputSchema": DEFAULTS},
         tool("beside", {"size": INTEGER}),
         tool("tells", {"words": STRING}),
         tool("echoes_key"),
@@ -83,6 +87,10 @@ class Wraps(Server):
         link = {"type": "resource_link", "uri": "file:///a.txt", "name": "a", "_meta": {"of": "test"}}
         note = {"type": "text", "text": "x" * size, "annotations": {"audience": ["user"]}}
         return {"content": [note, link], "structuredContent": {"size": size}}
+
+    def _empty(self) -> dict[str, Any]:
+        """As FastMCP answers for an empty list: without a content block."""
+        return {"content": [], "structuredContent": {"result": []}}
 
     def _wrong(self) -> dict[str, Any]:
         return self._wrapped("three")

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 NO_SERVERS = "No servers are configured. Add one: onetool servers import, or onetool servers add NAME -- COMMAND"
 LOG_LINES = 10  # lines of a server that failed
+PROGRESS_SECONDS = 3.0  # between two lines about a server that is slow to start
 COLOURS = {"connected": "green", "disconnected": "red", "connecting": "yellow"}
 
 
@@ -227,20 +228,35 @@ def _status(known: "Servers", name: str) -> "ServerStatus":
 
 
 def _tested(app: "App", known: "Servers", name: str | None) -> list[dict[str, Any]]:
-    """Connect all servers in parallel and time each."""
+    """Connect all servers in parallel and time each. Prints which of them are slow."""
     import asyncio
 
     names = known.names() if name is None else [name]
     for one in names:
         _named(app, one)
+    waiting = dict.fromkeys(names)
 
     async def timed(one: str) -> float:
         began = monotonic()
         await known.wait_connected([one])
+        del waiting[one]
         return round(monotonic() - began, 3)
 
+    async def print_progress() -> None:
+        began, positions = monotonic(), {one: known.log_after(one, "", 1)[1] for one in names}
+        while True:
+            await asyncio.sleep(PROGRESS_SECONDS)
+            for one in waiting:
+                lines, positions[one] = known.log_after(one, positions[one], 1)
+                last = f": {lines[0]}" if lines else ""
+                click.echo(printable(f"{one}: still starting after {monotonic() - began:.0f} s{last}"), err=True)
+
     async def all_of_them() -> list[float]:
-        return await asyncio.gather(*map(timed, names))
+        progress = asyncio.create_task(print_progress())
+        try:
+            return await asyncio.gather(*map(timed, names))
+        finally:
+            progress.cancel()
 
     return [_result(app, known, one, seconds) for one, seconds in zip(names, _run(all_of_them()), strict=True)]
 

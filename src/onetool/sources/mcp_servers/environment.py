@@ -1,0 +1,79 @@
+"""The environment of a server's process: what programs need to start, what a company's network needs, its own `env`."""
+
+import os
+import re
+
+from onetool.core.redaction import sounds_secret
+from onetool.sources.mcp_servers.settings import ServerSettings
+
+KEPT = ("PATH", "HOME", "LANG", "LANGUAGE")
+if os.name == "nt":  # without these no program starts there
+    KEPT += ("SYSTEMROOT", "SYSTEMDRIVE", "COMSPEC", "PATHEXT", "TEMP", "TMP", "USERPROFILE", "APPDATA", "LOCALAPPDATA")
+
+# What `uvx`, `npx` and servers need behind a company's certificate authority, proxy or package index.
+CERTIFICATES = (
+    "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "PIP_CERT", "UV_NATIVE_TLS",
+    "npm_config_cafile",
+)  # fmt: skip
+PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
+INDEXES = (
+    "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "UV_INDEX", "UV_DEFAULT_INDEX", "UV_INDEX_URL", "npm_config_registry",
+)  # fmt: skip
+ADDRESSES = (*PROXIES, *map(str.lower, PROXIES), *INDEXES)
+
+MIN_MASKED = 8  # characters of a value; shorter ones, such as `true`, stand in other texts, too
+_USER_INFO = re.compile(r"[^/\s]@")  # also in a password with a slash, but not in https://host/@scope
+_QUERY_NAME = re.compile(r"[?&]([^=&#\s]+)=")
+_NETWORK_ERROR = re.compile(
+    r"certificate|cert_|self.signed|unknown.?issuer|\bssl|\btls|enotfound|eai_again|getaddrinfo|name resolution|"
+    r"name or service not known|nodename nor servname|resolve host|dns error|lookup address",
+    re.IGNORECASE,
+)
+
+
+def environment(settings: ServerSettings) -> dict[str, str]:
+    """Return the environment of the process. The block's own `env` comes last."""
+    ours = {name: value for name, value in os.environ.items() if name in KEPT or name.startswith("LC_")}
+    return {**ours, **inherited(settings), **{name: str(value) for name, value in settings.env.items()}}
+
+
+def inherited(settings: ServerSettings) -> dict[str, str]:
+    """Return the variables of our network that are passed on, unless the block turns that off or names them itself."""
+    if not settings.inherit:
+        return {}
+    return {name: value for name, value in _network(settings).items() if not _has_credentials(name, value)}
+
+
+def masked_values(settings: ServerSettings) -> tuple[str, ...]:
+    """Return what the server's log must not show of the inherited variables."""
+    values = {value.rstrip("/") for value in inherited(settings).values()}
+    return tuple(sorted((value for value in values if len(value) >= MIN_MASKED), key=len, reverse=True))
+
+
+def start_advice(settings: ServerSettings, words: str) -> str:
+    """Return what to do about a start that failed with these words; empty where the network is not to blame."""
+    if settings.transport != "stdio":
+        return ""
+    names = ", ".join((*CERTIFICATES, *PROXIES, *INDEXES))
+    is_network = _NETWORK_ERROR.search(words) is not None
+    if not settings.inherit:
+        return f"; inherit: false in its block keeps these variables from it: {names}" if is_network else ""
+    advice = ""
+    if is_network:
+        advice += f"; if your network has a certificate authority, proxy or package index, set it for OneTool: {names}"
+    if withheld := [name for name, value in _network(settings).items() if _has_credentials(name, value)]:
+        lines = ", ".join(f'{name}: "${{{name}}}"' for name in withheld)
+        advice += f"; not passed on, for its credentials: {', '.join(withheld)} (to pass it, add env: {{{lines}}})"
+    return advice
+
+
+def _network(settings: ServerSettings) -> dict[str, str]:
+    own = {name.upper() for name in settings.env}
+    names = [name for name in (*CERTIFICATES, *ADDRESSES) if name.upper() not in own]
+    return {name: value for name in names if (value := os.environ.get(name))}
+
+
+def _has_credentials(name: str, value: str) -> bool:
+    if name not in ADDRESSES and "://" not in value:
+        return False  # a file's path may have an @
+    return bool(_USER_INFO.search(value)) or any(map(sounds_secret, _QUERY_NAME.findall(value)))

@@ -1,0 +1,37 @@
+"""Servers that need long to start: `servers test` says what they do meanwhile, and why they did not come up."""
+
+import json
+import os
+import subprocess
+
+from helpers import start
+
+
+def test_progress_is_shown_until_the_server_is_there(stage, tmp_path):
+    config = stage.config({"slow": stage.nasty("waits_for_file", tmp_path / "go")})
+    with start(
+        *("--config", str(config), "servers", "test", "slow", "--json"),
+        cwd=tmp_path,
+        env={**os.environ},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        said = process.stderr.readline()
+        (tmp_path / "go").touch()
+        result = json.loads(process.communicate(timeout=60)[0])
+    assert said.startswith("slow: still starting after ")
+    assert "downloading the internet" in said
+    assert (process.returncode, result["state"], len(result["tools"])) == (0, "connected", 1)
+
+
+def test_the_reason_is_shown_afterwards(stage, tmp_path):
+    stage.config({"slow": stage.nasty("waits_for_file", tmp_path / "never", connect_timeout=1)})
+    done = stage.cli("servers", "test", "slow", "--json")
+    result = json.loads(done.stdout)
+    assert (done.returncode, result["state"]) == (1, "disconnected")
+    assert result["error"] == (
+        "it gave no answer within 1 s (to wait longer: connect_timeout in its block of the config); "
+        "it said: downloading the internet"
+    )
