@@ -13,15 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from onetool.core.errors import ConfigError, Mistake
+from onetool.core.state_folders import STATE_FILES, STATE_FOLDERS
 
 CONFIG_FILE = "onetool.yaml"
 SECRETS_FILE = "secrets.yaml"  # beside the config, unless it says otherwise
 
-# What we make ourselves, and so never a link; nor is anything in those folders.
-KEPT = ("results", "sessions", "servers", "page_sessions", "own_examples", "access_tokens", "audit", "database")
-STATE = (*KEPT, "bundles", "bundles/.state", "stats.db")
-LINKLESS = (*KEPT, "bundles/.state")
-FILES = ("stats.db", "run_history", "chat_history")  # of SQLite there are some with longer names
+STATE = (*STATE_FOLDERS, "bundles", "stats.db")  # what we make ourselves, and so never a link
 ROOT = 0
 HAS_OWNERS = hasattr(os, "geteuid")  # and modes that say who can write
 
@@ -41,8 +38,8 @@ def require_no_links(state: Path, is_ours_alone: bool) -> None:
     """
     links = [state / part for part in STATE if os.path.islink(state / part)]
     if is_ours_alone and not links:
-        links = [path for part in LINKLESS for path in _links_in(state / part)]
-        links += [path for path in _links_in(state) if path.name.startswith(FILES)]
+        links = [path for part in STATE_FOLDERS for path in _links_in(state / part)]
+        links += [path for path in _links_in(state) if path.name.startswith(STATE_FILES)]
     if links:
         hint = "remove the link; ONETOOL_HOME moves all state elsewhere"
         raise ConfigError(
