@@ -138,7 +138,7 @@ def test_other_readers_agree(text: str) -> None:
 
 
 def test_a_file_that_ends_in_the_middle_of_a_line_is_gone_on_with(folder: Path) -> None:
-    (folder / "n.yaml").write_text("message: by hand")
+    (folder / "n.yaml").write_text("time: today\ntopic: a\nmessage: by hand")
     topics(folder, ("*", "n.yaml")).publish("a", "x")
     assert messages(folder / "n.yaml") == ["by hand", "x"]
 

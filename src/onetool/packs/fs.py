@@ -198,8 +198,7 @@ WORDS = {
     "root_missing": "The allowed folder {detail!r} can't be opened. The operator can change it in fs.roots.",
     "root_outside": "The folder {detail!r} lies outside of the project whose config names it in fs.roots. The operator "
     "can allow it in fs.roots of ~/.onetool/onetool.yaml.",
-    "state": "{path} is closed to tools: the marker .onetool-state, in its folder or in one above, says that OneTool's "
-    "state lies there.",
+    "state": "{path} is closed to tools: OneTool's state lies there, as the marker .onetool-state says.",
     "unreadable": "{path} could not be read: {detail}.",
 }
 
