@@ -48,20 +48,28 @@ def mark_folder(folder: OpenFolder) -> None:
     with suppress(FileNotFoundError):
         folder.stat(MARKER)
         return
-    for name, text in ((IGNORE, b"*\n"), (MARKER, MARKER_TEXT)):
-        file = folder.open(name, os.O_WRONLY | os.O_CREAT)
-        try:
-            if os.fstat(file).st_size == 0:  # new, or left so by a crash
-                os.write(file, text)
-        finally:
-            os.close(file)
+    _write_new(folder, IGNORE, b"*\n")
+    _write_new(folder, MARKER, MARKER_TEXT)
+
+
+def _write_new(folder: OpenFolder, name: str, text: bytes) -> None:
+    file = folder.open(name, os.O_WRONLY | os.O_CREAT)
+    try:
+        if os.fstat(file).st_size == 0:  # new, or left so by a crash
+            os.write(file, text)
+    finally:
+        os.close(file)
 
 
 def make_home(home: Path) -> None:
-    """Make the folder that all state lies in; mark it unless it holds something else as well. Raises OSError."""
+    """Make the folder that all state lies in; mark it unless it holds something else as well. Raises OSError.
+
+    Its mode and what git sees of it are its owner's affair: a config may be put there later.
+    """
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not is_marked(home) and _holds_only_state(home):
-        make_state_folder(home)
+        with OpenFolder.at(home) as opened:
+            _write_new(opened, MARKER, MARKER_TEXT)
 
 
 def mark_home(home: Path) -> None:

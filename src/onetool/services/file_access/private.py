@@ -181,7 +181,9 @@ class Private:
     def refuse_text(self, path: str) -> None:
         """Refuse a path by its text, before it is opened, so that callers can't learn what exists there."""
         path = _absolute(path)
-        if any(is_marked(place or os.sep) for place in _and_above(path)) or is_state_file(path):
+        if is_state_file(path) or any(
+            is_marked(place or os.sep) and not self._is_own(place) for place in _and_above(path)
+        ):
             raise PathRefusedError("state")
         if f"{path}{os.sep}".startswith(self._beginnings):
             raise PathRefusedError(next(reason for place, reason in self._path_texts.items() if is_below(path, place)))
@@ -205,6 +207,8 @@ class Private:
         text = os.fsdecode(name)
         if text.lower() in (OWN_FOLDER_NAME, MARKER):
             raise PathRefusedError("private")
+        if is_state_file(os.path.join(path_of(folder) or "", text)):
+            raise PathRefusedError("state")
         with path_errors(otherwise="not_writable"):
             for status in _ways_up(folder):
                 self.refuse(status)
@@ -224,11 +228,12 @@ class Private:
 
     def _refuse_own(self, path: str) -> None:
         for place in _and_above(path):
-            if os.path.basename(place).lower() != OWN_FOLDER_NAME:
-                continue
-            status = None if self._own_number is None else _status(place)
-            if status is None or _number(status) != self._own_number:
+            if os.path.basename(place).lower() == OWN_FOLDER_NAME and not self._is_own(place):
                 raise PathRefusedError("private")
+
+    def _is_own(self, folder: str) -> bool:
+        status = None if self._own_number is None else _status(folder)
+        return status is not None and _number(status) == self._own_number
 
 
 def path_of(file: int | OpenFolder) -> str | None:
