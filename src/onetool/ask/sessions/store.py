@@ -139,7 +139,7 @@ def make_safe(path: Path, file: int, *, is_new: bool) -> None:
 
 
 def make_private_folder(folder: Path) -> None:
-    """Create the folder with mode 0700, or set its mode."""
+    """Create the folder with mode 0700, or set its mode, and mark it as state."""
     refuse_link(folder)
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

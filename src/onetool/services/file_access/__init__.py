@@ -162,8 +162,10 @@ class Root:
 
     def _refuse_hidden(self, folder: str, root: str) -> None:
         """Refuse a folder whose name begins with a dot, and what is in one, from the root on."""
+        if self._enters_hidden:
+            return
         names = os.path.relpath(folder, os.path.dirname(root)).split(os.sep)
-        if not self._enters_hidden and any(name.startswith(".") for name in names):
+        if any(name != "." and name.startswith(".") for name in names):
             raise PathRefusedError("hidden")
 
     def folder(self, parts: Parts) -> OpenFolder:
