@@ -6,6 +6,7 @@ import pytest
 from helpers import trusted
 
 from onetool.app import App
+from onetool.core.state_folders import MARKER
 
 
 @pytest.fixture
@@ -34,9 +35,9 @@ def value(app, code, allowed=None):
 
 def test_stored_results_are_read_by_their_handle_and_in_no_other_way(app, tmp_path):
     stored = app.runtime.store_result("somebody's own text")
-    [file] = (tmp_path / ".onetool" / "results").iterdir()
+    [file] = (tmp_path / ".onetool" / "results").glob("*.txt")
     path = str(file.relative_to(tmp_path))
-    assert "OneTool's own" in failure(app, f"fs.read_file(path={path!r})")
+    assert "OneTool's state" in failure(app, f"fs.read_file(path={path!r})")
     (tmp_path / "link").symlink_to(file)
     assert not asyncio.run(app.run("fs.read_file(path='link')")).ok
     assert value(app, f"ot.result(handle={stored.handle!r})['lines']") == ["somebody's own text"]
@@ -111,6 +112,34 @@ def test_unless_the_person_says_otherwise(tmp_path, own_home, monkeypatch):
 @pytest.mark.parametrize("topic", ["config", "prompts"])
 def test_no_note_is_written_into_what_a_reload_reads(app, topic):
     assert "not kept" in failure(app, f"ot.notify(topic={topic!r}, message='x: y')")
+
+
+@pytest.mark.attack("state")
+@pytest.mark.parametrize(
+    "file", ["log/notes.yaml", "packs/notes.py", "results/notes.yaml", "../.git/notes", "../a/.b/c"]
+)
+def test_no_note_is_written_into_other_folders_of_ours(tmp_path, monkeypatch, file):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".onetool").mkdir()
+    (tmp_path / ".onetool" / "onetool.yaml").write_text(f"topics: [{{pattern: '*', file: {file}}}]\n")
+    (tmp_path / ".onetool" / "log").mkdir()
+    trusted(tmp_path)
+    with App.open() as app:
+        assert "not kept" in failure(app, "ot.notify(topic='a', message='x')")
+    assert not (tmp_path / ".onetool" / file).exists()
+
+
+def test_notes_lie_beside_a_config_that_came_after_the_state(own_home, tmp_path, monkeypatch):
+    """The folder was marked when there was nothing but state in it."""
+    monkeypatch.chdir(tmp_path)
+    home = own_home / ".onetool"
+    with App.open() as app:
+        value(app, "time.now()")
+        app.runtime.stats.flush()
+    assert (home / MARKER).exists()
+    (home / "onetool.yaml").write_text("topics: [{pattern: '*', file: notes.yaml}]\n")
+    with App.open() as app:
+        assert value(app, "ot.notify(topic='a', message='x')") == "OK: a -> notes.yaml"
 
 
 def test_folders_of_a_project_that_are_called_so_are_its_own(tmp_path, monkeypatch):

@@ -4,14 +4,15 @@ import stat
 
 import pytest
 
-from onetool.core.flock import IGNORE, LOCK, locked_folder
+from onetool.core.flock import LOCK, locked_folder
 from onetool.core.os_files import HAS_OWNERS
+from onetool.core.state_folders import IGNORE, MARKER
 
 
 def test_it_is_made_with_what_git_ignores(tmp_path):
     folder = tmp_path / "state" / "things"
     with locked_folder(folder, 1.0) as opened:
-        assert sorted(opened.names()) == [IGNORE, LOCK]
+        assert sorted(opened.names()) == [IGNORE, LOCK, MARKER]
     assert (folder / IGNORE).read_text() == "*\n"
 
 

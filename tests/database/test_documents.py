@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from onetool.core.state_folders import MARKER
 from onetool.database import DatabaseAwayError, database_documents
 from onetool.database.database_documents import DatabaseDocuments, Seal, SealError
 from onetool.database.documents import FileDocuments
@@ -148,11 +149,11 @@ def test_files_have_one_lock_for_their_folder_or_one_each(tmp_path):
     one = FileDocuments(tmp_path / "kept")
     with one.locked("a", 1) as held, pytest.raises(TimeoutError), FileDocuments(tmp_path / "kept").locked("b", 0.05):
         held.write(b"1")
-    assert sorted(os.listdir(tmp_path / "kept")) == [".gitignore", ".lock"]
+    assert sorted(os.listdir(tmp_path / "kept")) == [".gitignore", ".lock", MARKER]
     each = FileDocuments(tmp_path / "each", ".x.json", lock="file", guard="any")
     with each.locked("a", 1) as held:
         held.write(b"1")
-    assert sorted(os.listdir(tmp_path / "each")) == [".a.x.json.lock", "a.x.json"]
+    assert sorted(os.listdir(tmp_path / "each")) == [".a.x.json.lock", ".gitignore", MARKER, "a.x.json"]
     assert stat.S_IMODE((tmp_path / "each" / "a.x.json").stat().st_mode) == 0o600
     assert stat.S_IMODE((tmp_path / "each").stat().st_mode) == 0o700
 

@@ -6,6 +6,7 @@ stage.clock.now += 60               time passes
 
 import pytest
 
+from onetool.core.state_folders import MARKER
 from onetool.services.results import ResultStore
 
 
@@ -36,7 +37,7 @@ class FolderStage:
         return sum(path.stat().st_size for path in self._files())
 
     def is_empty(self):
-        return not list(self._folder.iterdir())
+        return {path.name for path in self._folder.iterdir()} <= {".gitignore", MARKER}
 
 
 class DatabaseClock:

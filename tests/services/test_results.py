@@ -15,6 +15,7 @@ from services.pages import query
 from services.result_stores import Clock, stage
 
 from onetool.core.errors import BadArguments, ToolFailure
+from onetool.core.state_folders import MARKER
 from onetool.services.results import HandleNotFoundError, NotStoredError, ResultExpiredError, ResultStore
 from onetool.services.results.paging import PIECE, lines_of, written
 
@@ -223,7 +224,8 @@ def test_files_of_others_are_left_alone(file_results, file_clock, tmp_path):
         os.utime(tmp_path / "results" / name, (0, 0))
     file_clock.now += 3 * DAY
     file_results.sweep()
-    assert {path.name for path in (tmp_path / "results").iterdir()} == {"README", "notes.txt", ".hidden", "ended-soon"}
+    names = {path.name for path in (tmp_path / "results").iterdir()}
+    assert names - {".gitignore", MARKER} == {"README", "notes.txt", ".hidden", "ended-soon"}
 
 
 # How much is kept
@@ -285,7 +287,7 @@ for number in range(40):
     processes = [subprocess.Popen([sys.executable, "-c", code, str(folder), str(number)]) for number in range(4)]
     assert [process.wait(60) for process in processes] == [0] * 4
     assert 0 < total(folder) <= 1024 * 1024 * 5 // 4  # the others may have written after the last one that looked
-    assert not list(folder.glob(".*"))
+    assert not list(folder.glob(".*.txt"))
     ResultStore(folder, 3600, 1).sweep()
     assert 0 < total(folder) <= 1024 * 1024
 
@@ -309,7 +311,7 @@ def test_a_full_disk_is_told_and_leaves_nothing_behind(file_results, tmp_path, m
     monkeypatch.setattr(os, "utime", full)
     with pytest.raises(NotStoredError, match="No space left on device"):
         file_results.put("y")
-    assert len(list((tmp_path / "results").iterdir())) == 1
+    assert len(list((tmp_path / "results").glob("*.txt"))) == 1
 
 
 def test_a_folder_that_vanished_is_made_again(file_results, tmp_path):

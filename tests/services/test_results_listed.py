@@ -51,7 +51,7 @@ def test_nobody_else_is_told_and_no_file_has_a_handle(folder, clock, owner):
     handle = store(folder, clock).put("some text", owner).handle
     assert [one.handle for one in store(folder, clock).kept(owner)] == [handle]
     assert list(store(folder, clock).kept("you")) == []
-    [file] = folder.iterdir()
+    [file] = folder.glob("*.txt")
     assert handle not in file.name
     assert handle.encode() not in file.read_bytes()
     assert bytes.fromhex(handle) not in file.read_bytes()

@@ -138,7 +138,7 @@ def test_other_readers_agree(text: str) -> None:
 
 
 def test_a_file_that_ends_in_the_middle_of_a_line_is_gone_on_with(folder: Path) -> None:
-    (folder / "n.yaml").write_text("message: by hand")
+    (folder / "n.yaml").write_text("time: today\ntopic: a\nmessage: by hand")
     topics(folder, ("*", "n.yaml")).publish("a", "x")
     assert messages(folder / "n.yaml") == ["by hand", "x"]
 
@@ -179,6 +179,44 @@ def test_links_and_private_files(folder: Path) -> None:
     assert refused(some, "link").reason == "is_a_link"
     assert refused(some, "notes").reason == "private"
     assert (folder / "secrets.yaml").read_text() == "KEY: value\n"
+
+
+@pytest.mark.attack("state")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: b\n",
+        "# a comment\n",
+        "\ttab\n",
+        "topic: t\nmessage: m\n",
+        "time: t\ntopic: t\nmessage: m\nmore: x\n",
+        "time: t\ntopic: t\nmessage: m\n- a\n",
+        "---\n",
+        "x",
+        "\0",
+        "time: t\ntopic: t\nmessage: m\n" * 100_000 + "a: b\n",
+    ],
+)
+def test_a_file_that_holds_something_else_stays_as_it_is(folder: Path, text: str) -> None:
+    (folder / "n.yaml").write_text(text)
+    failure = refused(topics(folder, ("*", "n.yaml")))
+    assert failure.reason == "other_content"
+    assert (folder / "n.yaml").read_text() == text
+
+
+@pytest.mark.parametrize("size", [0, 1, 5_000, LONGEST_MESSAGE])
+def test_a_file_of_many_messages_is_gone_on_with(folder: Path, size: int) -> None:
+    data = document("a", "x" * size) + document("b", "two\n\nlines\n") + document("c", "\x01\n" * (size // 2))
+    (folder / "n.yaml").write_bytes(data * (3 * 2**20 // len(data) + 1))
+    some = topics(folder, ("*", "n.yaml"))
+    some.publish("a", "one")
+    some.publish("a", "two")
+    topics(folder, ("*", "n.yaml")).publish("a", "of another process")
+    some.publish("a", "three")
+    assert (folder / "n.yaml").read_text().count("message: ") % 3 == 1
+    (folder / "n.yaml").write_bytes(document("a", "begun anew"))
+    some.publish("a", "four")
+    assert messages(folder / "n.yaml") == ["begun anew", "four"]
 
 
 def test_no_folder_allowed_or_there(folder: Path) -> None:

@@ -68,17 +68,18 @@ def _topics(config: "Config") -> list[Mistake]:
     """Files that can't be written: what counts is how they are opened, but a person should hear of it before."""
     if not config.topics:
         return []
-    beside = config.beside
-    roots = [Path(os.path.realpath(root)) for root in (beside, *config.fs.roots)]
+    beside = Path(os.path.realpath(config.beside))
+    roots = [Path(os.path.realpath(root)) for root in config.fs.roots]
     return [
         Mistake(
-            message=f"{topic.file} is neither beside the config nor in fs.roots, so that nothing can be written to it",
+            message=f"{topic.file} is neither directly beside the config nor below fs.roots: nothing is written to it",
             file=str(config.path),
             key=f"topics[{number}].file",
             severity="warning",
         )
         for number, topic in enumerate(config.topics)
-        if not any(Path(os.path.realpath(topic.file)).is_relative_to(root) for root in roots)
+        if Path(os.path.realpath(topic.file.parent)) != beside
+        and not any(Path(os.path.realpath(topic.file)).is_relative_to(root) for root in roots)
     ]
 
 

@@ -20,6 +20,7 @@ from onetool.ask.sessions.moving import SessionMover
 from onetool.config.file_checks import STATE
 from onetool.core.errors import OneToolError
 from onetool.core.os_files import UnsafeFileError
+from onetool.core.state_folders import make_state_folder
 from onetool.database import DatabaseError, ReplicaDatabase
 from onetool.database.database_documents import SealError
 from onetool.database.documents import FileDocuments, HeldDocument
@@ -74,6 +75,8 @@ def export_home(database: ReplicaDatabase, home: Path, options: MoveOptions, tel
     try:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         is_empty = not any(home.iterdir())
+        if is_empty:
+            make_state_folder(home)  # before the first file is in it
     except OSError as error:
         raise MoveError(f"{home} can't be used: {error.strerror or error}") from None
     if not is_empty:

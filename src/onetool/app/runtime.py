@@ -12,11 +12,13 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from onetool.config import Config
-from onetool.config.load import roots_within
+from onetool.config.load import roots_within, watched_files
+from onetool.config.model import PROMPTS_FILE
 from onetool.core.context import current_call
 from onetool.core.json_data import freeze
 from onetool.core.principal import owner
 from onetool.core.registry import Snapshot
+from onetool.core.state_folders import CONFIG_FILES, STATE_FILES, STATE_FOLDERS, mark_home
 from onetool.sources.packs import Registry
 
 if TYPE_CHECKING:
@@ -45,19 +47,6 @@ log = logging.getLogger("onetool")
 T = TypeVar("T")
 
 EMPTY: Mapping[str, Any] = freeze({})
-OWN_FOLDERS = (
-    "results",
-    "servers",
-    "sessions",
-    "page_sessions",
-    "own_examples",
-    "access_tokens",
-    "audit",
-    "database",
-    "bundles/.state",
-)
-
-
 FOLDERS: "Mapping[DocumentKind, str]" = {  # of what else is in a database
     "servers": "servers",
     "logins": "servers",
@@ -225,18 +214,20 @@ class Runtime:
         """
         secrets, home = self.config.secrets.file, self.config.home
         mixed = self.config.path is not None and home == self.config.path.parent and home.name != ".onetool"
-        folders = [home / part for part in OWN_FOLDERS]
+        folders = [home / part for part in STATE_FOLDERS]
         if mixed:
             folders = [folder for folder in folders if (folder / ".gitignore").exists()]  # which says that it is ours
-        ours = [home / name for name in ("stats.db", "run_history", "chat_history")]
+        ours = [home / name for name in STATE_FILES]
         files = (self.config.path, *self.config.include, secrets, *ours)
         return [*(file for file in files if file), *folders]
 
     @property
     def unwritable(self) -> list[str]:
-        """What no tool may write to, though it may read it: what a reload reads."""
-        read = (self.config.prompts, self.config.home / "bundles")
-        return [str(path) for path in (*self._private(), *read) if path]
+        """What no tool may write to, though it may read it: state, and what a start or a reload reads, there or not."""
+        config = self.config
+        state = (config.home / name for name in ("bundles", *STATE_FOLDERS))
+        read = (config.beside / name for name in (PROMPTS_FILE, "packs", *CONFIG_FILES))
+        return [str(path) for path in (*self._private(), *state, *read, *watched_files(config, (), finds=True))]
 
     def snapshot(self) -> Snapshot:
         return self._registry.snapshot()
@@ -316,6 +307,7 @@ class Runtime:
         from onetool.core.executor import Executor  # brings asyncio, which listing tools does not need
         from onetool.services.logs import call_log
 
+        mark_home(self.config.home)
         recorders = [call_log(self.redact), *([self.stats.record] if self.stats else []), *self._recorders]
         if self._audit is not None:
             recorders.append(self._audit.record_call)
@@ -419,10 +411,9 @@ class Runtime:
     def _new_topics(self) -> "Topics":
         from onetool.services.topics import Topics
 
-        fs, beside = self.settings("fs"), self.config.beside
-        topics = [(one.pattern, one.file) for one in self.config.topics]
-        within = None if self.allowed_folders is None else [str(beside), *self.allowed_folders]
-        return Topics(topics, [str(beside), *fs["roots"]], self.unwritable, within=within, own=str(beside))
+        config = self.config
+        topics = [(one.pattern, one.file) for one in config.topics]
+        return Topics(topics, config.fs.roots, self.unwritable, within=self.allowed_folders, beside=config.beside)
 
 
 def _place_of_stats(config: Config) -> tuple[Any, ...]:

@@ -14,15 +14,12 @@ from typing import Any
 from onetool.core.errors import ConfigError, Mistake
 from onetool.core.file_facts import ROOT, is_foreign_owner, is_writable_by_others
 from onetool.core.os_files import HAS_OWNERS
+from onetool.core.state_folders import STATE_FILES, STATE_FOLDERS
 
 CONFIG_FILE = "onetool.yaml"
 SECRETS_FILE = "secrets.yaml"  # beside the config, unless it says otherwise
 
-# What we make ourselves, and so never a link; nor is anything in those folders.
-KEPT = ("results", "sessions", "servers", "page_sessions", "own_examples", "access_tokens", "audit", "database")
-STATE = (*KEPT, "bundles", "bundles/.state", "stats.db")
-LINKLESS = (*KEPT, "bundles/.state")
-FILES = ("stats.db", "run_history", "chat_history")  # of SQLite there are some with longer names
+STATE = (*STATE_FOLDERS, "bundles", "stats.db")  # what we make ourselves, and so never a link
 
 Accepted = Mapping[str, Mapping[str, Any]]  # places by their real path, and how they were when they were accepted
 
@@ -40,8 +37,8 @@ def require_no_links(state: Path, is_ours_alone: bool) -> None:
     """
     links = [state / part for part in STATE if os.path.islink(state / part)]
     if is_ours_alone and not links:
-        links = [path for part in LINKLESS for path in _links_in(state / part)]
-        links += [path for path in _links_in(state) if path.name.startswith(FILES)]
+        links = [path for part in STATE_FOLDERS for path in _links_in(state / part)]
+        links += [path for path in _links_in(state) if path.name.startswith(STATE_FILES)]
     if links:
         hint = "remove the link; ONETOOL_HOME moves all state elsewhere"
         raise ConfigError(

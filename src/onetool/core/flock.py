@@ -18,7 +18,8 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from onetool.core.os_files import HAS_OWNERS, OpenFolder, UnsafeFileError, private, read_private, replace_file
+from onetool.core.os_files import OpenFolder, UnsafeFileError, private, read_private, replace_file
+from onetool.core.state_folders import mark_folder
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -219,11 +220,10 @@ def _process(pid: str) -> str:
     return f"process {pid} ({name}{', which is stopped' if state in 'Tt' else ''})"
 
 
-# A folder of the state: for its owner alone, ignored by git, never reached through a link, and locked
+# A folder of the state: marked, never reached through a link, and locked
 
 
 LOCK = ".lock"
-IGNORE = ".gitignore"
 
 
 @contextmanager
@@ -242,9 +242,8 @@ def locked_folder(path: Path, patience: float) -> Generator[OpenFolder]:
 def lockable_folder(path: Path) -> Generator[tuple[OpenFolder, int]]:
     """Open the folder, which is made where there is none, and the file of its lock. Leaving gives the lock back."""
     with _opened(path) as folder:
-        if HAS_OWNERS and folder.status().st_mode & 0o077:
-            os.fchmod(folder.fileno(), 0o700)
-        lock = _open_lock(folder)
+        mark_folder(folder)
+        lock = folder.open(LOCK, os.O_RDWR | os.O_CREAT)
         try:
             yield folder, lock
         finally:
@@ -261,15 +260,6 @@ def _opened(path: Path) -> OpenFolder:
         if path.is_symlink():
             raise OSError(errno.ELOOP, "its folder is a link, which state is not", str(path)) from None
         raise
-
-
-def _open_lock(folder: OpenFolder) -> int:
-    """The file of the lock is the last that is made: where it is, the folder is ready."""
-    with suppress(FileNotFoundError):
-        return folder.open(LOCK, os.O_RDWR)
-    with suppress(FileExistsError), os.fdopen(folder.open(IGNORE, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "w") as stream:
-        stream.write("*\n")
-    return folder.open(LOCK, os.O_RDWR | os.O_CREAT)
 
 
 # A random key in a file: made when it is first needed, then shared by all processes of this person

@@ -22,6 +22,7 @@ from typing import Literal, NamedTuple, Protocol
 from onetool.core import flock
 from onetool.core.flock import lockable_folder
 from onetool.core.os_files import PLAIN, draft_of, open_no_link, private, read_private, sync_folder
+from onetool.core.state_folders import make_state_folder
 
 Version = Hashable
 """Differs after every change of a document. None: there is none."""
@@ -164,6 +165,13 @@ class FileDocuments:
         return StoredDocument(version, self.read(key))
 
     def read(self, key: str) -> bytes | None:
+        body = self._read(key)
+        if body is not None:
+            with suppress(OSError):  # a folder from before there were markers may be one that we can't write
+                make_state_folder(self.folder)
+        return body
+
+    def _read(self, key: str) -> bytes | None:
         file = self.file(key)
         if self._guard == "private":
             return read_private(file, LARGEST + 1)
@@ -176,7 +184,7 @@ class FileDocuments:
 
     def write(self, key: str, body: bytes) -> Version:
         file = self.file(key)
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_state_folder(self.folder)
         with draft_of(file, body, sync=self._sync) as draft:
             ours = draft.stat().st_ino
             draft.replace(file)
@@ -223,7 +231,7 @@ class FileDocuments:
             with lockable_folder(self.folder) as (_, lock):
                 yield lock
             return
-        _private_folder(self.folder)
+        make_state_folder(self.folder)
         # Never deleted: a new file would be another lock.
         lock = private(self.folder / f".{key}{self._suffix}.lock", os.O_RDWR | os.O_CREAT)
         try:
@@ -234,10 +242,3 @@ class FileDocuments:
 
 def _held(file: Path) -> TimeoutError:
     return TimeoutError(errno.ETIMEDOUT, "another process holds its lock", str(file))
-
-
-def _private_folder(folder: Path) -> None:
-    """There may be one already that is more open than it should be."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if os.name == "posix" and folder.stat().st_mode & 0o077:
-        folder.chmod(0o700)

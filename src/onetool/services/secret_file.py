@@ -11,6 +11,7 @@ from pathlib import Path
 
 from onetool.core.flock import lock_beside
 from onetool.core.os_files import draft_of, write_new
+from onetool.core.state_folders import make_home
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -60,7 +61,7 @@ def has_secret(file: Path, name: str) -> bool:
 
 @contextmanager
 def _locked(file: Path) -> Iterator[None]:
-    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_home(file.parent)
     with lock_beside(file):
         yield
 

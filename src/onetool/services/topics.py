@@ -5,7 +5,9 @@
     topic: "notes:today"
     message: "Remember to review PR #123"
 
-Files lie below the allowed folders only (`services/file_access`), and any number of processes may add to one of them.
+A file lies directly beside the config, under a name that nothing reads, or below the allowed folders
+(`services/file_access`). A file that holds anything but such documents stays as it is: whatever reads it would read
+what callers write. Any number of processes may add to one file.
 """
 
 import os
@@ -17,6 +19,7 @@ from pathlib import Path
 from time import time
 
 from onetool.core.errors import BadArguments, ToolFailure
+from onetool.core.os_files import read_at
 from onetool.core.text import utc_text_ms
 from onetool.services.file_access import PathRefusedError, Roots, why_not_written
 from onetool.services.file_access.opening import path_shown
@@ -34,9 +37,8 @@ _ONLY_QUOTED = re.compile(rf"[\0-\x08\x0b-\x1f]|{_UNPRINTABLE.pattern}")
 class Topics:
     """Patterns, each with the file for the topics it matches. The first that matches counts.
 
-    `roots` are the folders that files may lie in, `private` what is never written to, though it lies there. `own` is
-    the one folder of OneTool's own that a file may lie in: beside the config that names it. `within` is where roots
-    may lie.
+    `roots` are the folders that files may lie below, `private` what is never written to, though it lies there.
+    `beside` is the folder of the config, which files may lie in directly. `within` is where roots may lie.
     """
 
     def __init__(
@@ -46,12 +48,13 @@ class Topics:
         private: Iterable[str] = (),
         *,
         within: Sequence[str] | None = None,
-        own: str | None = None,
+        beside: Path | None = None,
     ) -> None:
         self._topics = tuple(topics)
         self._folders = tuple(roots)
         self._private = tuple(private)
-        self._within, self._own = within, own
+        self._within, self._beside = within, beside
+        self._checked: dict[tuple[int, int], int] = {}  # device and inode of a file: how much of it was looked at
 
     def publish(self, topic: str, message: str) -> str:
         """Add the message to its topic's file; says which, or that there is none."""
@@ -59,26 +62,58 @@ class Topics:
         file = next((file for pattern, file in self._topics if fnmatchcase(topic, pattern)), None)
         if file is None:
             return NO_MATCH
-        self._append(path_shown(os.fsencode(file)), document(topic, message))
+        self._append(file, document(topic, message))
         return f"OK: {topic} -> {path_shown(os.fsencode(file.name))}"
 
-    def _append(self, path: str, data: bytes) -> None:
+    def _append(self, file: Path, data: bytes) -> None:
         roots: Roots | None = None
+        path = path_shown(os.fsencode(file))
         try:
-            roots = Roots(self._folders, self._private, within=self._within, own=self._own)
+            beside = self._beside
+            if beside is not None and os.path.realpath(file.parent) == os.path.realpath(beside):
+                path = path_shown(os.fsencode(beside / file.name))
+                roots = Roots([str(beside)], self._private, own=str(beside))
+            else:
+                roots = Roots(self._folders, self._private, within=self._within, enters_hidden=False)
             try:
-                roots.append(path, data, on_new_line=True)
+                roots.append(path, data, on_new_line=True, check=self._refuse_other_content)
             except PathRefusedError as refused:
                 if refused.reason != "not_found":
                     raise
                 roots.make_folders(path)
-                roots.append(path, data, on_new_line=True)
+                roots.append(path, data, on_new_line=True, check=self._refuse_other_content)
         except PathRefusedError as refused:
             hint = (
-                "the file of a topic is set under `topics` in the config; it must lie beside the config or in fs.roots"
+                "the file of a topic is set under `topics` in the config; it must lie directly beside the config, or "
+                "below fs.roots"
             )
             why = why_not_written(refused, path, roots.paths if roots else ())
             raise ToolFailure(f"The message is not kept: {why}", reason=refused.reason, hints=[hint]) from None
+
+    def _refuse_other_content(self, file: int, status: os.stat_result) -> None:
+        """Refuse a file that holds anything but documents of topics. Each part of it is looked at once."""
+        at, size = (status.st_dev, status.st_ino), status.st_size
+        known = self._checked.get(at, 0)
+        if not _holds_documents(file, known, size) and not _holds_documents(file, 0, size):  # another file by now
+            raise PathRefusedError("other_content")
+        self._checked[at] = size
+
+
+_DOCUMENT = re.compile(rb"\n*(?:---[ \r]*\n)?time: .*\ntopic: .*\nmessage: .*(?:\n|\Z)(?: .*(?:\n|\Z)|\r?\n)*+")
+_CHUNK = 1 << 20  # bytes; longer than the longest document
+
+
+def _holds_documents(file: int, start: int, end: int) -> bool:
+    """Whether this part of an open file is made of whole documents."""
+    while start < end:
+        chunk, at = read_at(file, min(_CHUNK, end - start), start), 0
+        is_last = start + len(chunk) >= end
+        while (found := _DOCUMENT.match(chunk, at)) and (is_last or found.end() < len(chunk)):
+            at = found.end()
+        if at == 0 or (is_last and at < len(chunk)):
+            return False
+        start += at
+    return start == end
 
 
 def document(topic: str, message: str) -> bytes:

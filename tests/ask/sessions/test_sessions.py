@@ -15,6 +15,7 @@ from onetool.ask.messages import Assistant, Call, Result, Usage, User
 from onetool.ask.sessions import SessionStore, check_id
 from onetool.ask.sessions.records import INTERRUPTED, SESSION_ID, new_id
 from onetool.core import flock
+from onetool.core.state_folders import MARKER
 
 USAGE = Usage(input=10, output=2, cached=1)
 
@@ -176,7 +177,7 @@ def test_where_nothing_is_said_nothing_is_kept(file_sessions):
 
     with pytest.raises(RuntimeError):
         asyncio.run(failing())
-    assert os.listdir(file_sessions.folder) == [".gitignore"]
+    assert sorted(os.listdir(file_sessions.folder)) == [".gitignore", MARKER]
 
 
 def test_a_file_that_a_crash_left_empty_is_no_session(file_sessions):
@@ -376,7 +377,7 @@ def test_what_is_no_file_of_ours(file_sessions):
         with pytest.raises(SessionError):
             file_sessions.delete(id)
     assert not os.path.lexists("/nowhere")
-    assert len(os.listdir(folder)) == 8  # and a .gitignore
+    assert len(os.listdir(folder)) == 9  # and a .gitignore and the marker
 
 
 def test_a_folder_that_is_a_link_is_refused_and_what_it_leads_to_left_alone(tmp_path):

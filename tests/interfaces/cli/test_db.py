@@ -5,6 +5,7 @@ import os
 import pty
 import re
 import time
+from hashlib import sha256
 
 import psycopg
 import pytest
@@ -12,6 +13,8 @@ from helpers import cli, start, until
 
 from onetool.core.call import ToolCall
 from onetool.core.context import CallEvent
+from onetool.core.state_folders import MARKER
+from onetool.interfaces.http.login_sessions import LoginSessions
 from onetool.services.stats import UsageStats
 
 NOW = time.time()
@@ -132,7 +135,7 @@ def test_a_home_goes_into_the_database_and_back(folder, tmp_path):
     assert not (folder / "stats.db").exists()
     back = tmp_path / "back"
     assert moved(folder, "export", str(back)) == {"stats": {"moved": 3, "same": 0, "left": []}}
-    assert [one.name for one in back.iterdir()] == ["stats.db"]
+    assert sorted(one.name for one in back.iterdir()) == [".gitignore", MARKER, "stats.db"]
     (back / "onetool.yaml").write_text("menu: run\n")
     assert json.loads(cli(*command, cwd=back).stdout)["total_calls"] == 3
 
@@ -166,8 +169,36 @@ def test_an_export_needs_an_empty_folder_and_tables(folder, tmp_path):
     refused = db(folder, "export", str(tmp_path / "new"))
     assert (refused.returncode, "the database has no tables: run `onetool db init`" in refused.stderr) == (1, True)
     said(folder, "init")
-    refused = db(folder, "export", str(folder))
+    refused = db(folder, "export", str(folder), "--inside-roots")
     assert (refused.returncode, "is not empty" in refused.stderr) == (1, True)
+    assert not (folder / MARKER).exists()
+
+
+@pytest.mark.attack("state")
+@pytest.mark.parametrize("target", ["backup", "a/backup", ".", "../home/backup", "link/backup"])
+def test_an_export_below_the_roots_needs_a_flag(folder, target):
+    (folder / "link").symlink_to(folder)
+    refused = db(folder, "export", target)
+    assert (refused.returncode, "--inside-roots" in refused.stderr) == (1, True)
+    assert not (folder / target / MARKER).exists()
+
+
+@pytest.mark.attack("state")
+def test_an_export_is_closed_to_tools(folder):
+    LoginSessions(folder / "page_sessions").start(sha256(b"sesame").digest())
+    said(folder, "import")
+    said(folder, "export", "backup", "--inside-roots")
+    path = "backup/page_sessions/sessions.json"
+    assert (folder / path).exists()
+    (folder / "b.txt").write_text("fine")
+    command = ("--config", "onetool.yaml", "tools", "invoke", "fs.read_file")
+    assert "fine" in cli(*command, "path=b.txt", cwd=folder).stdout
+    for closed in (path, "backup/stats.db", f"backup/{MARKER}", "backup/page_sessions/none"):
+        done = cli(*command, f"path={closed}", cwd=folder)
+        assert MARKER in done.stdout + done.stderr
+    (folder / "backup" / "page_sessions").rename(folder / "moved")
+    done = cli(*command, "path=moved/sessions.json", cwd=folder)
+    assert MARKER in done.stdout + done.stderr
 
 
 def test_progress_is_for_a_terminal(folder):

@@ -21,6 +21,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from sources.mcp_servers.authority import PROGRAM, Authority, browser, stored, visit
 
+from onetool.core.state_folders import MARKER
 from onetool.http.login import forget, login_documents
 from onetool.sources.mcp_servers.oauth import http_auth, login
 from onetool.sources.mcp_servers.upstream_calls import AuthError, LoginRequiredError, auth_error_in, watching_auth
@@ -80,7 +81,8 @@ class TestLogin:
         folder.mkdir(mode=0o755)
         log_in(authority, folder)
         modes = {path.name: path.stat().st_mode & 0o777 for path in (folder, *folder.iterdir())}
-        assert modes == {"servers": 0o700, "vault.auth.json": 0o600, ".vault.auth.json.lock": 0o600}
+        assert modes.pop("servers") == 0o700
+        assert modes == dict.fromkeys((".gitignore", MARKER, "vault.auth.json", ".vault.auth.json.lock"), 0o600)
 
     def test_the_page_at_the_end_is_friendly_and_safe(self, authority, folder):
         pages = []

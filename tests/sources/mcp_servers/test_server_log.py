@@ -66,7 +66,7 @@ def test_the_file_stays_small_and_keeps_the_end(journal, file, monkeypatch):
     for n in range(500):
         journal.write_stderr(f"line {n}\n".encode())
     assert sum(one.stat().st_size for one in file.parent.iterdir()) <= 4000
-    assert len(list(file.parent.iterdir())) == 2
+    assert len(list(file.parent.glob("one.log*"))) == 2
     assert told(journal, 3) == ["line 497", "line 498", "line 499"]
     assert told(ServerLog("one", file, str), 1) == ["line 499"]  # another process sees the same
     if os.name == "posix":

@@ -29,7 +29,8 @@ from onetool.ask.sessions.records import (
     transcript,
 )
 from onetool.core import flock
-from onetool.core.os_files import HAS_DIR_FD, NO_WAIT, OpenFolder, open_no_link, read_at, sync_folder
+from onetool.core.os_files import NO_WAIT, OpenFolder, open_no_link, read_at, sync_folder
+from onetool.core.state_folders import mark_folder
 
 LARGEST = 32 * 1024 * 1024
 SUFFIX = ".jsonl"
@@ -138,14 +139,12 @@ def make_safe(path: Path, file: int, *, is_new: bool) -> None:
 
 
 def make_private_folder(folder: Path) -> None:
-    """Create the folder with mode 0700, or set its mode."""
+    """Create the folder with mode 0700, or set its mode, and mark it as state."""
     refuse_link(folder)
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with OpenFolder.at(folder, follow=False) as itself:
-            if HAS_DIR_FD and itself.status().st_mode & 0o077:  # elsewhere modes say nothing
-                os.fchmod(itself.fileno(), 0o700)
-            _keep_from_git(itself)
+        with OpenFolder.at(folder, follow=False) as opened:
+            mark_folder(opened)
     except OSError as error:
         raise SessionError(f"sessions can't be kept in {folder}: {_os_error_text(error)}", "session") from None
 
@@ -154,18 +153,6 @@ def refuse_link(folder: Path) -> None:
     """Refuse a folder that is a link: one that came with other people's files may lead anywhere."""
     if folder.is_symlink():
         raise SessionError(f"sessions can't be kept in {folder}: {LINK_ERROR}", "session", [LINK_HINT])
-
-
-def _keep_from_git(folder: OpenFolder) -> None:
-    """Write a .gitignore: sessions are private. An existing one stays."""
-    with suppress(FileExistsError):
-        os.close(folder.open(".gitignore", os.O_CREAT | os.O_EXCL))
-    if folder.stat(".gitignore").st_size == 0:  # made just now, or before a crash
-        file = folder.open(".gitignore", os.O_WRONLY)
-        try:
-            os.write(file, b"*\n")
-        finally:
-            os.close(file)
 
 
 class SessionFile:

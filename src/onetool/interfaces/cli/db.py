@@ -3,6 +3,7 @@
 No tools are loaded for it. Progress goes to standard error.
 """
 
+import os
 import sys
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
@@ -138,12 +139,14 @@ def import_command(ctx: click.Context, force: bool, as_json: bool) -> None:
 
 @db.command("export")
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
+@click.option("--inside-roots", is_flag=True, help="Also into a folder below fs.roots, where tools read files.")
 @data_options
 @click.pass_context
-def export_command(ctx: click.Context, folder: Path, as_json: bool) -> None:
-    """Copy what the database has into an empty folder.
+def export_command(ctx: click.Context, folder: Path, inside_roots: bool, as_json: bool) -> None:
+    """Copy what the database has into an empty folder, outside of fs.roots: onetool db export ../backup.
 
-    With a config that has no `database`, the folder is a home: put the config there, or set ONETOOL_HOME.
+    With a config that has no `database`, the folder is a home: put the config there, or set ONETOOL_HOME. It holds
+    keys and sessions, so its file .onetool-state closes it to tools wherever it lies.
     """
     from onetool.app.audit import noted_command
     from onetool.app.database_move import export_home
@@ -152,6 +155,13 @@ def export_command(ctx: click.Context, folder: Path, as_json: bool) -> None:
     from onetool.database.moving import MoveOptions
 
     config = _config(ctx)
+    target = Path(os.path.realpath(folder))
+    below = next((root for root in config.fs.roots if target.is_relative_to(os.path.realpath(root))), None)
+    if below is not None and not inside_roots:
+        raise click.ClickException(
+            f"{folder} is below {below}, a folder of fs.roots, where tools read files.\n"
+            "Name a folder outside of fs.roots, or add --inside-roots."
+        )
     with _reached(config) as database:
         require_tables(database)
         if running := len(alive_replicas(database, config)):

@@ -23,6 +23,7 @@ import click
 from onetool.core.call import CannotAsk, Declined, ForPerson, ForRoots, Level, Question, current_caller
 from onetool.core.context import paused_for_caller
 from onetool.core.os_files import private
+from onetool.core.state_folders import make_home
 from onetool.core.threads import Threads
 from onetool.interfaces.cli.output import printable
 
@@ -248,7 +249,7 @@ class LineEditor:
         if not self._new:
             return
         try:
-            self._history.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_home(self._history.parent)
             lines = [*self._read_history(), *self._new][-MOST_HISTORY:]
             flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
             with open(private(self._history, flags), "w", encoding="utf-8", errors="replace") as stream:

@@ -186,7 +186,10 @@ async def get_prompt(service: "Service", request: McpRequest) -> dict[str, Any]:
             raise lacking_capability(caller) or JsonRpcError(
                 INVALID_PARAMS if wrong else INTERNAL_ERROR, result.error.message
             )
-        return {"description": prompt.spec.description, "messages": _messages(result.data, app.runtime.read_result)}
+        return {
+            "description": prompt.spec.description,
+            "messages": _messages(result.data, service.app.runtime.read_result),
+        }
 
     return await run_pausable(request, work, service.pending_calls)
 

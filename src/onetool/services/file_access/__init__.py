@@ -30,6 +30,7 @@ from typing import NamedTuple, TypeVar
 
 from onetool.core.os_files import ENTER, HAS_DIR_FD, LIST, OpenFolder
 from onetool.services.file_access.open_folder import (
+    Check,
     FolderEntry,
     append,
     is_there,
@@ -80,12 +81,12 @@ class MissingPath(NamedTuple):
 class Root:
     """One allowed folder. What is private in it is refused whenever something is opened."""
 
-    def __init__(self, folder: str, private: Private, within: Sequence[str] | None) -> None:
+    def __init__(self, folder: str, private: Private, within: Sequence[str] | None, enters_hidden: bool) -> None:
         with path_errors("root_missing", about=folder):
             self.path = os.path.abspath(folder)
-            real = os.path.realpath(self.path)
-        self._private, self._within = private, within
-        self._spellings = [names_of(slashed(self.path)), names_of(slashed(real))]
+            self._real = os.path.realpath(self.path)
+        self._private, self._within, self._enters_hidden = private, within, enters_hidden
+        self._spellings = [names_of(slashed(self.path)), names_of(slashed(self._real))]
 
     def relative_parts(self, absolute: bytes) -> Parts | None:
         """What is left of an absolute path below this root; None when it does not begin with it."""
@@ -112,6 +113,7 @@ class Root:
         return file
 
     def open_folder(self, parts: Parts, flags: int = ENTER) -> OpenFolder:
+        self._refuse_hidden(self.text(parts), self.path)
         with self._top(parts) as top:
             if HAS_DIR_FD:
                 folder = OpenFolder(open_beneath(self.relative_parts, top.fileno(), parts, flags))
@@ -120,6 +122,7 @@ class Root:
         try:
             with path_errors():
                 self._private.refuse_open(folder, self.text(parts))
+                self._refuse_hidden(path_of(folder) or resolved(self.text(parts)), self._real)
         except BaseException:
             folder.close()
             raise
@@ -157,6 +160,14 @@ class Root:
         if not any(is_below(here, os.path.realpath(folder)) for folder in self._within):
             raise PathRefusedError("root_outside", self.path)
 
+    def _refuse_hidden(self, folder: str, root: str) -> None:
+        """Refuse a folder whose name begins with a dot, and what is in one, from the root on."""
+        if self._enters_hidden:
+            return
+        names = os.path.relpath(folder, os.path.dirname(root)).split(os.sep)
+        if any(name != "." and name.startswith(".") for name in names):
+            raise PathRefusedError("hidden")
+
     def folder(self, parts: Parts) -> OpenFolder:
         return self.open_folder(parts or [b"."])
 
@@ -176,10 +187,14 @@ class Roots:
         *,
         within: Sequence[str] | None = None,
         own: str | None = None,
+        enters_hidden: bool = True,
     ) -> None:
-        """`within` is where the folders may lie, if not anywhere; `own` a folder of ours that may be written to."""
+        """`within` is where the folders may lie, if not anywhere; `own` a folder of ours that may be written to.
+
+        Without `enters_hidden`, folders whose names begin with a dot are refused.
+        """
         self._private = Private(private, own)
-        self._roots = [Root(folder, self._private, within) for folder in folders]
+        self._roots = [Root(folder, self._private, within, enters_hidden) for folder in folders]
 
     @property
     def paths(self) -> list[str]:
@@ -202,13 +217,14 @@ class Roots:
         with self._folder_of(path) as (folder, name):
             replace(folder, name, data, self._private)
 
-    def append(self, path: str, data: bytes, on_new_line: bool = False) -> None:
+    def append(self, path: str, data: bytes, on_new_line: bool = False, check: Check | None = None) -> None:
         """Add to the end of a file, all or nothing, and in one piece whoever else is adding. Makes the file if need be.
 
-        With `on_new_line` a line break goes before it, where the file ends in the middle of a line.
+        With `on_new_line` a line break goes before it, where the file ends in the middle of a line. `check` may refuse
+        the open file by what it holds.
         """
         with self._folder_of(path) as (folder, name):
-            append(folder, name, data, self._private, on_new_line)
+            append(folder, name, data, self._private, on_new_line, check)
 
     def make_folders(self, path: str) -> None:
         """Make what is missing of the folders on the way to a file, in the first root that it could be in."""
@@ -317,6 +333,7 @@ MESSAGE_BY_REASON = {
     "busy": "{path} is being written by others, who did not let go of it in time. Try again.",
     "closed": "{path} is closed to tools, whatever the allowed folders are: keys and the system's own are kept there.",
     "denied": "{path} is outside of the folders that may be written to ({allowed}).",
+    "hidden": "{path} is below a folder whose name begins with a dot, and nothing is written there.",
     "is_a_directory": "{path} is a directory, not a file.",
     "is_a_link": "{path} is a symbolic link, and those are not written through. Use the path of the file itself.",
     "link_loop": "{path} leads through too many symbolic links, or round in a circle (ELOOP).",
@@ -325,9 +342,11 @@ MESSAGE_BY_REASON = {
     "not_a_directory": "{path} goes on below a file.",
     "not_a_file": "{path} is not a regular file: devices, pipes and sockets can't be written.",
     "not_found": "{path} can't be made, as its folder does not exist.",
+    "other_content": "{path} holds something else than messages of topics. Name a file that does not exist yet.",
     "private": "{path} is OneTool's own and can't be written by tools.",
     "root_missing": "The allowed folder {detail!r} can't be opened.",
     "root_outside": "The folder {detail!r} lies outside of the project whose config allows it.",
+    "state": "{path} is closed to tools: OneTool's state lies there, as the marker .onetool-state says.",
 }
 OTHER_MESSAGE = "{path} could not be written: {detail}."
 

@@ -7,7 +7,7 @@ out. A link of that name is refused: its target may be anywhere, and the link wo
 import heapq
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import islice
 from typing import Literal, NamedTuple
@@ -65,6 +65,7 @@ def _list_folder_into(
     try:
         entries.append(entry)
         private.refuse_entry(name, folder.status())  # it may be another one than that which was described
+        private.refuse_marked(folder)
         if depth > 0:
             list_into(entries, folder, f"{entry.path}/", depth, most, private)
     except PathRefusedError as refused:
@@ -137,7 +138,12 @@ def replace(folder: OpenFolder, name: bytes, data: bytes, private: Private) -> N
             raise
 
 
-def append(folder: OpenFolder, name: bytes, data: bytes, private: Private, on_new_line: bool) -> None:
+Check = Callable[[int, os.stat_result], None]  # of an open file; raises PathRefusedError
+
+
+def append(
+    folder: OpenFolder, name: bytes, data: bytes, private: Private, on_new_line: bool, check: Check | None = None
+) -> None:
     """In one piece, or not at all. It is not forced to the disk: that costs more than a line in a file is worth."""
     with path_errors(otherwise="not_writable"):
         for _ in range(MOST_TRIES):
@@ -145,6 +151,8 @@ def append(folder: OpenFolder, name: bytes, data: bytes, private: Private, on_ne
                 status = os.fstat(file)
                 if status.st_nlink == 0:
                     continue  # deleted or replaced before we opened it: what we add would be lost
+                if check is not None:
+                    check(file, status)
                 _add(file, status.st_size, data, on_new_line)
                 return
     raise PathRefusedError("busy")

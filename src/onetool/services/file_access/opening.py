@@ -18,8 +18,9 @@ from onetool.core.os_files import ENTER, NO_LINK, NO_WAIT, PLAIN, OpenFolder, is
 
 
 class PathRefusedError(Exception):
-    """Why a path was refused. `reason` is one of REASON_BY_ERRNO, or denied, private, closed, is_a_directory, bad_path,
-    unreadable, root_missing, root_outside; of a path to be written also is_a_link, busy, not_writable.
+    """Why a path was refused. `reason` is one of REASON_BY_ERRNO, or denied, private, state, closed, is_a_directory,
+    bad_path, unreadable, root_missing, root_outside; of a path to be written also is_a_link, busy, hidden,
+    not_writable, other_content.
     """
 
     def __init__(self, reason: str, detail: str = "") -> None:

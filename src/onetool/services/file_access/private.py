@@ -1,5 +1,6 @@
 """Private: files and folders that no tool may touch: OneTool's own, and where programs keep keys and passwords.
 
+State is known by its marker (`core/state_folders.py`): so exports and the state of other servers are closed, too.
 The position of an open file is asked of the system, and each folder above it is compared by device and inode, not by
 its name alone: a folder that is mounted twice, or spelled in another case, is the same one. The list of well-known
 places is short on purpose: it is a safety net below the allowed folders, not a replacement for them.
@@ -12,6 +13,7 @@ from itertools import accumulate
 from pathlib import Path
 
 from onetool.core.os_files import HAS_DIR_FD, OpenFolder
+from onetool.core.state_folders import MARKER, STATE_FILES, is_marked, is_name_of, is_state_file
 from onetool.services.file_access.opening import PathRefusedError, path_errors
 
 OWN_FOLDER_NAME = ".onetool"  # closed wherever such a folder is: secrets, sessions, results, servers, the config
@@ -163,14 +165,26 @@ class Private:
             raise PathRefusedError(reason)
 
     def refuse_entry(self, name: str, status: os.stat_result) -> None:
-        """The same for what is in a folder that was looked at already."""
+        """Refuse what is in a folder that was looked at already."""
         self.refuse(status)
         if name.lower() == OWN_FOLDER_NAME and _number(status) != self._own_number:
             raise PathRefusedError("private")
 
+    def refuse_marked(self, folder: OpenFolder) -> None:
+        """Refuse an open folder that holds state."""
+        try:
+            folder.stat(MARKER)
+        except FileNotFoundError:
+            return
+        raise PathRefusedError("state")
+
     def refuse_text(self, path: str) -> None:
         """Refuse a path by its text, before it is opened, so that callers can't learn what exists there."""
         path = _absolute(path)
+        if is_state_file(path) or any(
+            is_marked(place or os.sep) and not self._is_own(place) for place in _and_above(path)
+        ):
+            raise PathRefusedError("state")
         if f"{path}{os.sep}".startswith(self._beginnings):
             raise PathRefusedError(next(reason for place, reason in self._path_texts.items() if is_below(path, place)))
         if OWN_FOLDER_NAME in path.lower():
@@ -181,31 +195,45 @@ class Private:
         self.refuse(os.fstat(file) if isinstance(file, int) else file.status())
         where = path_of(file) or resolved(path)
         self.refuse_text(where)
-        for place in _and_above(os.path.dirname(where)):
+        folder, name = os.path.split(where)
+        for place in _and_above(folder):
             if (found := _status(place)) is not None and (reason := self._numbers.get(_number(found))):
                 raise PathRefusedError(reason)
+        if (found := _status(folder)) is not None:
+            self._refuse_beside(_number(found), name)
 
     def refuse_name(self, folder: OpenFolder, name: bytes) -> None:
         """Refuse to write a name in an open folder, whether there is something or not."""
-        if name.lower() == OWN_FOLDER_NAME.encode():
+        text = os.fsdecode(name)
+        if text.lower() in (OWN_FOLDER_NAME, MARKER):
             raise PathRefusedError("private")
+        if is_state_file(os.path.join(path_of(folder) or "", text)):
+            raise PathRefusedError("state")
         with path_errors(otherwise="not_writable"):
             for status in _ways_up(folder):
                 self.refuse(status)
-            here = _number(folder.status())
+            self._refuse_beside(_number(folder.status()), text)
+
+    def _refuse_beside(self, folder: Number, name: str) -> None:
+        """Refuse a name in a folder that is that of a private file, or made of it, as SQLite and editors make some.
+
+        Where upper and lower case are one, a file of the other case would be the private one.
+        """
         for path, reason in self._all.items():
             parent, own = os.path.split(path)
-            # Where upper and lower case are one, a file of the other case would be the private one.
-            if os.fsencode(own).lower() == name.lower() and (at := _status(parent)) and _number(at) == here:
+            is_file = path in self._paths and ("." in own or own in STATE_FILES)
+            is_like = is_name_of(name, (own,)) if is_file else name.lower() == own.lower()
+            if is_like and (at := _status(parent)) and _number(at) == folder:
                 raise PathRefusedError(reason)
 
     def _refuse_own(self, path: str) -> None:
         for place in _and_above(path):
-            if os.path.basename(place).lower() != OWN_FOLDER_NAME:
-                continue
-            status = None if self._own_number is None else _status(place)
-            if status is None or _number(status) != self._own_number:
+            if os.path.basename(place).lower() == OWN_FOLDER_NAME and not self._is_own(place):
                 raise PathRefusedError("private")
+
+    def _is_own(self, folder: str) -> bool:
+        status = None if self._own_number is None else _status(folder)
+        return status is not None and _number(status) == self._own_number
 
 
 def path_of(file: int | OpenFolder) -> str | None:

@@ -23,6 +23,7 @@ import msgspec
 
 from onetool.core.call import Page as Page
 from onetool.core.os_files import private
+from onetool.core.state_folders import make_state_folder
 from onetool.services.results.base import (
     DAY,
     SEAL,
@@ -272,7 +273,7 @@ class ResultStore(Results):
         return self._folder / f"{key_of(handle, owner)}.txt"
 
     def _write(self, file: Path, text: str, note: Callable[[int, int], ResultNote]) -> tuple[int, ResultNote]:
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_state_folder(self._folder)
         draft = file.with_name(f".{file.name}")
         try:
             with os.fdopen(os.open(draft, _NEW, 0o600), "wb") as stream:

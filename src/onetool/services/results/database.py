@@ -20,6 +20,7 @@ from typing import TypeVar
 import msgspec
 
 from onetool.core.os_files import private
+from onetool.core.state_folders import make_state_folder
 from onetool.database import Database, DatabaseError, LockNumber, Transaction
 from onetool.database.moving import LeftBehind, Moved, MoveOptions
 from onetool.services.results import StoredText, seal_of, write
@@ -312,7 +313,7 @@ class ResultMover:
         if not rows:
             return Moved()
         folder, moved = home / FOLDER, 0
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_state_folder(folder)
         for number, values in enumerate(rows, 1):
             row = ResultRow(*values)
             moved += _list_ended(folder, row) if row.ended_at is not None else _write_file(folder, row, database)

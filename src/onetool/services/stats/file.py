@@ -12,6 +12,7 @@ from time import monotonic
 from typing import Any, TypeVar
 
 from onetool.core.os_files import make_private
+from onetool.core.state_folders import make_home
 from onetool.services.stats.storage import (
     BUSY_SECONDS,
     CALLS,
@@ -151,7 +152,7 @@ def _ask(database: sqlite3.Connection, ask: Callable[[StatsReader], T]) -> T:
 @contextmanager
 def opened(file: Path, timeout: float = BUSY_SECONDS) -> Generator[sqlite3.Connection]:
     """The file, to be written; made, where there is none. Raises OSError, sqlite3.Error, NewerFileError."""
-    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_home(file.parent)
     if file.is_symlink() or (file.exists() and not file.is_file()):
         raise OSError(f"{file} is no regular file")
     make_private(file)

@@ -16,6 +16,7 @@ from typing import Any
 
 from onetool.core.os_files import private
 from onetool.core.redaction import mask_values
+from onetool.core.state_folders import make_state_folder
 
 log = logging.getLogger("onetool.servers")
 
@@ -124,7 +125,7 @@ class ServerLog:
         data = "".join(f"{stamp} {line}\n" for line in lines).encode()
         with self._lock, suppress(OSError):  # a full disk must not stop a server
             if self._size is None:
-                self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                make_state_folder(self._file.parent)
                 self._size = self._file.stat().st_size if self._file.exists() else 0
             if self._size + len(data) > MOST_BYTES and self._size:
                 os.replace(self._file, self._old)

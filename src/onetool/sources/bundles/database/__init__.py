@@ -18,6 +18,7 @@ from threading import RLock
 from typing import Any, TypeVar
 
 from onetool.core.errors import Mistake
+from onetool.core.state_folders import make_state_folder
 from onetool.database import (
     ChangeUnknownError,
     Database,
@@ -201,7 +202,7 @@ class DatabaseStore(StoreRules):
         if self._state is None:
             return None
         try:
-            self._state.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_state_folder(self._state)
         except OSError as error:
             log.warning("%s can't be written (%s): the index of the bundles is in memory", self._state, error.strerror)
             return None

@@ -21,6 +21,7 @@ import msgspec
 
 from onetool.core.errors import Mistake
 from onetool.core.os_files import OpenFolder, make_private, open_no_link
+from onetool.core.state_folders import is_marked, mark_folder
 from onetool.sources.bundles.errors import UnavailableError
 from onetool.sources.bundles.files.disk import INDEX, KEY, LARGEST, READ, STATE, Foreign, anybody
 from onetool.sources.bundles.files.overlay import BuiltIn
@@ -35,7 +36,6 @@ from onetool.sources.bundles.usage import Counts, UsageCounter
 log = logging.getLogger("onetool.bundles")
 
 KEY_BYTES = 32
-_IGNORE = f"{STATE}/.gitignore"
 
 
 def make_state(folder: Path) -> Path | None:
@@ -44,7 +44,7 @@ def make_state(folder: Path) -> Path | None:
     if os.path.islink(folder / STATE):
         return None  # what we keep would lie somewhere else
     try:
-        if not (folder / _IGNORE).exists():
+        if not is_marked(folder / STATE):
             with OpenFolder.at(folder) as root:
                 _make(root)
         return file if os.access(file.parent, os.W_OK | os.X_OK) else None
@@ -79,8 +79,8 @@ def read_key(folder: Path) -> bytes | None:
 
 def _make(root: OpenFolder) -> None:
     ensure_folder(root, STATE)
-    with suppress(FileExistsError):
-        create(root, _IGNORE, b"*\n")
+    with root.folder(STATE) as state:
+        mark_folder(state)
 
 
 # Usage

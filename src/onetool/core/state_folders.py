@@ -1,0 +1,110 @@
+"""Folders of state, and the marker that closes them to tools wherever they lie.
+
+Whoever reads state can sign in: it holds sessions, hashes of tokens and keys. So each folder that holds nothing but
+state has a file `.onetool-state`, also in an export, a copy or a second mount of it. The marker is made before the
+first file. `services/file_access` opens nothing in such a folder.
+
+A folder that state shares with a project has no marker: there the folders of state have one each, and beside such a
+folder the files of state are closed by their names.
+"""
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from onetool.core.os_files import HAS_OWNERS, OpenFolder
+
+MARKER = ".onetool-state"
+MARKER_TEXT = b"OneTool keeps its state in this folder. Because of this file, tools can't open anything in it.\n"
+IGNORE = ".gitignore"
+
+STATE_FOLDERS = (
+    "results",
+    "sessions",
+    "servers",
+    "page_sessions",
+    "own_examples",
+    "access_tokens",
+    "audit",
+    "database",
+    "bundles/.state",
+)
+STATE_FILES = ("stats.db", "run_history", "chat_history")
+CONFIG_FILES = ("onetool.yaml", "secrets.yaml", "trust.json", "tokens.key", "database.key")
+
+
+def make_state_folder(folder: Path) -> None:
+    """Make a folder for state, or mark one from before there were markers. Raises OSError."""
+    if not is_marked(folder):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with OpenFolder.at(folder, follow=False) as opened:
+            mark_folder(opened)
+
+
+def mark_folder(folder: OpenFolder) -> None:
+    """Close a folder to tools, to other users, and to git. Raises OSError."""
+    if HAS_OWNERS and folder.status().st_mode & 0o077:
+        os.fchmod(folder.fileno(), 0o700)
+    with suppress(FileNotFoundError):
+        folder.stat(MARKER)
+        return
+    _write_new(folder, IGNORE, b"*\n")
+    _write_new(folder, MARKER, MARKER_TEXT)
+
+
+def _write_new(folder: OpenFolder, name: str, text: bytes) -> None:
+    file = folder.open(name, os.O_WRONLY | os.O_CREAT)
+    try:
+        if os.fstat(file).st_size == 0:  # new, or left so by a crash
+            os.write(file, text)
+    finally:
+        os.close(file)
+
+
+def make_home(home: Path) -> None:
+    """Make the folder that all state lies in; mark it unless it holds something else as well. Raises OSError.
+
+    Its mode and what git sees of it are its owner's affair: a config may be put there later.
+    """
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not is_marked(home) and _holds_only_state(home):
+        with OpenFolder.at(home) as opened:
+            _write_new(opened, MARKER, MARKER_TEXT)
+
+
+def mark_home(home: Path) -> None:
+    """Mark state from before there were markers. What can't be written stays as it is."""
+    with suppress(OSError):
+        if home.is_dir():
+            make_home(home)
+        for folder in (home / name for name in STATE_FOLDERS):
+            if (folder / IGNORE).exists():  # else it may be the project's own
+                make_state_folder(folder)
+
+
+def _holds_only_state(home: Path) -> bool:
+    names = {"bundles", IGNORE, *STATE_FOLDERS}
+    with os.scandir(home) as entries:
+        return all(entry.name in names or is_name_of(entry.name, (*STATE_FILES, "secrets.yaml")) for entry in entries)
+
+
+def is_marked(folder: str | Path) -> bool:
+    return os.path.lexists(os.path.join(folder, MARKER))
+
+
+def is_state_file(path: str) -> bool:
+    """Whether this is a file of state, or a config with its secrets and keys, that lies beside a folder of state."""
+    folder, name = os.path.split(path)
+    if not is_name_of(name, (*STATE_FILES, *CONFIG_FILES)):
+        return False
+    return any(is_marked(os.path.join(folder, other)) for other in STATE_FOLDERS)
+
+
+def is_name_of(name: str, files: tuple[str, ...]) -> bool:
+    """Whether it is the name of one of these files, or of one made of it: `stats.db-wal`, `.secrets.yaml.lock`."""
+    name = name.lower()
+    for file in map(str.lower, files):
+        longer = tuple(f"{file}{sign}" for sign in "-.~")
+        if name == file or name.startswith(longer) or name.removeprefix(".").startswith(longer):
+            return True
+    return False

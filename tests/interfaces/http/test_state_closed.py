@@ -1,0 +1,209 @@
+"""State is closed to callers wherever it lies: beside another server, in a copy, in a folder shared with a project."""
+
+import json
+import os
+import shutil
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+from helpers import cli
+from interfaces.http.conftest import Served
+
+from onetool.core.call import ToolCall
+from onetool.core.context import CallEvent
+from onetool.core.state_folders import MARKER, make_home
+from onetool.interfaces.http.login_sessions import LoginSessions
+from onetool.services.access_tokens import TokenStore
+from onetool.services.stats import UsageStats
+
+pytestmark = pytest.mark.attack("state")
+
+TOKEN = "caller-0123456789abcdef"
+SESSIONS = "page_sessions/sessions.json"
+DOCUMENT = '---\ntime: "2026-05-04T09:08:07.654Z"\ntopic: "t"\nmessage: |-\n  two\n  lines\n'
+
+HELD = {  # topics, each of which would write where nothing may be written
+    name: name
+    for name in (
+        f"other/{MARKER}",
+        "other/new.yaml",
+        "other/new/notes.yaml",
+        "linked/new.yaml",
+        f"second/{SESSIONS}",
+        "second/access_tokens/new.yaml",
+        "second/onetool.yaml",
+        "second/secrets.yaml",
+        "second/stats.db-journal",
+        SESSIONS,
+        "page_sessions/new.yaml",
+        "results/new.yaml",
+        "results",
+        "audit",
+        "stats.db-journal",
+        "run_history",
+        MARKER,
+        f"docs/{MARKER}",
+        "onetool.yaml",
+        "ONETOOL.yaml",
+        "more.yaml",
+        "prompts.yaml",
+        "secrets.yaml",
+        ".secrets.yaml.new",
+        "trust.json",
+        "packs",
+        "packs/mine.py",
+        "packs/new/mine.py",
+        "bundles/mine/bundle.json",
+        "bundles/.state/usage.db",
+        ".onetool/notes.yaml",
+        ".git/hooks/pre-commit",
+        ".github/workflows/new.yml",
+        "docs/.hidden/notes.yaml",
+        "hidden/new.yml",
+        "compose.yaml",
+        "begins.yaml",
+        "ends.yaml",
+        "keys.yaml",
+        "Makefile",
+        "../outside.yaml",
+    )
+}
+
+
+def keep_state(home: Path) -> None:
+    """Let the stores write what a server keeps."""
+    LoginSessions(home / "page_sessions").start(sha256(b"sesame").digest())
+    TokenStore(home / "access_tokens").add("boss", "admin")
+    stats = UsageStats(home / "stats.db")
+    stats.record(CallEvent(call=ToolCall("1", "a.b"), duration_ms=1.0))
+    stats.flush()
+    for name in ("run_history", "stats.db-wal", "stats.db-shm", "stats.db.old", "secrets.yaml.bak", ".secrets.yaml.a1"):
+        (home / name).write_text("KEY")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    """A server whose state shares a folder with a project, with the state of two others and an old copy below it."""
+    folder = tmp_path_factory.mktemp("work")
+    for name in ("docs", "second", "packs", ".git/hooks", ".github/workflows"):
+        (folder / name).mkdir(parents=True)
+    (folder / "docs" / "a.txt").write_text("fine")
+    (folder / "second" / "a.txt").write_text("fine")
+    (folder / "second" / "onetool.yaml").write_text("{}\n")
+    make_home(folder / "other")
+    for home in (folder, folder / "other", folder / "second"):
+        keep_state(home)
+    shutil.copytree(folder / "second" / "page_sessions", folder / "copied")
+    (folder / "linked").symlink_to("other")
+    (folder / "hidden").symlink_to(".github")
+    (folder / "more.yaml").write_text("{}\n")
+    (folder / "compose.yaml").write_text("services: {}\n")
+    (folder / "begins.yaml").write_text(f"{DOCUMENT}---\nservices: {{}}\n")
+    (folder / "ends.yaml").write_text(f"services: {{}}\n{DOCUMENT}")
+    (folder / "keys.yaml").write_text("topic: orders\nmessage: hi\n")
+    (folder / "Makefile").write_text("all:\n")
+    (folder / "notes.yaml").write_text(DOCUMENT)
+    topics = [
+        {"pattern": name, "file": file}
+        for name, file in {**HELD, "notes": "notes.yaml", "docs": "docs/n/notes.yaml"}.items()
+    ]
+    token = {"name": "caller", "role": "call", "hash": f"sha256:{sha256(TOKEN.encode()).hexdigest()}"}
+    config = {"http": {"tokens": [token]}, "topics": topics, "include": ["more.yaml"]}
+    running = Served(folder, "--port", "0", config=config, env={"ONETOOL_HOME": ""}, real=True)
+    (folder / "onetool.yaml.bak").write_text("KEY")
+    yield running
+    running.stop()
+
+
+def call(server, tool, **args):
+    """What a caller with the smallest role gets: the answer as text."""
+    headers = [("Authorization", f"Bearer {TOKEN}")]
+    reply = server.ask(f"/call/{tool}", "POST", headers, json.dumps(args).encode())
+    return reply.body.decode()
+
+
+CLOSED = (
+    *(
+        f"{home}{SESSIONS}"
+        for home in ("", "other/", "second/", "linked/", "docs/../other/", "./other//", "OTHER/../other/")
+    ),
+    *(f"{home}access_tokens/tokens.json" for home in ("", "other/", "second/", "linked/")),
+    *(f"{home}{name}" for home in ("", "other/", "second/") for name in ("stats.db", "stats.db-wal", "stats.db-shm")),
+    *(f"{home}{name}" for home in ("", "other/", "second/") for name in ("stats.db.old", "run_history")),
+    *(f"{home}{name}" for home in ("", "other/", "second/") for name in ("secrets.yaml.bak", ".secrets.yaml.a1")),
+    "onetool.yaml",
+    "onetool.yaml.bak",
+    "more.yaml",
+    "second/onetool.yaml",
+    "copied/sessions.json",
+    f"other/{MARKER}",
+    "other/nothing",
+    "other/page_sessions/nothing",
+)
+
+
+@pytest.mark.parametrize("path", CLOSED)
+@pytest.mark.parametrize("absolute", [False, True])
+def test_state_is_not_read(server, path, absolute):
+    path = os.path.join(server.folder, path) if absolute else path
+    answer = call(server, "fs.read_file", path=path, encoding="base64")
+    assert '"denied"' in answer
+    assert "not_found" not in answer
+
+
+@pytest.mark.parametrize(
+    "path", ["other", "linked", "other/page_sessions", "second/access_tokens", "copied", "page_sessions"]
+)
+def test_state_is_not_listed_and_the_marker_is_named(server, path):
+    answer = call(server, "fs.list_dir", path=path)
+    assert '"denied"' in answer
+    assert MARKER in answer
+    assert "sessions.json" not in answer
+
+
+def test_a_list_shows_the_name_and_nothing_inside(server):
+    listed = json.loads(call(server, "fs.list_dir", recursive=True))
+    entries = {entry["path"]: entry for entry in listed}
+    for folder in ("other", "copied", "second/page_sessions"):
+        assert MARKER in entries[folder]["error"]
+    assert not [path for path in entries if path.startswith(("other/", "copied/")) or path.endswith("sessions.json")]
+    assert entries["docs/a.txt"]["size"] == 4
+
+
+@pytest.mark.parametrize("path", ["docs/a.txt", "second/a.txt"])
+def test_the_rest_of_a_shared_folder_is_read(server, path):
+    assert "fine" in call(server, "fs.read_file", path=path)
+
+
+@pytest.mark.parametrize(
+    "path", ["other/r.html", "linked/r.html", "page_sessions/r.html", "second/audit/../results/r.html"]
+)
+def test_no_report_is_written_into_state(server, path):
+    call(server, "ot.stats", output=path)
+    assert not (server.folder / path).exists()
+
+
+@pytest.mark.parametrize("topic", HELD)
+def test_no_topic_is_written_where_something_else_reads(server, topic):
+    file = server.folder / topic
+    before = file.read_bytes() if file.is_file() else file.exists()
+    answer = call(server, "ot.notify", topic=topic, message="injected")
+    assert "The message is not kept" in answer
+    assert (file.read_bytes() if file.is_file() else file.exists()) == before
+
+
+@pytest.mark.parametrize(("topic", "file"), [("notes", "notes.yaml"), ("docs", "docs/n/notes.yaml")])
+def test_topics_are_written_beside_the_config_and_below_the_roots(server, topic, file):
+    for message in ("first", "several\nlines", "last"):
+        assert "OK: " in call(server, "ot.notify", topic=topic, message=message)
+    text = (server.folder / file).read_text()
+    assert text.count("---\ntime: ") == 3 + (topic == "notes")
+
+
+@pytest.mark.parametrize("path", [SESSIONS, "access_tokens/tokens.json"])
+def test_the_command_line_and_code_read_no_state(server, path):
+    invoked = cli("tools", "invoke", "fs.read_file", f"path=other/{path}", cwd=server.folder)
+    assert MARKER in invoked.stdout + invoked.stderr
+    ran = cli("run", f"fs.read_file(path='second/{path}')", cwd=server.folder)
+    assert MARKER in ran.stdout + ran.stderr
