@@ -66,7 +66,7 @@ def test_four_processes_take_turns_in_one_session(tmp_path):
 
 def test_turns_and_deletions_at_once_never_have_two_holders(tmp_path):
     said("crowd", tmp_path, "take_and_delete", 4, "x", some(0.5, 20))
-    assert {path.name for path in tmp_path.iterdir()} <= {"x.jsonl", ".gitignore"}
+    assert {path.name for path in tmp_path.iterdir()} <= {"x.jsonl", ".gitignore", ".onetool-state"}
 
 
 def test_a_full_disk(tmp_path):

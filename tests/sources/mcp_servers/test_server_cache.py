@@ -50,7 +50,7 @@ def test_what_is_written_is_read_by_all(places):
 def test_files_are_private(shelf, tmp_path):
     assert shelf.version() is None
     shelf.write(msgspec.structs.replace(shelf.read(), tools=(TOOL,)))
-    assert [file.name for file in (tmp_path / "servers").iterdir()] == ["one.json"]
+    assert {file.name for file in (tmp_path / "servers").iterdir()} == {"one.json", ".gitignore", ".onetool-state"}
     if os.name == "posix":
         assert stat.S_IMODE((tmp_path / "servers" / "one.json").stat().st_mode) == 0o600
         assert stat.S_IMODE((tmp_path / "servers").stat().st_mode) == 0o700
