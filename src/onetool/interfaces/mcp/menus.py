@@ -30,6 +30,7 @@ from onetool.interfaces.mcp.content import (
     from_result,
     media_blocks,
     promise_of,
+    protocol_error,
     text_block,
     with_notes,
 )
@@ -272,6 +273,8 @@ def _direct_entry(
 
     async def call(args: Mapping[str, Any], caller: ClientCaller) -> dict[str, Any]:
         result = await app.call(ToolCall(new_id(), spec.name, args, "mcp"), allowed, caller.progress)
+        if (error := protocol_error(result)) is not None:
+            raise error
         return await from_result(
             result,
             app.config.results.inline_bytes,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from onetool.core.errors import DefinitionError, ToolFailure
-from onetool.core.json_data import AnsweredValue, Block, ServerAnswer, StoreBlob, blob_record, data_in
+from onetool.core.json_data import AnsweredValue, Block, ServerAnswer, ServerFailure, StoreBlob, blob_record, data_in
 from onetool.core.registry import Prompt, Resource
 from onetool.core.schema_guard import check_size
 from onetool.core.schema_keywords import upgrade
@@ -67,6 +67,7 @@ def spec_of(name: str, settings: ServerSettings, definition: Definition, handler
         read_only=hints.get("readOnlyHint") is True,
         idempotent=hints.get("idempotentHint") is True,
         lenient=True,
+        strict=settings.strict,
         docs_url=settings.docs_url,
         parallel=settings.parallel,
         **more,
@@ -206,21 +207,35 @@ def _offer_spec(
 
 LONGEST_ERROR = 2_000
 MOST_STORED = 200
+OWN_META = ("onetool/", "io.modelcontextprotocol/")  # prefixes of keys that speak of a connection to us
 
 
 def answer_of(result: "CallToolResult", store_result: StoreBlob, wraps: bool = False) -> AnsweredValue:
-    """Both of it. A result that says of itself that it is an error is one.
+    """Return the value and the answer that it came in. Raises ServerFailure for an answer that is an error.
 
     `wraps`: its structured content is a wrapper, by the tool's own schema.
     """
-    if result.is_error:
-        raise ToolFailure(_error_text(result))
-    if sum(block.type != "text" for block in result.content) > MOST_STORED:
-        raise ToolFailure(f"it gave more than {MOST_STORED} pictures, sounds, blobs or links at once")
     content = [block.model_dump(by_alias=True, mode="json", exclude_none=True) for block in result.content]
     structured = result.structured_content
+    sent = ServerAnswer([_passed_block(block) for block in content], structured, passed_meta(result.meta))
+    if result.is_error:
+        raise ServerFailure(_error_text(result), sent)
+    if sum(block.type != "text" for block in result.content) > MOST_STORED:
+        raise ToolFailure(f"it gave more than {MOST_STORED} pictures, sounds, blobs or links at once")
     value = _in_blocks(content, store_result) if structured is None else unwrapped(structured) if wraps else structured
-    return AnsweredValue(value, ServerAnswer(content, structured))
+    return AnsweredValue(value, sent)
+
+
+def passed_meta(meta: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Return what is passed on of a server's `_meta`: not what would be said in our name, or in the protocol's."""
+    return {key: value for key, value in (meta or {}).items() if not key.startswith(OWN_META)} or None
+
+
+def _passed_block(block: Block) -> Block:
+    if "_meta" not in block:
+        return block
+    rest = {key: value for key, value in block.items() if key != "_meta"}
+    return {**rest, "_meta": meta} if (meta := passed_meta(block["_meta"])) else rest
 
 
 def unwrapped(structured: Any) -> Any:
