@@ -276,12 +276,9 @@ class UpstreamConnection:
         return [as_data(message) for message in (await self.client.get_prompt(name, dict(args))).messages]
 
     async def resource(self, uri: str, call: UpstreamCall) -> dict[str, Any]:
-        """What it holds, as {"text": …}, {"blob": …}, or where it has several parts as {"data": […]}."""
+        """Read a resource: {"contents": […]}, its parts as plain data."""
         current_upstream_call.set(call)
-        parts = [as_data(part) for part in (await self.client.read_resource(uri)).contents]
-        if len(parts) != 1:
-            return {"data": parts}
-        return {"blob": parts[0]["blob"]} if "blob" in parts[0] else {"text": parts[0].get("text", "")}
+        return {"contents": [as_data(part) for part in (await self.client.read_resource(uri)).contents]}
 
     async def on_notification(self, message: Any) -> None:
         if isinstance(message, CHANGED):
