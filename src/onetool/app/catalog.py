@@ -466,4 +466,5 @@ def _with_reason(error: "ToolError", why: ToolFailure) -> "ToolError":
     message = error.message
     if message_of(why) not in message:
         message = f"{GUESS.sub('', message)}; {message_of(why)}"
-    return replace(error, message=message, reason=why.reason, hints=(*error.hints, *why.hints))
+    hints = tuple(dict.fromkeys((*error.hints, *why.hints)))
+    return replace(error, message=message, reason=why.reason, hints=hints)

@@ -211,7 +211,7 @@ def _with(answer: Result, structured: Any) -> Result:
 async def _from_server(
     result: ServerResult, inline_bytes: int, store: KeepText, read_on: ReadOn, promise: Promise
 ) -> Result:
-    """The answer of an MCP server. Behind an error stands what we know of its cause."""
+    """Return the answer of an MCP server; an error is followed by what we know of its cause."""
     sent, error = result.sent(), result.error
     answer = await _as_sent(sent, result.data, inline_bytes, store, read_on, None if error else promise)
     if error is not None:
@@ -221,7 +221,7 @@ async def _from_server(
 
 
 def protocol_error(result: ToolResult) -> JsonRpcError | None:
-    """The JSON-RPC error that an MCP server answered with, for a client that called its tool by its name."""
+    """Return the JSON-RPC error that an MCP server answered with, for a client that called its tool by its name."""
     if not isinstance(result, ServerResult) or result.error is None or (error := result.sent().error) is None:
         return None
     if error["code"] in OF_CONNECTION:

@@ -248,10 +248,10 @@ def _direct_entries(app: "App", allowed: Collection[str] | None) -> list[MenuEnt
 
 
 def _names_in_apps(listed: "list[ListedTool]") -> dict[str, tuple[str, ...]]:
-    """The names by which pages of servers (MCP Apps) call tools: they know only the name that the server gave a tool.
+    """Return the names by which pages of servers (MCP Apps) call tools: the names that the servers gave them.
 
-    MCP does not say whose page makes a call. So a name that tools of several servers have stands for none of them, a
-    server without pages is never meant, and tools of all others are listed as not for pages.
+    MCP does not say whose page makes a call. So a name that several servers with pages use calls none of them, a server
+    without pages is never meant, and the tools of all others are marked as not for pages in their listing.
     """
     servers = {spec.source for spec, _, _ in listed if page_of(spec.server_listing.get("_meta"))}
     taken = {name for _, listing, own in listed for name in (listing["name"], own)}
