@@ -1,7 +1,4 @@
-"""A server with a page, as MCP Apps (2026-01-26) have them. `NAME` stands in its page and in its answers.
-
-With `LATER` its tool `show` has another `_meta` as soon as that file is there.
-"""
+"""A server with a page, as MCP Apps (2026-01-26) have them. `NAME` stands in its page and in its answers."""
 
 import json
 import os
