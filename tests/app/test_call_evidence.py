@@ -3,7 +3,7 @@
 import asyncio
 
 from onetool import App, ToolCall
-from onetool.app.catalog import MOST, MOST_CALLERS, MOST_TOOLS, CallEvidence
+from onetool.app.call_evidence import MOST, MOST_CALLERS, MOST_TOOLS, CallEvidence
 from onetool.config import load_config
 from onetool.core.context import CallEvent
 from onetool.core.principal import Principal

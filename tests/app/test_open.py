@@ -67,6 +67,7 @@ def test_the_app_is_small_and_what_the_documents_name_is_there(tmp_path):
         "on_call",
         "check_code",
         "code_names",
+        "snippets",
         "ask_models",
         "reload_error",
         "changed_files",

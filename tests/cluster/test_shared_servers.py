@@ -85,7 +85,8 @@ def test_values_are_the_same_through_the_other_one(pair, number):
     assert [one["type"] for one in peer.call("ok__picture")["content"]] == ["image"]
     assert [one["type"] for one in peer.call("ok__mixed")["content"]] == ["text", "image", "text"]
     assert "because" in peer.failure("ok__fails", {"why": "because"})
-    assert "not so" in peer.failure("ok__refuses", {"why": "not so"})
+    refused = peer.error("tools/call", {"name": "ok__refuses", "arguments": {"why": "not so"}})
+    assert refused == {"code": -32602, "message": "not so"}
 
 
 @pytest.mark.parametrize("number", [0, 1])

@@ -4,17 +4,16 @@ It unites what packs, declared tools, bundles and MCP servers offer, and does so
 """
 
 import logging
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
-from math import log2
 from pathlib import Path
-from threading import Event, Lock, RLock, Thread
+from threading import Event, RLock, Thread
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from onetool.app.bundles import AppBundles
+from onetool.app.call_evidence import CallEvidence
 from onetool.app.config_lint import lint_config
 from onetool.core.errors import Mistake, ToolFailure, message_of
 from onetool.core.json_data import StoreBlob, freeze
@@ -58,6 +57,11 @@ MANY_TOOLS, FIRST_REQUESTS_S = 5_000, 2.0  # whose search is prepared a moment a
 PATIENCE = 10.0  # seconds to wait for a server, where only its tools are of interest
 WORD = lazy_pattern(r"[^\W\d]\w*")
 GUESS = lazy_pattern(r"; did you mean [^;]*\?")
+# How errors of code name the pack of a missing tool, where the pack has other tools or is also a module of Python.
+NO_TOOL = lazy_pattern(
+    r"AttributeError: (?:module )?'(\w+)'(?: object)? has no attribute|ImportError: cannot import name .* from '(\w+)'|"
+    r"(\w+)\.\w+: there is no such tool|there is no tool '(\w+)\."
+)
 
 
 class ToolCatalog:
@@ -387,9 +391,13 @@ class ToolCatalog:
         """The same for code that uses these names: a server, a folder or the target of an alias may be missing."""
         if result.error is None:
             return result
-        message = result.error.message
-        why = self._missing_server(words, message) or self._missing_alias_targets(message)
-        return result if why is None else replace(result, error=_with_reason(result.error, why))
+        error = result.error
+        why = self._missing_server(words, error.message) or self._missing_alias_targets(error.message)
+        if why is None and self.servers is not None and (found := NO_TOOL.search(error.message)):
+            why = self.servers.missing(found[found.lastindex or 0])
+            if why is not None and "Error: " in found[0]:  # Python speaks of its own module
+                error = replace(error, message=message_of(why), hints=error.hints[:1])
+        return result if why is None else replace(result, error=_with_reason(error, why))
 
     def names_in_code(self, code: str) -> set[str]:
         """The names that code uses, also by aliases and snippets. Empty where nothing could be missing."""
@@ -455,45 +463,8 @@ def _first(reasons: Iterable[ToolFailure | None]) -> ToolFailure | None:
 
 def _with_reason(error: "ToolError", why: ToolFailure) -> "ToolError":
     """The error with the reason behind it, and without a guess at what else may have been meant."""
-    if message_of(why) in error.message:
-        return error
-    message = GUESS.sub("", error.message)
-    return replace(error, message=f"{message}; {message_of(why)}", reason=why.reason)
-
-
-# What callers have called before
-
-
-MOST_CALLERS, MOST_TOOLS = 64, 256  # the least recent are forgotten
-ONCE, MOST = 0.01, 0.03  # what one call counts, and any number of them: a fair match has 0.5
-
-Counts = OrderedDict[str, int]
-
-
-class CallEvidence:
-    """The tools that a caller has called with success count a little more in that caller's searches.
-
-    It decides between tools that fit alike, and nothing else. It is kept in memory only, and for its caller only.
-    """
-
-    def __init__(self) -> None:
-        self._called: OrderedDict[str, Counts] = OrderedDict()
-        self._lock = Lock()
-
-    def record(self, caller: str, tool: str) -> None:
-        """Note a call that succeeded."""
-        with self._lock:
-            counts = self._called.setdefault(caller, Counts())
-            counts[tool] = counts.get(tool, 0) + 1
-            counts.move_to_end(tool)
-            self._called.move_to_end(caller)
-            if len(counts) > MOST_TOOLS:
-                counts.popitem(last=False)
-            if len(self._called) > MOST_CALLERS:
-                self._called.popitem(last=False)
-
-    def of(self, caller: str) -> dict[str, float]:
-        """Tool -> what is added to its score."""
-        with self._lock:
-            counts = dict(self._called.get(caller, ()))
-        return {tool: min(ONCE * log2(1 + count), MOST) for tool, count in counts.items()}
+    message = error.message
+    if message_of(why) not in message:
+        message = f"{GUESS.sub('', message)}; {message_of(why)}"
+    hints = tuple(dict.fromkeys((*error.hints, *why.hints)))
+    return replace(error, message=message, reason=why.reason, hints=hints)

@@ -116,7 +116,7 @@ class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ServerResult(ToolResult, frozen=True, kw_only=True):
-    """The result of an MCP server. `sent` gives its answer as it came, with secrets masked.
+    """The result or the error of an MCP server. `sent` gives its answer as it came, with secrets masked.
 
     The MCP interface uses `sent`. All others use the plain result.
     """

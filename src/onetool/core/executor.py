@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from contextlib import nullcontext, suppress
+from functools import partial
 from time import monotonic, perf_counter
 from traceback import format_exception
 from typing import Any, Protocol, cast
@@ -47,7 +48,7 @@ from onetool.core.errors import (
     message_of,
     raised_at,
 )
-from onetool.core.json_data import AnsweredValue, ServerAnswer
+from onetool.core.json_data import AnsweredValue, ServerAnswer, ServerFailure
 from onetool.core.lenient import Taken, check_names, taken
 from onetool.core.principal import Principal, allowed_by_both, current_address, current_principal
 from onetool.core.redaction import mask_values, secret_values
@@ -216,7 +217,7 @@ class Executor:
             spec.compile()  # before the deadline starts
         started = perf_counter()
         origin = _origin()
-        data, error, sent, warnings, notes = None, None, None, (), {}
+        data, error, sent, given, notes = None, None, None, None, {}
         call, problems = check_names(call, spec)
         try:
             context = self._context(call, spec, tools, allowed, progress, loop, is_gated)
@@ -231,17 +232,22 @@ class Executor:
                 call = replace(call, args=_prepared((yield _preparing(context)), context.spec))
                 context = replace(context, call=call)
             if (given := self._validated(call, context.spec)) is not None:
-                warnings, call = given.warnings, replace(call, args=given.args)
+                call = replace(call, args=given.args)
                 context = replace(context, call=call)
+                notes |= {"warnings": [*given.warnings]} if given.warnings else {}
             value, raised = yield context
             if context.pauses is not None:
                 started += context.pauses.waited()  # for a person's answer: that does not count as the tool's time
-            if type(value) is AnsweredValue:
-                value, sent = value.value, self._masked(value.sent, call)
-            data = self._checked_output(context, value, raised)
+            if isinstance(raised, ServerFailure):
+                sent = partial(self._masked, raised.sent, call, context.spec)
+                raised.hints = () if given is None else _finding(context.spec, given.findings)
+            answer = value.sent if type(value) is AnsweredValue else None
+            data = self._checked_output(context, value if answer is None else value.value, raised)
+            if answer is not None:
+                sent = partial(self._masked, answer, call)
         except CallRefused as failed:
             error = failed.error
-        return self._finish(call, spec, started, origin, data, error, sent, warnings, notes)
+        return self._finish(call, spec, started, origin, data, error, sent, notes)
 
     def _context(
         self,
@@ -301,7 +307,7 @@ class Executor:
         return self._retries if spec.idempotent and spec.source == "local" else 0
 
     def _validated(self, call: ToolCall, spec: ToolSpec) -> Taken | None:
-        """What a lenient tool takes in place of its arguments; None if they are all right."""
+        """Return what a lenient tool gets, whose server decides about it; None if the arguments are all right."""
         try:
             _ = spec.output  # so that a bad one is told before anything has run
             if not (problems := spec.arguments.check(call.args)):
@@ -309,9 +315,9 @@ class Executor:
             given = taken(spec, call.args, problems)
         except SchemaError as error:
             raise CallRefused("execution_error", f"{spec.name} has an unusable schema: {error}") from None
-        if given.problems:
-            raise _invalid(spec, given.problems)
-        return given
+        if not given.problems or (spec.lenient and isinstance(call.args, Mapping)):  # pyright: ignore[reportUnnecessaryIsInstance] - from outside
+            return given
+        raise _invalid(spec, given.problems)
 
     def _checked_output(self, context: CallContext, value: Any, raised: BaseException | None) -> Any:
         """The handler's value, if it fits its output schema; or a failure in words."""
@@ -328,9 +334,12 @@ class Executor:
             refused.error = replace(refused.error, message=f"{refused.error.message} (tried {tries} times)")
         raise refused
 
-    def _masked(self, sent: ServerAnswer, call: ToolCall) -> Callable[[], ServerAnswer]:
-        """An answer as it was sent, without secrets. Made for those who ask for it: most doors want the value alone."""
-        return lambda: sent if self._redact is None else ServerAnswer(*self._redact([*sent], call.args))
+    def _masked(self, sent: ServerAnswer, call: ToolCall, failed: ToolSpec | None = None) -> ServerAnswer:
+        """Return an answer as it was sent, without secrets; also without those of the arguments, if the tool failed."""
+        if failed is not None:
+            passed = [*secret_values(call.args, failed.secrets)]
+            return ServerAnswer(*self._without_secrets([*sent], passed, call.args))
+        return sent if self._redact is None else ServerAnswer(*self._redact([*sent], call.args))
 
     def _failure(self, call: ToolCall, spec: ToolSpec, error: BaseException) -> CallRefused:
         if log.isEnabledFor(logging.DEBUG):
@@ -373,7 +382,6 @@ class Executor:
         data: Any,
         error: ToolError | None,
         sent: Callable[[], ServerAnswer] | None,
-        warnings: tuple[str, ...],
         notes: dict[str, Any],
     ) -> ToolResult:
         elapsed = round((perf_counter() - started) * 1000, 3)
@@ -381,40 +389,40 @@ class Executor:
         if self._recorders:
             recorded_error = error and error.cleaned(lambda texts: self._without_secrets(texts, passed))
             client, run, principal, address = origin
-            self._record(
-                CallEvent(
-                    call=call,
-                    spec=spec,
-                    duration_ms=elapsed,
-                    error=recorded_error,
-                    value=data,
-                    client=client,
-                    run=run,
-                    principal=principal,
-                    address=address,
-                )
+            event = CallEvent(
+                call=call,
+                spec=spec,
+                duration_ms=elapsed,
+                error=recorded_error,
+                value=data,
+                client=client,
+                run=run,
+                principal=principal,
+                address=address,
             )
+            for record in self._recorders:
+                try:
+                    record(event)
+                except Exception:
+                    log.exception("a recorder failed; the call is not affected")
         if error is not None:
             error = error.cleaned(lambda texts: self._without_secrets(texts, passed, call.args))
         meta: dict[str, Any] = {"tool": call.name, "source": call.source, "duration_ms": elapsed, **notes}
-        if warnings:
-            meta["warnings"] = [*warnings]
-        if sent is not None and error is None:
-            return ServerResult(ok=True, data=data, meta=meta, sent=sent)
+        if sent is not None:
+            return ServerResult(ok=error is None, data=data, error=error, meta=meta, sent=sent)
         return ToolResult(ok=error is None, data=data, error=error, meta=meta)
-
-    def _record(self, event: CallEvent) -> None:
-        for record in self._recorders:
-            try:
-                record(event)
-            except Exception:
-                log.exception("a recorder failed; the call is not affected")
 
 
 def _invalid(spec: ToolSpec, problems: list[WrongArgument]) -> CallRefused:
-    listed = "; ".join(map(str, problems)) + ("; and more" if len(problems) >= MOST_PROBLEMS else "")
-    message = f"{wrong_arguments(spec.name)} {listed}"
-    return CallRefused("invalid_args", message, hints=(signature(spec),), details=tuple(problems))
+    message, *hints = _finding(spec, problems)
+    return CallRefused("invalid_args", message, hints=tuple(hints), details=tuple(problems))
+
+
+def _finding(spec: ToolSpec, problems: list[WrongArgument]) -> tuple[str, ...]:
+    """Return what is wrong with the arguments of a call, and the signature of the tool; nothing without problems."""
+    more = "; and more" if len(problems) >= MOST_PROBLEMS else ""
+    listed = "; ".join(map(str, problems))
+    return (f"{wrong_arguments(spec.name)} {listed}{more}", signature(spec)) if problems else ()
 
 
 def _output_failure(problems: Iterable[WrongArgument]) -> ToolFailure:

@@ -25,10 +25,12 @@ Block = dict[str, Any]
 
 
 class ServerAnswer(NamedTuple):
-    """Content blocks, and the structured content beside them (None where there is none)."""
+    """The answer of an MCP server: content blocks, and what stands beside them (None where there is none)."""
 
     content: list[Block]
-    structured: Any
+    structured: Any = None
+    meta: Mapping[str, Any] | None = None
+    error: Mapping[str, Any] | None = None  # of JSON-RPC: its code, message and data; the content is the message
 
 
 class AnsweredValue(msgspec.Struct, frozen=True):
@@ -36,6 +38,19 @@ class AnsweredValue(msgspec.Struct, frozen=True):
 
     value: Any
     sent: ServerAnswer
+
+
+class ServerFailure(ToolFailure):
+    """An MCP server answered with an error. `sent` is the error as it came."""
+
+    def __init__(self, message: str, sent: ServerAnswer) -> None:
+        super().__init__(message)
+        self.sent = sent
+
+
+def protocol_failure(message: str, error: Mapping[str, Any]) -> ServerFailure:
+    """Return the failure for a JSON-RPC error of a server."""
+    return ServerFailure(message, ServerAnswer([{"type": "text", "text": error["message"]}], error=error))
 
 
 # Stored bytes

@@ -1,8 +1,9 @@
 """Arguments that a call brings -> those that its tool gets, or what is wrong with them.
 
-Tools of our own are strict. Those of somebody else's server (`lenient`) take what the server would: a text that says a
-number or JSON where one is wanted, if nothing is lost by that, and arguments that its schema does not list. Only what
-the strict check refuses is looked at, so that a call which is right costs nothing more.
+Tools of our own are strict. Of somebody else's server (`lenient`) the server is the judge: what its schema refuses is
+sent all the same, with a text that says a number or JSON where one is wanted taken for that, and a single text for a
+list of texts, if nothing is lost by that. Code is checked before it runs, and there the schema counts. Only what the
+strict check refuses is looked at, so that a call which is right costs nothing more.
 """
 
 import re
@@ -35,24 +36,32 @@ Schema = Mapping[str, Any]
 
 
 class Taken(NamedTuple):
-    """The arguments for the tool, unless there are problems; `warnings` are for the caller."""
+    """The arguments for the tool, and where they contradict its schema.
+
+    `findings` are the same, and arguments that the schema does not list. `warnings` are for the caller.
+    """
 
     args: Mapping[str, Any]
     problems: list[WrongArgument]
+    findings: list[WrongArgument]
     warnings: tuple[str, ...] = ()
 
 
 def taken(spec: ToolSpec, args: Mapping[str, Any], problems: list[WrongArgument] | None = None) -> Taken:
-    """What the tool takes. `problems` are those of its schema, where these are known already."""
+    """Return what the tool takes. `problems` are those of its schema, where these are known already."""
     problems = spec.arguments.check(args) if problems is None else problems
     if not problems or not spec.lenient or not isinstance(args, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - from outside
-        return Taken(args, problems)
-    unknown = _sent_on(spec, args, problems)
-    known = {name: coerced(spec, name, value) for name, value in args.items() if name not in unknown}
-    if left := spec.arguments.check(known):
-        return Taken(args, [*(problem for problem in problems if problem.path in unknown), *left])
-    warnings = (f"{name}: {spec.name} does not list this argument; it was sent on to the server" for name in unknown)
-    return Taken({name: known.get(name, value) for name, value in args.items()}, [], tuple(warnings))
+        return Taken(args, problems, problems)
+    unlisted = _unlisted(spec, args, problems)
+    passed = [] if is_closed(spec.input_schema) else [name for name in unlisted if not _is_near(unlisted[name])]
+    sent = {name: coerced(spec, name, value) for name, value in args.items()}
+    left = spec.arguments.check({name: value for name, value in sent.items() if name not in passed})
+    findings = [*(unlisted[name] for name in passed), *left]
+    warnings = (
+        f"{name}: {spec.name} does not list this argument{_nearest(wrong)}; it was sent on to the server"
+        for name, wrong in unlisted.items()
+    )
+    return Taken(sent, findings if left else [], findings, tuple(warnings))
 
 
 def check_names(call: ToolCall, spec: ToolSpec | None) -> tuple[ToolCall, list[WrongArgument]]:
@@ -94,17 +103,15 @@ def is_closed(schema: Schema) -> bool:
     return schema.get("additionalProperties") is False or schema.get("unevaluatedProperties") is False
 
 
-def _sent_on(spec: ToolSpec, args: Mapping[str, Any], problems: Iterable[WrongArgument]) -> list[str]:
-    """The arguments that nothing is known of. One that is much like a known one is a mistake of the caller."""
-    if is_closed(spec.input_schema):
-        return []
+def _unlisted(spec: ToolSpec, args: Mapping[str, Any], problems: Iterable[WrongArgument]) -> dict[str, WrongArgument]:
+    """Return the arguments that the schema does not list, each with its problem."""
     found = {problem.path: problem for problem in problems if problem.got == UNKNOWN}
     wrong = [problem.path for problem in problems if problem.got != UNKNOWN]
-    return [
-        name
-        for name in args
-        if name in found and not _is_near(found[name]) and not any(_is_inside(path, name) for path in wrong)
-    ]
+    return {name: found[name] for name in args if name in found and not any(_is_inside(path, name) for path in wrong)}
+
+
+def _nearest(problem: WrongArgument) -> str:
+    return f" ({problem.hint})" if _is_near(problem) else ""
 
 
 def _is_near(problem: WrongArgument) -> bool:
@@ -129,7 +136,8 @@ def _coerced(value: Any, schema: Any, root: Schema, levels: int) -> Any:
         return value
     known = cast(Schema, part)
     if isinstance(value, str):
-        return _read(value, kinds_of(part, root))
+        read = _read(value, kinds_of(part, root))
+        return [read] if isinstance(read, str) and _wants_texts(known, root) else read
     if isinstance(value, list):
         return [_coerced(item, known.get("items"), root, levels - 1) for item in cast(list[Any], value)]
     if isinstance(value, dict):
@@ -138,6 +146,16 @@ def _coerced(value: Any, schema: Any, root: Schema, levels: int) -> Any:
         fields = cast(dict[str, Any], value).items()
         return {name: _coerced(item, named.get(name), root, levels - 1) for name, item in fields}
     return value
+
+
+def _wants_texts(schema: Schema, root: Schema) -> bool:
+    """Whether the schema takes a list of texts, and no single text."""
+    kinds = kinds_of(schema, root)
+    if "array" not in kinds or "string" in kinds:
+        return False
+    arms = [resolve_definition(arm, root) for word in ("anyOf", "oneOf") for arm in schema.get(word) or ()]
+    lists = [cast(Schema, one) for one in (schema, *arms) if isinstance(one, Mapping)]
+    return any("string" in kinds_of(one.get("items"), root) for one in lists)
 
 
 def _read(text: str, kinds: set[str]) -> Any:

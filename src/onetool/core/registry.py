@@ -15,7 +15,7 @@ import msgspec
 
 from onetool.core.errors import DuplicateToolError, Mistake
 from onetool.core.principal import AllowList, is_pattern
-from onetool.core.spec import Handlers, ToolSpec, accept
+from onetool.core.spec import NOTHING, Handlers, ToolSpec, accept
 from onetool.core.text import lazy_pattern
 
 Further = Callable[[str], ToolSpec | None]
@@ -343,13 +343,14 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
 class Resource(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """Something to read by its URI, or by any URI of a form: `notes://{day}` is a template.
 
-    What its spec gives is one of {"text": …}, {"blob": base64} and {"data": …}.
+    What its spec gives is one of {"text": …}, {"blob": base64}, {"data": …} and, of MCP servers, {"contents": […]}.
     """
 
     uri: str
     name: str
     spec: ToolSpec
     mime_type: str | None = None
+    server_listing: Mapping[str, Any] = NOTHING  # what its MCP server lists beside this: title, _meta …
 
     @cached_property
     def variables(self) -> tuple[str, ...]:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 Handler = Callable[..., Any]
 """Takes the validated arguments by name; returns the value, or an awaitable of it."""
 
+NOTHING: Mapping[str, Any] = freeze({})
 NO_PARAMETERS: Mapping[str, Any] = freeze({"type": "object", "properties": {}})
 
 
@@ -61,6 +62,7 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True, w
     structured_schema: Mapping[str, Any] | None = None  # of its structured content in MCP, where that is another value
     handler: Handler | None = None
     source: str = "local"  # "local", or "proxy:<server>"
+    server_listing: Mapping[str, Any] = NOTHING  # what its MCP server lists beside this: title, annotations, _meta …
     settings_of: str | None = None  # the pack whose settings it runs with, where that is not its own
     defined_in: str | None = None  # the file and line, where there is one
     timeout: float | None = None  # seconds; None means the executor's default
@@ -80,6 +82,7 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True, w
     kept_as: str | None = None  # its id, where it is kept in a store
     prepare: "ToolSpec | None" = None  # gets the arguments as `args`; its value is what is validated in their place
     lenient: bool = False  # somebody else's server checks its arguments: it may take more than its schema says
+    strict: bool = True  # whether code that contradicts its schema is refused before it runs
     seen: "SeenValues | None" = None  # what its values looked like, where it does not say: for help, never for checks
 
     def __post_init__(self) -> None:
@@ -87,6 +90,7 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True, w
         msgspec.structs.force_setattr(self, "input_schema", freeze(self.input_schema))
         msgspec.structs.force_setattr(self, "output_schema", freeze(self.output_schema))
         msgspec.structs.force_setattr(self, "structured_schema", freeze(self.structured_schema))
+        msgspec.structs.force_setattr(self, "server_listing", freeze(self.server_listing))
         for name in ("tags", "examples", "requires"):
             msgspec.structs.force_setattr(self, name, tuple(getattr(self, name)))
 

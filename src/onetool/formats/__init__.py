@@ -79,7 +79,7 @@ def _mcp(spec: ToolSpec, name: str) -> Tool:
     hints = {"readOnlyHint": spec.read_only or spec.pure, "idempotentHint": spec.idempotent or spec.pure}
     if any(hints.values()):
         tool["annotations"] = {hint: True for hint, is_set in hints.items() if is_set}
-    return tool
+    return {**tool, **thaw(spec.server_listing)} if spec.server_listing else tool
 
 
 def structured(spec: ToolSpec) -> Any:

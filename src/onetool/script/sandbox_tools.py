@@ -116,7 +116,7 @@ def _parameter_stubs(spec: ToolSpec) -> Iterator[str]:
     required = spec.input_schema.get("required") or ()
     for name in spec.order:
         hint = f"{_type_stub(properties[name])}{' | str' if spec.lenient else ''}"  # a text may say what is wanted
-        if spec.prepare is not None:  # it may take something else, or nothing
+        if spec.prepare is not None or not spec.strict:  # it may take something else, or nothing
             yield f"{as_identifier(name)}: Any = ..."
             continue
         yield f"{as_identifier(name)}: {hint}" + ("" if name in required else " = ...")

@@ -132,5 +132,6 @@ def heard(peer, method=CHANGED):
 
 
 def said(peer, tool, arguments=None, **more):
-    """The JSON that a tool says."""
-    return json.loads(peer.text(tool, arguments, **more))
+    """Return the data that a tool answers with, as structured content or as a text with JSON."""
+    result = peer.call(tool, arguments, **more)
+    return result.get("structuredContent") or json.loads(result["content"][0]["text"])

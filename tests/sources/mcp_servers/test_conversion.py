@@ -33,7 +33,7 @@ def result(*content, **more):
 
 
 def value_of(result, keep):
-    return answer_of(result, keep).value
+    return answer_of(result, keep, "pack").value
 
 
 def text(words):

@@ -8,6 +8,7 @@ import pytest
 from helpers import until
 from sources.mcp_servers.stage import call, ran, settle
 
+from onetool import provider_tools
 from onetool.sources.mcp_servers.upstream import ServerListing
 
 PAY = {
@@ -57,6 +58,9 @@ def first_use(stage, servers):
         ({"inputSchema": {"type": "object", "properties": {"from": {"type": "string"}}}}, "parameters"),
         ({"outputSchema": {"type": "object"}}, "output"),
         ({"annotations": {"readOnlyHint": True}}, "behaviour"),
+        ({"annotations": {"openWorldHint": False}}, "behaviour"),
+        ({"_meta": {"ui": {"resourceUri": "ui://pay/page.html"}}}, "metadata"),
+        ({"icons": [{"src": "https://example.com/a.png"}]}, "metadata"),
     ],
 )
 def test_every_part_of_a_definition_counts(stage, shop, change, part):
@@ -337,3 +341,45 @@ def test_what_cannot_be_read_now_is_not_written_over(stage, shop, monkeypatch):
         app.servers.reread_approvals()
         assert proxy.cached.approved == approved
     assert file.read_bytes() == stands_there
+
+
+# Pins of a version that did not pin all parts yet
+
+
+def forget_metadata(stage):
+    """Store what was approved as versions did that did not pin `_meta`."""
+    file = stage.folder / "servers" / "shop.json"
+    stored = json.loads(file.read_text())
+    for parts in stored["approved"].values():
+        parts.pop("metadata", None)
+    file.write_text(json.dumps(stored))
+
+
+def test_an_upgrade_is_not_a_change(stage, shop):
+    paged = {**PAY, "title": "Pay", "_meta": {"ui": {"resourceUri": "ui://pay/page.html"}}}
+    shop.lists(paged)
+    first_use(stage, shop(pin=True))
+    forget_metadata(stage)
+    with stage.app(shop(pin=True)) as app:
+        assert seen(app) == ((), False)
+        assert call(app, "shop.pay").data == "pay"
+    forget_metadata(stage)
+    shop.lists({**paged, "_meta": {"ui": {"resourceUri": "ui://pay/other.html"}}})
+    with stage.app(shop(pin=True)) as app:  # but a change at the same time is one
+        assert seen(app) == (("pay (metadata)",), True)
+        assert any("+" in line and "other.html" in line for line in app.servers.differences("shop")["pay"])
+
+
+def test_clients_see_no_looser_hints_than_the_approved_ones(stage, shop):
+    first_use(stage, shop())
+    shop.lists({**PAY, "annotations": {"title": "Pay", "destructiveHint": False, "openWorldHint": False}})
+    with stage.app(shop()) as app:
+        seen(app)
+        strict = {"title": "Pay", "destructiveHint": True, "openWorldHint": True}
+        assert _annotations(app) == strict
+        app.servers.approve("shop")
+        assert _annotations(app) == {"title": "Pay", "destructiveHint": False, "openWorldHint": False}
+
+
+def _annotations(app):
+    return provider_tools([app.catalog.registry.get("shop.pay")], "mcp")[0]["annotations"]

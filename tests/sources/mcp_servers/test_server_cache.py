@@ -105,7 +105,7 @@ def test_names_of_servers_as_names_of_files():
 
 
 def test_a_definition_is_the_same_however_it_is_written():
-    again = {"inputSchema": {"type": "object"}, "description": "Does a.", "name": "a", "_meta": {"x": 1}}
+    again = {"inputSchema": {"type": "object"}, "description": "Does a.", "name": "a", "execution": {}}
     assert digests(TOOL) == digests(again)
     schema = {"type": "object", "properties": {"a": {}, "b": {}}}
     turned = {"properties": {"a": {}, "b": {}}, "type": "object"}

@@ -105,10 +105,11 @@ def test_what_a_server_finds_wrong_is_the_error_of_the_call(app, tmp_path):
     assert str(tmp_path) in no_repository.error.message
 
 
-def test_wrong_arguments_never_reach_the_server(app):
-    wrong = call(app, "clock.get_current_time", timezne="UTC")
-    assert wrong.error.code == "invalid_args"
-    assert "timezone" in wrong.error.message
+def test_the_server_refuses_wrong_arguments_and_we_add_what_we_know(app):
+    wrong = call(app, "clock.get_current_time", timezne="UTC").error
+    assert wrong.code == "execution_error"
+    assert "timezne: unknown argument (did you mean timezone?)" in wrong.hints[0]
+    assert ran(app, "clock.get_current_time(timezne='UTC')").error.code == "invalid_args"
 
 
 def test_a_server_called_like_a_built_in_pack_gives_its_tools_beside(stage):

@@ -43,3 +43,24 @@ def test_one_that_is_meant_is_waited_for_and_the_error_says_why(stage):
     with stage.app({"data": stage.nasty("never_answers", connect_timeout=1)}) as app:
         result = ran(app, "data.read()")
         assert "the MCP server data is not connected" in str(result.error)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "time.convert_time(zone='UTC')",
+        "import time\ntime.convert_time()",
+        "import time as clock\nclock.convert_time()",
+        "from time import convert_time",
+        "ot.call('time.convert_time')",
+    ],
+)
+def test_a_server_that_is_down_says_so_also_where_python_has_a_module_of_its_name(stage, code):
+    with stage.app({"time": stage.nasty("refuses_to_start")}) as app:
+        error = ran(app, code).error
+        assert "the MCP server time is not connected: " in error.message
+        assert "AttributeError" not in error.message
+        assert error.reason == "source_unavailable"
+        assert "onetool servers logs time" in error.hints
+        assert ran(app, "time.now()['iso']").ok
+        assert "not connected" not in ran(app, "time.now(zone=1)").error.message

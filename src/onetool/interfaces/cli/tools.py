@@ -260,7 +260,7 @@ def read_pairs(given: Mapping[str, str], spec: ToolSpec | None) -> dict[str, Any
 
 def _argument(key: str, value: str, spec: ToolSpec) -> Any:
     properties: Mapping[str, Any] = spec.input_schema.get("properties") or {}
-    if key not in properties and not takes_others(spec):
+    if key not in properties and not takes_others(spec) and not spec.lenient:
         known = did_you_mean(key, properties) or f"it takes {', '.join(spec.order) or 'none'}"
         raise _wrong(f"{spec.name} has no argument {key[:MAX_NAME]!r}; {known}.")
     wants_text = is_text(key, spec)
@@ -269,7 +269,7 @@ def _argument(key: str, value: str, spec: ToolSpec) -> Any:
     try:
         return strict_decoder().decode(value)
     except ValueError as error:
-        if wants_text is None or spec.prepare is not None:
+        if wants_text is None or spec.prepare is not None or spec.lenient:
             return value
         raise _wrong(f"{key}: expected JSON, got {value[:60]!r} ({error}).") from None
 

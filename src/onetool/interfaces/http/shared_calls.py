@@ -8,7 +8,7 @@ A line is JSON. An empty line says that the request is still under way.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Protocol
@@ -18,6 +18,7 @@ import msgspec
 
 from onetool.core.call import CannotAsk, Declined, ForModel, ForPerson, ForRoots, Level, Question, current_caller
 from onetool.core.errors import ToolFailure
+from onetool.core.json_data import ServerFailure, protocol_failure
 from onetool.interfaces.asgi import FORWARDED, HttpError, Receive, Scope, Send, read_body, respond
 from onetool.interfaces.http.request_log import UNLOGGED
 from onetool.interfaces.response_stream import DisconnectWatch
@@ -80,6 +81,7 @@ class FailureLine(msgspec.Struct, frozen=True, tag="failure"):
     message: str
     reason: str | None = None
     hints: tuple[str, ...] = ()
+    error: Mapping[str, Any] | None = None  # of JSON-RPC, as the server sent it
 
 
 class MovedLine(msgspec.Struct, frozen=True, tag="moved"):
@@ -102,10 +104,13 @@ decode_line = msgspec.json.Decoder(Line).decode
 
 def failure_line(error: BaseException) -> FailureLine:
     hints = error.hints if isinstance(error, ToolFailure) else ()
-    return FailureLine(str(error), error.reason if isinstance(error, ToolFailure) else None, hints)
+    reason = error.reason if isinstance(error, ToolFailure) else None
+    return FailureLine(str(error), reason, hints, error.sent.error if isinstance(error, ServerFailure) else None)
 
 
 def failure_of(line: FailureLine) -> ToolFailure:
+    if line.error is not None:
+        return protocol_failure(line.message, line.error)
     return ToolFailure(line.message, reason=line.reason, hints=line.hints)
 
 

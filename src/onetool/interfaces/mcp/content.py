@@ -14,6 +14,14 @@ from onetool.core.json_data import Block, ServerAnswer
 from onetool.core.spec import ToolSpec
 from onetool.core.structured_content import HANDLE, RESULT
 from onetool.interfaces.asgi import encode
+from onetool.interfaces.mcp.protocol import (
+    HEADER_MISMATCH,
+    INTERNAL_ERROR,
+    MISSING_CAPABILITY,
+    PAGE_REQUIRED,
+    UNSUPPORTED_VERSION,
+    JsonRpcError,
+)
 from onetool.services.results.base import is_handle
 
 if TYPE_CHECKING:
@@ -139,6 +147,8 @@ def _media_block(item: dict[str, Any], read: Read) -> Block:
 RESULTS = "ot://results/"
 NOTES = ("warnings", "rate_limit", "tries")  # of a result's meta; for clients `onetool/warnings` …
 LINKS_SINCE = "2025-06-18"  # the first revision that knows links
+# Codes that are about a client's own connection, or want a page to be opened: not a server's to say behind ours.
+OF_CONNECTION = (HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION, PAGE_REQUIRED)
 
 # What a block of each type must have, and may have. A value of this shape is meant to be shown as what it is.
 _BLOCKS: Mapping[str, tuple[Mapping[str, type], Mapping[str, type]]] = {
@@ -214,10 +224,10 @@ def with_notes(answer: Result, result: ToolResult) -> Result:
 async def _from_result(
     result: ToolResult, inline_bytes: int, store: KeepText, read: Read, read_on: ReadOn, promise: Promise
 ) -> Result:
+    if isinstance(result, ServerResult):
+        return await _from_server(result, inline_bytes, store, read_on, promise)
     if result.error is not None:
         return error_result(result.error)
-    if isinstance(result, ServerResult):
-        return await _as_sent(result.sent(), result.data, inline_bytes, store, read_on, promise)
     if (blocks := await content_blocks(result.data, read)) is not None:
         # Clients refuse an answer without the structured content that a listed schema promises.
         promised = {"object": result.data, "wrapper": {RESULT: result.data}}
@@ -241,11 +251,35 @@ def _with(answer: Result, structured: Any) -> Result:
     return answer if structured is None else {**answer, "structuredContent": structured}
 
 
+async def _from_server(
+    result: ServerResult, inline_bytes: int, store: KeepText, read_on: ReadOn, promise: Promise
+) -> Result:
+    """Return the answer of an MCP server; an error is followed by what we know of its cause."""
+    sent, error = result.sent(), result.error
+    answer = await _as_sent(sent, result.data, inline_bytes, store, read_on, None if error else promise)
+    if error is not None:
+        finding = [text_block("\n".join(error.hints))] if error.hints else []
+        answer = {**answer, "content": [*answer["content"], *finding], "isError": True}
+    return {**answer, "_meta": sent.meta} if sent.meta else answer
+
+
+def protocol_error(result: ToolResult) -> JsonRpcError | None:
+    """Return the JSON-RPC error that an MCP server answered with, for a client that called its tool by its name."""
+    if not isinstance(result, ServerResult) or result.error is None or (error := result.sent().error) is None:
+        return None
+    if error["code"] in OF_CONNECTION:
+        return JsonRpcError(INTERNAL_ERROR, error["message"])
+    data, hints = error.get("data"), result.error.hints
+    if hints and (data is None or isinstance(data, dict)):
+        data = {**(data or {}), "onetool/hints": hints}
+    return JsonRpcError(error["code"], error["message"], data)
+
+
 async def _as_sent(
     sent: ServerAnswer, value: Any, inline_bytes: int, store: KeepText, read_on: ReadOn, promise: Promise
 ) -> Result:
     """The answer of an MCP server, as it came. What is too large is stored, unless its tool promises it."""
-    content, structured = sent
+    content, structured = sent.content, sent.structured
     if promise == "wrapper":
         return {"content": content, "structuredContent": {RESULT: value}}
     if promise == "object":

@@ -30,10 +30,12 @@ from onetool.interfaces.mcp.content import (
     from_reply,
     from_result,
     promise_of,
+    protocol_error,
     text_block,
     with_notes,
 )
 from onetool.script.run_result import RunResult
+from onetool.sources.mcp_servers.apps import is_for_apps, not_for_apps, page_of
 
 if TYPE_CHECKING:
     from onetool.app import App
@@ -231,10 +233,34 @@ def _read_on_by_call(handle: str, offset: int) -> str:
 
 
 def _direct_entries(app: "App", allowed: Collection[str] | None) -> list[MenuEntry]:
-    return [_direct_entry(app, spec, listing, also, allowed) for spec, listing, also in _listed(app, allowed)]
+    listed = _listed(app, allowed)
+    in_apps = _names_in_apps(listed)
+    return [
+        _direct_entry(app, spec, listing, (own, *in_apps.get(spec.name, ())), allowed) for spec, listing, own in listed
+    ]
 
 
-def _listed(app: "App", allowed: Collection[str] | None) -> list[tuple[ToolSpec, dict[str, Any], str]]:
+def _names_in_apps(listed: "list[ListedTool]") -> dict[str, tuple[str, ...]]:
+    """Return the names by which pages of servers (MCP Apps) call tools: the names that the servers gave them.
+
+    MCP does not say whose page makes a call. So a name that several servers with pages use calls none of them, a server
+    without pages is never meant, and the tools of all others are marked as not for pages in their listing.
+    """
+    servers = {spec.source for spec, _, _ in listed if page_of(spec.server_listing.get("_meta"))}
+    taken = {name for _, listing, own in listed for name in (listing["name"], own)}
+    found: dict[str, list[str]] = {}
+    for spec, listing, _ in listed if servers else ():
+        if spec.source not in servers:
+            listing["_meta"] = not_for_apps(listing.get("_meta", {}))
+        elif is_for_apps(listing.get("_meta", {})):
+            found.setdefault(spec.name.partition(".")[2], []).append(spec.name)
+    return {tools[0]: (name,) for name, tools in found.items() if len(tools) == 1 and name not in taken}
+
+
+ListedTool = tuple[ToolSpec, dict[str, Any], str]  # with its listing and its own name
+
+
+def _listed(app: "App", allowed: Collection[str] | None) -> list[ListedTool]:
     """Every tool with its listing, and its own name if it is listed under an alias."""
     from onetool.formats import provider_tools  # the menu `run` does without
 
@@ -259,12 +285,14 @@ def _aliases(app: "App", specs: list[ToolSpec], taken: Collection[str]) -> dict[
 
 
 def _direct_entry(
-    app: "App", spec: ToolSpec, listing: dict[str, Any], own: str, allowed: Collection[str] | None
+    app: "App", spec: ToolSpec, listing: dict[str, Any], also: tuple[str, ...], allowed: Collection[str] | None
 ) -> MenuEntry:
     promise = promise_of(spec, listing.get("outputSchema"))
 
     async def call(args: Mapping[str, Any], caller: ClientCaller) -> dict[str, Any]:
         result = await app.call(ToolCall(new_id(), spec.name, args, "mcp"), allowed, caller.progress)
+        if (error := protocol_error(result)) is not None:
+            raise error
         return await from_result(
             result,
             app.config.results.inline_bytes,
@@ -279,7 +307,7 @@ def _direct_entry(
         call=call,
         task_after=None if spec.task is None else TASK_GRACE,
         needs_task=spec.task == "required",
-        also=() if own == listing["name"] else (own,),
+        also=also,
     )
 
 

@@ -173,6 +173,8 @@ async def _call(service: Service, request: McpRequest) -> dict[str, Any]:
         except BadArguments as error:
             words = "\n".join((str(error), *(f"  {hint}" for hint in error.hints)))
             return {"content": [text_block(words)], "isError": True}
+        except JsonRpcError as error:  # a server's own
+            raise lacking_capability(caller) or error from None
         if result.get("isError") and (failure := lacking_capability(caller)):
             raise failure
         return for_revision(result, request.client.revision)

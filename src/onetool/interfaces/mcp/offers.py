@@ -87,6 +87,8 @@ async def read_resource(service: "Service", request: McpRequest) -> dict[str, An
             if result.error.reason == "not_found":
                 raise _not_found(request, uri)
             raise lacking_capability(caller) or JsonRpcError(INTERNAL_ERROR, result.error.message)
+        if "contents" in result.data:  # of an MCP server, which said itself what each part is
+            return {"contents": result.data["contents"]}
         return {"contents": [{"uri": uri, **_resource_content(result.data, resource.mime_type)}]}
 
     return await run_pausable(request, work, service.pending_calls)
@@ -135,7 +137,7 @@ def _first_line(text: str) -> str:
 
 def _members(resource: Resource) -> dict[str, Any]:
     mime = {"mimeType": resource.mime_type} if resource.mime_type else {}
-    return {"name": resource.name, "description": resource.spec.description, **mime}
+    return {"name": resource.name, "description": resource.spec.description, **mime, **resource.server_listing}
 
 
 def _resource_content(value: dict[str, Any], mime_type: str | None) -> dict[str, Any]:

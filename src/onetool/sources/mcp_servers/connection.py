@@ -13,6 +13,7 @@ from mcp import MCPError
 from mcp.client import Client
 from mcp_types import (
     CONNECTION_CLOSED,
+    PARSE_ERROR,
     CallToolResult,
     ListToolsResult,
     PaginatedRequestParams,
@@ -25,6 +26,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from onetool.core.errors import OneToolError, ToolFailure, cut, describe_error, message_of
+from onetool.core.json_data import protocol_failure
 from onetool.sources.mcp_servers.process import ServerProcess
 from onetool.sources.mcp_servers.server_cache import Definition, Offers
 from onetool.sources.mcp_servers.server_log import ServerLog
@@ -42,6 +44,7 @@ LONGEST_MESSAGE = 600
 _OF_LOGINS = re.compile(r"log.?in|sign.?in|auth|token|credential|api.?key", re.IGNORECASE)
 # Servers use this code for all sorts of things; with these words it is the SDK's own.
 CLOSED = "Connection closed"
+OF_STATUS = ("Not Found", "Session terminated", "Server returned an error response")  # what it says of a bare status
 CUT_SHORT = ("SSE stream ended", "SSE stream failed", "server answered a request with 202")
 
 
@@ -89,10 +92,20 @@ def call_failure(error: BaseException, while_calling: str | None) -> ToolFailure
         return error
     if isinstance(error, MCPError):
         words = error.message or f"error {error.code}"
+        if not _is_of_transport(error, while_calling):
+            data = {} if error.data is None else {"data": error.data}
+            return protocol_failure(words, {"code": error.code, "message": words, **data})
         return ToolFailure(cut(f"{words} ({while_calling})" if while_calling else words, LONGEST_MESSAGE))
     if isinstance(error, ValidationError):
         return ToolFailure(f"its answer is not what MCP allows: {_first_fault(error)}", reason="output_invalid")
     return ToolFailure(cut(why(error), LONGEST_MESSAGE))
+
+
+def _is_of_transport(error: MCPError, while_calling: str | None) -> bool:
+    """Whether the SDK, or the reader of our own, made the error of something that is not an answer."""
+    if error.code == PARSE_ERROR or error.message.startswith("Unexpected content type"):
+        return True
+    return while_calling is not None and error.message in OF_STATUS
 
 
 def root_cause(error: BaseException) -> BaseException:
@@ -263,12 +276,9 @@ class UpstreamConnection:
         return [as_data(message) for message in (await self.client.get_prompt(name, dict(args))).messages]
 
     async def resource(self, uri: str, call: UpstreamCall) -> dict[str, Any]:
-        """What it holds, as {"text": …}, {"blob": …}, or where it has several parts as {"data": […]}."""
+        """Read a resource: {"contents": […]}, its parts as plain data."""
         current_upstream_call.set(call)
-        parts = [as_data(part) for part in (await self.client.read_resource(uri)).contents]
-        if len(parts) != 1:
-            return {"data": parts}
-        return {"blob": parts[0]["blob"]} if "blob" in parts[0] else {"text": parts[0].get("text", "")}
+        return {"contents": [as_data(part) for part in (await self.client.read_resource(uri)).contents]}
 
     async def on_notification(self, message: Any) -> None:
         if isinstance(message, CHANGED):

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from onetool.core.errors import DefinitionError, ToolFailure
-from onetool.core.json_data import AnsweredValue, Block, ServerAnswer, StoreBlob, blob_record, data_in
+from onetool.core.json_data import AnsweredValue, Block, ServerAnswer, ServerFailure, StoreBlob, blob_record, data_in
 from onetool.core.registry import Prompt, Resource
 from onetool.core.schema_guard import check_size
 from onetool.core.schema_keywords import upgrade
 from onetool.core.spec import Handler, ToolSpec, accept
 from onetool.core.structured_content import RESULT, inner_schema, is_wrapper
-from onetool.sources.mcp_servers.server_cache import Definition, Offers
+from onetool.sources.mcp_servers.apps import address_here, address_there, passed_meta, passed_part
+from onetool.sources.mcp_servers.server_cache import PASSED, Definition, Offers
 from onetool.sources.mcp_servers.settings import ServerSettings, pack_name
 
 if TYPE_CHECKING:
@@ -53,24 +54,37 @@ def spec_of(name: str, settings: ServerSettings, definition: Definition, handler
     if not isinstance(own, str) or not own.strip() or len(own) > LONGEST_NAME:
         raise DefinitionError(f"its name is not usable: {own!r:.100}")
     hints: Mapping[str, Any] = definition.get("annotations") or {}
+    pack = pack_name(name, settings)
     declared: Any = upgrade(definition.get("outputSchema"))
     wraps = is_wrapper(declared)
     return ToolSpec(
-        name=f"{pack_name(name, settings)}.{own}",
+        name=f"{pack}.{own}",
         description=_description(definition, own),
         input_schema=_input(definition.get("inputSchema")),
         output_schema=inner_schema(declared) if wraps else declared,
         structured_schema=declared if wraps else None,
         handler=handler,
         source=f"proxy:{name}",
+        server_listing=_server_listing(pack, definition),
         timeout=settings.timeout + settings.connect_timeout,  # a call may have to wait for its server first
         read_only=hints.get("readOnlyHint") is True,
         idempotent=hints.get("idempotentHint") is True,
         lenient=True,
+        strict=settings.strict,
         docs_url=settings.docs_url,
         parallel=settings.parallel,
         **more,
     )
+
+
+def _server_listing(pack: str, definition: Definition) -> Mapping[str, Any]:
+    """Return what clients read of the definition as it is; nothing of one that is as large as an attack."""
+    listing = {key: definition[key] for key in PASSED if definition.get(key)}
+    try:
+        check_size(listing)
+    except DefinitionError:
+        return {}
+    return passed_part(pack, listing)
 
 
 def is_allowed(settings: ServerSettings, tool: str) -> bool:
@@ -148,11 +162,15 @@ def resources_of(
         name = str(one.get("name") or uri)
 
         async def handler(**args: Any) -> Any:
-            return await fetch.resource(args.get("uri", uri))
+            found = await fetch.resource(address_there(pack, args["uri"]) if args else uri)
+            return {"contents": [passed_part(pack, part) for part in found["contents"]]}
 
         schema = {"type": "object", "properties": {"uri": {"type": "string"}}}
         spec = _offer_spec(server, f"{pack}.resource {name}", one.get("description") or name, schema, handler, settings)
-        return kind(uri=uri, name=name, spec=spec, mime_type=one.get("mimeType"))
+        listing = passed_part(pack, {key: one[key] for key in ("title", "size", *PASSED) if one.get(key)})
+        return kind(
+            uri=address_here(pack, uri), name=name, spec=spec, mime_type=one.get("mimeType"), server_listing=listing
+        )
 
     fixed = [made(Resource, one, uri) for one in offers.resources if not (uri := str(one["uri"])).startswith(OURS)]
     forms = [
@@ -208,19 +226,21 @@ LONGEST_ERROR = 2_000
 MOST_STORED = 200
 
 
-def answer_of(result: "CallToolResult", store_result: StoreBlob, wraps: bool = False) -> AnsweredValue:
-    """Both of it. A result that says of itself that it is an error is one.
+def answer_of(result: "CallToolResult", store_result: StoreBlob, pack: str, wraps: bool = False) -> AnsweredValue:
+    """Return the value and the answer that it came in. Raises ServerFailure for an answer that is an error.
 
     `wraps`: its structured content is a wrapper, by the tool's own schema.
     """
-    if result.is_error:
-        raise ToolFailure(_error_text(result))
-    if sum(block.type != "text" for block in result.content) > MOST_STORED:
-        raise ToolFailure(f"it gave more than {MOST_STORED} pictures, sounds, blobs or links at once")
     content = [block.model_dump(by_alias=True, mode="json", exclude_none=True) for block in result.content]
     structured = result.structured_content
+    passed = [passed_part(pack, block) for block in content]
+    sent = ServerAnswer(passed, structured, passed_meta(pack, result.meta) or None)
+    if result.is_error:
+        raise ServerFailure(_error_text(result), sent)
+    if sum(block.type != "text" for block in result.content) > MOST_STORED:
+        raise ToolFailure(f"it gave more than {MOST_STORED} pictures, sounds, blobs or links at once")
     value = _in_blocks(content, store_result) if structured is None else unwrapped(structured) if wraps else structured
-    return AnsweredValue(value, ServerAnswer(content, structured))
+    return AnsweredValue(value, sent)
 
 
 def unwrapped(structured: Any) -> Any:

@@ -16,6 +16,7 @@ from typing import Any, Protocol, Self
 import anyio
 from anyio import EndOfStream
 from mcp.client import Client
+from mcp.client.extension import advertise
 from mcp.shared.message import SessionMessage
 from mcp_types import (
     INVALID_REQUEST,
@@ -41,6 +42,7 @@ from onetool.core.errors import OneToolError, ToolFailure
 from onetool.core.json_data import MOST_PARTS, JsonTooCostlyError, check_json
 from onetool.database.documents import Documents
 from onetool.sdk.context import ask_model, ask_person, log_message
+from onetool.sources.mcp_servers import apps
 from onetool.sources.mcp_servers.connection import (
     HttpStatusError,
     ProcessEndedError,
@@ -384,6 +386,7 @@ def _client(upstream: ConnectTarget, connection: UpstreamConnection, streams: An
         logging_callback=asking.log,
         log_level="info",
         message_handler=connection.on_notification,
+        extensions=[advertise(apps.EXTENSION, apps.SETTINGS)],
     )
 
 

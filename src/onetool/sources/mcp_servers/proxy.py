@@ -340,11 +340,11 @@ class ServerProxy:
     ) -> AnsweredValue:
         result = await self._calls.do(self.name, tool, ServerRequest("tool", tool, args), may_repeat)
         if is_light(result):
-            answer = answer_of(result, self._store_result, wraps)
+            answer = answer_of(result, self._store_result, self.pack, wraps)
         else:
             import asyncio  # listing tools does not need it
 
-            answer = await asyncio.to_thread(answer_of, result, self._store_result, wraps)
+            answer = await asyncio.to_thread(answer_of, result, self._store_result, self.pack, wraps)
         if seen is not None and seen.note(answer.value):
             self._has_seen = True
         return answer

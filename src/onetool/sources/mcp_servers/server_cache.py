@@ -29,8 +29,11 @@ PARTS = {  # what is pinned of a definition, and what it is called when it chang
     "parameters": ("inputSchema",),
     "output": ("outputSchema",),
     "behaviour": ("annotations",),
+    "metadata": ("icons", "_meta"),
 }
-LOOSENING = ("readOnlyHint", "idempotentHint")  # what, once true, lets a tool run unasked, or a second time
+PASSED = ("title", "annotations", "icons", "_meta")  # what our clients read of it as it is
+# What, once it has this value, lets a tool run unasked or a second time, here or in a client that asks people.
+LOOSENING = {"readOnlyHint": True, "idempotentHint": True, "destructiveHint": False, "openWorldHint": False}
 LONGEST_NAME = 100
 
 
@@ -101,7 +104,7 @@ class ServerCache:
         if cached.server not in self._names:
             return version, self.nothing()
         self._is_moved = is_moved and body is not None
-        return version, replace(cached, server=self._server)
+        return version, replace(cached, server=self._server, approved=_with_all_parts(cached))
 
     def write(self, cached: CachedServer) -> Version:
         """As a whole or not at all. Gives what `version` says of it."""
@@ -149,6 +152,19 @@ def first_by_name(definitions: Iterable[Definition]) -> list[Definition]:
     return list(found.values())
 
 
+def _with_all_parts(cached: CachedServer) -> dict[str, dict[str, str]] | None:
+    """Return the approved digests, with those of parts that were not pinned when a tool was approved.
+
+    Their definition was stored in full, so what it was then is known: an upgrade is not a change.
+    """
+    if cached.approved is None or all(PARTS.keys() <= parts.keys() for parts in cached.approved.values()):
+        return cached.approved
+    stored = {str(one.get("name")): one for one in digests_by_name(cached.tools or (), cached.offers)} | cached.former
+    return {
+        name: {**digests(stored[name]), **parts} if name in stored else parts for name, parts in cached.approved.items()
+    }
+
+
 def changes(cached: CachedServer, tools: Sequence[Definition], strict: bool) -> dict[str, list[str]]:
     """Tools whose definitions differ from the approved ones, and in what. New tools count only in strict mode."""
     if cached.approved is None:
@@ -159,7 +175,7 @@ def changes(cached: CachedServer, tools: Sequence[Definition], strict: bool) -> 
         if before is None:
             if strict:
                 found[tool["name"]] = ["new"]
-        elif parts := [part for part in PARTS if before.get(part) != now[part]]:
+        elif parts := [part for part in PARTS if before.get(part, now[part]) != now[part]]:
             found[tool["name"]] = parts
     return found
 
@@ -188,7 +204,9 @@ def as_trusted(cached: CachedServer, definition: Definition) -> Definition:
     if approved is None or approved.get("behaviour") == digests(definition)["behaviour"]:
         return definition
     before, now = _hints(cached.former.get(name)), _hints(definition)
-    strict = {hint: False for hint in LOOSENING if before.get(hint) is not True}
+    strict = {
+        hint: not loose for hint, loose in LOOSENING.items() if before.get(hint) is not loose and now.get(hint) is loose
+    }
     return {**definition, "annotations": {**now, **strict}}
 
 
@@ -207,9 +225,7 @@ def difference(before: Definition | None, now: Definition) -> list[str]:
 
 def _written(definition: Definition) -> list[str]:
     lines = str(definition.get("description") or "").splitlines()
-    rest = {
-        key: definition[key] for key in ("title", "inputSchema", "outputSchema", "annotations") if key in definition
-    }
+    rest = {key: definition[key] for key in ("inputSchema", "outputSchema", *PASSED) if key in definition}
     return [*lines, *msgspec.json.format(msgspec.json.encode(rest), indent=2).decode().splitlines()]
 
 

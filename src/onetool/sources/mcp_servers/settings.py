@@ -50,6 +50,7 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     prefix: Name | None = None  # the pack's name, where it is not the server's
     parallel: bool = False  # calls of its tools may run beside others that a model makes in one step
     pin: bool = False  # refuse its tools when a definition has changed, until somebody approves
+    strict: bool = True  # refuse code that contradicts a tool's schema before it runs
     replicate: bool = False  # every worker and every replica runs one; else one of them does, for all
 
     docs_url: Name | None = None  # where the server is documented

@@ -64,6 +64,7 @@ class SharedResult(msgspec.Struct, frozen=True, kw_only=True):
     is_error: bool = False
     blocks: tuple[Mapping[str, Any], ...] = ()
     structured_content: Any = None
+    meta: Mapping[str, Any] | None = None
 
     @property
     def content(self) -> list[SharedBlock]:
@@ -76,6 +77,7 @@ def shared_result(result: Any) -> SharedResult:
         is_error=result.is_error,
         blocks=tuple(one.model_dump(by_alias=True, mode="json", exclude_none=True) for one in result.content),
         structured_content=result.structured_content,
+        meta=result.meta,
     )
 
 

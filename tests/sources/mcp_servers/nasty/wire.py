@@ -33,6 +33,10 @@ def note_pid(pid: int) -> None:
 class RequestError(Exception):
     """The request is answered with this error."""
 
+    def __init__(self, message: str, code: int = -32602, data: Any = None) -> None:
+        super().__init__(message)
+        self.code, self.data = code, data
+
 
 class Call:
     """A request that is being answered in a thread of its own, and the way back to who made it."""
@@ -95,6 +99,8 @@ class Server:
         try:
             self.reply(message["id"], self.call(params["name"], params.get("arguments") or {}, call))
         except RequestError as error:
+            self.fail(message["id"], error.code, str(error), error.data)
+        except TypeError as error:  # other arguments than it takes
             self.fail(message["id"], -32602, str(error))
         finally:
             del self.calls[message["id"]]
@@ -125,8 +131,9 @@ class Server:
     def reply(self, id: Any, result: Any) -> None:
         self.send({"id": id, "result": result})
 
-    def fail(self, id: Any, code: int, message: str) -> None:
-        self.send({"id": id, "error": {"code": code, "message": message}})
+    def fail(self, id: Any, code: int, message: str, data: Any = None) -> None:
+        more = {} if data is None else {"data": data}
+        self.send({"id": id, "error": {"code": code, "message": message, **more}})
 
     def notify(self, method: str, params: dict[str, Any] | None = None) -> None:
         self.send({"method": method, **({"params": params} if params else {})})

@@ -46,6 +46,8 @@ LOOSE: dict[str, Any] = {
         "options": {"type": "object", "properties": {"depth": INTEGER}},
         "either": {"anyOf": [INTEGER, {"type": "null"}]},
         "words": STRING,
+        "tags": {"type": "array", "items": STRING},
+        "some_tags": {"anyOf": [{"type": "array", "items": STRING}, {"type": "null"}]},
     },
     "required": ["type"],
 }

@@ -1,0 +1,84 @@
+"""MCP Apps: what tools, results and resources of a server say about its pages (`ui://`), as our clients read it.
+
+Two servers may have pages at one address, so each server's pages get addresses below its pack: `ui://map/view.html` of
+the server `trips` is `ui://trips/map/view.html` here.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from onetool.core.json_data import Block
+
+SCHEME = "ui://"
+EXTENSION = "io.modelcontextprotocol/ui"
+SETTINGS = {"mimeTypes": ["text/html;profile=mcp-app"]}
+OWN_META = ("onetool/", "io.modelcontextprotocol/")  # prefixes of keys that only we may use towards our clients
+
+
+def address_here(pack: str, uri: str) -> str:
+    """Return the address by which our clients read a page; any other address as it is."""
+    return f"{_place(pack)}{uri[len(SCHEME) :]}" if uri.lower().startswith(SCHEME) else uri
+
+
+def address_there(pack: str, uri: str) -> str:
+    """Return the address that the server itself gave a page."""
+    return f"{SCHEME}{uri.removeprefix(_place(pack))}" if uri.startswith(_place(pack)) else uri
+
+
+def _place(pack: str) -> str:
+    from urllib.parse import quote  # menus do without
+
+    return f"{SCHEME}{quote(pack, safe='')}/"
+
+
+def passed_meta(pack: str, meta: Any) -> dict[str, Any]:
+    """Return what our clients get of a server's `_meta`: without what would be said in our name, or the protocol's."""
+    if not isinstance(meta, Mapping):
+        return {}
+    return {key: _addressed(pack, value) for key, value in meta.items() if not key.startswith(OWN_META)}
+
+
+def _addressed(pack: str, value: Any) -> Any:
+    if isinstance(value, str):
+        return address_here(pack, value)
+    if isinstance(value, Mapping):
+        return {key: _addressed(pack, one) for key, one in value.items()}
+    return [_addressed(pack, one) for one in value] if isinstance(value, list | tuple) else value
+
+
+def passed_part(pack: str, part: Mapping[str, Any]) -> Block:
+    """Return a content block, a part of a resource or an entry of a list, as our clients get it."""
+    passed = {**part}
+    if isinstance(uri := part.get("uri"), str):
+        passed["uri"] = address_here(pack, uri)
+    if isinstance(inside := part.get("resource"), Mapping):
+        passed["resource"] = passed_part(pack, inside)
+    meta = passed_meta(pack, passed.pop("_meta", None))
+    return {**passed, "_meta": meta} if meta else passed
+
+
+def page_of(meta: Any) -> str | None:
+    """Return the address of the page that a tool's `_meta` names, if it names one."""
+    found = meta if isinstance(meta, Mapping) else {}
+    uri = _ui(found).get("resourceUri", found.get("ui/resourceUri"))
+    return uri if isinstance(uri, str) else None
+
+
+def is_for_apps(meta: Mapping[str, Any]) -> bool:
+    """Whether pages of its server may call a tool with this `_meta`."""
+    return "app" in _visibility(meta)
+
+
+def not_for_apps(meta: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the `_meta` of a tool that pages may not call: hosts see to that."""
+    return {**meta, "ui": {**_ui(meta), "visibility": [one for one in _visibility(meta) if one != "app"]}}
+
+
+def _visibility(meta: Mapping[str, Any]) -> list[Any]:
+    found = _ui(meta).get("visibility")
+    return list(found) if isinstance(found, list | tuple) else ["model", "app"]
+
+
+def _ui(meta: Mapping[str, Any]) -> Mapping[str, Any]:
+    found = meta.get("ui")
+    return found if isinstance(found, Mapping) else {}
