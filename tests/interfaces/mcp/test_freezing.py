@@ -46,6 +46,8 @@ ATTACKS = {
     "a result of empty things": "[{}] * 400_000",
     "many imports": "if 0:\n" + " from statistics import *\n" * 20_000,
     "unique lists": "once(value=[[i] for i in range(100_000)])",
+    "a long argument name": "time.now(**{'k' * 15_000_000: 1})",
+    "many argument names": "time.now(**{f'k{i}': 'v' for i in range(240_000)})",
     "a long name": "ot.call('a' * 10_000_000, {})",
     "a long question": "ot.help(query='many words ' * 500_000)",
     "a long search": "ot.search(query='many words ' * 500_000)",
