@@ -133,7 +133,8 @@ def python_module(words: Sequence[str]) -> str | None:
             if option == "c":
                 return None
             if option in "WX":  # with a value, here or in the next word
-                None if word[at:] else next(options, None)
+                if not word[at:]:
+                    next(options, None)
                 break
     return None
 
