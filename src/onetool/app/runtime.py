@@ -153,7 +153,7 @@ class Runtime:
         """Which secrets HTTP tools may send, and where."""
         from onetool.app.secret_rules import SecretRules
 
-        return SecretRules(self.config, lambda: self.tokens)
+        return SecretRules(self.config, self.tokens)
 
     @property
     def http_context(self) -> "HttpContext":
