@@ -223,7 +223,7 @@ class Runtime:
 
     @property
     def unwritable(self) -> list[str]:
-        """What no tool may write to, though it may read it: state, and what a start or a reload reads, there or not."""
+        """Paths that no tool may write: state, and files that a start or a reload reads, whether they exist or not."""
         config = self.config
         state = (config.home / name for name in ("bundles", *STATE_FOLDERS))
         read = (config.beside / name for name in (PROMPTS_FILE, "packs", *CONFIG_FILES))

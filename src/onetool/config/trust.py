@@ -192,7 +192,7 @@ def _moved(trusted: "Mapping[str, ServerProgram]", now: "Mapping[str, ServerProg
     for name, one in now.items():
         before = trusted[name].program if name in trusted else None
         if before and one.program and before.path != one.program.path:
-            yield f"server {name} starts {one.program}, and not {before.path} as when the project was trusted"
+            yield f"server {name} now starts {one.program}; it started {before.path} when the project was trusted"
 
 
 def _own_modules(programs: "Mapping[str, ServerProgram]") -> frozenset[str]:
@@ -295,7 +295,7 @@ def trust_renewed(file: Path, store: TrustStore, own: Path, names: tuple[str, ..
 
             packs = not was_there or f"runs: {own_line(folder)}" in before
             reach = reach_of(folder, config if config.is_file() else None)
-            kept = programs_of(store.folder(folder) or {}) or {}  # of these nobody has looked at what is new
+            kept = programs_of(store.folder(folder) or {}) or {}  # nobody has confirmed their changes
             for name, one in reach.programs.items():
                 if name in kept and kept[name].is_written_like(one):
                     reach.programs[name] = kept[name]

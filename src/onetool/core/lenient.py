@@ -77,7 +77,7 @@ def check_names(call: ToolCall, spec: ToolSpec | None) -> tuple[ToolCall, list[W
 
 
 def wrong_names(spec: ToolSpec, args: Mapping[str, Any]) -> list[WrongArgument]:
-    """Return the names that are too long, or the first unknown ones of far too many. No value is looked at."""
+    """Return the names that are too long, or the first unknown ones if there are far too many. Values are not read."""
     if any(len(str(name)) > MAX_NAME for name in args):
         limit = max((MAX_NAME, *map(len, spec.order)))
         if long := [name for name in args if len(str(name)) > limit]:

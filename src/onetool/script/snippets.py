@@ -244,7 +244,7 @@ _WORD = re.compile(r"\w+")
 def visible_snippets(
     snippets: Mapping[str, AnySnippet], names: ScriptNames, allowed: Collection[str] | None
 ) -> Mapping[str, AnySnippet]:
-    """Return the snippets that name no tool outside of the allow-list. To its callers there are no others."""
+    """Return the snippets that name no tool outside of the allow-list. Its callers see no others."""
     if allowed is None:
         return snippets
     packs = {as_identifier(name.partition(".")[0]) for name in allowed}
@@ -301,7 +301,7 @@ def _rendered(name: str, snippet: SnippetLike, values: Mapping[str, Any], wrong:
         meant = did_you_mean(key, known)
         problems.append(f"there is no parameter {value_shown(key)}" + (f", {meant}" if meant else ""))
     if len(unknown) > MAX_MISTAKES:
-        problems.append(f"nor {len(unknown) - MAX_MISTAKES:,} others")
+        problems.append(f"{len(unknown) - MAX_MISTAKES:,} more parameters do not exist")
     for key in known:
         if key not in values or key in wrong:
             continue

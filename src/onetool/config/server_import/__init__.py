@@ -58,7 +58,9 @@ class ConfigTarget:
             raise ConfigUnchangedError(f"nothing was changed: {self.found.untrusted}.")
         self.file = self.found.config or new or Path.cwd() / FOLDER / NAME
         if not (self.found.config or new) and not is_inside(self.file, Path.cwd()):
-            raise ConfigUnchangedError(f"{self.file} leads out of this folder through a symbolic link; remove it.")
+            raise ConfigUnchangedError(
+                f"{self.file} leads out of this folder through a symbolic link; remove the link."
+            )
         self.config: Config = load_config(self.found)  # one that can't be used is not touched
         self.secrets = load_secrets(self.file)  # with the whole environment: what is written here will be accepted
         self.servers = _servers_in(self.file) if self.found.config else {}

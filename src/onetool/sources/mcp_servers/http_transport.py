@@ -101,7 +101,7 @@ class _CheckedNetwork(httpcore2.AsyncNetworkBackend):
         for address in addresses:
             if reach(address) != GLOBAL and address not in known:
                 leads = host if address == host else f"{host} ({address})"
-                raise AuthError(f"the server leads to {leads}, which is not a public address as its own is: refused")
+                raise AuthError(f"refused: the server leads to {leads}, which is not a public address")
         failure: Exception | None = None
         share = timeout and timeout / max(1, len(addresses))  # one that is silent leaves time for the others
         for address in addresses[:MOST_ADDRESSES]:

@@ -151,5 +151,5 @@ def has_module(name: str, folder: str) -> bool:
         if spec is None:
             return False
         places = list(spec.submodule_search_locations or ())
-    # A folder alone is no module: a library of that name goes before it.
+    # A folder alone is not a module: Python prefers a library of that name.
     return spec is not None and (spec.loader is not None or PathFinder.find_spec("__main__", places) is not None)

@@ -71,7 +71,7 @@ def import_servers(
     if file and client:
         raise click.UsageError("say FILE or --from CLIENT, not both.")
     if project and not client:
-        raise click.UsageError("--project is for the files of a client: say --from CLIENT.")
+        raise click.UsageError("--project needs --from CLIENT.")
     if not file and not client:
         _list_clients(as_json)
         return
@@ -256,8 +256,8 @@ def _read_file(file: str, target: "ConfigTarget") -> "ClientServers":
         folder = Path(os.path.abspath(file)).parent
         # .vscode/mcp.json speaks of the folder above
         found = _read_servers(Path(file), folder.parent if folder.name.startswith(".") else folder)
-        came_along = target.is_project and is_inside(Path(file), place_of(target.file.absolute()))
-        found = msgspec.structs.replace(found, in_project=came_along)
+        in_project = target.is_project and is_inside(Path(file), place_of(target.file.absolute()))
+        found = msgspec.structs.replace(found, in_project=in_project)
     if not found.servers:
         raise click.ClickException(f"nothing was imported from {file}: it has no servers.")
     return found
@@ -352,7 +352,7 @@ def _show_seen(plan: "ServerImportPlan", target: "ConfigTarget") -> None:
         folders = {one.name: Path(os.path.expanduser(block["cwd"]))} if "cwd" in block else {}
         started = programs_of({one.name: block}, folders, place, {}).get(one.name)
         replaced = ", in place of the one that is there" if one.name in target.servers else ""
-        fate = f"taken{replaced}" if one.taken else "left out, because of the other one of that name"
+        fate = f"taken{replaced}" if one.taken else "not taken, because another file defines the same name"
         click.echo(visible(f"From {shown_path(one.file)}, {fate}:"), err=True)
         click.echo(f"  {shown_line(server_line(one.name, one.block))}", err=True)
         for detail in server_details(one.block, started):
