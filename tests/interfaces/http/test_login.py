@@ -227,7 +227,7 @@ def test_no_tool_reads_the_key(tmp_path, monkeypatch):
         assert asyncio.run(app.run("fs.read_file(path='mine.txt')")).data == "mine"
         read = asyncio.run(app.run(f"fs.read_file(path={str(folder / 'sessions.json')!r})"))
         assert folder.parent == tmp_path  # a place that tools may read otherwise
-        assert (read.ok, "OneTool's own" in str(read.error)) == (False, True)
+        assert (read.ok, ".onetool-state" in str(read.error)) == (False, True)
 
 
 # Guesses
