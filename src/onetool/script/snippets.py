@@ -252,7 +252,7 @@ def visible_snippets(
 
 
 def _uses_only(snippet: SnippetLike, names: ScriptNames, allowed: Collection[str], words: Collection[str]) -> bool:
-    """Whether it names allowed tools only. `words` are what code of this caller can begin a call with."""
+    """Return whether a snippet names allowed tools only. `words` are what calls of this caller can begin with."""
     text = "\n".join((snippet.body, *(_json_text(param.default) for param in snippet.params.values())))
     for dotted in _DOTTED.findall(text):
         pack, own = dotted.split(".")[:2]

@@ -155,8 +155,8 @@ class LoginApp:
     async def _owner_of(self, rules: AccessRules, token: bytes, address: str) -> Principal:
         """Return whose token this is. Raises HttpError, also where there were too many wrong ones.
 
-        A named token is random, so those who guess can't keep its owner out. `http.token` may be a word that somebody
-        has chosen: right or wrong, it waits until the limits allow another guess.
+        A named token is random, so wrong guesses of others don't keep its owner out. `http.token` may be a word that
+        a person has chosen: right or wrong, it waits until the limits allow another guess.
         """
         refused, principal = None, None
         try:

@@ -77,7 +77,7 @@ class ServerTransport(httpx2.AsyncHTTPTransport):
 
 
 class _CheckedNetwork(httpcore2.AsyncNetworkBackend):
-    """Connects to public addresses only, unless all addresses of the server itself are private."""
+    """A network that connects to public addresses only, unless all addresses of the server itself are private."""
 
     def __init__(self, url: str) -> None:
         self._server = httpx2.URL(url).raw_host.decode()

@@ -60,7 +60,7 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ServerProgram(msgspec.Struct, frozen=True, kw_only=True):
-    """How a server of a project starts, as it is written, and the program that this is now."""
+    """The command of a project's server as it is written, and the program that it resolves to."""
 
     command: str
     search: str | None = None  # its own PATH
@@ -82,7 +82,7 @@ class ServerProgram(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def program_at(path: str, project: str) -> Program | None:
-    """Return what is known of the file at this path; None if there is none."""
+    """Return the program at this path; None if there is no file."""
     real, inside = os.path.realpath(path), os.path.realpath(project)
     try:
         status, above = os.stat(real), os.stat(os.path.dirname(real))
