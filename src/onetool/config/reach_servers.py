@@ -59,8 +59,8 @@ def programs_of(
     for name, block in servers.items():
         if not isinstance(block, dict) or not isinstance(block.get("command"), str):
             continue
-        search = block["env"].get("PATH") if isinstance(block.get("env"), dict) else None
-        written = (block["command"], str(folders.get(name, project)), text_of(search or ""))
+        search_path = block["env"].get("PATH") if isinstance(block.get("env"), dict) else None
+        written = (block["command"], str(folders.get(name, project)), text_of(search_path or ""))
         filled = [PLACEHOLDER.sub(lambda match: text_of(own_secrets.get(match[1], match[0])), text) for text in written]
         if any("${" in text or "\0" in text for text in filled):
             continue
@@ -68,7 +68,7 @@ def programs_of(
         started = ServerProgram(
             command=filled[0],
             folder=canonical_path(filled[1], str(project)),
-            search=None if search is None else filled[2],
+            search_path=None if search_path is None else filled[2],
             module=module,
             has_module=module is not None and has_module(module, filled[1]),
         )

@@ -1,6 +1,6 @@
 """Finds the file that a server's command starts, and compares it with the one that was trusted. Nothing is started.
 
-A command of a project is trusted together with the file that it resolves to. `changed` says whether that file has to be
+A command of a project is trusted together with the file that it resolves to. `why_changed` says if that file has to be
 confirmed again: because it lies in the project and is another one now, or because other users can write it.
 """
 
@@ -19,17 +19,17 @@ SAFE_PATH = "PYTHONSAFEPATH"
 _PYTHON = re.compile(r"(?:python|pypy)[\d.]*[a-z]?(?:\.exe)?|py(?:\.exe)?", re.IGNORECASE)
 
 
-def find_program(command: str, search: str | None, folder: str) -> str | None:
+def find_program(command: str, search_path: str | None, folder: str) -> str | None:
     """Return the path of a command; None if it is neither on the PATH nor beside our own Python.
 
-    `search` is the PATH of the server, and `folder` its working folder, which relative paths are relative to. Empty
-    parts of a PATH, which shells take for the current folder, are ignored.
+    `search_path` is the PATH of the server. Relative paths are relative to `folder`, its working folder. Empty parts of
+    a PATH, which shells take for the current folder, are ignored.
     """
     import shutil  # not with every config
 
     if os.path.dirname(command):
         return os.path.join(folder, os.path.expanduser(command))
-    parts = (os.defpath if search is None else search).split(os.pathsep)
+    parts = (os.defpath if search_path is None else search_path).split(os.pathsep)
     places = [os.path.join(folder, part) for part in parts if part]
     return shutil.which(command, path=os.pathsep.join([*places, os.path.dirname(sys.executable)]))
 
@@ -63,7 +63,7 @@ class ServerProgram(msgspec.Struct, frozen=True, kw_only=True):
     """The command of a project's server as it is written, and the program that it resolves to."""
 
     command: str
-    search: str | None = None  # its own PATH
+    search_path: str | None = None  # its own PATH
     folder: str
     module: str | None = None  # NAME of `python -m NAME`
     has_module: bool = False  # Python finds it in the folder
@@ -71,13 +71,13 @@ class ServerProgram(msgspec.Struct, frozen=True, kw_only=True):
 
     def is_written_like(self, other: "ServerProgram") -> bool:
         """Return whether both are the same command, whatever it resolves to."""
-        mine, others = ((one.command, one.search, one.folder, one.module) for one in (self, other))
+        mine, others = ((one.command, one.search_path, one.folder, one.module) for one in (self, other))
         return mine == others
 
     def now(self, project: str) -> "ServerProgram":
         """Return the same command with the program that it resolves to at present."""
-        search = os.environ.get("PATH") if self.search is None else self.search
-        found = find_program(self.command, search, self.folder)
+        search_path = os.environ.get("PATH") if self.search_path is None else self.search_path
+        found = find_program(self.command, search_path, self.folder)
         return msgspec.structs.replace(self, program=found and program_at(found, project))
 
 
@@ -99,7 +99,7 @@ def program_at(path: str, project: str) -> Program | None:
     )
 
 
-def changed(trusted: Program | None, now: Program | None) -> str | None:
+def why_changed(trusted: Program | None, now: Program | None) -> str | None:
     """Return why a program has to be confirmed again, or None."""
     if now is None or now == trusted:
         return None
