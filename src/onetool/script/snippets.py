@@ -300,7 +300,7 @@ def _rendered(name: str, snippet: SnippetLike, values: Mapping[str, Any], wrong:
         meant = did_you_mean(key, known)
         problems.append(f"there is no parameter {value_shown(key)}" + (f", {meant}" if meant else ""))
     if len(unknown) > MAX_UNKNOWN:
-        problems.append(f"{len(unknown) - MAX_UNKNOWN:,} more parameters do not exist")
+        problems.append(f"nor {len(unknown) - MAX_UNKNOWN:,} others")
     for key in known:
         if key not in values or key in wrong:
             continue
