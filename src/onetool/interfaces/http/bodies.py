@@ -187,6 +187,7 @@ class RequestBody:
 
     async def _read(self) -> Message | BodyError:
         """Return the whole body, or a disconnect. The error is returned: raised, it would keep the body in memory."""
+        is_unknown = not self._caller
         self._caller = self._caller or address_key(self._scope)
         if int(self._length) > LARGE_BYTES and not await self._take_turn():
             return BodiesFullError()
@@ -198,7 +199,7 @@ class RequestBody:
             if size > self._limit:
                 return BodyTooLargeError(self._limit)
             # At one address there are many clients: each leaves room for one more.
-            share = self._share - size if self._share == MAX_PER_ADDRESS else self._share
+            share = self._share - size if is_unknown else self._share
             if piece and not self._memory.take(self._caller, len(piece), share):
                 return BodiesFullError()
             self._size = size
