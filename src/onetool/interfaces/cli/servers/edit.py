@@ -65,8 +65,8 @@ def import_servers(
     """Import the MCP servers of another client. They come from FILE (`-` is standard input), or from the files of
     CLIENT.
 
-    Without either, it lists the clients on this machine. Of CLIENT your own files are read; those of the project in
-    this folder only with --project. Secrets go into the secrets file. No server is started.
+    Without either, it lists the clients on this machine. Only your own files of CLIENT are read; --project also reads
+    those of the project in this folder. Secrets go into the secrets file. No server is started.
     """
     if file and client:
         raise click.UsageError("say FILE or --from CLIENT, not both.")
@@ -303,7 +303,7 @@ def _read_client(client: str, project: bool) -> "list[ClientServers]":
     if not any(one.servers for one in found):
         looked = ", ".join(shown_path(one.file) for one in wanted)
         left = [shown_path(one.file) for one in files if one not in wanted and one.file.exists()]
-        more = f" Only with --project: {', '.join(left)}." if left else ""
+        more = f" Not read without --project: {', '.join(left)}." if left else ""
         raise click.ClickException(f"{CLIENT_FILES[client].title} has no servers here; looked into {looked}.{more}")
     return found
 
