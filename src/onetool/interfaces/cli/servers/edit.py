@@ -71,7 +71,7 @@ def import_servers(
     if file and client:
         raise click.UsageError("say FILE or --from CLIENT, not both.")
     if project and not client:
-        raise click.UsageError("--project needs --from CLIENT.")
+        raise click.UsageError("--project needs a client: say --from CLIENT.")
     if not file and not client:
         _list_clients(as_json)
         return
