@@ -28,7 +28,7 @@ def rules(folder, secrets, config, env=None):
     (folder / "secrets.yaml").chmod(0o600)
     (folder / "onetool.yaml").write_text(json.dumps({"secrets": "secrets.yaml", **config}))
     no_tokens = SimpleNamespace(find=lambda _: None)
-    return SecretRules(load_config(folder / "onetool.yaml", env=env or {}), lambda: no_tokens)
+    return SecretRules(load_config(folder / "onetool.yaml", env=env or {}), no_tokens)
 
 
 CLUSTER = {"database": "${DATABASE_URL}", "cluster": {"address": "127.0.0.1:1", "key": "${CLUSTER_KEY}"}}

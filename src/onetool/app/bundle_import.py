@@ -206,11 +206,6 @@ class CurlImport(NamedTuple):
     notes: tuple[str, ...]
     host: str  # that the secrets are bound to
 
-    @property
-    def bindings(self) -> dict[str, tuple[str, ...]]:
-        """The hosts of each secret."""
-        return dict.fromkeys(self.secrets, (self.host,))
-
 
 def read_curl(command: str, slug: str, description: str | None, known: Secrets, reuse: bool = True) -> CurlImport:
     """Read the tool of a command, which is not run. Raises InvalidError.

@@ -103,7 +103,7 @@ def _of_bundle(app: "App", bundle: "Bundle", tools: "list[Tool]") -> Iterator[Mi
 
 
 def _lacking(app: "App", needs: "Requirements") -> Iterator[tuple[str, str]]:
-    """Yield what tools lack, each with how to mend it."""
+    """Yield what is missing or wrong, each with a hint."""
     for name, source in needs.secrets:
         if what := app.runtime.secret_rules.use_by_server(name):
             yield f"uses the secret {name}, which is {what} of this server: no tool may send it", "use another secret"

@@ -26,7 +26,7 @@ log = logging.getLogger("onetool.ask")
 
 
 def keys_for(config: Config, choice: ModelChoice) -> Secret:
-    """How to look up a key that is sent where `choice` says."""
+    """Return a function that looks up a key for the address of `choice`."""
     secrets = config.secrets
 
     def own(name: str) -> str | None:
@@ -43,9 +43,7 @@ def keys_for(config: Config, choice: ModelChoice) -> Secret:
         if _is_stored_with(config, name):
             return own(name)
         if own(name):
-            words = (
-                "%s is not sent to %s, which %s names: if that is meant, keep it with that config: onetool auth set %s"
-            )
+            words = "%s is not sent to %s, which %s names. To allow it, store it with that config: onetool auth set %s"
             log.warning(words, name, choice.base_url, config.path, name)
         return None
 
@@ -75,7 +73,7 @@ def key_urls(config: Config, name: str) -> list[Url]:
 
 
 def _fits(choice: ModelChoice, name: str) -> Fits:
-    """A function: whether a key for these hosts may go to the address of `choice`, or to the provider's own."""
+    """Return a function that says whether a key for some hosts may go to the address of `choice` or its provider."""
 
     def fits(hosts: tuple[str, ...]) -> bool:
         provider = next((one for one in NAMES if adapter(one).key == name), None)
@@ -90,7 +88,7 @@ def _fits(choice: ModelChoice, name: str) -> Fits:
 
 
 def _is_stored_with(config: Config, name: str) -> bool:
-    """Whether the key stands in the config itself, or in a file beside it: a config may name any file."""
+    """Return whether the key is in the config itself or in a file beside it. A config may name any other file."""
     file, where = config.secrets.file, config.secrets.where(name)
     if where != "file" or file is None or config.path is None:
         return where == "config"
@@ -106,25 +104,25 @@ def _is_users_config(config: Config) -> bool:
 
 
 def _users_key(config: Config, name: str, fits: Fits) -> str | None:
-    """A key that `onetool auth set` has kept in ~/.onetool, for configs of projects: they have secrets of their own."""
+    """Return a key of ~/.onetool for the config of a project, which has secrets of its own."""
     if _is_users_config(config):
         return None
     try:
         own = _users_config()
         found = load_secrets(own if own.exists() else None, env=os.environ).get(name, fits)
-    except ConfigError:  # it is told where it is used
+    except ConfigError:  # reported where that config is used
         return None
     if found:
-        config.secrets.mask_always(found)  # so that it is masked here, too
+        config.secrets.mask_always(found)
     return found
 
 
 def _is_other_address(config: Config, choice: ModelChoice) -> bool:
-    """Whether the address is neither the provider's own nor, for a config that the user named, one of this network."""
+    """Return whether it is neither the provider's address nor, for a config the user named, one of this network."""
     try:
         url = parse_url((choice.base_url or "").strip())
     except RequestRefusedError:
-        return True  # it will be told
+        return True  # the request will report it
     if config.whose != "project" and is_private(url.host):
         return False
     provider = (choice.provider or "openai").strip().lower()  # as it is chosen where only an address is named

@@ -153,7 +153,7 @@ class Runtime:
         """Which secrets HTTP tools may send, and where."""
         from onetool.app.secret_rules import SecretRules
 
-        return SecretRules(self.config, lambda: self.tokens)
+        return SecretRules(self.config, self.tokens)
 
     @property
     def http_context(self) -> "HttpContext":
@@ -223,7 +223,7 @@ class Runtime:
 
     @property
     def unwritable(self) -> list[str]:
-        """What no tool may write to, though it may read it: state, and what a start or a reload reads, there or not."""
+        """Paths that no tool may write: state, and files that a start or a reload reads, whether they exist or not."""
         config = self.config
         state = (config.home / name for name in ("bundles", *STATE_FOLDERS))
         read = (config.beside / name for name in (PROMPTS_FILE, "packs", *CONFIG_FILES))

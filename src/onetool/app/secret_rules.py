@@ -5,7 +5,7 @@ never sent. A model provider's key goes only where `ask` would send it. A secret
 these. The first two are recognised by name and by value, since one value may be stored under two names.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -46,7 +46,7 @@ class _OwnSecret(NamedTuple):
 class SecretRules:
     """The rules of one config."""
 
-    def __init__(self, config: "Config", tokens: "Callable[[], KnownTokens]") -> None:
+    def __init__(self, config: "Config", tokens: "KnownTokens") -> None:
         self._config = config
         self._tokens = tokens
 
@@ -111,7 +111,7 @@ class SecretRules:
         from onetool.services.access_tokens import token_digest
 
         for word in dict.fromkeys((value, *value.split())):
-            if (found := self._tokens().find(token_digest(word))) is not None:
+            if (found := self._tokens.find(token_digest(word))) is not None:
                 return f"the token {found.principal.name}"
         return None
 

@@ -293,7 +293,7 @@ def _goes_along(key: str, node: Node) -> bool:
 
 
 class HostBoundSecret(msgspec.Struct, frozen=True, kw_only=True):
-    """A secret that is bound to hosts, written as in `allowedHosts`. They mean https, unless http:// is before them."""
+    """A secret that is bound to hosts, written as in `allowedHosts`. A host means https unless it begins with http://."""
 
     value: Secret
     hosts: tuple[str, ...]

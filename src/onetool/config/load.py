@@ -209,8 +209,9 @@ def _guarded(server: PlacedServer, name: str, project: Path, trusted: Trusted) -
 
 
 def _moved_programs(found: Found) -> list[Mistake]:
-    moved, file = found.trusted.moved if found.trusted is not None else (), str(found.config)
-    hint = "if that is meant, run: onetool trust"
+    """Return a warning for each command that resolves to another program than when the project was trusted."""
+    moved = () if found.trusted is None else found.trusted.moved
+    file, hint = str(found.config), "confirm it: onetool trust"
     return [Mistake(message=one, file=file, key="servers", hint=hint, severity="warning") for one in moved]
 
 

@@ -129,7 +129,7 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True):
         return self.seen() == other.seen()
 
     def seen(self) -> Any:
-        """Everything that a person is shown, as plain data."""
+        """Return everything that a person is shown, as plain data."""
         return msgspec.to_builtins((self.pinned(), self.packs, self.wants, self.programs))
 
     def shown(self, part: str) -> Iterator[str]:
@@ -290,7 +290,7 @@ def _settings(data: dict[str, Any]) -> dict[str, str]:
 
 
 def _topics(root: dict[str, Node]) -> dict[str, str]:
-    """Files that messages to a topic are written to."""
+    """Return a line for each file that messages to a topic are written to."""
     topics = root.get("topics")
     if topics is None or not topics.value:
         return {}

@@ -30,7 +30,7 @@ def pinned_block(block: Any) -> Any:
 
 
 def server_line(name: str, block: Any) -> str:
-    """A server as one line: command or URL, and names of its variables and headers."""
+    """Return a server as one line: command or URL, and names of its variables and headers."""
     if not isinstance(block, dict):
         return f"server {name}: {text_of(block)}"
     words = [block.get("command"), *listed(block.get("args"))]
@@ -53,14 +53,14 @@ def programs_of(
 ) -> dict[str, ServerProgram]:
     """Return what each command resolves to, in its folder or the project's.
 
-    One with a secret that the project does not set is known when it starts.
+    A command with a secret that the project does not set is left out: it is known only when the server starts.
     """
     found: dict[str, ServerProgram] = {}
     for name, block in servers.items():
         if not isinstance(block, dict) or not isinstance(block.get("command"), str):
             continue
-        search = block["env"].get("PATH") if isinstance(block.get("env"), dict) else None
-        written = (block["command"], str(folders.get(name, project)), text_of(search or ""))
+        search_path = block["env"].get("PATH") if isinstance(block.get("env"), dict) else None
+        written = (block["command"], str(folders.get(name, project)), text_of(search_path or ""))
         filled = [PLACEHOLDER.sub(lambda match: text_of(own_secrets.get(match[1], match[0])), text) for text in written]
         if any("${" in text or "\0" in text for text in filled):
             continue
@@ -68,7 +68,7 @@ def programs_of(
         started = ServerProgram(
             command=filled[0],
             folder=canonical_path(filled[1], str(project)),
-            search=None if search is None else filled[2],
+            search_path=None if search_path is None else filled[2],
             module=module,
             has_module=module is not None and has_module(module, filled[1]),
         )
@@ -87,7 +87,7 @@ def server_details(block: Any, started: ServerProgram | None) -> Iterator[str]:
             where = "in this folder" if started.has_module else "never taken from this folder"
             yield f"module: {started.module}, {where}"
     elif block.get("command"):
-        yield "program: known when it starts, because a secret is part of it"
+        yield "program: unknown until the server starts, because its command contains a secret"
     for key, label, sign in (("env", "env", "="), ("headers", "header", ": ")):
         values = block.get(key)
         if isinstance(values, dict):
@@ -101,7 +101,7 @@ def server_details(block: Any, started: ServerProgram | None) -> Iterator[str]:
 
 
 def paths_in(node: Node) -> Iterator[Path]:
-    """Each is relative to the file that names it."""
+    """Yield the paths of a value, each relative to the file that names it."""
     for one in node.value if isinstance(node.value, list) else [node]:
         if isinstance(one.value, str):
             yield Path(one.file).parent / os.path.expanduser(one.value)

@@ -153,26 +153,26 @@ def trusted_parts(
         return Trusted(names=names, own_modules=_own_modules(reach.programs))
     if pin is None:
         return Untrusted(folder=folder, config=config)
-    strict, programs = _is_strict(own), programs_of(pin)
-    new: list[str] = []
-    read: Reach | None = None
+    strict, names, programs = _is_strict(own), _names_of(pin), programs_of(pin)
+    known = programs or {}
     if not strict and programs is not None and _is_unchanged(pin, folder, config):
-        now = {name: one.now(str(folder.parent)) for name, one in programs.items()}
+        now = {name: one.now(str(folder.parent)) for name, one in known.items()}
+        new = new_programs(known, now)
     else:
         from onetool.config.reach import reach_of
 
         try:
             reach = reach_of(folder, config)
         except ConfigError:  # loading it reports what is wrong
-            return Trusted(names=_names_of(pin), programs=programs or {})
-        now, new, read = reach.programs, new_reach(pin, reach, strict), reach
-    if new := [*new, *new_programs(programs, now)]:
+            return Trusted(names=names, programs=known)
+        now = reach.programs
+        new = [*new_reach(pin, reach, strict), *new_programs(programs, now)]
+        if not new and (programs is None or pin.get("files") != reach.files):
+            kept = pin.get("programs") or {}
+            _know_files(folder, store, {"files": reach.files, "places": reach.places, "programs": kept})
+    if new:
         return Untrusted(folder=folder, config=config, new=tuple(new))
-    if read is not None and (pin.get("files") != read.files or programs is None):
-        _know_files(folder, store, {"files": read.files, "places": read.places, "programs": pin.get("programs") or {}})
-    programs = programs or {}
-    moved = tuple(_moved(programs, now))
-    return Trusted(names=_names_of(pin), programs=programs, own_modules=_own_modules(programs), moved=moved)
+    return Trusted(names=names, programs=known, own_modules=_own_modules(known), moved=tuple(_moved(known, now)))
 
 
 def new_programs(trusted: "Mapping[str, ServerProgram] | None", now: "Mapping[str, ServerProgram]") -> list[str]:
@@ -181,10 +181,10 @@ def new_programs(trusted: "Mapping[str, ServerProgram] | None", now: "Mapping[st
         return []
     if trusted is None:
         return ["runs: the programs of its servers, which were not shown at the time"]
-    from onetool.sources.mcp_servers.program import changed
+    from onetool.sources.mcp_servers.program import why_changed
 
     before = {name: one.program for name, one in trusted.items()}
-    reasons = ((name, changed(before.get(name), one.program)) for name, one in now.items())
+    reasons = ((name, why_changed(before.get(name), one.program)) for name, one in now.items())
     return [f"runs: server {name} {why}" for name, why in reasons if why is not None]
 
 
@@ -192,7 +192,7 @@ def _moved(trusted: "Mapping[str, ServerProgram]", now: "Mapping[str, ServerProg
     for name, one in now.items():
         before = trusted[name].program if name in trusted else None
         if before and one.program and before.path != one.program.path:
-            yield f"server {name} starts {one.program}, and not {before.path} as when the project was trusted"
+            yield f"server {name} now starts {one.program}; it started {before.path} when the project was trusted"
 
 
 def _own_modules(programs: "Mapping[str, ServerProgram]") -> frozenset[str]:
@@ -295,7 +295,7 @@ def trust_renewed(file: Path, store: TrustStore, own: Path, names: tuple[str, ..
 
             packs = not was_there or f"runs: {own_line(folder)}" in before
             reach = reach_of(folder, config if config.is_file() else None)
-            kept = programs_of(store.folder(folder) or {}) or {}  # of these nobody has looked at what is new
+            kept = programs_of(store.folder(folder) or {}) or {}  # nobody has confirmed their changes
             for name, one in reach.programs.items():
                 if name in kept and kept[name].is_written_like(one):
                     reach.programs[name] = kept[name]

@@ -25,7 +25,7 @@ def is_writable_by_others(status: os.stat_result) -> bool:
 
 
 def _is_private_group(owner: int, group: int) -> bool:
-    """Whether the owner is the group's only member; root's group counts, too."""
+    """Return whether the owner is the group's only member; root's group counts, too."""
     if group == ROOT:
         return True
     try:
@@ -52,14 +52,14 @@ NO_FILE = "none"
 
 
 def is_unchanged(files: Mapping[str, str]) -> bool:
-    """Whether these are still as they were, by their stamps."""
+    """Return whether all files still have these stamps."""
     return all(stamp_of(Path(file)) == stamp for file, stamp in files.items())
 
 
 def stamp_of(file: Path) -> str:
-    """A string that changes whenever the file does. It includes ctime, which a writer can't set.
+    """Return a string that changes whenever the file does. It includes ctime, which a writer can't set.
 
-    Windows has no such time, so that the content has to tell there.
+    Windows has no ctime, so there it is a hash of the content.
     """
     if not HAS_OWNERS:
         return digest_of(file)
@@ -71,7 +71,7 @@ def stamp_of(file: Path) -> str:
 
 
 def digest_of(file: Path) -> str:
-    """A hash of the file's content; of size and time for very large or special files."""
+    """Return a hash of the file's content; size and times for very large or special files."""
     from hashlib import sha256  # most only look at stamps
 
     try:

@@ -19,10 +19,10 @@ from onetool.core.call import ToolCall, WrongArgument
 from onetool.core.errors import SchemaError, cut
 from onetool.core.json_data import data_in
 from onetool.core.redaction import MASK
-from onetool.core.schema import MAX_UNKNOWN, UNKNOWN, larger_than, properties_of
+from onetool.core.schema import UNKNOWN, larger_than, properties_of
 from onetool.core.signature import kinds_of, resolve_definition
 from onetool.core.spec import ToolSpec
-from onetool.core.text import MAX_NAME
+from onetool.core.text import MAX_NAME, MAX_UNKNOWN
 
 LEVELS = 8  # of a schema that are followed
 LONGEST_NUMBER = 300  # characters
@@ -86,7 +86,7 @@ def check_names(call: ToolCall, spec: ToolSpec | None) -> tuple[ToolCall, list[W
 
 
 def wrong_names(spec: ToolSpec, args: Mapping[str, Any]) -> list[WrongArgument]:
-    """Return the names that are too long, or the first unknown ones of far too many. No value is looked at."""
+    """Return the names that are too long, or the first unknown ones if there are far too many. Values are not read."""
     if any(len(str(name)) > MAX_NAME for name in args):
         limit = max((MAX_NAME, *map(len, spec.order)))
         if long := [name for name in args if len(str(name)) > limit]:

@@ -17,7 +17,7 @@ from onetool.core.errors import SchemaError, cut
 from onetool.core.redaction import MASK, secret_names, sounds_secret
 from onetool.core.schema_guard import Verdict, check_size, guard
 from onetool.core.schema_keywords import upgrade
-from onetool.core.text import did_you_mean
+from onetool.core.text import MAX_UNKNOWN, did_you_mean
 
 if TYPE_CHECKING:
     from jsonschema_rs import Draft202012Validator, FancyRegexOptions, RegexOptions, ValidationError
@@ -96,7 +96,6 @@ def _whole(value: float) -> int:
 
 
 UNKNOWN = "unknown argument"
-MAX_UNKNOWN = 10  # unknown members that are described; the others are counted
 _SHOWN = 60  # characters of a wrong value that are worth showing
 _LONGEST_PATH = 200
 _ALTERNATIVES = 12  # enum members that are worth listing

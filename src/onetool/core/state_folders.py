@@ -1,7 +1,7 @@
 """Folders of state, and the marker that closes them to tools wherever they lie.
 
-Whoever reads state can sign in: it holds sessions, hashes of tokens and keys. So each folder that holds nothing but
-state has a file `.onetool-state`, also in an export, a copy or a second mount of it. The marker is made before the
+State holds sessions, hashes of tokens and keys: a caller who reads it can sign in. So each folder that holds nothing
+but state has a file `.onetool-state`, also in an export, a copy or a second mount of it. The marker is made before the
 first file. `services/file_access` opens nothing in such a folder.
 
 A folder that state shares with a project has no marker: there the folders of state have one each, and beside such a
@@ -64,7 +64,7 @@ def _write_new(folder: OpenFolder, name: str, text: bytes) -> None:
 def make_home(home: Path) -> None:
     """Make the folder that all state lies in; mark it unless it holds something else as well. Raises OSError.
 
-    Its mode and what git sees of it are its owner's affair: a config may be put there later.
+    It gets no .gitignore, and its mode stays as it is: users may put a config there later.
     """
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not is_marked(home) and _holds_only_state(home):
@@ -93,7 +93,7 @@ def is_marked(folder: str | Path) -> bool:
 
 
 def is_state_file(path: str) -> bool:
-    """Whether this is a file of state, or a config with its secrets and keys, that lies beside a folder of state."""
+    """Return whether a file is state, or a config with its secrets and keys, and lies beside a folder of state."""
     folder, name = os.path.split(path)
     if not is_name_of(name, (*STATE_FILES, *CONFIG_FILES)):
         return False
@@ -101,7 +101,7 @@ def is_state_file(path: str) -> bool:
 
 
 def is_name_of(name: str, files: tuple[str, ...]) -> bool:
-    """Whether it is the name of one of these files, or of one made of it: `stats.db-wal`, `.secrets.yaml.lock`."""
+    """Return whether a name is that of one of these files or derived from it: `stats.db-wal`, `.secrets.yaml.lock`."""
     name = name.lower()
     for file in map(str.lower, files):
         longer = tuple(f"{file}{sign}" for sign in "-.~")

@@ -60,7 +60,7 @@ def wrapped_schema(schema: Any) -> dict[str, Any] | None:
 
 
 def may_be_content(schema: Any, root: Schema | None = None, levels: int = MOST_TYPE_LEVELS) -> bool:
-    """Whether a content block fits the schema, or a list with one: it has objects without named members."""
+    """Return whether the schema allows a content block, alone or in a list: objects without named members do."""
     root = cast(Schema, schema) if root is None and isinstance(schema, Mapping) else root or {}
     part = resolve_definition(schema, root)
     if not isinstance(part, Mapping):

@@ -165,6 +165,7 @@ def lookalikes(names: Iterable[str]) -> list[tuple[str, ...]]:
 
 
 MAX_NAME = 256  # characters of a name in a call, unless a longer one is registered
+MAX_UNKNOWN = 10  # unknown arguments of a call that are described; the others are counted
 MOST_NEAREST = 3
 LONGEST_COMPARED = 200  # nobody mistypes more than that, and comparing it would take long
 CLEARLY_BETTER = 15.0  # with one name so much closer, the others are not worth offering

@@ -83,10 +83,10 @@ def _mcp(spec: ToolSpec, name: str) -> Tool:
 
 
 def structured(spec: ToolSpec) -> Any:
-    """The output schema for MCP, where results are objects: clients drop the whole list for one of another type.
+    """Return the output schema for MCP, or None. Clients drop the whole list for one that is not of type object.
 
-    A schema that names no members is not listed: a value may be a picture then, and clients refuse an answer without
-    structured content where a schema is listed. Servers decide that for themselves.
+    A schema without named members is not listed: the value may be a picture, and clients refuse an answer without
+    structured content if a schema is listed. The schemas of MCP servers are listed as they are.
     """
     if not spec.source.startswith("proxy:") and may_be_content(spec.output_schema):
         return None

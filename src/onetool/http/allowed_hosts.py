@@ -106,7 +106,7 @@ def embedded(address: IPv6Address) -> list[IPv4Address]:
 # `allowedHosts`: which hosts HTTP tools may call, and which addresses those may lead to.
 
 
-_BINDING = re.compile(r"(https?://)?(.*)", re.DOTALL)
+_SCHEME = re.compile(r"\Ahttps?://")
 _ENTRY = re.compile(r"(\*|\*\.[^:\[\]*]+|\[[^\[\]]+\]|[^:\[\]*]+)(?::([0-9]{1,5}))?")
 # Names that the public name system promises not to have: whatever they lead to is near.
 _NEAR = (
@@ -202,15 +202,14 @@ def is_bound_to(url: Url, bindings: Iterable[str]) -> bool:
 
     A binding is an entry of `allowedHosts`. It means https, unless it begins with http://.
     """
-    schemes = (f"{url.scheme}://", "") if url.scheme == "https" else (f"{url.scheme}://",)
-    pieces = (_BINDING.match(one) for one in bindings)
-    return AllowedHosts(HostRule(one[2]) for one in pieces if one and (one[1] or "") in schemes).has(url)
+    is_http = url.scheme == "http"
+    hosts = (_SCHEME.sub("", one) for one in bindings if one.startswith("http://") == is_http)
+    return AllowedHosts(map(HostRule, hosts)).has(url)
 
 
 def read_binding(text: str) -> _Pattern:
     """Parse the host and port of a binding. Raises ValueError."""
-    found = _BINDING.match(text)
-    return read_entry(found[2] if found else text)
+    return read_entry(_SCHEME.sub("", text))
 
 
 def binding_for(url: Url) -> str:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from onetool.http.url import HttpRequest, Url
 
 Destination = tuple[frozenset[str], "Url | None"]
-"""Names of secrets, and where a request sends them, as far as the host; None: that depends on the call."""
+"""Names of secrets, and the URL they are sent to, up to the host. None: the host depends on the call."""
 
 AUTH_POINTER = "/request/auth"
 LONGEST_CREDENTIAL = 8 * 1024  # characters of a credential or a token: no server takes more in a header

@@ -219,7 +219,7 @@ class HttpTool:
 
     @property
     def destinations(self) -> Iterator[tuple[str, Url | None]]:
-        """Each of its secrets with a place that it is sent to, as far as the host; None: that depends on the call."""
+        """Each secret with a URL it is sent to, up to the host. None: the host depends on the call."""
         for step in self._steps:
             for names, url in step.request.destinations:
                 yield from ((name, url) for name in sorted(names))

@@ -82,7 +82,7 @@ class ToolRequest:
     ) -> "tuple[HttpRequest, Signer | None]":
         """The request of one call, and what signs it. Nothing is sent."""
         outgoing = self.unsigned(args, secret)
-        asks_elsewhere = self.auth is None or self.auth.asks_elsewhere
+        asks_elsewhere = self.auth is not None and self.auth.asks_elsewhere
         for name in self._template.secrets if asks_elsewhere else self.secrets:
             context.check_secret(name, outgoing.url)
         for name in self._template.secrets_in_host:  # a host is written in lower case: that form is a secret, too

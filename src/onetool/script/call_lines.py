@@ -21,10 +21,10 @@ from onetool.core.errors import cut
 from onetool.core.json_data import strict_decoder
 from onetool.core.signature import as_identifier, is_text, named_values, parameter_named, takes_others
 from onetool.core.spec import ToolSpec
-from onetool.core.text import or_rather
+from onetool.core.text import MAX_UNKNOWN, or_rather
 from onetool.script.names import ScriptNames
 from onetool.script.parse import ScriptError
-from onetool.script.snippets import MAX_MISTAKES, SHOWN, value_shown
+from onetool.script.snippets import SHOWN, value_shown
 
 MARK = "+"
 SLUG = r"\w[^\s=()\[\]{},;\"'+*/<>]*"
@@ -107,7 +107,7 @@ def _slug(spec: ToolSpec) -> str:
 
 def _arguments(text: str, spec: ToolSpec) -> dict[str, Any]:
     args: dict[str, Any] = {}
-    most = None if takes_others(spec) else len(spec.order) + MAX_MISTAKES
+    most = None if takes_others(spec) else len(spec.order) + MAX_UNKNOWN
     at = _past_space(text, 0)
     while at < len(text):
         pair = PAIR.match(text, at)

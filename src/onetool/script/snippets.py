@@ -23,7 +23,7 @@ from msgspec import UNSET
 from onetool.core.errors import OneToolError, cut
 from onetool.core.json_data import no_constant
 from onetool.core.signature import as_identifier
-from onetool.core.text import did_you_mean, nearest
+from onetool.core.text import MAX_UNKNOWN, did_you_mean, nearest
 from onetool.script.names import BUILTINS, ScriptNames, may_be_named
 from onetool.script.parse import names_used_in
 from onetool.script.render import literal_block_mark, yaml_quoted, yaml_text
@@ -51,7 +51,6 @@ EXPECTED = {
 WHOLE = 2**127  # the largest number that the templates know as a whole one
 DEEPEST = 32
 SHOWN = 40
-MAX_MISTAKES = 10
 UNREAD = "the rest was not read"
 
 
@@ -68,7 +67,7 @@ def parse_arguments(text: str, types: Mapping[str, str]) -> tuple[dict[str, Any]
     wrong: dict[str, str] = {}
     at = mistakes = 0
     while (at := _past_space(text, at)) < len(text):
-        if mistakes >= MAX_MISTAKES:
+        if mistakes >= MAX_UNKNOWN:
             wrong[""] = UNREAD
             break
         pair = PAIR.match(text, at)
@@ -244,7 +243,7 @@ _WORD = re.compile(r"\w+")
 def visible_snippets(
     snippets: Mapping[str, AnySnippet], names: ScriptNames, allowed: Collection[str] | None
 ) -> Mapping[str, AnySnippet]:
-    """Return the snippets that name no tool outside of the allow-list. To its callers there are no others."""
+    """Return the snippets that name no tool outside of the allow-list. Its callers see no others."""
     if allowed is None:
         return snippets
     packs = {as_identifier(name.partition(".")[0]) for name in allowed}
@@ -253,7 +252,7 @@ def visible_snippets(
 
 
 def _uses_only(snippet: SnippetLike, names: ScriptNames, allowed: Collection[str], words: Collection[str]) -> bool:
-    """Whether it names allowed tools only. `words` are what code of this caller can begin a call with."""
+    """Return whether a snippet names allowed tools only. `words` are what calls of this caller can begin with."""
     text = "\n".join((snippet.body, *(_json_text(param.default) for param in snippet.params.values())))
     for dotted in _DOTTED.findall(text):
         pack, own = dotted.split(".")[:2]
@@ -295,13 +294,13 @@ def render_snippet(snippet: SnippetLike, values: Mapping[str, Any], name: str = 
 def _rendered(name: str, snippet: SnippetLike, values: Mapping[str, Any], wrong: Mapping[str, str]) -> str:
     known = snippet.params
     given = {key: param.default for key, param in known.items() if param.default is not UNSET}
-    problems = [f"{cut(key, SHOWN)} {words}".lstrip() for key, words in wrong.items()]
+    problems = [f"{cut(key, SHOWN)} {words}".lstrip() for key, words in wrong.items() if words != UNREAD]
     unknown = [key for key in values if key not in known and key not in wrong]
-    for key in unknown[:MAX_MISTAKES]:
+    for key in unknown[:MAX_UNKNOWN]:
         meant = did_you_mean(key, known)
         problems.append(f"there is no parameter {value_shown(key)}" + (f", {meant}" if meant else ""))
-    if len(unknown) > MAX_MISTAKES:
-        problems.append(f"nor {len(unknown) - MAX_MISTAKES:,} others")
+    if len(unknown) > MAX_UNKNOWN:
+        problems.append(f"nor {len(unknown) - MAX_UNKNOWN:,} others")
     for key in known:
         if key not in values or key in wrong:
             continue
@@ -310,10 +309,12 @@ def _rendered(name: str, snippet: SnippetLike, values: Mapping[str, Any], wrong:
         except WrongValueError as error:
             problems.append(f"{key} {error}")
     missing = [key for key in known if key not in values and key not in given]
-    if missing and wrong.get("") != UNREAD:
+    if wrong.get("") == UNREAD:
+        problems.append(UNREAD)
+    elif missing:
         problems.append(f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing")
     if problems:
-        _refuse(name, snippet, sorted(problems, key=UNREAD.__eq__))  # that comes last
+        _refuse(name, snippet, problems)
     return _filled(name, snippet.body, given)
 
 

@@ -16,10 +16,9 @@ from onetool.core.call import ToolCall, ToolError, ToolResult
 from onetool.core.context import CallContext, Gate
 from onetool.core.errors import cut, describe_error
 from onetool.core.executor import Executor
-from onetool.core.schema import MAX_UNKNOWN
 from onetool.core.signature import arguments_by_name, takes_others
 from onetool.core.spec import ToolSpec
-from onetool.core.text import MAX_NAME
+from onetool.core.text import MAX_NAME, MAX_UNKNOWN
 from onetool.sandbox import (
     CodeError,
     CodeSyntaxError,

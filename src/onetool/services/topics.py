@@ -104,7 +104,7 @@ _CHUNK = 1 << 20  # bytes; longer than the longest document
 
 
 def _holds_documents(file: int, start: int, end: int) -> bool:
-    """Whether this part of an open file is made of whole documents."""
+    """Return whether this part of an open file is made of whole documents."""
     while start < end:
         chunk, at = read_at(file, min(_CHUNK, end - start), start), 0
         is_last = start + len(chunk) >= end

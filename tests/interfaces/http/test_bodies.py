@@ -13,7 +13,7 @@ from interfaces.http.conftest import TOKEN, Served
 from interfaces.http.test_mount import served
 
 from onetool import App
-from onetool.interfaces.http.bodies import CALLERS, MAX_OF_ADDRESS, MAX_OF_CALLER, MIB, BodyMemory
+from onetool.interfaces.http.bodies import FULL_SHARES, MAX_PER_ADDRESS, MAX_PER_CALLER, MIB, BodyMemory
 
 pytestmark = pytest.mark.attack("other callers")
 
@@ -32,7 +32,7 @@ def wait(file: str, text: str) -> int:
     return len(text)
 '''
 PART = 1_000_000  # bytes; less than what is large
-HELD = MAX_OF_ADDRESS // 4000 - 1  # sign-ins of 4,000 bytes that are read: there is room for one more
+HELD = MAX_PER_ADDRESS // 4000 - 1  # sign-ins of 4,000 bytes that are read: there is room for one more
 
 
 def config(**changes):
@@ -178,7 +178,7 @@ def test_a_request_that_shows_no_credential_is_answered_before_its_body_is_read(
 )
 def test_unfinished_bodies_of_one_caller_are_bounded(server, path, kind, is_chunked):
     line, data = unfinished(PART, is_chunked)
-    count = MAX_OF_CALLER // PART
+    count = MAX_PER_CALLER // PART
     with Crowd(server.port) as crowd:
         for _ in range(2 * count):
             crowd.add(head(path, line, caller="eve", kind=kind) + data)
@@ -204,7 +204,7 @@ def test_bodies_that_are_sent_ahead_of_answers_are_bounded(server):
     """A request behind one that takes long is not looked at by any route, and so by none of the checks above."""
     first = head("/mcp?gone", "Content-Length: 1", caller="eve") + b"x"
     ahead = head("/mcp", "Content-Length: 40000", caller="eve") + b"x" * 30_000
-    count = MAX_OF_ADDRESS // 30_000
+    count = MAX_PER_ADDRESS // 30_000
     with Crowd(server.port) as crowd:
         for _ in range(2 * count):
             crowd.add(first + ahead)
@@ -262,7 +262,7 @@ def test_large_bodies_that_wait_are_bounded_and_leave_room_for_the_one_that_is_r
         assert call(server, "eve").status == 200
         for _ in range(60):
             crowd.add(head("/mcp", f"Content-Length: {2 * MIB}", caller="eve"))
-        refused = crowd.replies(60 - MAX_OF_CALLER // 2 // (320 * 1024))
+        refused = crowd.replies(60 - MAX_PER_CALLER // 2 // (320 * 1024))
         assert {(one.status, one.code) for one in refused} == {(503, "too_many_bodies")}
         first.sendall(b"x")
         assert server.read(first).json["size"] == 4 * MIB
@@ -331,7 +331,7 @@ def test_in_a_web_app_300_unfinished_sign_ins_hold_a_megabyte(mounted):
         for _ in range(300):
             crowd.add(head("/login", line) + data)
         assert len(crowd.replies(300 - HELD)) == 300 - HELD
-        assert held() == HELD * 4000 < MAX_OF_ADDRESS
+        assert held() == HELD * 4000 < MAX_PER_ADDRESS
     until(lambda: held() == 0)
 
 
@@ -354,13 +354,13 @@ def test_what_is_refused_cut_off_or_answered_is_given_back(mounted, size):
 def test_all_callers_together_have_so_much_and_there_is_room_for_one_more():
     memory = BodyMemory()
     for caller in "abc":
-        assert memory.take(caller, MAX_OF_CALLER, MAX_OF_CALLER)
-        assert not memory.take(caller, 1, MAX_OF_CALLER)
-    assert memory.total == (CALLERS - 1) * MAX_OF_CALLER == 48 * MIB
+        assert memory.take(caller, MAX_PER_CALLER, MAX_PER_CALLER)
+        assert not memory.take(caller, 1, MAX_PER_CALLER)
+    assert memory.total == (FULL_SHARES - 1) * MAX_PER_CALLER == 48 * MIB
     for number, size in enumerate([8 * MIB, 4 * MIB, 2 * MIB, MIB]):
-        assert not memory.take(f"caller {number}", size + 1, MAX_OF_CALLER)
-        assert memory.take(f"caller {number}", size, MAX_OF_CALLER)
-    assert memory.take("address", 4096, MAX_OF_ADDRESS)
+        assert not memory.take(f"caller {number}", size + 1, MAX_PER_CALLER)
+        assert memory.take(f"caller {number}", size, MAX_PER_CALLER)
+    assert memory.take("address", 4096, MAX_PER_ADDRESS)
     assert memory.total < 64 * MIB
-    memory.give_back("a", MAX_OF_CALLER)
-    assert memory.take("d", 8 * MIB, MAX_OF_CALLER)
+    memory.give_back("a", MAX_PER_CALLER)
+    assert memory.take("d", 8 * MIB, MAX_PER_CALLER)

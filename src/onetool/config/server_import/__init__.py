@@ -58,7 +58,9 @@ class ConfigTarget:
             raise ConfigUnchangedError(f"nothing was changed: {self.found.untrusted}.")
         self.file = self.found.config or new or Path.cwd() / FOLDER / NAME
         if not (self.found.config or new) and not is_inside(self.file, Path.cwd()):
-            raise ConfigUnchangedError(f"{self.file} leads out of this folder through a symbolic link; remove it.")
+            raise ConfigUnchangedError(
+                f"{self.file} leads out of this folder through a symbolic link; remove the link."
+            )
         self.config: Config = load_config(self.found)  # one that can't be used is not touched
         self.secrets = load_secrets(self.file)  # with the whole environment: what is written here will be accepted
         self.servers = _servers_in(self.file) if self.found.config else {}
@@ -186,7 +188,7 @@ class ServerImportPlan(msgspec.Struct, kw_only=True):
     kept: list[str] = []  # there already
     skipped: dict[str, str] = {}
     notes: list[str] = []
-    seen: list["SeenServer"] = []  # every block that was read
+    seen: list[SeenServer] = []  # every block that was read
     from_project: bool = False  # whether a block comes from a file of a project
     failed: bool = False  # whether a server was left out that the person wants
 
@@ -220,7 +222,7 @@ class Planner:
                 continue
             if name in self.plan.servers or name in self.plan.skipped:
                 self.plan.notes.append(f"{name}: {found.file} has one of that name, too; the first was taken")
-                self._show(name, raw, found, taken=False)
+                self._show_other(name, raw, found)
             elif name in self.target.servers and not self.replace:
                 self.plan.kept.append(name)
             else:
@@ -233,43 +235,43 @@ class Planner:
 
     def _take(self, name: str, raw: Any, found: ClientServers) -> None:
         try:
-            block, notes = self._block(name, raw, found)
+            if elsewhere := self.target.elsewhere(name):
+                raise SkipServer(f"it stands in {elsewhere}, which the config includes: change it there")
+            if not name.strip() or len(name) > LONGEST_NAME or not name.isprintable():
+                raise SkipServer(f"a name has 1 to {LONGEST_NAME} characters that can be seen")
+            whole, notes = self._translated(raw, found)
+            if is_onetool(whole, self.target.config):
+                raise SkipSelf("it is OneTool itself")
+            block = without_secrets(name, whole, self.collector)
         except SkipServer as why:
             self.plan.skipped[name] = str(why)
             self.plan.failed |= not isinstance(why, SkipSelf)
             return
-        self.plan.servers[name] = block
-        self.plan.from_project |= found.in_project
-        self._show(name, raw, found, taken=True)
-        self.plan.notes += [f"{name}: {note}" for note in notes]
-
-    def _show(self, name: str, raw: Any, found: ClientServers, taken: bool) -> None:
-        variables = Variables(found.folder, found.inputs, self.collector.has)
-        try:
-            block, _ = translated(raw, variables, found.folder, old_url=found.file.parent.name == ".gemini")
-        except SkipServer as why:
-            block = f"not usable: {why}"
-        else:
-            if not (self.whole and found.in_project):
-                block = without_secrets(name, block, SecretCollector(self.target.secrets, self.reuse))
-        self.plan.seen.append(SeenServer(name=name, block=block, file=found.file, taken=taken))
-
-    def _block(self, name: str, raw: Any, found: ClientServers) -> tuple[dict[str, Any], list[str]]:
-        if elsewhere := self.target.elsewhere(name):
-            raise SkipServer(f"it stands in {elsewhere}, which the config includes: change it there")
-        if not name.strip() or len(name) > LONGEST_NAME or not name.isprintable():
-            raise SkipServer(f"a name has 1 to {LONGEST_NAME} characters that can be seen")
-        variables = Variables(found.folder, found.inputs, self.collector.has)
-        block, notes = translated(raw, variables, found.folder, old_url=found.file.parent.name == ".gemini")
-        if is_onetool(block, self.target.config):
-            raise SkipSelf("it is OneTool itself")
-        block = without_secrets(name, block, self.collector)
         for secret in placeholders(block):
             if not self.collector.has(secret) and not self._given(name, secret):
                 notes.append(f"it can't be connected until its secret is set: onetool auth set {secret}")
             elif self.collector.is_borrowed(secret):
                 notes.append(f"{secret} comes from the environment; to have it always: onetool auth set {secret}")
-        return block, notes
+        self.plan.servers[name] = block
+        self.plan.from_project |= found.in_project
+        self.plan.notes += [f"{name}: {note}" for note in notes]
+        shown = whole if self.whole and found.in_project else block
+        self.plan.seen.append(SeenServer(name=name, block=shown, file=found.file, taken=True))
+
+    def _show_other(self, name: str, raw: Any, found: ClientServers) -> None:
+        """Add a block to `seen` that is not taken. Its secrets are not stored, so they have names of their own."""
+        try:
+            block, _ = self._translated(raw, found)
+        except SkipServer as why:
+            block = f"not usable: {why}"
+        else:
+            if not (self.whole and found.in_project):
+                block = without_secrets(name, block, SecretCollector(self.target.secrets, self.reuse))
+        self.plan.seen.append(SeenServer(name=name, block=block, file=found.file, taken=False))
+
+    def _translated(self, raw: Any, found: ClientServers) -> tuple[dict[str, Any], list[str]]:
+        variables = Variables(found.folder, found.inputs, self.collector.has)
+        return translated(raw, variables, found.folder, old_url=found.file.parent.name == ".gemini")
 
     def _given(self, server: str, secret: str) -> bool:
         """Whether a person has given it, where there is one to ask."""

@@ -49,7 +49,7 @@ def auth() -> None:
     metavar="HOST",
     multiple=True,
     callback=_hosts,
-    help="Bind it to this host: it is sent nowhere else. May be repeated. http://HOST is for plain http.",
+    help="Bind the secret to this host, so it is sent nowhere else. May be repeated. http://HOST allows plain http.",
 )
 @config_option
 @click.pass_context

@@ -139,7 +139,7 @@ def import_command(ctx: click.Context, force: bool, as_json: bool) -> None:
 
 @db.command("export")
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
-@click.option("--inside-roots", is_flag=True, help="Also into a folder below fs.roots, where tools read files.")
+@click.option("--inside-roots", is_flag=True, help="Allow a folder below fs.roots, where tools read files.")
 @data_options
 @click.pass_context
 def export_command(ctx: click.Context, folder: Path, inside_roots: bool, as_json: bool) -> None:

@@ -182,7 +182,7 @@ def split_names(_ctx: click.Context, _param: click.Parameter, value: str | None)
 
 
 def refuse_link_out(file: Path, folder: Path) -> None:
-    """Raise an error if a symbolic link would make us write this file of a project outside of it."""
+    """Raise ClickException if a symbolic link leads this file out of the project's folder."""
     from onetool.config.file_checks import is_inside
 
     if not is_inside(file, folder):

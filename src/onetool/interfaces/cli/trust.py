@@ -224,7 +224,7 @@ def describe_reach(reach: "Reach", pin: Mapping[str, Any] | None) -> Iterator[st
 
 
 def shown_detail(text: str) -> str:
-    """Return a value behind such a line; one that decides which code runs is red."""
+    """Return a detail of a line as it is printed: in red if it decides which code runs."""
     from onetool.config.reach_servers import WARN
 
     return styled(shown_line(text), fg="red", bold=True) if text.startswith(WARN) else shown_line(text)

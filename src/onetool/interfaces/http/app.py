@@ -199,9 +199,9 @@ class HttpApp:
         try:
             if self._cluster is not None and FORWARDED_HEADER in head:
                 header = head[FORWARDED_HEADER]
-                data = self._cluster.seal.open(header, scope)
+                opened = self._cluster.seal.open(header, scope)
                 answer.prove = partial(self._cluster.seal.proof, header)
-                receive = await self._admit_forwarded(self._cluster.seal, data, scope, route, head, body)
+                receive = await self._admit_forwarded(self._cluster.seal, opened, scope, route, head, body)
             elif not await self._admit_client(scope, route, head, answer):
                 return
             elif route is None or route.protected:
@@ -253,14 +253,14 @@ class HttpApp:
     async def _admit_forwarded(
         self,
         seal: "ForwardSeal",
-        header: bytes,
+        opened: bytes,
         scope: Scope,
         route: Route | None,
         head: Mapping[bytes, bytes],
         body: RequestBody,
     ) -> Receive:
         """Check that another replica has sent this, which has checked everything else. Gives its body once more."""
-        told = seal.read(header)
+        told = seal.read(opened)
         if b"transfer-encoding" in head:
             raise HttpError(411, "length_required", "What a replica sends on has a Content-Length.", [CLOSE])
         check_length(head.get(b"content-length"), self._max_body(route))

@@ -30,24 +30,24 @@ from onetool.interfaces.asgi import (
 from onetool.interfaces.http.rules import DUPLICATE
 
 MIB = 1024**2
-MAX_OF_CALLER = 16 * MIB
-MAX_OF_ADDRESS = MIB  # for requests whose caller is not known
-CALLERS = 4  # all callers together may have four times the share of one
-LARGE = MIB
-UNREAD = 320 * 1024  # bytes that a connection holds at most while its body waits: uvicorn's buffer and one read
-TURN_S = 30.0  # a large body waits that long for its turn; a client has a minute to send it
-RETRY_S = 5
+MAX_PER_CALLER = 16 * MIB
+MAX_PER_ADDRESS = MIB  # for requests whose caller is not known
+FULL_SHARES = 4  # all callers together have four times the share of one
+LARGE_BYTES = MIB
+UNREAD_BYTES = 320 * 1024  # bytes that a connection holds at most while its body waits: uvicorn's buffer and one read
+TURN_TIMEOUT_S = 30.0  # a large body waits that long for its turn; a client has a minute to send it
+RETRY_AFTER_S = 5
 LINGER_S = 2.0  # for a client that reads nothing before it has sent everything …
 LINGER_BYTES = 32 * MIB  # … and what it may send meanwhile
 DISCONNECT: Message = {"type": "http.disconnect"}
 
 
 class BodyError(HttpError):
-    """The body is not read any further."""
+    """A body that is not read any further."""
 
 
 class BodyTooLargeError(BodyError):
-    """The body is larger than its route allows."""
+    """A body that is larger than its route allows."""
 
     def __init__(self, limit: int) -> None:
         if limit < MIB:
@@ -59,11 +59,13 @@ class BodyTooLargeError(BodyError):
 
 
 class BodiesFullError(BodyError):
-    """There is no room for more of this body."""
+    """A body that memory has no room for."""
 
     def __init__(self) -> None:
-        message = f"Too many request bodies are being read here; try again in {RETRY_S} s, with fewer at the same time."
-        super().__init__(503, "too_many_bodies", message, [CLOSE, (b"retry-after", b"%d" % RETRY_S)])
+        message = (
+            f"Too many request bodies are being read here; try again in {RETRY_AFTER_S} s, with fewer at the same time."
+        )
+        super().__init__(503, "too_many_bodies", message, [CLOSE, (b"retry-after", b"%d" % RETRY_AFTER_S)])
 
 
 def check_length(length: bytes | None, limit: int) -> None:
@@ -85,10 +87,10 @@ class BodyMemory:
         self._turns: WeakValueDictionary[str, Lock] = WeakValueDictionary()
 
     def take(self, caller: str, size: int, limit: int) -> bool:
-        """Count `size` more bytes. False if the caller would have more than `limit`, or more than is left for others:
-        so there is always room for one more caller.
+        """Count `size` more bytes. Return False if the caller would have more than `limit`, or more than is left for
+        others: there is always room for one more caller.
         """
-        left = CALLERS * max(limit, MAX_OF_CALLER) - self.total - size
+        left = FULL_SHARES * max(limit, MAX_PER_CALLER) - self.total - size
         if self._held[caller] + size > min(limit, left):
             return False
         self._held[caller] += size
@@ -107,15 +109,15 @@ class BodyMemory:
 
 
 def address_key(scope: Scope) -> str:
-    """Return what bodies are counted by whose caller is not known."""
+    """Return the key that bodies of unknown callers are counted by: the client's address."""
     return f"address {client_network(scope)}"
 
 
 class RequestBody:
-    """`receive` and `send` of one request, which give its route the whole body at once.
+    """The body of one request. Its `receive` gives the route the whole body at once.
 
-    A body that is refused is answered from here, and its route sees a disconnect, which it has to handle anyway; an
-    exception it might catch. `close` gives back what the body has taken.
+    If the body is refused, this class answers, and the route sees a disconnect, which it has to handle anyway; the
+    route might catch an exception. `close` gives back the memory that the body has taken.
     """
 
     def __init__(
@@ -131,7 +133,7 @@ class RequestBody:
         """`refuse` answers the request."""
         self._memory = memory
         self._scope = scope
-        self._caller, self._share = "", MAX_OF_ADDRESS
+        self._caller, self._share = "", MAX_PER_ADDRESS
         self._limit = limit
         self._length = head.get(b"content-length", b"0")
         self._receive = receive
@@ -144,7 +146,7 @@ class RequestBody:
 
     def count_for(self, principal: Principal) -> None:
         """Count the body for this caller, and not for the client's address."""
-        self._caller, self._share = f"caller {principal.owner}", max(MAX_OF_CALLER, self._limit)
+        self._caller, self._share = f"caller {principal.owner}", max(MAX_PER_CALLER, self._limit)
 
     async def receive(self) -> Message:
         if self._is_refused:
@@ -185,8 +187,9 @@ class RequestBody:
 
     async def _read(self) -> Message | BodyError:
         """Return the whole body, or a disconnect. The error is returned: raised, it would keep the body in memory."""
+        is_unknown = not self._caller
         self._caller = self._caller or address_key(self._scope)
-        if int(self._length) > LARGE and not await self._take_turn():
+        if int(self._length) > LARGE_BYTES and not await self._take_turn():
             return BodiesFullError()
         body = bytearray()
         while True:
@@ -196,7 +199,7 @@ class RequestBody:
             if size > self._limit:
                 return BodyTooLargeError(self._limit)
             # At one address there are many clients: each leaves room for one more.
-            share = self._share - size if self._share == MAX_OF_ADDRESS else self._share
+            share = self._share - size if is_unknown else self._share
             if piece and not self._memory.take(self._caller, len(piece), share):
                 return BodiesFullError()
             self._size = size
@@ -206,17 +209,17 @@ class RequestBody:
             body += piece
             if is_last:
                 return {"type": "http.request", "body": bytes(body), "more_body": False}
-            if self._size > LARGE and self._turn is None and not await self._take_turn():
+            if self._size > LARGE_BYTES and self._turn is None and not await self._take_turn():
                 return BodiesFullError()
 
     async def _take_turn(self) -> bool:
         """Wait until no other large body of this caller is read. False if it takes too long, or too many wait."""
         turn = self._memory.turn(self._caller)
-        unread = UNREAD if turn.locked() else 0
+        unread = UNREAD_BYTES if turn.locked() else 0
         if unread and not self._memory.take(self._caller, unread, self._share // 2):  # the other half is for its turn
             return False
         try:
-            async with asyncio.timeout(TURN_S):
+            async with asyncio.timeout(TURN_TIMEOUT_S):
                 await turn.acquire()
         except TimeoutError:
             return False

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from onetool.interfaces.asgi import HttpError
-from onetool.interfaces.http.bodies import MAX_OF_ADDRESS, BodiesFullError, BodyMemory, address_key
+from onetool.interfaces.http.bodies import MAX_PER_ADDRESS, BodiesFullError, BodyMemory, address_key
 from onetool.interfaces.http.request_log import write_entry
 
 CHUNK_OVERHEAD = 8  # bytes at the most that come for one of a body in chunks: those of one byte have five more
@@ -129,7 +129,7 @@ class HttpConnection(HttpToolsProtocol):
     def on_body(self, body: bytes) -> None:
         self._body += len(body)
         if self.pipeline:  # nobody has looked at the request yet, so that its caller is not known
-            if not self._bodies.take(self._address(), len(body), MAX_OF_ADDRESS):
+            if not self._bodies.take(self._address(), len(body), MAX_PER_ADDRESS):
                 self._error = BodiesFullError()
                 raise self._error
             self._pipelined += len(body)

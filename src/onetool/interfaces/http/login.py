@@ -155,8 +155,8 @@ class LoginApp:
     async def _owner_of(self, rules: AccessRules, token: bytes, address: str) -> Principal:
         """Return whose token this is. Raises HttpError, also where there were too many wrong ones.
 
-        A named token is random, so those who guess can't keep its owner out. `http.token` may be a word that somebody
-        has chosen: right or wrong, it waits until the limits allow another guess.
+        A named token is random, so wrong guesses of others don't keep its owner out. `http.token` may be a word that
+        a person has chosen: right or wrong, it waits until the limits allow another guess.
         """
         refused, principal = None, None
         try:
@@ -169,9 +169,7 @@ class LoginApp:
         if principal is not None:
             return principal
         await self._wrong.add_async(address)
-        message = (
-            "This is no token of this server; one is http.token in its config, others are made by `onetool tokens add`."
-        )
+        message = "This is no token of this server. Use http.token of its config, or one made by `onetool tokens add`."
         raise refused or HttpError(401, "unauthorized", message, [CHALLENGE, NO_STORE])
 
     async def _sign_out(self, rules: AccessRules, authorization: bytes | None, scope: Scope, send: Send) -> None:

@@ -5,8 +5,8 @@ written for every call, so it has to be cheap. Clients choose parts of its conte
 
 The audit log has refusals, logins, what changes or administers something, and what one replica forwards to another:
 both note that, with the same id. Calls are not noted here: the executor sees them all. A route that is to be noted says
-so in its scope (`audit`). Somebody who is refused again and again must
-not fill the disk: beyond a number a second refusals are only counted.
+so in its scope (`audit`). Clients that are refused again and again must not fill the disk: beyond a number a second,
+refusals are only counted.
 """
 
 import json
@@ -241,7 +241,7 @@ class RequestAudit:
 
 
 def _request_name(scope: Scope, route: str | None) -> str:
-    """Return the method and the path. Of what a client wrote only the part that is ours is repeated."""
+    """Return the method and the route. A path that a client chose is not repeated."""
     path = scope["path"] if FORWARDED in scope and route == CLUSTER_PATH else route or "(unknown path)"
     return f"{scope['method'][:10]} {path}"
 

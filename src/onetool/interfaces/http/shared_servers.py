@@ -26,6 +26,7 @@ from onetool.core.errors import ToolFailure
 from onetool.core.principal import LOCAL, current_principal
 from onetool.interfaces.asgi import HttpError
 from onetool.interfaces.http.forwarding import ReplicaGoneError, ReplicaRefusedError
+from onetool.interfaces.http.request_log import STATES_PATH
 from onetool.interfaces.http.shared_calls import (
     CAPABILITIES,
     FailureLine,
@@ -204,7 +205,7 @@ class SharedServers:
     async def _states_in(self, replica: "Replica") -> dict[str, SharedState]:
         try:
             async with asyncio.timeout(SILENT_S):
-                pieces = self._cluster.forwarder.post(replica, f"{SERVERS_PATH}/states", b"{}", LOCAL)
+                pieces = self._cluster.forwarder.post(replica, STATES_PATH, b"{}", LOCAL)
                 return msgspec.json.decode(b"".join([one async for one in pieces]), type=dict[str, SharedState])
         except (HttpError, TimeoutError, msgspec.MsgspecError):
             return {}

@@ -58,7 +58,7 @@ def blocks_of(value: Any, read: Read) -> list[Block] | None:
 
 
 def _has_media(value: Any, levels: int = MAX_NESTING, in_object: bool = False) -> bool:
-    """Whether there is a block in the value. In objects, records stay records: code may want their handles."""
+    """Return whether the value contains a block. In objects, records stay records: code may want their handles."""
     if is_block(value):
         return value["type"] != "text"
     if not in_object and (_is_record(value) or _is_embedded(value)):
@@ -163,7 +163,7 @@ _EMBEDDED = ({"uri": str, "text": str}, {"uri": str, "blob": str})
 
 Result = dict[str, Any]
 Promise = Literal["object", "open", "wrapper"] | None
-"""Of structured content: the value itself, the same unless it is content (no schema is listed), or a wrapper."""
+"""What is structured content: the value; the value unless it is content (no schema is listed); or a wrapper."""
 KeepText = Callable[[str], "StoredResult"]
 ReadOn = Callable[[str, int], str]
 
@@ -197,7 +197,7 @@ def from_reply(reply: "RunReply") -> Result:
 
 
 def promise_of(spec: ToolSpec, output_schema: Any) -> Promise:
-    """What a tool promises, by its output schema and the one that is listed."""
+    """Return what a tool promises, by its output schema and the one that is listed."""
     is_object = spec.structured_schema is not None or (spec.output_schema or {}).get("type") == "object"
     if output_schema is None:
         return "open" if is_object else None

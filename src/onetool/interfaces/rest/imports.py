@@ -134,7 +134,8 @@ def _curl(app: "App", asked: CurlRequest, dry_run: bool) -> RestResponse:
 
     known = app.config.secrets
     found = read_curl(asked.command, asked.tool, asked.description, known, reuse=False)
-    content, secrets, bindings = found.tool, found.secrets, found.bindings
+    content, secrets = found.tool, found.secrets
+    bindings = dict.fromkeys(secrets, (found.host,))
     home = _bundle_of(app, asked.bundle)
     slug = home["slug"] if home else asked.bundle
     bundle, (tool,) = assemble({"slug": slug}, [(asked.tool, asked.version, content)], home["id"] if home else None)

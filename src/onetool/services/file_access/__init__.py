@@ -342,7 +342,7 @@ MESSAGE_BY_REASON = {
     "not_a_directory": "{path} goes on below a file.",
     "not_a_file": "{path} is not a regular file: devices, pipes and sockets can't be written.",
     "not_found": "{path} can't be made, as its folder does not exist.",
-    "other_content": "{path} holds something else than messages of topics. Name a file that does not exist yet.",
+    "other_content": "{path} holds other content than topic messages. Use a file that does not exist yet.",
     "private": "{path} is OneTool's own and can't be written by tools.",
     "root_missing": "The allowed folder {detail!r} can't be opened.",
     "root_outside": "The folder {detail!r} lies outside of the project whose config allows it.",

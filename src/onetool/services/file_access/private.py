@@ -215,7 +215,7 @@ class Private:
             self._refuse_beside(_number(folder.status()), text)
 
     def _refuse_beside(self, folder: Number, name: str) -> None:
-        """Refuse a name in a folder that is that of a private file, or made of it, as SQLite and editors make some.
+        """Refuse the name of a private file in its folder, and derived names: SQLite and editors make such files.
 
         Where upper and lower case are one, a file of the other case would be the private one.
         """

@@ -51,7 +51,7 @@ def masked_values(settings: ServerSettings) -> tuple[str, ...]:
 
 
 def start_advice(settings: ServerSettings, words: str) -> str:
-    """Return what to do about a start that failed with these words; empty where the network is not to blame."""
+    """Return what to do about a start that failed with these words; empty if the network is not the cause."""
     if settings.transport != "stdio":
         return ""
     names = ", ".join((*CERTIFICATES, *PROXIES, *INDEXES))
@@ -63,7 +63,7 @@ def start_advice(settings: ServerSettings, words: str) -> str:
         advice += f"; if your network has a certificate authority, proxy or package index, set it for OneTool: {names}"
     if withheld := [name for name, value in _network(settings).items() if _has_credentials(name, value)]:
         lines = ", ".join(f'{name}: "${{{name}}}"' for name in withheld)
-        advice += f"; not passed on, for its credentials: {', '.join(withheld)} (to pass it, add env: {{{lines}}})"
+        advice += f"; not passed on because of credentials: {', '.join(withheld)} (to pass it, add env: {{{lines}}})"
     return advice
 
 

@@ -77,7 +77,7 @@ class ServerTransport(httpx2.AsyncHTTPTransport):
 
 
 class _CheckedNetwork(httpcore2.AsyncNetworkBackend):
-    """Connects to public addresses only, unless all addresses of the server itself are private."""
+    """A network that connects to public addresses only, unless all addresses of the server itself are private."""
 
     def __init__(self, url: str) -> None:
         self._server = httpx2.URL(url).raw_host.decode()
@@ -101,7 +101,7 @@ class _CheckedNetwork(httpcore2.AsyncNetworkBackend):
         for address in addresses:
             if reach(address) != GLOBAL and address not in known:
                 leads = host if address == host else f"{host} ({address})"
-                raise AuthError(f"the server leads to {leads}, which is not a public address as its own is: refused")
+                raise AuthError(f"refused: the server leads to {leads}, which is not a public address")
         failure: Exception | None = None
         share = timeout and timeout / max(1, len(addresses))  # one that is silent leaves time for the others
         for address in addresses[:MOST_ADDRESSES]:

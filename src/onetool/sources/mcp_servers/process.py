@@ -20,7 +20,7 @@ from typing import Any, cast
 from onetool.core.errors import ToolFailure
 from onetool.services.child_reaper import ChildReaper
 from onetool.sources.mcp_servers.environment import environment, masked_values
-from onetool.sources.mcp_servers.program import changed, find_program, program_at
+from onetool.sources.mcp_servers.program import find_program, program_at, why_changed
 from onetool.sources.mcp_servers.server_log import ServerLog
 from onetool.sources.mcp_servers.settings import PlacedServer, ServerSettings
 
@@ -37,7 +37,7 @@ async def spawned(settings: ServerSettings, server_log: ServerLog, reaper: Child
     server_log.masked = masked_values(settings)
     command = _found(str(settings.command), env, settings.cwd)
     if isinstance(settings, PlacedServer) and settings.project:
-        why = changed(settings.trusted, program_at(command, settings.project))
+        why = why_changed(settings.trusted, program_at(command, settings.project))
         if why is not None:  # since the config was read
             raise ToolFailure(f"it {why}: run onetool trust")
     if settings.cwd is not None and not settings.cwd.is_dir():

@@ -1,6 +1,6 @@
 """Finds the file that a server's command starts, and compares it with the one that was trusted. Nothing is started.
 
-A command of a project is trusted together with the file that it resolves to. `changed` says whether that file has to be
+A command of a project is trusted together with the file that it resolves to. `why_changed` says if that file has to be
 confirmed again: because it lies in the project and is another one now, or because other users can write it.
 """
 
@@ -19,17 +19,17 @@ SAFE_PATH = "PYTHONSAFEPATH"
 _PYTHON = re.compile(r"(?:python|pypy)[\d.]*[a-z]?(?:\.exe)?|py(?:\.exe)?", re.IGNORECASE)
 
 
-def find_program(command: str, search: str | None, folder: str) -> str | None:
+def find_program(command: str, search_path: str | None, folder: str) -> str | None:
     """Return the path of a command; None if it is neither on the PATH nor beside our own Python.
 
-    `search` is the PATH of the server, and `folder` its working folder, which relative paths are relative to. Empty
-    parts of a PATH, which shells take for the current folder, are ignored.
+    `search_path` is the PATH of the server. Relative paths are relative to `folder`, its working folder. Empty parts of
+    a PATH, which shells take for the current folder, are ignored.
     """
     import shutil  # not with every config
 
     if os.path.dirname(command):
         return os.path.join(folder, os.path.expanduser(command))
-    parts = (os.defpath if search is None else search).split(os.pathsep)
+    parts = (os.defpath if search_path is None else search_path).split(os.pathsep)
     places = [os.path.join(folder, part) for part in parts if part]
     return shutil.which(command, path=os.pathsep.join([*places, os.path.dirname(sys.executable)]))
 
@@ -60,10 +60,10 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ServerProgram(msgspec.Struct, frozen=True, kw_only=True):
-    """How a server of a project starts, as it is written, and the program that this is now."""
+    """The command of a project's server as it is written, and the program that it resolves to."""
 
     command: str
-    search: str | None = None  # its own PATH
+    search_path: str | None = None  # its own PATH
     folder: str
     module: str | None = None  # NAME of `python -m NAME`
     has_module: bool = False  # Python finds it in the folder
@@ -71,18 +71,18 @@ class ServerProgram(msgspec.Struct, frozen=True, kw_only=True):
 
     def is_written_like(self, other: "ServerProgram") -> bool:
         """Return whether both are the same command, whatever it resolves to."""
-        mine, others = ((one.command, one.search, one.folder, one.module) for one in (self, other))
+        mine, others = ((one.command, one.search_path, one.folder, one.module) for one in (self, other))
         return mine == others
 
     def now(self, project: str) -> "ServerProgram":
         """Return the same command with the program that it resolves to at present."""
-        search = os.environ.get("PATH") if self.search is None else self.search
-        found = find_program(self.command, search, self.folder)
+        search_path = os.environ.get("PATH") if self.search_path is None else self.search_path
+        found = find_program(self.command, search_path, self.folder)
         return msgspec.structs.replace(self, program=found and program_at(found, project))
 
 
 def program_at(path: str, project: str) -> Program | None:
-    """Return what is known of the file at this path; None if there is none."""
+    """Return the program at this path; None if there is no file."""
     real, inside = os.path.realpath(path), os.path.realpath(project)
     try:
         status, above = os.stat(real), os.stat(os.path.dirname(real))
@@ -99,7 +99,7 @@ def program_at(path: str, project: str) -> Program | None:
     )
 
 
-def changed(trusted: Program | None, now: Program | None) -> str | None:
+def why_changed(trusted: Program | None, now: Program | None) -> str | None:
     """Return why a program has to be confirmed again, or None."""
     if now is None or now == trusted:
         return None
@@ -133,7 +133,8 @@ def python_module(words: Sequence[str]) -> str | None:
             if option == "c":
                 return None
             if option in "WX":  # with a value, here or in the next word
-                None if word[at:] else next(options, None)
+                if not word[at:]:
+                    next(options, None)
                 break
     return None
 
@@ -150,5 +151,5 @@ def has_module(name: str, folder: str) -> bool:
         if spec is None:
             return False
         places = list(spec.submodule_search_locations or ())
-    # A folder alone is no module: a library of that name goes before it.
+    # A folder alone is not a module: Python prefers a library of that name.
     return spec is not None and (spec.loader is not None or PathFinder.find_spec("__main__", places) is not None)

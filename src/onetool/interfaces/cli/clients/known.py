@@ -281,7 +281,7 @@ CLIENT_FILES = {
 
 
 def possible_files(client: str, folder: Path, home: Path, env: Env) -> list[ClientFile]:
-    """Every file that this client may have: the user's own, then those of a project in this folder."""
+    """Return every file that this client may have: the user's own, then those of a project in this folder."""
     place = CLIENT_FILES[client]
     own = place.user(home, env)
     files = [*own, *(folder / file for file in place.project)]

@@ -65,13 +65,13 @@ def import_servers(
     """Import the MCP servers of another client. They come from FILE (`-` is standard input), or from the files of
     CLIENT.
 
-    Without either, it lists the clients on this machine. Of CLIENT your own files are read; those of the project in
-    this folder only with --project. Secrets go into the secrets file. No server is started.
+    Without either, it lists the clients on this machine. Only your own files of CLIENT are read; --project also reads
+    those of the project in this folder. Secrets go into the secrets file. No server is started.
     """
     if file and client:
         raise click.UsageError("say FILE or --from CLIENT, not both.")
     if project and not client:
-        raise click.UsageError("--project is for the files of a client: say --from CLIENT.")
+        raise click.UsageError("--project needs a client: say --from CLIENT.")
     if not file and not client:
         _list_clients(as_json)
         return
@@ -256,8 +256,8 @@ def _read_file(file: str, target: "ConfigTarget") -> "ClientServers":
         folder = Path(os.path.abspath(file)).parent
         # .vscode/mcp.json speaks of the folder above
         found = _read_servers(Path(file), folder.parent if folder.name.startswith(".") else folder)
-        came_along = target.is_project and is_inside(Path(file), place_of(target.file.absolute()))
-        found = msgspec.structs.replace(found, in_project=came_along)
+        in_project = target.is_project and is_inside(Path(file), place_of(target.file.absolute()))
+        found = msgspec.structs.replace(found, in_project=in_project)
     if not found.servers:
         raise click.ClickException(f"nothing was imported from {file}: it has no servers.")
     return found
@@ -303,7 +303,7 @@ def _read_client(client: str, project: bool) -> "list[ClientServers]":
     if not any(one.servers for one in found):
         looked = ", ".join(shown_path(one.file) for one in wanted)
         left = [shown_path(one.file) for one in files if one not in wanted and one.file.exists()]
-        more = f" Only with --project: {', '.join(left)}." if left else ""
+        more = f" Not read without --project: {', '.join(left)}." if left else ""
         raise click.ClickException(f"{CLIENT_FILES[client].title} has no servers here; looked into {looked}.{more}")
     return found
 
@@ -352,7 +352,7 @@ def _show_seen(plan: "ServerImportPlan", target: "ConfigTarget") -> None:
         folders = {one.name: Path(os.path.expanduser(block["cwd"]))} if "cwd" in block else {}
         started = programs_of({one.name: block}, folders, place, {}).get(one.name)
         replaced = ", in place of the one that is there" if one.name in target.servers else ""
-        fate = f"taken{replaced}" if one.taken else "left out, because of the other one of that name"
+        fate = f"taken{replaced}" if one.taken else "not taken, because another file defines the same name"
         click.echo(visible(f"From {shown_path(one.file)}, {fate}:"), err=True)
         click.echo(f"  {shown_line(server_line(one.name, one.block))}", err=True)
         for detail in server_details(one.block, started):
