@@ -81,9 +81,6 @@ def check_allowed(spec: ToolSpec, allowed: Collection[str] | None) -> None:
         raise CallRefused("tool_not_found", f"Tool is switched off: {spec.name}", reason="denied", hints=hints)
 
 
-# execute(call) -> ToolResult: the one place where a value or an exception becomes a result.
-
-
 DEFAULT_TIMEOUT = 8.0
 DEEPEST_CHAIN = 16  # tools that call each other
 MISSING_DEPENDENCY = (ImportError, FileNotFoundError)  # what a library or command that is not there looks like
@@ -143,14 +140,18 @@ class Executor:
         progress: Progress | None = None,
         tools: ToolLookup | None = None,
         gate: Gate | None = None,
+        for_tool: bool = False,
     ) -> ToolResult:
         """Run the call. Never raises for what a tool does; only cancelling it raises.
 
         `allowed` is this caller's allow-list, where it has one of its own; `progress` is told how far the tool is;
         `tools` are those that this caller began with, where a reload in between must not matter. A call that is all
-        right has to pass the `gate`.
+        right has to pass the `gate`. With `for_tool` the caller is a function of a pack, and its value isn't masked:
+        that happens when the calling tool returns.
         """
-        steps = self._steps(call, tools, allowed, progress, asyncio.get_running_loop(), gate is not None)
+        steps = self._steps(
+            call, tools, allowed, progress, asyncio.get_running_loop(), is_gated=gate is not None, for_tool=for_tool
+        )
         try:
             context = next(steps)
             while context.prepares:
@@ -184,11 +185,15 @@ class Executor:
         return lambda: None if flight is None else flight.cancel()
 
     def execute_blocking(
-        self, call: ToolCall, allowed: Collection[str] | None = None, tools: ToolLookup | None = None
+        self,
+        call: ToolCall,
+        allowed: Collection[str] | None = None,
+        tools: ToolLookup | None = None,
+        for_tool: bool = False,
     ) -> ToolResult:
-        """The same for a caller that is not async: a tool in a thread that calls another one."""
+        """Run the call for a caller that is not async: a tool in a thread that calls another one."""
         outer = current_call.get()
-        steps = self._steps(call, tools, allowed, None, outer.loop if outer else None)
+        steps = self._steps(call, tools, allowed, None, outer.loop if outer else None, for_tool=for_tool)
         try:
             context = next(steps)
             while True:
@@ -203,7 +208,9 @@ class Executor:
         allowed: Collection[str] | None,
         progress: Progress | None,
         loop: asyncio.AbstractEventLoop | None,
+        *,
         is_gated: bool = False,
+        for_tool: bool = False,
     ) -> Generator[CallContext, Outcome, ToolResult]:
         """The steps of a call as a generator: it yields where a handler runs, and is sent the outcome.
 
@@ -235,10 +242,10 @@ class Executor:
                 started += context.pauses.waited()  # for a person's answer: that does not count as the tool's time
             if type(value) is AnsweredValue:
                 value, sent = value.value, self._masked(value.sent, call)
-            data = self._checked_output(context, value, raised)
+            data = self._checked_output(context, value, raised, for_tool)
         except CallRefused as failed:
             error = failed.error
-        return self._finish(call, spec, started, origin, data, error, sent, warnings, notes)
+        return self._finish(call, spec, started, origin, data, error, sent, warnings, notes, for_tool)
 
     def _context(
         self,
@@ -312,14 +319,16 @@ class Executor:
             raise CallRefused("invalid_args", message, hints=(signature(spec),), details=tuple(problems))
         return given
 
-    def _checked_output(self, context: CallContext, value: Any, raised: BaseException | None) -> Any:
-        """The handler's value, if it fits its output schema; or a failure in words."""
+    def _checked_output(
+        self, context: CallContext, value: Any, raised: BaseException | None, for_tool: bool = False
+    ) -> Any:
+        """Return the handler's value, masked unless it is for another tool. Raises CallRefused if it failed."""
         if raised is None:
             try:
                 output = context.spec.output
                 if output is not None and (problems := output.check(value)):
                     raise _output_failure(problems)
-                return value if self._redact is None else self._redact(value, context.call.args)
+                return value if self._redact is None or for_tool else self._redact(value, context.call.args)
             except Exception as failure:  # noqa: BLE001 - whoever waits for a result gets one
                 raised = failure
         refused = self._failure(context.call, context.spec, raised)
@@ -378,6 +387,7 @@ class Executor:
         sent: Callable[[], ServerAnswer] | None,
         warnings: tuple[str, ...],
         notes: dict[str, Any],
+        for_tool: bool,
     ) -> ToolResult:
         elapsed = round((perf_counter() - started) * 1000, 3)
         if self._recorders:
@@ -389,7 +399,7 @@ class Executor:
                     spec=spec,
                     duration_ms=elapsed,
                     error=recorded_error,
-                    value=data,
+                    value=self._redact(data) if for_tool and self._redact is not None else data,
                     client=client,
                     run=run,
                     principal=principal,

@@ -1,7 +1,8 @@
 """The running call as a tool sees it: settings, secrets, progress; other tools; whoever called; spans of its work.
 
 A call of another tool goes through the executor like any other: validated, within limits, recorded, with the settings
-and secrets of the pack that it calls. In async code it is awaited, elsewhere it returns the value.
+and secrets of the pack that it calls. Secrets in its value are not masked: that happens where the calling tool returns.
+In async code it is awaited, elsewhere it returns the value.
 
 A tool can ask the person or the model behind its caller, and send messages there. Asking is for async tools. The time
 that an answer takes does not count against the tool's deadline.
@@ -24,6 +25,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, get_args
 
 from onetool.core.call import (
+    FROM_TOOL,
     Caller,
     CannotAsk,
     ForModel,
@@ -137,15 +139,15 @@ def _call(spec: ToolSpec, args: dict[str, Any]) -> Any:
     context = current_call.get()
     if context is None or context.environment is None:
         raise RuntimeError(f"{spec.name} was kept from a call that has ended: a tool can be called only from a tool")
-    call = ToolCall(f"{context.call.id}/{spec.name}", spec.name, args, f"tool:{context.spec.name}")
+    call = ToolCall(f"{context.call.id}/{spec.name}", spec.name, args, f"{FROM_TOOL}{context.spec.name}")
     calls = context.environment.calls
     if is_on_event_loop():
         return _value_later(calls, call)
-    return calls.execute_blocking(call).value()
+    return calls.execute_blocking(call, for_tool=True).value()
 
 
 async def _value_later(calls: CallExecutor, call: ToolCall) -> Any:
-    return (await calls.execute(call)).value()
+    return (await calls.execute(call, for_tool=True)).value()
 
 
 def is_on_event_loop() -> bool:
