@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from onetool.app.describe import call_description, run_tool, search_description
-from onetool.core.call import ToolCall, new_id
+from onetool.core.call import ToolCall, ToolResult, new_id
 from onetool.core.errors import BadArguments
 from onetool.core.principal import lasting_owner
 from onetool.core.signature import FoundTool, found_lines, signature
@@ -24,6 +24,8 @@ from onetool.core.structured_content import HANDLE, RESULT
 from onetool.interfaces.asgi import encode
 from onetool.interfaces.mcp.client import ClientCaller
 from onetool.interfaces.mcp.content import (
+    Promise,
+    ReadOn,
     as_json,
     blocks_of,
     from_reply,
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("onetool.mcp")
 
 RECORD_AFTER_S = 0.2  # seconds: what the client wants first comes first
+MAX_WHOLE_BYTES = 4 * 1024**2  # of a result for a client that wants it whole; a larger one is stored
 TASK_GRACE = 0.1  # seconds that a call may take before it becomes a task
 
 Call = Callable[[Mapping[str, Any], ClientCaller], Awaitable[dict[str, Any]]]
@@ -223,15 +226,23 @@ def _call(app: "App", allowed: Collection[str] | None) -> MenuEntry:
         check(args)
         wanted = ToolCall(new_id(), args["name"], args.get("args", {}), "mcp")
         result = await app.call(wanted, allowed, caller.progress)
-        return await from_result(
-            result, app.config.results.inline_bytes, app.runtime.store_result, app.runtime.read_result, _read_on_by_call
-        )
+        return await _from_result(app, result, caller, _read_on_by_call)
 
     return MenuEntry(listing=listing, call=call)
 
 
 def _read_on_by_call(handle: str, offset: int) -> str:
     return f'call(name="ot.result", args={{"handle": "{handle}", "offset": {offset}}})'
+
+
+async def _from_result(
+    app: "App", result: ToolResult, caller: ClientCaller, read_on: ReadOn, promise: Promise = None
+) -> dict[str, Any]:
+    inline_bytes = app.config.results.inline_bytes
+    if caller.wants_whole:
+        inline_bytes = max(inline_bytes, MAX_WHOLE_BYTES)
+    runtime = app.runtime
+    return await from_result(result, inline_bytes, runtime.store_result, runtime.read_result, read_on, promise)
 
 
 # The menu `direct`
@@ -272,14 +283,7 @@ def _direct_entry(
 
     async def call(args: Mapping[str, Any], caller: ClientCaller) -> dict[str, Any]:
         result = await app.call(ToolCall(new_id(), spec.name, args, "mcp"), allowed, caller.progress)
-        return await from_result(
-            result,
-            app.config.results.inline_bytes,
-            app.runtime.store_result,
-            app.runtime.read_result,
-            _read_on_by_tool,
-            promise,
-        )
+        return await _from_result(app, result, caller, _read_on_by_tool, promise)
 
     return MenuEntry(
         listing=listing,
