@@ -274,7 +274,7 @@ class Executor:
             raise CallRefused(
                 "execution_error", f"tools call each other too deep: {' -> '.join(chain)}", reason="recursion"
             )
-        seconds = call.timeout if call.timeout is not None else spec.timeout or self._timeout
+        seconds = call.own_timeout if call.own_timeout is not None else spec.timeout or self._timeout
         if not is_seconds(seconds):
             raise CallRefused("invalid_args", f"timeout: expected a number of seconds above 0, got {seconds!r:.40}")
         left = min(seconds, LONGEST_TIMEOUT)

@@ -1644,7 +1644,6 @@ export interface components {
             name: string;
             args: Record<string, never>;
             source: string;
-            timeout: number | null;
         };
         Executed: {
             call: components["schemas"]["ToolCall"];
