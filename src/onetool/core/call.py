@@ -33,7 +33,7 @@ class ToolCall(msgspec.Struct, frozen=True):
     name: str
     args: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
     source: str = "python"
-    timeout: float | None | msgspec.UnsetType = msgspec.UNSET  # seconds, if the caller wants another deadline
+    timeout: float | msgspec.UnsetType | None = msgspec.UNSET  # seconds, if the caller wants another deadline
 
     @property
     def own_timeout(self) -> float | None:
