@@ -231,6 +231,16 @@ _READ_ONLY = {  # of what the store adds
         "readOnly": True,
         "description": "Only of a single tool: how code calls it.",
     },
+    "inherited": {
+        "type": "object",
+        "readOnly": True,
+        "properties": {
+            "argSchema": {"type": "object"},
+            "outputSchema": {"type": "object"},
+            "description": {"type": "string"},
+        },
+        "description": "What a tool of type `python` or `go` leaves empty, and has from its function.",
+    },
     "lastCalledAt": {"type": ["string", "null"], "format": "date-time", "readOnly": True},
 }
 _DESCRIPTIONS = {  # by the key alone where it means one thing wherever it stands, else with its shape before it

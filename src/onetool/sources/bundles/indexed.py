@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeVar
 
+from onetool.core.spec import ToolSpec
 from onetool.sources.bundles.index import Index
 from onetool.sources.bundles.model import Bundle, Tool
 from onetool.sources.bundles.searching import BundleSearch
@@ -12,7 +13,13 @@ from onetool.sources.bundles.store import Rank, SearchHit, SeenRevision, ToolCha
 T = TypeVar("T")
 
 
+def no_function(_name: str) -> None:
+    return None
+
+
 class IndexedReads(ABC):
+    function: Callable[[str], ToolSpec | None] = staticmethod(no_function)
+
     @abstractmethod
     def _read(self, question: Callable[[Index], T]) -> T:
         """Ask the index."""
@@ -49,10 +56,10 @@ class IndexedReads(ABC):
     def search(
         self, query: str, include_disabled: bool = False, after: Rank | None = None, limit: int = 100
     ) -> list[SearchHit]:
-        return self._read(lambda index: index.search(query, include_disabled, after, limit))
+        return self._read(lambda index: index.search(query, include_disabled, after, limit, self.function))
 
     def searched(self) -> BundleSearch:
-        return self._read(Index.searched)
+        return self._read(lambda index: index.searched(self.function))
 
     def everything(self) -> tuple[list[Bundle], Iterator[Tool]]:
         return self._read(Index.everything)

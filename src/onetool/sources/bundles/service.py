@@ -95,6 +95,7 @@ class BundleService:
         catalogue: CatalogueView,
     ) -> None:
         self.store = store
+        store.function = function
         self._factory = factory
         self.invoke = invoke
         self._function = function
@@ -463,7 +464,7 @@ class BundleService:
         return tag_of(tool) + ("" if self._is_there(tool) else OFF)
 
     def _shown_tool(self, tool: Tool) -> Shown:
-        return _shown(tool, self._why_disabled(tool))
+        return self._shown(tool, self._why_disabled(tool))
 
     def shown_tools(self, tools: list[Tool]) -> list[Shown]:
         """As lists show them: with their usage, and the facts of `row_facts`."""
@@ -474,13 +475,15 @@ class BundleService:
         rows: list[Shown] = []
         for tool, why, facts in zip(tools, reasons, every, strict=True):
             count, last = usage.get(tool.id, never)
-            rows.append({**_shown(tool, why), "callCount": count, "lastCalledAt": last, **facts})
+            rows.append({**self._shown(tool, why), "callCount": count, "lastCalledAt": last, **facts})
         return rows
 
-
-def _shown(tool: Tool, why_disabled: str | None) -> Shown:
-    found = shown(tool)
-    return found if why_disabled is None else found | {"isEnabled": False, "disabledReason": why_disabled}
+    def _shown(self, tool: Tool, why_disabled: str | None) -> Shown:
+        found = shown(tool)
+        if inherited := self._factory.inherited(tool):
+            names = {field.name: field.encode_name for field in msgspec.structs.fields(ToolContent)}
+            found["inherited"] = {names[key]: value for key, value in inherited.items()}
+        return found if why_disabled is None else found | {"isEnabled": False, "disabledReason": why_disabled}
 
 
 def _content(thing: Bundle | Tool, shape: type[Content]) -> Content:
