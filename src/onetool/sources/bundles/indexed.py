@@ -4,8 +4,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeVar
 
-from onetool.core.spec import ToolSpec
 from onetool.sources.bundles.index import Index
+from onetool.sources.bundles.index.feed import FunctionOf, no_function
 from onetool.sources.bundles.model import Bundle, Tool
 from onetool.sources.bundles.searching import BundleSearch
 from onetool.sources.bundles.store import Rank, SearchHit, SeenRevision, ToolChanges
@@ -13,12 +13,8 @@ from onetool.sources.bundles.store import Rank, SearchHit, SeenRevision, ToolCha
 T = TypeVar("T")
 
 
-def no_function(_name: str) -> None:
-    return None
-
-
 class IndexedReads(ABC):
-    function: Callable[[str], ToolSpec | None] = staticmethod(no_function)
+    function: FunctionOf = staticmethod(no_function)
 
     @abstractmethod
     def _read(self, question: Callable[[Index], T]) -> T:

@@ -6,6 +6,7 @@ and `ready`, which are for event loops.
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from zlib import crc32
 
 import msgspec
 
@@ -50,7 +51,7 @@ Content = TypeVar("Content", BundleContent, ToolContent)
 Shown = dict[str, Any]
 MOST_READY = 10_000  # tools that are kept ready to be invoked by their ids
 LIMITED = "rate_limited"
-OFF = "-off"
+OFF, SHOWN = "-off", "-shown-"  # of ETags
 
 
 class InvokeVersion(Protocol):
@@ -460,8 +461,10 @@ class BundleService:
         return found
 
     def _tag(self, tool: Tool) -> ETag:
-        """The ETag of a tool as it is shown: it differs if its function is missing, though its file is the same."""
-        return tag_of(tool) + ("" if self._is_there(tool) else OFF)
+        """The ETag of a tool as it is shown: it differs if its function is missing or another one, too."""
+        inherited = self._factory.inherited(tool)
+        shown = f"{SHOWN}{crc32(msgspec.json.encode(inherited)):x}" if inherited else ""
+        return tag_of(tool) + ("" if self._is_there(tool) else OFF) + shown
 
     def _shown_tool(self, tool: Tool) -> Shown:
         return self._shown(tool, self._why_disabled(tool))
@@ -493,4 +496,4 @@ def _content(thing: Bundle | Tool, shape: type[Content]) -> Content:
 
 def _of_file(match: ETag | None) -> ETag | None:
     """What the store knows a tool by."""
-    return None if match is None else match.removesuffix(OFF)
+    return None if match is None else match.partition(SHOWN)[0].removesuffix(OFF)

@@ -28,7 +28,7 @@ from onetool.sources.bundles.errors import InvalidError, UnavailableError
 from onetool.sources.bundles.index import rows
 from onetool.sources.bundles.index.changes import IndexTransaction, PathTakenError, Stamp, read_note
 from onetool.sources.bundles.index.database import IndexConnection, IndexConnections, change_stamp
-from onetool.sources.bundles.index.feed import NAME, FunctionOf, IndexedSearch, KeptRows, changes_since
+from onetool.sources.bundles.index.feed import NAME, FunctionOf, IndexedSearch, KeptRows, changes_since, no_function
 from onetool.sources.bundles.index.rows import path_out
 from onetool.sources.bundles.index.stamps import FileStamps, read_stamps
 from onetool.sources.bundles.index.waiting import (
@@ -304,14 +304,19 @@ class Index:
         )
 
     def search(
-        self, query: str, include_disabled: bool, after: Rank | None, limit: int, function: FunctionOf
+        self,
+        query: str,
+        include_disabled: bool = False,
+        after: Rank | None = None,
+        limit: int = 100,
+        function: FunctionOf = no_function,
     ) -> list[SearchHit]:
         def question(connection: IndexConnection) -> list[SearchHit]:
             return self._search.search(connection, query, include_disabled, after, limit, function)
 
         return self._access.read(question)
 
-    def searched(self, function: FunctionOf) -> BundleSearch:
+    def searched(self, function: FunctionOf = no_function) -> BundleSearch:
         """Return the words of all tools, in step with the index and with the functions that they inherit from."""
         return self._access.read(lambda connection: self._search.current(connection, function))
 

@@ -34,6 +34,12 @@ from onetool.sources.bundles.store import BundleRows, KnownTool, Rank, SearchHit
 T = TypeVar("T")
 FunctionOf = Callable[[str], ToolSpec | None]
 Unpack = Callable[[bytes], Tool]
+
+
+def no_function(_name: str) -> None:
+    """Return None: no function is known."""
+
+
 NAME = "search.cache"
 _CHECK_BYTES = 4
 MOST_BYTES = 1 << 30
@@ -122,7 +128,7 @@ class IndexedSearch:
         self._tools = KeptRows(tools_of_ids)
         self._lock = Lock()
 
-    def current(self, connection: IndexConnection, function: FunctionOf) -> BundleSearch:
+    def current(self, connection: IndexConnection, function: FunctionOf = no_function) -> BundleSearch:
         """Return the search in step with what this connection sees, and with functions that tools inherit from.
 
         It is another object where it had to be made anew.
@@ -182,7 +188,7 @@ class IndexedSearch:
         include_disabled: bool,
         after: Rank | None,
         limit: int,
-        function: FunctionOf,
+        function: FunctionOf = no_function,
     ) -> list[SearchHit]:
         found, hits = self.current(connection, function), list[SearchHit]()
         while True:
