@@ -1,17 +1,31 @@
 """Programs get large results whole, where they ask for it: by `?whole=1`, or by the `_meta` of a call."""
 
 import pytest
-from helpers import cli
+from helpers import cli, until
 from interfaces.mcp.conftest import WAYS
 from interfaces.mcp.peers import HttpPeer, StdioPeer
 from interfaces.mcp.upstreams import Site, up
+
+from onetool.interfaces.mcp.protocol import TASKS
 
 WHOLE = {"onetool/whole": True}
 LARGE = {"count": 6_000}  # about 60 KB
 TEXT = "\n".join(f"line {number}" for number in range(1, LARGE["count"] + 1))
 KEY = "sk-live-0123456789"
 PACK = f'''
+import asyncio
+from pathlib import Path
+
+from onetool.sdk import tool
+
 pack = "p"
+
+@tool(task="required", timeout=60)
+async def job(path: str) -> str:
+    """Returns much, once a file is there."""
+    while not Path(path).exists():
+        await asyncio.sleep(0.01)
+    return "x" * 60_000
 
 def large(text: str = "") -> str:
     """Returns much, with a secret in it."""
@@ -92,6 +106,18 @@ def test_secrets_are_masked_in_a_whole_result(config):
         rows = peer.call("p__rows", meta=WHOLE)
         assert "resource_link" not in [block["type"] for block in rows["content"]]
         assert len(rows["structuredContent"]["result"]) == 5_000
+    finally:
+        peer.close()
+
+
+def test_the_result_of_a_task_is_stored(config):
+    peer = StdioPeer(config.parent, "new", config=config, capabilities={"extensions": {TASKS: {}}})
+    try:
+        file = config.parent / "now"
+        call = {"name": "p__job", "arguments": {"path": str(file)}}
+        task = {"taskId": peer.result("tools/call", call, meta=WHOLE)["taskId"]}
+        file.touch()
+        assert is_stored(until(lambda: peer.result("tasks/get", task).get("result")))
     finally:
         peer.close()
 

@@ -239,7 +239,7 @@ async def _from_result(
     app: "App", result: ToolResult, caller: ClientCaller, read_on: ReadOn, promise: Promise = None
 ) -> dict[str, Any]:
     inline_bytes = app.config.results.inline_bytes
-    if caller.wants_whole:
+    if caller.wants_whole and caller.channel is not None:  # the results of tasks are kept in memory
         inline_bytes = max(inline_bytes, MAX_WHOLE_BYTES)
     runtime = app.runtime
     return await from_result(result, inline_bytes, runtime.store_result, runtime.read_result, read_on, promise)
