@@ -120,5 +120,9 @@ def test_a_script_tool_gets_a_mask(app, name):
 
 @pytest.mark.usefixtures("scripts")
 def test_a_script_tool_gets_what_its_caller_sent(app):
+    """Also through a pack: a mask would tell that a guess is right."""
     sent = ToolCall("1", "scripts.reverse", {"text": KEY}, "test")
     assert asyncio.run(app.call(sent)).data == KEY[::-1]
+    through = ToolCall("1", "ot.call", {"name": "scripts.reverse", "args": {"text": KEY}}, "test")
+    assert asyncio.run(app.call(through)).data == KEY[::-1]
+    assert asyncio.run(app.run(f"ot.call('scripts.reverse', {{'text': '{KEY}'}})")).value() == KEY[::-1]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from onetool.app.database import index_folder
 from onetool.config.file_checks import ownership_mistake
 from onetool.config.find import trust_store, user_home
-from onetool.core.call import FROM_TOOL, ToolCall, ToolError, ToolResult, new_id
+from onetool.core.call import ToolCall, ToolError, ToolResult, new_id
 from onetool.core.context import current_call
 from onetool.core.errors import Mistake, ToolFailure
 from onetool.core.registry import Snapshot
@@ -184,8 +184,8 @@ class AppBundleRuntime:
     async def run_script(self, code: str, variables: Mapping[str, Any]) -> Any:
         context = current_call.get()
         source = "run" if context is None else context.call.source
-        if source.startswith(FROM_TOOL):  # a model may have written the code
-            variables = self._runtime().redact(variables)
+        if context is not None and context.outer_args is not None:  # code gets no secrets: a model may have written it
+            variables = self._runtime().redact(variables, context.outer_args)
         return (await self._run(code, source=source, variables=variables)).value()
 
     def check_script(self, code: str, variables: tuple[str, ...]) -> str | None:

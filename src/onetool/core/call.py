@@ -20,7 +20,6 @@ from onetool.core.errors import RefusedArguments, ToolFailure
 from onetool.core.json_data import ServerAnswer
 
 Code = Literal["tool_not_found", "invalid_args", "execution_error"]
-FROM_TOOL = "tool:"  # prefix of the source of a call that a tool has made; the name of that tool follows
 
 
 class ToolCall(msgspec.Struct, frozen=True):

@@ -225,7 +225,7 @@ class Executor:
         origin = _origin()
         data, error, sent, warnings, notes = None, None, None, (), {}
         try:
-            context = self._context(call, spec, tools, allowed, progress, loop, is_gated)
+            context = self._context(call, spec, tools, allowed, progress, loop, is_gated, for_tool)
             notes = context.notes
             if self._journal is not None and (first := self._journal(call)) is not None:
                 _, raised = yield _journaling(context, first)
@@ -256,6 +256,7 @@ class Executor:
         progress: Progress | None,
         loop: asyncio.AbstractEventLoop | None,
         is_gated: bool,
+        for_tool: bool,
     ) -> CallContext:
         """The context of the handler. A call made by a running tool inherits its allow-list and deadline.
 
@@ -293,6 +294,7 @@ class Executor:
             deadline=monotonic() + left,
             pauses=pauses_within(outer) or (Pauses() if is_gated else None),
             allowed=allowed,
+            outer_args=outer.call.args if outer and for_tool else None,
             progress=progress or (outer.progress if outer else None),
             loop=loop,
             retries=self._retries_of(spec),
@@ -319,9 +321,7 @@ class Executor:
             raise CallRefused("invalid_args", message, hints=(signature(spec),), details=tuple(problems))
         return given
 
-    def _checked_output(
-        self, context: CallContext, value: Any, raised: BaseException | None, for_tool: bool = False
-    ) -> Any:
+    def _checked_output(self, context: CallContext, value: Any, raised: BaseException | None, for_tool: bool) -> Any:
         """Return the handler's value, masked unless it is for another tool. Raises CallRefused if it failed."""
         if raised is None:
             try:

@@ -25,7 +25,6 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, get_args
 
 from onetool.core.call import (
-    FROM_TOOL,
     Caller,
     CannotAsk,
     ForModel,
@@ -139,7 +138,7 @@ def _call(spec: ToolSpec, args: dict[str, Any]) -> Any:
     context = current_call.get()
     if context is None or context.environment is None:
         raise RuntimeError(f"{spec.name} was kept from a call that has ended: a tool can be called only from a tool")
-    call = ToolCall(f"{context.call.id}/{spec.name}", spec.name, args, f"{FROM_TOOL}{context.spec.name}")
+    call = ToolCall(f"{context.call.id}/{spec.name}", spec.name, args, f"tool:{context.spec.name}")
     calls = context.environment.calls
     if is_on_event_loop():
         return _value_later(calls, call)

@@ -78,6 +78,11 @@ def test_a_wrong_url_is_told_beside_a_wrong_schema(real, schema, pointer):
     assert pointers(validated(real, tool={**HTTP, "argSchema": schema, "httpImpl": right})) == [pointer]
 
 
+def test_a_member_that_is_spelled_almost_like_the_schema_is_told(real):
+    found = pointers(validated(real, tool={**HTTP, "argSchemas": 1, "argSchema": "text"}))
+    assert set(found) == {"/argSchemas", "/argSchema"}
+
+
 def test_what_follows_from_a_mistake_is_none(real):
     assert pointers(validated(real, tool={**HTTP, "argSchema": {"type": "array"}})) == ["/argSchema/type"]
     assert pointers(validated(real, tool={"type": "http"})) == ["/httpImpl"]

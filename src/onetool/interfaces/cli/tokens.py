@@ -215,6 +215,8 @@ def _tell(token: "StoredToken", config: "Config", is_first: bool, where: str | N
     """Say what the token is for, where it was stored and how to use it, on standard error."""
     may = MAY[token.role] + (f"; of the tools only {', '.join(token.tools)}" if token.tools else "")
     lines = [f"This is the token of {token.name}, and is not shown again. With it one may {may}."]
+    if not token.whole:
+        lines.append("Large results come by a handle, also where its client asks for them whole.")
     if token.expires is not None and token.expires <= time.time():
         lines.append("warning: it has expired already, so that it is refused.")
     if where:
@@ -297,6 +299,7 @@ def _cells(row: dict[str, Any]) -> list[str]:
     shown = ", ".join(tools) if tools else "" if "tools" not in row else "all"
     expires = (row.get("expires") or "")[:16].replace("T", " ")
     state = "" if row["state"] == "valid" else row["state"]
+    state = ", ".join(filter(None, [state, "" if row.get("whole", True) else "no whole results"]))
     return [row["name"], row.get("role") or "", shown, row.get("rate") or "", expires, row["where"], state]
 
 

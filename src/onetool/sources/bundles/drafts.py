@@ -128,7 +128,7 @@ def _faults(data: Mapping[str, Any], check: Callable[[Any], None]) -> list[Draft
             found[pointer] = _fault(error, pointer)
             if not _repair(rest, pointer):
                 break
-            if pointer.startswith("/argSchema"):
+            if f"{pointer}/".startswith("/argSchema/"):
                 _declare_arguments(rest, data)
     return list(found.values())
 
@@ -183,8 +183,8 @@ def _declare_arguments(rest: dict[str, Any], data: Mapping[str, Any]) -> None:
     schema = data.get("argSchema")
     named = schema.get("properties") if isinstance(schema, dict) else None
     if not isinstance(named, dict) or not named:
-        named = _PLACEHOLDER.findall(msgspec.json.encode(data.get("httpImpl")).decode())
-    properties = rest.setdefault("argSchema", {}).setdefault("properties", {})
+        named = _PLACEHOLDER.findall(str(data.get("httpImpl")))
+    properties = rest["argSchema"].setdefault("properties", {})
     if isinstance(properties, dict):
         for name in named:
             properties.setdefault(name, {})
