@@ -5,7 +5,7 @@ import json
 import pytest
 from ask.stand_in import Says, Wants
 from browser.person import Person
-from browser.stage import asks, stage
+from browser.stage import METEO, asks, stage
 from helpers import until
 
 ADD = Wants("numbers__add", {"a": 1, "b": 2})
@@ -134,6 +134,18 @@ def test_a_form_that_is_closed_or_has_to_wait_calls_nothing(chat, model, served)
     chat.press("Escape")
     chat.click("Stop", role="button")
     chat.see("Stopped. What came")
+
+
+def test_the_form_of_a_tool_that_leaves_its_arguments_to_its_function(chat, served):
+    served.put_tool(METEO, "bare", {"type": "python", "pythonImpl": {"func": "numbers.table"}})
+    chat.reload()
+    chat.click("Call a tool", role="button")
+    chat.until("__person.focused()[1] === 'Call a tool'")
+    chat.write("meteo.bare")
+    chat.press("Enter")
+    chat.see("Rows with a name and a square.")
+    chat.type_into("rows", "2")
+    chat.press("Escape")
 
 
 def test_the_model_is_switched_and_a_tool_called_by_click(chat, model, served):

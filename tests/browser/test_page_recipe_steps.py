@@ -124,6 +124,13 @@ def test_steps_stay_while_one_types(person, shop):
     assert person.reads("The list") == "-\n-2"
 
 
+def test_a_step_has_the_arguments_that_its_tool_leaves_to_a_function(person, served, shop):
+    served.put_tool(SHOP, "bare", {"type": "python", "pythonImpl": {"func": "lab.slow"}})
+    start(person, "shop.bare")
+    person.type_into("word", "a")
+    assert person.reads("word") == "a"
+
+
 def test_a_recipe_that_was_left_goes_on(person, shop):
     shop.asked.clear()
     person.open("#/recipe").see("A recipe is a list of steps")

@@ -254,3 +254,17 @@ def test_examples_recent_calls_and_the_request(person, served):
     person.click("Undo", nth=1)
     person.until(f"__person.names('button').includes({json.dumps(SEEN)})")
     assert len(served.api.get(path).json()["examples"]) == 1
+
+
+def test_a_tool_shows_what_it_leaves_to_its_function(person, served):
+    served.put_tool(METEO, "bare", {"type": "python", "pythonImpl": {"func": "numbers.add"}})
+    open_tool(person, served, "meteo.bare")
+    person.see("Add two numbers")
+    person.type_into("a", "2")
+    person.press("Control+Enter")
+    person.see("OK")
+    person.open(address(served, "meteo.bare", tab="about"))
+    person.see("integer")
+    person.see_no("It takes no arguments.")
+    person.open("#/tools")
+    person.see("Add two numbers", "meteo.bare")

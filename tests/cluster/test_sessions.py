@@ -26,6 +26,13 @@ def test_both_serve_a_session(peer):
     assert re.fullmatch("[0-9a-f]{32}", one.session)
 
 
+def test_both_know_what_the_address_of_the_first_request_chose(peer):
+    one = peer("old", query="?whole=1")
+    one.path = "/mcp"
+    for _ in range(2):
+        assert one.text("working__lines", {"count": 6_000}).endswith("\nline 6000")
+
+
 @pytest.mark.parametrize("era", ["old", "new"])
 def test_a_question_is_answered_through_the_other(peer, era):
     one = peer(era)

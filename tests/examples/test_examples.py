@@ -4,6 +4,7 @@ import asyncio
 import importlib.util
 import json
 import re
+import shlex
 import shutil
 import sqlite3
 import threading
@@ -166,3 +167,20 @@ def test_a_bundle_written_by_hand(tmp_path):
             result = asyncio.run(app.call(ToolCall("1", "weather.warmest", {"towns": ["Oslo", "Rome"]})))
     assert result.data == {"town": "Rome", "celsius": 18.5}
     assert upstream.seen[0].target == "/v1/search?name=Oslo&count=1"
+
+
+def test_the_commands_of_the_readme_work_as_written(tmp_path):
+    """Without those that need the internet, or a server that stays: other tests have these examples."""
+    shutil.copytree(EXAMPLES, tmp_path / "examples")
+    blocks = re.findall(r"```sh\n(.*?)```", (EXAMPLES / "README.md").read_text(), re.DOTALL)
+    commands = [line for block in blocks for line in block.splitlines() if not re.search("weather|8000", line)]
+    *commands, uvicorn = [shlex.split(command, comments=True) for command in commands]
+    assert [command[0] for command in commands] == [*["onetool"] * 2, "touch", *["onetool"] * 3]
+    for program, *args in commands:
+        if program == "touch":
+            (tmp_path / "examples" / args[0]).touch()
+            continue
+        done = cli(*args, cwd=tmp_path / "examples", env={"ONETOOL_HOME": str(tmp_path / "home")})
+        assert (done.returncode, done.stderr) == (0, "")
+    folder = tmp_path / "examples" / uvicorn[uvicorn.index("--app-dir") + 1]
+    assert (folder / f"{uvicorn[-1].partition(':')[0]}.py").is_file()

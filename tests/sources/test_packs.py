@@ -135,6 +135,23 @@ def test_the_same_pack_name_twice_is_refused_and_both_are_named(folder):
     assert "time.py" in second
 
 
+def test_a_pack_called_ot_is_refused_as_a_whole(tmp_path):
+    write(tmp_path, "packs/ot.py", "def hello(): 'Not the built-in one.'\n")
+    with App.open(write(tmp_path, "onetool.yaml", "packs: [packs]\n")) as app:
+        assert "duplicate pack name 'ot': the first one stays (built in)" in str(*app.mistakes)
+        assert not run(app.runtime.executor, "ot.hello").ok
+
+
+def test_of_two_installed_packs_with_one_name_the_first_stays(tmp_path, monkeypatch):
+    for name in ("zebra", "apple", "mango"):
+        write(tmp_path, f"{name}.py", f"def f(): 'From {name}.'\n")
+        write(tmp_path, f"{name}-1.0.dist-info/entry_points.txt", f"[onetool.packs]\nfruit = {name}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    catalogue = load()
+    assert [spec.description for spec in catalogue.tools if spec.pack == "fruit"] == ["From apple."]
+    assert ["apple-1.0.dist-info" in str(mistake) for mistake in catalogue.mistakes] == [True, True]
+
+
 # Installed distributions
 
 

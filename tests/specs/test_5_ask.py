@@ -47,6 +47,7 @@ def test_calls_are_executed_in_order_and_results_go_back_to_the_model_which_writ
     assert [one["role"] for one in second.messages[-3:]] == ["assistant", "tool", "tool"]
     assert "hi" in second.messages[-1]["content"]
     assert [one["name"] for one in answer["toolCalls"]] == ["time.now", "tools.echo"]
+    assert all(one.keys() == {"id", "name", "args", "source"} for one in answer["toolCalls"])
 
 
 def test_results_are_added_to_the_sessions_context(stage):

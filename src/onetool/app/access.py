@@ -146,6 +146,7 @@ def as_stored(token: TokenConfig) -> StoredToken:
         tools=token.tools,
         rate=read_rate(token.rate) if token.rate else None,
         expires=read_time(token.expires) if token.expires else None,
+        whole=token.whole,
     )
 
 

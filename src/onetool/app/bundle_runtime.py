@@ -185,6 +185,8 @@ class AppBundleRuntime:
     async def run_script(self, code: str, variables: Mapping[str, Any]) -> Any:
         context = current_call.get()
         source = "run" if context is None else context.call.source
+        if context is not None and context.outer_args is not None:  # code gets no secrets: a model may have written it
+            variables = self._runtime().redact(variables, context.outer_args)
         return (await self._run(code, source=source, variables=variables)).value()
 
     def check_script(self, code: str, variables: tuple[str, ...]) -> str | None:

@@ -80,6 +80,7 @@ class TokenConfig(msgspec.Struct, frozen=True, kw_only=True):
     role: Role = "call"
     rate: Name | None = None
     expires: Name | None = None
+    whole: bool = True  # its clients may get large results whole
 
     def problems(self) -> Iterator[Problem]:
         if problem := token_name_problem(self.name):
@@ -98,6 +99,7 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
     tools: tuple[Name, ...] | None = None
     role: Role = "call"
     rate: Name | None = None
+    whole: bool = True
 
     def problems(self) -> Iterator[Problem]:
         yield from _limit_problems(self.tools, self.rate)

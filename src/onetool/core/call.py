@@ -23,13 +23,20 @@ Code = Literal["tool_not_found", "invalid_args", "execution_error"]
 
 
 class ToolCall(msgspec.Struct, frozen=True):
-    """A request to run a tool. `source` is the interface that the call came through."""
+    """A request to run a tool. `source` is the interface that the call came through.
+
+    As JSON it has `id`, `name`, `args` and `source`: `timeout` is left out unless it is set.
+    """
 
     id: str
     name: str
     args: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
     source: str = "python"
-    timeout: float | None = None  # seconds, when the caller wants another deadline than the tool's
+    timeout: float | msgspec.UnsetType | None = msgspec.UNSET  # seconds, if the caller wants another deadline
+
+    @property
+    def own_timeout(self) -> float | None:
+        return None if self.timeout is msgspec.UNSET else self.timeout
 
 
 def is_seconds(value: Any) -> bool:

@@ -37,9 +37,9 @@ class CallWatch(Protocol):
 class CallExecutor(Protocol):
     """A way to call other tools: the executor."""
 
-    async def execute(self, call: ToolCall, allowed: Collection[str] | None = None) -> ToolResult: ...
+    async def execute(self, call: ToolCall, *, for_tool: bool = False) -> ToolResult: ...
 
-    def execute_blocking(self, call: ToolCall, allowed: Collection[str] | None = None) -> ToolResult: ...
+    def execute_blocking(self, call: ToolCall, *, for_tool: bool = False) -> ToolResult: ...
 
 
 class Environment(Protocol):
@@ -69,6 +69,7 @@ class CallContext(msgspec.Struct, frozen=True, kw_only=True):
     deadline: float = float("inf")  # … and until when that is, on the clock of time.monotonic
     pauses: Pauses | None = None  # time that does not count; none where there is nobody to wait for
     allowed: Collection[str] | None = None
+    outer_args: Mapping[str, Any] | None = None  # the arguments of the tool whose function made this call, if one did
     progress: Progress | None = None
     run: str | None = None  # the id of the run that this is, if it is one: what its code calls is counted to it
     gate: Gate | None = None  # of a run: what its code calls has to pass; not what tools call in their turn

@@ -82,9 +82,6 @@ def check_allowed(spec: ToolSpec, allowed: Collection[str] | None) -> None:
         raise CallRefused("tool_not_found", f"Tool is switched off: {spec.name}", reason="denied", hints=hints)
 
 
-# execute(call) -> ToolResult: the one place where a value or an exception becomes a result.
-
-
 DEFAULT_TIMEOUT = 8.0
 DEEPEST_CHAIN = 16  # tools that call each other
 MISSING_DEPENDENCY = (ImportError, FileNotFoundError)  # what a library or command that is not there looks like
@@ -144,14 +141,18 @@ class Executor:
         progress: Progress | None = None,
         tools: ToolLookup | None = None,
         gate: Gate | None = None,
+        for_tool: bool = False,
     ) -> ToolResult:
         """Run the call. Never raises for what a tool does; only cancelling it raises.
 
         `allowed` is this caller's allow-list, where it has one of its own; `progress` is told how far the tool is;
         `tools` are those that this caller began with, where a reload in between must not matter. A call that is all
-        right has to pass the `gate`.
+        right has to pass the `gate`. With `for_tool` the caller is a function of a pack, and its value isn't masked:
+        that happens when the calling tool returns.
         """
-        steps = self._steps(call, tools, allowed, progress, asyncio.get_running_loop(), gate is not None)
+        steps = self._steps(
+            call, tools, allowed, progress, asyncio.get_running_loop(), is_gated=gate is not None, for_tool=for_tool
+        )
         try:
             context = next(steps)
             while context.prepares:
@@ -185,11 +186,15 @@ class Executor:
         return lambda: None if flight is None else flight.cancel()
 
     def execute_blocking(
-        self, call: ToolCall, allowed: Collection[str] | None = None, tools: ToolLookup | None = None
+        self,
+        call: ToolCall,
+        allowed: Collection[str] | None = None,
+        tools: ToolLookup | None = None,
+        for_tool: bool = False,
     ) -> ToolResult:
-        """The same for a caller that is not async: a tool in a thread that calls another one."""
+        """Run the call for a caller that is not async: a tool in a thread that calls another one."""
         outer = current_call.get()
-        steps = self._steps(call, tools, allowed, None, outer.loop if outer else None)
+        steps = self._steps(call, tools, allowed, None, outer.loop if outer else None, for_tool=for_tool)
         try:
             context = next(steps)
             while True:
@@ -204,7 +209,9 @@ class Executor:
         allowed: Collection[str] | None,
         progress: Progress | None,
         loop: asyncio.AbstractEventLoop | None,
+        *,
         is_gated: bool = False,
+        for_tool: bool = False,
     ) -> Generator[CallContext, Outcome, ToolResult]:
         """The steps of a call as a generator: it yields where a handler runs, and is sent the outcome.
 
@@ -220,7 +227,7 @@ class Executor:
         data, error, sent, given, notes = None, None, None, None, {}
         call, problems = check_names(call, spec)
         try:
-            context = self._context(call, spec, tools, allowed, progress, loop, is_gated)
+            context = self._context(call, spec, tools, allowed, progress, loop, is_gated, for_tool)
             notes = context.notes
             if problems:
                 raise _invalid(context.spec, problems)
@@ -242,12 +249,12 @@ class Executor:
                 sent = partial(self._masked, raised.sent, call, context.spec)
                 raised.hints = () if given is None else _finding(context.spec, given.findings)
             answer = value.sent if type(value) is AnsweredValue else None
-            data = self._checked_output(context, value if answer is None else value.value, raised)
+            data = self._checked_output(context, value if answer is None else value.value, raised, for_tool)
             if answer is not None:
                 sent = partial(self._masked, answer, call)
         except CallRefused as failed:
             error = failed.error
-        return self._finish(call, spec, started, origin, data, error, sent, notes)
+        return self._finish(call, spec, started, origin, data, error, sent, notes, for_tool)
 
     def _context(
         self,
@@ -258,6 +265,7 @@ class Executor:
         progress: Progress | None,
         loop: asyncio.AbstractEventLoop | None,
         is_gated: bool,
+        for_tool: bool,
     ) -> CallContext:
         """The context of the handler. A call made by a running tool inherits its allow-list and deadline.
 
@@ -276,7 +284,7 @@ class Executor:
             raise CallRefused(
                 "execution_error", f"tools call each other too deep: {' -> '.join(chain)}", reason="recursion"
             )
-        seconds = call.timeout if call.timeout is not None else spec.timeout or self._timeout
+        seconds = call.own_timeout if call.own_timeout is not None else spec.timeout or self._timeout
         if not is_seconds(seconds):
             raise CallRefused("invalid_args", f"timeout: expected a number of seconds above 0, got {seconds!r:.40}")
         left = min(seconds, LONGEST_TIMEOUT)
@@ -295,6 +303,7 @@ class Executor:
             deadline=monotonic() + left,
             pauses=pauses_within(outer) or (Pauses() if is_gated else None),
             allowed=allowed,
+            outer_args=outer.call.args if outer and for_tool else None,
             progress=progress or (outer.progress if outer else None),
             loop=loop,
             retries=self._retries_of(spec),
@@ -319,14 +328,14 @@ class Executor:
             return given
         raise _invalid(spec, given.problems)
 
-    def _checked_output(self, context: CallContext, value: Any, raised: BaseException | None) -> Any:
-        """The handler's value, if it fits its output schema; or a failure in words."""
+    def _checked_output(self, context: CallContext, value: Any, raised: BaseException | None, for_tool: bool) -> Any:
+        """Return the handler's value, masked unless it is for another tool. Raises CallRefused if it failed."""
         if raised is None:
             try:
                 output = context.spec.output
                 if output is not None and (problems := output.check(value)):
                     raise _output_failure(problems)
-                return value if self._redact is None else self._redact(value, context.call.args)
+                return value if self._redact is None or for_tool else self._redact(value, context.call.args)
             except Exception as failure:  # noqa: BLE001 - whoever waits for a result gets one
                 raised = failure
         refused = self._failure(context.call, context.spec, raised)
@@ -383,6 +392,7 @@ class Executor:
         error: ToolError | None,
         sent: Callable[[], ServerAnswer] | None,
         notes: dict[str, Any],
+        for_tool: bool,
     ) -> ToolResult:
         elapsed = round((perf_counter() - started) * 1000, 3)
         passed = [] if error is None else [*secret_values(call.args, spec.secrets if spec else frozenset())]
@@ -394,7 +404,7 @@ class Executor:
                 spec=spec,
                 duration_ms=elapsed,
                 error=recorded_error,
-                value=data,
+                value=self._redact(data) if for_tool and self._redact is not None else data,
                 client=client,
                 run=run,
                 principal=principal,

@@ -36,6 +36,7 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
     tools: tuple[str, ...] | None = None  # names and patterns of tools that it may call; None: all
     rate: Rate | None = None
     expires: float | None = None  # seconds since 1970
+    whole: bool = True  # may get large results whole, and not only by a handle
     shares_local_state: bool = False  # who came with http.token: what stays is the local user's
     is_capped: bool = False  # its role is less than its token's, because the server is for calls only
 

@@ -299,4 +299,4 @@ def _too_late(context: CallContext) -> Outcome:
     message = f"{context.spec.name} gave no answer within {context.seconds:g} s"
     # Whoever set the limit for this call knows what to do about it.
     more = "who defines it can give it more: @tool(timeout=…), or timeout in its definition"
-    return None, ToolFailure(message, reason="timeout", hints=[] if context.call.timeout is not None else [more])
+    return None, ToolFailure(message, reason="timeout", hints=[] if context.call.own_timeout is not None else [more])

@@ -1,7 +1,8 @@
 """The running call as a tool sees it: settings, secrets, progress; other tools; whoever called; spans of its work.
 
 A call of another tool goes through the executor like any other: validated, within limits, recorded, with the settings
-and secrets of the pack that it calls. In async code it is awaited, elsewhere it returns the value.
+and secrets of the pack that it calls. Secrets in its value are not masked: that happens where the calling tool returns.
+In async code it is awaited, elsewhere it returns the value.
 
 A tool can ask the person or the model behind its caller, and send messages there. Asking is for async tools. The time
 that an answer takes does not count against the tool's deadline.
@@ -141,11 +142,11 @@ def _call(spec: ToolSpec, args: dict[str, Any]) -> Any:
     calls = context.environment.calls
     if is_on_event_loop():
         return _value_later(calls, call)
-    return calls.execute_blocking(call).value()
+    return calls.execute_blocking(call, for_tool=True).value()
 
 
 async def _value_later(calls: CallExecutor, call: ToolCall) -> Any:
-    return (await calls.execute(call)).value()
+    return (await calls.execute(call, for_tool=True)).value()
 
 
 def is_on_event_loop() -> bool:

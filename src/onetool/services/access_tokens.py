@@ -71,6 +71,7 @@ class StoredToken(msgspec.Struct, frozen=True, kw_only=True):
     tools: tuple[str, ...] | None = None  # names and patterns of tools; None: all
     rate: Rate | None = None
     expires: float | None = None
+    whole: bool = True
     created: float | None = None  # None: it stands in the config
 
     @property
@@ -81,7 +82,13 @@ class StoredToken(msgspec.Struct, frozen=True, kw_only=True):
     def principal(self) -> Principal:
         """Who calls with it. What is stored for it belongs to its name."""
         return Principal(
-            name=self.name, owner=self.name, role=self.role, tools=self.tools, rate=self.rate, expires=self.expires
+            name=self.name,
+            owner=self.name,
+            role=self.role,
+            tools=self.tools,
+            rate=self.rate,
+            expires=self.expires,
+            whole=self.whole,
         )
 
     def __repr__(self) -> str:
@@ -257,6 +264,7 @@ class TokenStore:
         tools: tuple[str, ...] | None = None,
         rate: Rate | None = None,
         expires: float | None = None,
+        whole: bool = True,
     ) -> str:
         """Store a new token and return its text, which nobody can ever read again. TokenNameError if it is taken."""
         text = new_token()
@@ -267,6 +275,7 @@ class TokenStore:
             tools=tools,
             rate=rate,
             expires=expires,
+            whole=whole,
             created=round(self._clock(), 3),
         )
         self._change(lambda state: state.adding(token))

@@ -91,6 +91,13 @@ def test_as_json(folder):
     assert "sha256" not in json.dumps(listed(folder))
 
 
+def test_tools_may_be_given_several_times(folder):
+    assert tokens(folder, "add", "ci", "--tools", "time.now,fs.*", "--tools", "tools.echo").returncode == 0
+    assert stored(folder).named("ci").tools == ("time.now", "fs.*", "tools.echo")
+    names = cli("tools", "list", "--json", "--tool-allow", "time.now", "--tool-allow", "tools.echo", cwd=folder)
+    assert [tool["name"] for tool in json.loads(names.stdout)] == ["time.now", "tools.echo"]
+
+
 @pytest.mark.parametrize(("text", "seconds"), [("30d", 30 * 86400), ("12h", 12 * 3600), ("4w", 28 * 86400)])
 def test_it_may_end_after_a_while(folder, text, seconds):
     assert tokens(folder, "add", "ci", "--expires", text).returncode == 0

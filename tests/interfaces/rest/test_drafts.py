@@ -58,6 +58,31 @@ def test_all_mistakes_come_at_once(real):
     assert not message["/colour"].startswith("/")
 
 
+@pytest.mark.parametrize(
+    ("schema", "pointer"),
+    [
+        ("text", "/argSchema"),
+        ({"type": "array"}, "/argSchema/type"),
+        ({**CITY, "type": "array"}, "/argSchema/type"),
+        ({**CITY, "properties": []}, "/argSchema"),
+        ({**CITY, "properties": {"city": 7}}, "/argSchema"),
+        ({**CITY, "properties": {"city": {"type": "txt"}}}, "/argSchema"),
+        ({**CITY, "properties": {"city": {"pattern": "("}}}, "/argSchema"),
+    ],
+)
+def test_a_wrong_url_is_told_beside_a_wrong_schema(real, schema, pointer):
+    wrong = {"request": {"urlTemplate": "ftp://example.com/${city}", "auth": {"type": "bearer", "value": "${TOKEN}"}}}
+    found = validated(real, tool={**HTTP, "argSchema": schema, "httpImpl": wrong})
+    assert pointers(found) == [pointer, "/httpImpl/request/urlTemplate"]
+    right = {"request": {**wrong["request"], "urlTemplate": "https://example.com/${city}"}}
+    assert pointers(validated(real, tool={**HTTP, "argSchema": schema, "httpImpl": right})) == [pointer]
+
+
+def test_a_member_that_is_spelled_almost_like_the_schema_is_told(real):
+    found = pointers(validated(real, tool={**HTTP, "argSchemas": 1, "argSchema": "text"}))
+    assert set(found) == {"/argSchemas", "/argSchema"}
+
+
 def test_what_follows_from_a_mistake_is_none(real):
     assert pointers(validated(real, tool={**HTTP, "argSchema": {"type": "array"}})) == ["/argSchema/type"]
     assert pointers(validated(real, tool={"type": "http"})) == ["/httpImpl"]

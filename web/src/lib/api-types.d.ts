@@ -1306,6 +1306,12 @@ export interface components {
              * @enum {unknown}
              */
             readonly health?: "ok" | "off" | "down" | "changed";
+            /** @description What a tool of type `python` or `go` leaves empty, and has from its function. */
+            readonly inherited?: {
+                argSchema?: Record<string, never>;
+                outputSchema?: Record<string, never>;
+                description?: string;
+            };
             /** Format: date-time */
             readonly lastCalledAt?: string | null;
             /** @description Its name in code and for `/call`; null where another bundle has that. */
@@ -1638,13 +1644,12 @@ export interface components {
             /** @description Why there is no answer: reason, message, hints. */
             error: Record<string, never> | null;
         };
-        /** @description A request to run a tool. `source` is the interface that the call came through. */
+        /** @description A request to run a tool. `source` is the interface that the call came through. As JSON it has `id`, `name`, `args` and `source`: `timeout` is left out unless it is set. */
         ToolCall: {
             id: string;
             name: string;
             args: Record<string, never>;
             source: string;
-            timeout: number | null;
         };
         Executed: {
             call: components["schemas"]["ToolCall"];
@@ -2463,6 +2468,8 @@ export interface components {
             /** @description Known to the store: not looked at when it is sent. */
             readonly id?: unknown;
             /** @description Known to the store: not looked at when it is sent. */
+            readonly inherited?: unknown;
+            /** @description Known to the store: not looked at when it is sent. */
             readonly isBuiltIn?: unknown;
             /** @description Known to the store: not looked at when it is sent. */
             readonly lastCalledAt?: unknown;
@@ -2554,6 +2561,8 @@ export interface components {
             readonly health?: unknown;
             /** @description Known to the store: not looked at when it is sent. */
             readonly id?: unknown;
+            /** @description Known to the store: not looked at when it is sent. */
+            readonly inherited?: unknown;
             /** @description Known to the store: not looked at when it is sent. */
             readonly isBuiltIn?: unknown;
             /** @description Known to the store: not looked at when it is sent. */
@@ -2647,6 +2656,8 @@ export interface components {
             /** @description Known to the store: not looked at when it is sent. */
             readonly id?: unknown;
             /** @description Known to the store: not looked at when it is sent. */
+            readonly inherited?: unknown;
+            /** @description Known to the store: not looked at when it is sent. */
             readonly isBuiltIn?: unknown;
             /** @description Known to the store: not looked at when it is sent. */
             readonly lastCalledAt?: unknown;
@@ -2738,6 +2749,8 @@ export interface components {
             readonly health?: unknown;
             /** @description Known to the store: not looked at when it is sent. */
             readonly id?: unknown;
+            /** @description Known to the store: not looked at when it is sent. */
+            readonly inherited?: unknown;
             /** @description Known to the store: not looked at when it is sent. */
             readonly isBuiltIn?: unknown;
             /** @description Known to the store: not looked at when it is sent. */
@@ -2872,6 +2885,12 @@ export interface components {
              * @enum {unknown}
              */
             readonly health?: "ok" | "off" | "down" | "changed";
+            /** @description What a tool of type `python` or `go` leaves empty, and has from its function. */
+            readonly inherited?: {
+                argSchema?: Record<string, never>;
+                outputSchema?: Record<string, never>;
+                description?: string;
+            };
             /** Format: date-time */
             readonly lastCalledAt?: string | null;
             /** @description Its name in code and for `/call`; null where another bundle has that. */
@@ -4609,7 +4628,7 @@ export interface operations {
                  *       "slug"
                  *     ]
                  */
-                fields?: ("type" | "displayName" | "description" | "tags" | "isEnabled" | "parallel" | "argSchema" | "outputSchema" | "httpImpl" | "pythonImpl" | "goImpl" | "scriptImpl" | "limits" | "preProcessors" | "examples" | "id" | "bundleID" | "slug" | "version" | "isBuiltIn" | "createdAt" | "modifiedAt" | "schemaVersion" | "source" | "bundleSlug" | "callCount" | "disabledReason" | "health" | "lastCalledAt" | "name" | "origin")[];
+                fields?: ("type" | "displayName" | "description" | "tags" | "isEnabled" | "parallel" | "argSchema" | "outputSchema" | "httpImpl" | "pythonImpl" | "goImpl" | "scriptImpl" | "limits" | "preProcessors" | "examples" | "id" | "bundleID" | "slug" | "version" | "isBuiltIn" | "createdAt" | "modifiedAt" | "schemaVersion" | "source" | "bundleSlug" | "callCount" | "disabledReason" | "health" | "inherited" | "lastCalledAt" | "name" | "origin")[];
             };
             header?: {
                 /** @description Only if it has another ETag; `*`: only if it is not there yet. */
@@ -4748,7 +4767,7 @@ export interface operations {
                  *       "slug"
                  *     ]
                  */
-                fields?: ("type" | "displayName" | "description" | "tags" | "isEnabled" | "parallel" | "argSchema" | "outputSchema" | "httpImpl" | "pythonImpl" | "goImpl" | "scriptImpl" | "limits" | "preProcessors" | "examples" | "id" | "bundleID" | "slug" | "version" | "isBuiltIn" | "createdAt" | "modifiedAt" | "schemaVersion" | "source" | "bundleSlug" | "callCount" | "disabledReason" | "health" | "lastCalledAt" | "name" | "origin")[];
+                fields?: ("type" | "displayName" | "description" | "tags" | "isEnabled" | "parallel" | "argSchema" | "outputSchema" | "httpImpl" | "pythonImpl" | "goImpl" | "scriptImpl" | "limits" | "preProcessors" | "examples" | "id" | "bundleID" | "slug" | "version" | "isBuiltIn" | "createdAt" | "modifiedAt" | "schemaVersion" | "source" | "bundleSlug" | "callCount" | "disabledReason" | "health" | "inherited" | "lastCalledAt" | "name" | "origin")[];
             };
             header?: {
                 /** @description Only if it has another ETag; `*`: only if it is not there yet. */

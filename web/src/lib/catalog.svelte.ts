@@ -11,12 +11,12 @@ import { t } from "./i18n.svelte";
 import { notices } from "./notices.svelte";
 import { may, session } from "./session.svelte";
 import { line } from "./shown";
-import type { Tool } from "./tool";
+import { withInherited, type Tool } from "./tool";
 
 /** What the filter and the rows need, nothing more. */
 const ROW = [
   "id", "bundleID", "bundleSlug", "slug", "version", "name", "displayName", "description", "tags", "type", "origin",
-  "health", "isEnabled", "isBuiltIn", "callCount", "lastCalledAt",
+  "health", "isEnabled", "isBuiltIn", "callCount", "lastCalledAt", "inherited",
 ] as const satisfies readonly (keyof Tool)[];
 const FIELDS = ROW.join(",");
 
@@ -125,7 +125,7 @@ class Catalog {
         includeDisabled: true, recommendedPageSize: isFirst && !isNext ? FIRST_PAGE : PER_PAGE, fields: FIELDS,
       });
       await this.#pages<ToolRow>("tools/tools", "tools", query, (page) => {
-        found.push(...page);
+        found.push(...page.map(withInherited));
         if (isFirst) this.rows = found.toSorted(byName);
       });
       this.bundles = (await bundles).filter((one) => !one.softDeletedAt);

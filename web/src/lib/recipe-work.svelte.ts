@@ -25,7 +25,7 @@ import { RecipeError, callsOf, resolved, type Known } from "./recipe-values";
 import { withoutSecrets } from "./secrets";
 import { session } from "./session.svelte";
 import { line } from "./shown";
-import type { JsonSchema, Tool } from "./tool";
+import { withInherited, type JsonSchema, type Tool } from "./tool";
 import { objectOf } from "./trial.svelte";
 
 interface Running {
@@ -190,7 +190,7 @@ export class RecipeWork {
     const row = rowOf(name);
     if (!row) return Promise.reject(new Error(t("recipe.no.tool", { name })));
     const path = toolPath(row);
-    const found = this.#tools.get(path) ?? request<Tool>(path).then(({ data }) => data);
+    const found = this.#tools.get(path) ?? request<Tool>(path).then(({ data }) => withInherited(data));
     this.#tools.set(path, found);
     found.catch(() => this.#tools.delete(path));
     return found;

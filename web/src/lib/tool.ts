@@ -9,7 +9,7 @@ type ApiTool = Schemas["Tool"];
 /** What GET adds to what PUT takes. */
 type Added = "name" | "origin" | "health" | "callCount" | "lastCalledAt";
 /** What the document can only say to be an object. */
-type Loose = "argSchema" | "outputSchema" | "limits" | "httpImpl" | "examples" | "bundleSlug";
+type Loose = "argSchema" | "outputSchema" | "limits" | "httpImpl" | "examples" | "bundleSlug" | "inherited";
 
 export type Tool = Omit<ApiTool, Added | Loose> &
   Required<Pick<ApiTool, Added>> & {
@@ -19,7 +19,11 @@ export type Tool = Omit<ApiTool, Added | Loose> &
     httpImpl?: Record<string, unknown>;
     limits: Record<string, unknown>;
     examples?: SavedExample[];
+    inherited?: Partial<Pick<Tool, "argSchema" | "outputSchema" | "description">>;
   };
+
+/** The tool as callers see it: with what it leaves to its function. Editors show what is stored instead. */
+export const withInherited = <T extends Pick<Tool, "inherited">>(tool: T): T => ({ ...tool, ...tool.inherited });
 
 export type Health = Tool["health"];
 export type Origin = Tool["origin"];

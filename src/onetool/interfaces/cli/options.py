@@ -41,6 +41,7 @@ def allow_option(command: F) -> F:
         "--tool-allow",
         "allowed",
         metavar="NAMES",
+        multiple=True,
         callback=split_names,
         shell_complete=complete_tools,
         help="Allow only these tools: names and patterns (time.*), separated by commas.",
@@ -172,10 +173,11 @@ def _keep_config(ctx: click.Context, _param: click.Parameter, value: str | None)
         ctx.find_root().obj = value
 
 
-def split_names(_ctx: click.Context, _param: click.Parameter, value: str | None) -> list[str] | None:
-    if value is None:
+def split_names(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> list[str] | None:
+    """Return the names of an option that may be given several times, each time with several names."""
+    if not values:
         return None
-    names = [name.strip() for name in value.split(",") if name.strip()]
+    names = [name.strip() for value in values for name in value.split(",") if name.strip()]
     if not names:
         raise click.BadParameter("it is empty, which would allow nothing; leave it out to allow every tool.")
     return names

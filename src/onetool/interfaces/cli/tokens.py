@@ -72,12 +72,14 @@ def complete_token(ctx: click.Context, _param: click.Parameter, incomplete: str)
     "--tools",
     "patterns",
     metavar="NAMES",
+    multiple=True,
     callback=split_names,
     shell_complete=complete_tools,
     help="The tools that it may call: names and patterns (time.*), separated by commas. The default is all.",
 )
 @click.option("--rate", metavar="RATE", help="The most requests in a time: 600/min, 10/s, 5000/day.")
 @click.option("--expires", metavar="WHEN", help="When it ends: in 30d, 12h or 4w, or a date (2027-01-01).")
+@click.option("--no-whole", is_flag=True, help="Large results come by a handle, also where a client wants them whole.")
 @click.option(
     "--print", "only_print", is_flag=True, help="Store nothing: print the token, and its line for the config."
 )
@@ -91,6 +93,7 @@ def add(
     patterns: list[str] | None,
     rate: str | None,
     expires: str | None,
+    no_whole: bool,
     only_print: bool,
     again: bool,
     as_json: bool,
@@ -103,10 +106,21 @@ def add(
     """
     from onetool.app.access import as_stored, needs_credential, open_token_store
     from onetool.app.audit import noted_command
+    from onetool.config.model import TokenConfig
     from onetool.services.access_tokens import new_token, token_hash
 
     text = new_token()
-    wanted = _checked(name, token_hash(text), role, patterns, rate, _until(expires))
+    wanted = _checked(
+        TokenConfig(
+            name=name,
+            hash=token_hash(text),
+            tools=tuple(dict.fromkeys(patterns)) if patterns else None,
+            role=role,
+            rate=rate,
+            expires=_until(expires),
+            whole=not no_whole,
+        )
+    )
     config = _config(ctx)
     store = ctx.with_resource(open_token_store(config))
     replaced = _require_free_name(name, config, store, only_print)
@@ -116,7 +130,7 @@ def add(
     token = as_stored(wanted)
     if not only_print:
         with noted_command(config, f"tokens add {name}"):
-            text = store.add(name, role, token.tools, token.rate, token.expires)
+            text = store.add(name, role, token.tools, token.rate, token.expires, token.whole)
         token = store.named(name) or token
     if as_json:
         more = {"where": "config", "config": _line(wanted)} if only_print else {}
@@ -134,14 +148,8 @@ def add(
         warn_unmatched("--tools", open_app(ctx, packs=_packs(patterns), imports=False), patterns)
 
 
-def _checked(
-    name: str, hash: str, role: Role, patterns: list[str] | None, rate: str | None, expires: str | None
-) -> "TokenConfig":
-    """A usage error for what the config would refuse, too."""
-    from onetool.config.model import TokenConfig
-
-    tools = tuple(dict.fromkeys(patterns)) if patterns else None
-    token = TokenConfig(name=name, hash=hash, tools=tools, role=role, rate=rate, expires=expires)
+def _checked(token: "TokenConfig") -> "TokenConfig":
+    """Return the token. Raises a usage error for what the config would refuse, too."""
     for field, message, hint in token.problems():
         option = "NAME" if field == "name" else f"--{field}"
         hint = "write 30d, 12h or 4w from now, or a date: 2027-01-01" if field == "expires" else hint
@@ -192,7 +200,7 @@ def _require_unused_name(name: str, store: "TokenStore") -> None:
 def _line(token: "TokenConfig") -> str:
     """The entry for http.tokens, in YAML. JSON's texts are YAML's, too."""
     parts = {"name": token.name, "hash": token.hash, "tools": token.tools, "role": token.role}
-    parts |= {"rate": token.rate, "expires": token.expires}
+    parts |= {"rate": token.rate, "expires": token.expires, "whole": None if token.whole else False}
     return "{" + ", ".join(f"{key}: {json.dumps(value)}" for key, value in parts.items() if value is not None) + "}"
 
 
@@ -207,6 +215,8 @@ def _tell(token: "StoredToken", config: "Config", is_first: bool, where: str | N
     """Say what the token is for, where it was stored and how to use it, on standard error."""
     may = MAY[token.role] + (f"; of the tools only {', '.join(token.tools)}" if token.tools else "")
     lines = [f"This is the token of {token.name}, and is not shown again. With it one may {may}."]
+    if not token.whole:
+        lines.append("Large results come by a handle, also where its client asks for them whole.")
     if token.expires is not None and token.expires <= time.time():
         lines.append("warning: it has expired already, so that it is refused.")
     if where:
@@ -272,6 +282,7 @@ def _row(token: "StoredToken", where: str = "stored", is_revoked: bool = False) 
         "rate": token.rate and _shown_rate(token.rate),
         "expires": None if token.expires is None else utc_text(token.expires),
         "created": None if token.created is None else utc_text(token.created),
+        "whole": token.whole,
         "where": where,
         "state": "revoked" if is_revoked else "expired" if is_over else "valid",
     }
@@ -288,6 +299,7 @@ def _cells(row: dict[str, Any]) -> list[str]:
     shown = ", ".join(tools) if tools else "" if "tools" not in row else "all"
     expires = (row.get("expires") or "")[:16].replace("T", " ")
     state = "" if row["state"] == "valid" else row["state"]
+    state = ", ".join(filter(None, [state, "" if row.get("whole", True) else "no whole results"]))
     return [row["name"], row.get("role") or "", shown, row.get("rate") or "", expires, row["where"], state]
 
 

@@ -169,7 +169,7 @@ class Grants:
         self._config = config
 
     def principal(self, claims: dict[str, Any], ends: float) -> Principal:
-        """Highest role, all tools, highest rate of the grants that match. JwtError if none does."""
+        """Return what the matching grants allow together: highest role and rate, all tools. JwtError if none does."""
         granted = list(self._matching(claims))
         if not granted:
             raise _insufficient(self._config)
@@ -183,6 +183,7 @@ class Grants:
             tools=None if None in patterns else every,
             rate=_highest([read_rate(one.rate) if one.rate else None for one in granted]),
             expires=ends,
+            whole=any(one.whole for one in granted),
         )
 
     def _matching(self, claims: dict[str, Any]) -> "Iterator[Grant]":

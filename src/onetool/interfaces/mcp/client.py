@@ -64,6 +64,7 @@ class RemoteClient(msgspec.Struct, kw_only=True):
     principal: Principal = LOCAL
     name: str = ""
     menu: str | None = None  # the one it chose, if it did
+    wants_whole: bool = False  # large results whole, and no handles
     gap_timer: CallGapTimer = msgspec.field(default_factory=CallGapTimer)
 
     @property
@@ -118,8 +119,8 @@ def is_stateless_message(meta: Any) -> bool:
     return isinstance(meta, dict) and (PROTOCOL_VERSION in meta or CLIENT_CAPABILITIES in meta)
 
 
-def client_from_meta(meta: Any, principal: Principal = LOCAL, menu: str | None = None) -> RemoteClient:
-    """The client of a stateless message (2026-07-28), from its `_meta`."""
+def client_from_meta(meta: Any, known: RemoteClient) -> RemoteClient:
+    """Return the client of a stateless message (2026-07-28): its `_meta`, and what is known without that."""
     if not isinstance(meta, dict):
         raise JsonRpcError(
             INVALID_PARAMS, f"params._meta is missing: it must have {PROTOCOL_VERSION} and {CLIENT_CAPABILITIES}"
@@ -138,9 +139,10 @@ def client_from_meta(meta: Any, principal: Principal = LOCAL, menu: str | None =
         revision=version,
         capabilities=known_capabilities(capabilities or {}),
         log_level=level,
-        principal=principal,
+        principal=known.principal,
         name=client_name(meta.get(CLIENT_INFO)),
-        menu=menu,
+        menu=known.menu,
+        wants_whole=known.wants_whole,
     )
 
 
@@ -228,6 +230,7 @@ class ClientCaller:
         self.client = client
         self.channel: ReplyChannel | None = channel  # None while no client waits for the call
         self.progress_token = progress_token
+        self.wants_whole = False
         self.lacking: CannotAsk | None = None
         self._ask_client = ask
         self._loop = asyncio.get_running_loop()

@@ -111,7 +111,7 @@ class Conversation:
         params = message.get("params", {})
         meta, method = params.get("_meta"), message["method"]
         if is_stateless_message(meta) or method == "server/discover":
-            client = client_from_meta(meta, self.client.principal, self.client.menu)
+            client = client_from_meta(meta, self.client)
             client.gap_timer = self.client.gap_timer
         elif not self._is_initialized and method not in BEFORE_INITIALIZE:
             raise JsonRpcError(

@@ -11,7 +11,7 @@ from urllib.parse import parse_qs
 
 from onetool.app.allow_lists import Offered
 from onetool.config.model import Menu
-from onetool.core.principal import LOCAL, Principal
+from onetool.core.principal import LOCAL
 from onetool.interfaces.asgi import BODY_DECODED, HttpError, Receive, Scope, Send, replayed, respond
 from onetool.interfaces.mcp.client import RemoteClient, client_from_meta, is_stateless_message
 from onetool.interfaces.mcp.http_headers import (
@@ -94,7 +94,7 @@ async def answer_alone(request: McpRequest, service: Service, response: Response
 
 
 def request_alone(
-    message: Message, headers: Headers, service: Service, send: Send, principal: Principal, menu: str | None
+    message: Message, headers: Headers, service: Service, send: Send, known: RemoteClient
 ) -> tuple[McpRequest, ResponseStream]:
     """Check the headers against the message, and make the request."""
     method, params = message["method"], message.get("params", {})
@@ -102,7 +102,7 @@ def request_alone(
     check_method(headers, message)
     if isinstance(meta, dict) and isinstance(version := meta.get(PROTOCOL_VERSION), str):
         check_version(headers, version)
-    client = client_from_meta(meta, principal, menu)
+    client = client_from_meta(meta, known)
     if method not in STATELESS_METHODS:
         raise unknown_method(method)
     name = check_name(headers, message)
@@ -220,13 +220,12 @@ class McpHttpApp:
     ) -> Awaitable[None]:
         if "id" not in message or "method" not in message:
             return send_json(send, 202, None)  # nothing that a client could tell us by the way matters here
-        principal, menu = scope.get("principal", LOCAL), _chosen_menu(scope)
-        request, response = request_alone(message, headers, self.service, send, principal, menu)
+        request, response = request_alone(message, headers, self.service, send, _client(scope))
         return answer_alone(request, self.service, response, receive)
 
     async def _post_first(self, scope: Scope, message: Message, send: Send) -> None:
         """`initialize`: a session begins."""
-        session = self._sessions.open(RemoteClient(principal=scope.get("principal", LOCAL), menu=_chosen_menu(scope)))
+        session = self._sessions.open(_client(scope))
         reply = await session.conversation.respond(message, session.news.push)
         if reply is None or "error" in reply:
             await self._sessions.close(session)
@@ -285,15 +284,18 @@ def _stands_alone(message: Any) -> bool:
     )
 
 
-def _chosen_menu(scope: Scope) -> str | None:
-    """`?menu=direct`: this client's own choice."""
-    query = scope.get("query_string", b"")
+def _client(scope: Scope) -> RemoteClient:
+    """Return the client of a request, with what its URL chooses: `?menu=direct&whole=1`."""
+    principal, query = scope.get("principal", LOCAL), scope.get("query_string", b"")
     if not query:
-        return None
-    chosen = parse_qs(query.decode("latin-1")).get("menu", [None])[-1]
-    if chosen is not None and chosen not in get_args(Menu):
-        raise HttpError(400, "no_such_menu", f"menu={chosen:.40}: there are {', '.join(get_args(Menu))}")
-    return chosen
+        return RemoteClient(principal=principal)
+    chosen = parse_qs(query.decode("latin-1"))
+    menu, whole = chosen.get("menu", [None])[-1], chosen.get("whole", ["0"])[-1]
+    if menu is not None and menu not in get_args(Menu):
+        raise HttpError(400, "no_such_menu", f"menu={menu:.40}: there are {', '.join(get_args(Menu))}")
+    if whole not in ("0", "1"):
+        raise HttpError(400, "invalid_whole", f"Invalid whole={whole:.40}: write whole=1 or whole=0")
+    return RemoteClient(principal=principal, menu=menu, wants_whole=whole == "1")
 
 
 def _log_method(scope: Scope, message: Message) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from onetool.app.describe import call_description, run_tool, search_description
-from onetool.core.call import ToolCall, new_id
+from onetool.core.call import ToolCall, ToolResult, new_id
 from onetool.core.errors import BadArguments
 from onetool.core.lenient import wrong_names
 from onetool.core.principal import lasting_owner
@@ -25,6 +25,8 @@ from onetool.core.structured_content import HANDLE, RESULT
 from onetool.interfaces.asgi import encode
 from onetool.interfaces.mcp.client import ClientCaller
 from onetool.interfaces.mcp.content import (
+    Promise,
+    ReadOn,
     as_json,
     content_blocks,
     from_reply,
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("onetool.mcp")
 
 RECORD_AFTER_S = 0.2  # seconds: what the client wants first comes first
+MAX_WHOLE_BYTES = 4 * 1024**2  # of a result for a client that wants it whole; a larger one is stored
 TASK_GRACE = 0.1  # seconds that a call may take before it becomes a task
 
 Call = Callable[[Mapping[str, Any], ClientCaller], Awaitable[dict[str, Any]]]
@@ -218,15 +221,23 @@ def _call(app: "App", allowed: Collection[str] | None) -> MenuEntry:
         check(args)
         wanted = ToolCall(new_id(), args["name"], args.get("args", {}), "mcp")
         result = await app.call(wanted, allowed, caller.progress)
-        return await from_result(
-            result, app.config.results.inline_bytes, app.runtime.store_result, app.runtime.read_result, _read_on_by_call
-        )
+        return await _from_result(app, result, caller, _read_on_by_call)
 
     return MenuEntry(listing=listing, call=call)
 
 
 def _read_on_by_call(handle: str, offset: int) -> str:
     return f'call(name="ot.result", args={{"handle": "{handle}", "offset": {offset}}})'
+
+
+async def _from_result(
+    app: "App", result: ToolResult, caller: ClientCaller, read_on: ReadOn, promise: Promise = None
+) -> dict[str, Any]:
+    inline_bytes = app.config.results.inline_bytes
+    if caller.wants_whole and caller.channel is not None:  # the results of tasks are kept in memory
+        inline_bytes = max(inline_bytes, MAX_WHOLE_BYTES)
+    runtime = app.runtime
+    return await from_result(result, inline_bytes, runtime.store_result, runtime.read_result, read_on, promise)
 
 
 # The menu `direct`
@@ -293,14 +304,7 @@ def _direct_entry(
         result = await app.call(ToolCall(new_id(), spec.name, args, "mcp"), allowed, caller.progress)
         if (error := protocol_error(result)) is not None:
             raise error
-        return await from_result(
-            result,
-            app.config.results.inline_bytes,
-            app.runtime.store_result,
-            app.runtime.read_result,
-            _read_on_by_tool,
-            promise,
-        )
+        return await _from_result(app, result, caller, _read_on_by_tool, promise)
 
     return MenuEntry(
         listing=listing,

@@ -35,6 +35,7 @@ log = logging.getLogger("onetool.mcp")
 
 Handler = Callable[[Service, McpRequest], Awaitable[dict[str, Any]]]
 
+WHOLE = "onetool/whole"  # in the `_meta` of a call
 UNFINISHED = ("task", "input_required")  # results that the client has to come back for
 CAPABILITIES = {
     "tools": {"listChanged": True},
@@ -166,8 +167,10 @@ async def _call(service: Service, request: McpRequest) -> dict[str, Any]:
     # Clients from before there were tasks have only one way to have it: to wait.
     if entry.needs_task and request.client.is_stateless and not request.client.can(TASKS):
         raise missing_capability(TASKS, f"{entry.name} may take long, and is for clients that know tasks")
+    wants_whole = _wants_whole(request)
 
     async def work(caller: ClientCaller) -> dict[str, Any]:
+        caller.wants_whole = wants_whole
         try:
             result = await entry.call(args, caller)
         except BadArguments as error:
@@ -180,6 +183,15 @@ async def _call(service: Service, request: McpRequest) -> dict[str, Any]:
         return for_revision(result, request.client.revision)
 
     return await run_pausable(request, work, service.pending_calls, entry.task_after)
+
+
+def _wants_whole(request: McpRequest) -> bool:
+    """Return whether the call's large result is sent whole: its `_meta` says so, else the client's URL."""
+    client, meta = request.client, request.params.get("_meta")
+    wanted = meta.get(WHOLE, client.wants_whole) if isinstance(meta, dict) else client.wants_whole
+    if not isinstance(wanted, bool):
+        raise JsonRpcError(INVALID_PARAMS, f"params._meta[{WHOLE!r}]: expected true or false")
+    return wanted and client.principal.whole
 
 
 def _untrusted_error(service: Service, request: McpRequest) -> str | None:

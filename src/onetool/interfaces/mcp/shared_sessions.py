@@ -173,6 +173,7 @@ class SharedSessions:
         client.revision, client.capabilities = state.revision, state.capabilities
         client.log_level, client.name = state.log_level, state.name
         client.menu = state.menu if state.menu in get_args(Menu) else None
+        client.wants_whole = state.wants_whole
         session.conversation.watched.clear()
         session.conversation.watched.update(state.watched)
         self._versions[session.id] = row.version
@@ -238,6 +239,7 @@ def _state(session: HttpSession) -> SessionState:
         log_level=client.log_level,
         name=client.name,
         menu=client.menu,
+        wants_whole=client.wants_whole,
         watched=tuple(sorted(session.conversation.watched)),
     )
 

@@ -101,6 +101,7 @@ _BASE64 = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
 
 def refine_ask(named: dict[str, Part]) -> None:
     """Add to the schemas of /ask what msgspec does not derive from the types."""
+    del named["ToolCall"]["properties"]["timeout"]  # which calls of a model don't have
     for name in _ALWAYS_COMPLETE:
         named[name]["required"] = list(named[name]["properties"])
         for one in named[name]["properties"].values():
@@ -229,6 +230,16 @@ _READ_ONLY = {  # of what the store adds
         "type": "string",
         "readOnly": True,
         "description": "Only of a single tool: how code calls it.",
+    },
+    "inherited": {
+        "type": "object",
+        "readOnly": True,
+        "properties": {
+            "argSchema": {"type": "object"},
+            "outputSchema": {"type": "object"},
+            "description": {"type": "string"},
+        },
+        "description": "What a tool of type `python` or `go` leaves empty, and has from its function.",
     },
     "lastCalledAt": {"type": ["string", "null"], "format": "date-time", "readOnly": True},
 }

@@ -25,6 +25,7 @@ class SessionState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     log_level: Level | None = "info"
     name: str = ""
     menu: str | None = None
+    wants_whole: bool = False
     watched: tuple[str, ...] = ()  # uris of resources
 
 

@@ -6,6 +6,7 @@ code, or the call of its function.
 """
 
 import asyncio
+import re
 from asyncio import to_thread
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -38,7 +39,8 @@ _HARMLESS: Mapping[str, Any] = {  # for what can't be left out
     "code": "0",
     "scriptImpl": {"code": "0"},
 }
-_OF_ARGUMENTS = tuple(f"/{key}" for key, _ in IMPLS.values())  # what can't be checked without a usable argSchema
+_OF_ARGUMENTS = tuple(f"/{key}" for key, _ in IMPLS.values() if key != "httpImpl")  # need a usable argSchema
+_PLACEHOLDER = re.compile(r"\$\{([^{}]{1,200})\}")
 
 
 class DraftFault(msgspec.Struct, frozen=True):
@@ -126,6 +128,8 @@ def _faults(data: Mapping[str, Any], check: Callable[[Any], None]) -> list[Draft
             found[pointer] = _fault(error, pointer)
             if not _repair(rest, pointer):
                 break
+            if f"{pointer}/".startswith("/argSchema/"):
+                _declare_arguments(rest, data)
     return list(found.values())
 
 
@@ -169,6 +173,21 @@ def _repair_key(around: dict[str, Any], key: str) -> bool:
     else:
         return False
     return True
+
+
+def _declare_arguments(rest: dict[str, Any], data: Mapping[str, Any]) -> None:
+    """Declare the arguments that were taken out with their schemas, so that `httpImpl` can be checked.
+
+    Where the draft names none, every placeholder is taken for one.
+    """
+    schema = data.get("argSchema")
+    named = schema.get("properties") if isinstance(schema, dict) else None
+    if not isinstance(named, dict) or not named:
+        named = _PLACEHOLDER.findall(str(data.get("httpImpl")))
+    properties = rest["argSchema"].setdefault("properties", {})
+    if isinstance(properties, dict):
+        for name in named:
+            properties.setdefault(name, {})
 
 
 # Arguments

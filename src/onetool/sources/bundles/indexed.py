@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeVar
 
 from onetool.sources.bundles.index import Index
+from onetool.sources.bundles.index.feed import FunctionOf, no_function
 from onetool.sources.bundles.model import Bundle, Tool
 from onetool.sources.bundles.searching import BundleSearch
 from onetool.sources.bundles.store import Rank, SearchHit, SeenRevision, ToolChanges
@@ -13,6 +14,8 @@ T = TypeVar("T")
 
 
 class IndexedReads(ABC):
+    function: FunctionOf = staticmethod(no_function)
+
     @abstractmethod
     def _read(self, question: Callable[[Index], T]) -> T:
         """Ask the index."""
@@ -49,10 +52,10 @@ class IndexedReads(ABC):
     def search(
         self, query: str, include_disabled: bool = False, after: Rank | None = None, limit: int = 100
     ) -> list[SearchHit]:
-        return self._read(lambda index: index.search(query, include_disabled, after, limit))
+        return self._read(lambda index: index.search(query, include_disabled, after, limit, self.function))
 
     def searched(self) -> BundleSearch:
-        return self._read(Index.searched)
+        return self._read(lambda index: index.searched(self.function))
 
     def everything(self) -> tuple[list[Bundle], Iterator[Tool]]:
         return self._read(Index.everything)

@@ -132,6 +132,18 @@ def function_name(tool: ToolContent) -> str | None:
     return function_of(tool) if tool.type in ("python", "go") else None
 
 
+def inherited(tool: ToolContent, function: ToolSpec | None) -> dict[str, Any]:
+    """Return what a tool leaves to its function, by the tool's own attributes: schemas and description."""
+    if function is None:
+        return {}
+    offered = {
+        "arg_schema": function.input_schema,
+        "output_schema": function.output_schema,
+        "description": function.description,
+    }
+    return {key: value for key, value in offered.items() if value and not getattr(tool, key)}
+
+
 def code_of(tool: ToolContent) -> str:
     return msgspec.convert(tool.script_impl, ScriptImpl).code
 

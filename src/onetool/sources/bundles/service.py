@@ -6,6 +6,7 @@ and `ready`, which are for event loops.
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from zlib import crc32
 
 import msgspec
 
@@ -50,7 +51,7 @@ Content = TypeVar("Content", BundleContent, ToolContent)
 Shown = dict[str, Any]
 MOST_READY = 10_000  # tools that are kept ready to be invoked by their ids
 LIMITED = "rate_limited"
-OFF = "-off"
+OFF, SHOWN = "-off", "-shown-"  # of ETags
 
 
 class InvokeVersion(Protocol):
@@ -95,6 +96,7 @@ class BundleService:
         catalogue: CatalogueView,
     ) -> None:
         self.store = store
+        store.function = function
         self._factory = factory
         self.require_bound = factory.require_bound
         self.invoke = invoke
@@ -466,11 +468,13 @@ class BundleService:
         return found
 
     def _tag(self, tool: Tool) -> ETag:
-        """The ETag of a tool as it is shown: it differs if its function is missing, though its file is the same."""
-        return tag_of(tool) + (OFF if self._why_disabled(tool) else "")
+        """The ETag of a tool as it is shown: it differs if its function is missing or another one, too."""
+        inherited = self._factory.inherited(tool)
+        shown = f"{SHOWN}{crc32(msgspec.json.encode(inherited)):x}" if inherited else ""
+        return tag_of(tool) + (OFF if self._why_disabled(tool) else "") + shown
 
     def _shown_tool(self, tool: Tool) -> Shown:
-        return _shown(tool, self._why_disabled(tool))
+        return self._shown(tool, self._why_disabled(tool))
 
     def shown_tools(self, tools: list[Tool]) -> list[Shown]:
         """As lists show them: with their usage, and the facts of `row_facts`."""
@@ -481,13 +485,15 @@ class BundleService:
         rows: list[Shown] = []
         for tool, why, facts in zip(tools, reasons, every, strict=True):
             count, last = usage.get(tool.id, never)
-            rows.append({**_shown(tool, why), "callCount": count, "lastCalledAt": last, **facts})
+            rows.append({**self._shown(tool, why), "callCount": count, "lastCalledAt": last, **facts})
         return rows
 
-
-def _shown(tool: Tool, why_disabled: str | None) -> Shown:
-    found = shown(tool)
-    return found if why_disabled is None else found | {"isEnabled": False, "disabledReason": why_disabled}
+    def _shown(self, tool: Tool, why_disabled: str | None) -> Shown:
+        found = shown(tool)
+        if inherited := self._factory.inherited(tool):
+            names = {field.name: field.encode_name for field in msgspec.structs.fields(ToolContent)}
+            found["inherited"] = {names[key]: value for key, value in inherited.items()}
+        return found if why_disabled is None else found | {"isEnabled": False, "disabledReason": why_disabled}
 
 
 def _content(thing: Bundle | Tool, shape: type[Content]) -> Content:
@@ -497,4 +503,4 @@ def _content(thing: Bundle | Tool, shape: type[Content]) -> Content:
 
 def _of_file(match: ETag | None) -> ETag | None:
     """What the store knows a tool by."""
-    return None if match is None else match.removesuffix(OFF)
+    return None if match is None else match.partition(SHOWN)[0].removesuffix(OFF)

@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from onetool.core.errors import Mistake
+from onetool.core.spec import ToolSpec
 from onetool.services.search.postings import KeptDocuments
 from onetool.services.search.tiers import TierRank
 from onetool.sources.bundles.model import Bundle, BundleContent, Tool, ToolContent, ToolExample, unpack_tool
@@ -143,6 +144,9 @@ class BundleStore(Protocol):
     def search(
         self, query: str, include_disabled: bool = False, after: Rank | None = None, limit: int = 100
     ) -> list[SearchHit]: ...
+
+    function: Callable[[str], ToolSpec | None]
+    """Returns a function by its name: tools are searched by what they leave to their functions, too."""
 
     def searched(self) -> KeptDocuments:
         """The words of the tools that are kept, in step with the store, for whoever ranks them in another way."""

@@ -27,6 +27,7 @@ from onetool.sources.bundles.model import (
     function_name,
     function_of,
     http_of,
+    inherited,
     limits_of,
 )
 from onetool.sources.bundles.rate_limits import RateLimiter
@@ -131,6 +132,11 @@ class ToolFactory:
             return ToolSpec(**shared, handler=self._limited(handler, tool, True), timeout=self._runtime.script_seconds)
         return ToolSpec(**shared | self._function(tool))
 
+    def inherited(self, tool: Tool) -> dict[str, Any]:
+        """Return what the tool leaves to its function, if that is there. See `model.inherited`."""
+        name = function_name(tool)
+        return {} if name is None else inherited(tool, self._runtime.function(name))
+
     def why_disabled(self, tool: Tool) -> str | None:
         """Why it can't run though it is switched on. Its file stays as it is: it comes back when its function does."""
         return self.why_gone(function_name(tool))
@@ -228,15 +234,11 @@ class ToolFactory:
         target = self._runtime.function(function_of(tool))
         if target is None or target.handler is None:
             return {"handler": None}
-        inherited: dict[str, Any] = {}
-        if not tool.arg_schema:
-            inherited["input_schema"] = target.input_schema
-        if not tool.output_schema:
-            inherited["output_schema"] = target.output_schema
-        if not tool.description:
-            inherited["description"] = target.description
+        spec = inherited(tool, target)
+        if "arg_schema" in spec:
+            spec["input_schema"] = spec.pop("arg_schema")
         return {
-            **inherited,
+            **spec,
             "handler": self._limited(_only_if_allowed(target), tool, target.is_async),
             "settings_of": target.settings_of or target.pack,
             "timeout": target.timeout,

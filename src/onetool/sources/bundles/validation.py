@@ -100,7 +100,10 @@ KEPT = frozenset(
     ("id", "isBuiltIn", "createdAt", "modifiedAt", "softDeletedAt", "schemaVersion", "bundleID", "digest", "source")
 )
 SHOWN = frozenset(
-    ("disabledReason", "callCount", "lastCalledAt", "warnings", "name", "bundleSlug", "origin", "health", "signature")
+    (
+        *("disabledReason", "callCount", "lastCalledAt", "warnings", "name", "bundleSlug", "origin", "health"),
+        *("signature", "inherited"),
+    )
 )
 _NOT_OF_A_TOOL = KEPT | SHOWN
 

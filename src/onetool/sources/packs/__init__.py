@@ -82,7 +82,7 @@ class PackSource(Source):
     def load(self) -> Catalogue:
         """Import, read or parse every pack. One that fails is reported with file, line and cause; the others work."""
         packs = [Catalogue(tools=builtin_tools(pack)) for pack in BUILTIN]
-        taken: dict[str, str] = dict.fromkeys(BUILTIN, "built in")
+        taken: dict[str, str] = dict.fromkeys((*BUILTIN, "ot"), "built in")
         mistakes = [_no_such(path) for path in self._paths if not path.exists()]
         for candidate in self._candidates():
             try:

@@ -148,7 +148,7 @@ def installed() -> Iterator[PackCandidate]:
 def _entry_point_files(folder: str) -> Iterator[str]:
     try:
         with os.scandir(folder or ".") as entries:
-            yield from (
+            yield from sorted(  # of two packs with one name the first stays: always the same one
                 os.path.join(entry.path, "entry_points.txt")
                 for entry in entries
                 if entry.name.endswith((".dist-info", ".egg-info"))

@@ -74,6 +74,7 @@ def test_a_question_a_call_an_answer(server, ask, model):
     assert answer.keys() >= FIXED
     ((call, result),) = [(one["call"], one["result"]) for one in answer["toolResults"]]
     assert (call["name"], result["ok"], answer["toolCalls"]) == ("time.now", True, [call])
+    assert call.keys() == {"id", "name", "args", "source"}
     assert set(result["data"]) == {"timestamp", "iso"}
     assert (answer["sessionContextUpdated"], answer["toolError"], answer["error"]) == (True, None, None)
     assert model.seen[0].headers["authorization"] == "Bearer sk-of-the-server-0123"

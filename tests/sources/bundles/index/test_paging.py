@@ -96,8 +96,8 @@ def test_a_page_is_full_though_another_thread_knows_tools_of_a_later_moment(tmp_
         put(index, *later)
         assert [one.tool for one in index.search("alpha", limit=20)] == later[::-1], "they come first"
 
-    def current(self, connection):
-        found = really(self, connection)
+    def current(self, *args):
+        found = really(self, *args)
         monkeypatch.setattr(IndexedSearch, "current", really)
         with ThreadPoolExecutor(1) as pool:
             pool.submit(other).result()

@@ -194,6 +194,7 @@ def facts(app: "App", bundle: "Shown", tool: "Shown") -> dict[str, Any]:
 def print_facts(app: "App", bundle: "Shown", tool: Mapping[str, Any]) -> None:
     from onetool.app.findings import requirements_of
 
+    tool = {**tool, **tool.get("inherited", {})}
     heading = f"{bundle['slug']}/{tool['slug']}@{tool['version']}  {tool['displayName']}"
     echo(click.style(printable(heading), bold=True))
     rows = [(key, _cell(tool[key])) for key in KEYS if tool.get(key) not in (None, (), [], "")]

@@ -28,7 +28,7 @@ from onetool.sources.bundles.errors import InvalidError, UnavailableError
 from onetool.sources.bundles.index import rows
 from onetool.sources.bundles.index.changes import IndexTransaction, PathTakenError, Stamp, read_note
 from onetool.sources.bundles.index.database import IndexConnection, IndexConnections, change_stamp
-from onetool.sources.bundles.index.feed import NAME, IndexedSearch, KeptRows, changes_since
+from onetool.sources.bundles.index.feed import NAME, FunctionOf, IndexedSearch, KeptRows, changes_since, no_function
 from onetool.sources.bundles.index.rows import path_out
 from onetool.sources.bundles.index.stamps import FileStamps, read_stamps
 from onetool.sources.bundles.index.waiting import (
@@ -304,16 +304,21 @@ class Index:
         )
 
     def search(
-        self, query: str, include_disabled: bool = False, after: Rank | None = None, limit: int = 100
+        self,
+        query: str,
+        include_disabled: bool = False,
+        after: Rank | None = None,
+        limit: int = 100,
+        function: FunctionOf = no_function,
     ) -> list[SearchHit]:
         def question(connection: IndexConnection) -> list[SearchHit]:
-            return self._search.search(connection, query, include_disabled, after, limit)
+            return self._search.search(connection, query, include_disabled, after, limit, function)
 
         return self._access.read(question)
 
-    def searched(self) -> BundleSearch:
-        """The words of all tools, in step with the index."""
-        return self._access.read(self._search.current)
+    def searched(self, function: FunctionOf = no_function) -> BundleSearch:
+        """Return the words of all tools, in step with the index and with the functions that they inherit from."""
+        return self._access.read(lambda connection: self._search.current(connection, function))
 
     def everything(self) -> tuple[list[Bundle], Iterator[Tool]]:
         """All bundles and tools in one snapshot."""

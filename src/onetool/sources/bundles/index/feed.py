@@ -22,15 +22,24 @@ from zlib import crc32
 import msgspec
 
 from onetool.core.os_files import read_marked, replace_file, sync_file
+from onetool.core.spec import ToolSpec
 from onetool.sources.bundles.index.changes import KEPT_REVISIONS
 from onetool.sources.bundles.index.database import IndexConnection
 from onetool.sources.bundles.index.rows import read_bundle, tools_of_ids
-from onetool.sources.bundles.model import Bundle, Tool, unpack_tool
+from onetool.sources.bundles.model import Bundle, Tool, function_name, inherited, unpack_tool
 from onetool.sources.bundles.names import code_name
 from onetool.sources.bundles.searching import BundleSearch, SavedSearch, word_mark
 from onetool.sources.bundles.store import BundleRows, KnownTool, Rank, SearchHit, SeenRevision, ToolChanges, ToolKind
 
 T = TypeVar("T")
+FunctionOf = Callable[[str], ToolSpec | None]
+Unpack = Callable[[bytes], Tool]
+
+
+def no_function(_name: str) -> None:
+    """Return None: no function is known."""
+
+
 NAME = "search.cache"
 _CHECK_BYTES = 4
 MOST_BYTES = 1 << 30
@@ -115,31 +124,52 @@ class IndexedSearch:
         self._found = BundleSearch()
         self._seen: tuple[int, int] | None = None  # which index, and its revision
         self._unsaved = 0  # changes
+        self._functions: dict[str, ToolSpec | None] | None = None  # those whose words tools have now
         self._tools = KeptRows(tools_of_ids)
         self._lock = Lock()
 
-    def current(self, connection: IndexConnection) -> BundleSearch:
-        """In step with what this connection sees. It is another object where it had to be made anew."""
+    def current(self, connection: IndexConnection, function: FunctionOf = no_function) -> BundleSearch:
+        """Return the search in step with what this connection sees, and with functions that tools inherit from.
+
+        It is another object where it had to be made anew.
+        """
         database = connection.database
         with self._lock:
             if connection.is_changing:  # what is not certain yet must not get in
                 return self._found
             born, revision = _revision(database)
             seen, self._seen = self._seen or self._saved(born), None  # should this fail
+            unpack = partial(_unpack, function)
             if not _can_follow(seen, born, revision):
-                self._found, self._unsaved = _read_all(database), sys.maxsize
+                self._found, self._unsaved = _read_all(database, unpack), sys.maxsize
             elif revision != seen[1]:
                 with self._found.words.lock:
-                    self._unsaved += _read_changes(self._found, database, seen[1])
+                    self._unsaved += _read_changes(self._found, database, seen[1], unpack)
+            if seen != (born, revision) or self._functions is None:
+                known, names = self._functions or {}, database.execute(_FUNCTIONS).fetchall()
+                self._functions = {name: known.get(name) for (name,) in names}
+            self._follow_functions(database, self._functions, function)
             self._seen = (born, revision)
             if len(self._found) >= LEAST_SAVED and self._unsaved > max(LEAST_SAVED, len(self._found) // SAVED_SHARE):
                 self._save(born, revision)
             return self._found
 
+    def _follow_functions(
+        self, database: sqlite3.Connection, known: dict[str, ToolSpec | None], function: FunctionOf
+    ) -> None:
+        """Read the tools again whose function is another one now."""
+        for name, before in known.items():
+            if (now := function(name)) is not before:
+                with self._found.words.lock:
+                    for (body,) in database.execute(f"{_BODIES} WHERE function = ? AND NOT built_in", (name,)):
+                        self._found.put_tool(_unpack(function, body))
+                known[name] = now
+
     def _saved(self, born: int) -> tuple[int, int] | None:
         if self._cache is None or (found := read_search(self._cache, born)) is None:
             return None
         revision, self._found = found
+        self._functions = None
         return born, revision
 
     def _save(self, born: int, revision: int) -> None:
@@ -152,9 +182,15 @@ class IndexedSearch:
         self._unsaved = 0
 
     def search(
-        self, connection: IndexConnection, query: str, include_disabled: bool, after: Rank | None, limit: int
+        self,
+        connection: IndexConnection,
+        query: str,
+        include_disabled: bool,
+        after: Rank | None,
+        limit: int,
+        function: FunctionOf = no_function,
     ) -> list[SearchHit]:
-        found, hits = self.current(connection), list[SearchHit]()
+        found, hits = self.current(connection, function), list[SearchHit]()
         while True:
             wanted = limit - len(hits)
             with found.words.lock:
@@ -189,6 +225,7 @@ _EVERYTHING = """
 SELECT bundle, json_array(id, slug, version, enabled, function, length(body)), body, version, enabled, function
 FROM tools JOIN bodies USING (no) WHERE NOT built_in ORDER BY bundle
 """
+_BODIES = "SELECT body FROM tools JOIN bodies USING (no)"
 _FUNCTIONS = "SELECT DISTINCT function FROM tools WHERE function IS NOT NULL AND NOT built_in"
 
 
@@ -247,32 +284,38 @@ def _revision(database: sqlite3.Connection) -> SeenRevision:
     return database.execute(asked).fetchone()
 
 
-def _read_all(database: sqlite3.Connection) -> BundleSearch:
+def _unpack(function: FunctionOf, body: bytes) -> Tool:
+    """Return a tool with what it leaves to its function."""
+    tool = unpack_tool(body)
+    name = function_name(tool)
+    return tool if name is None else msgspec.structs.replace(tool, **inherited(tool, function(name)))
+
+
+def _read_all(database: sqlite3.Connection, unpack: Unpack) -> BundleSearch:
     found = BundleSearch()
     for (body,) in database.execute("SELECT body FROM bundles"):
         found.put_bundle(read_bundle(body), tuple)
     for (body,) in database.execute("SELECT body FROM bodies"):
-        found.put_tool(unpack_tool(body))
+        found.put_tool(unpack(body))
     return found
 
 
-def _read_changes(found: BundleSearch, database: sqlite3.Connection, since: int) -> int:
+def _read_changes(found: BundleSearch, database: sqlite3.Connection, since: int, unpack: Unpack) -> int:
     """How many there were."""
     gone = database.execute("SELECT id, is_bundle FROM gone WHERE since >= ?", (since,)).fetchall()
     for id, is_bundle in gone:
         if is_bundle:
-            found.drop_bundle(id, partial(_tools_of, database, id))
+            found.drop_bundle(id, partial(_tools_of, database, id, unpack))
         else:
             found.drop_tool(id)
     for (body,) in database.execute("SELECT body FROM bundles WHERE since >= ?", (since,)).fetchall():
         bundle = read_bundle(body)
-        found.put_bundle(bundle, partial(_tools_of, database, bundle.id))
+        found.put_bundle(bundle, partial(_tools_of, database, bundle.id, unpack))
     tools = database.execute("SELECT body FROM bodies WHERE since >= ?", (since,)).fetchall()
     for (body,) in tools:
-        found.put_tool(unpack_tool(body))
+        found.put_tool(unpack(body))
     return len(gone) + len(tools)
 
 
-def _tools_of(database: sqlite3.Connection, bundle_id: str) -> Iterator[Tool]:
-    asked = "SELECT body FROM tools JOIN bodies USING (no) WHERE bundle = ?"
-    return (unpack_tool(body) for (body,) in database.execute(asked, (bundle_id,)))
+def _tools_of(database: sqlite3.Connection, bundle_id: str, unpack: Unpack) -> Iterator[Tool]:
+    return (unpack(body) for (body,) in database.execute(f"{_BODIES} WHERE bundle = ?", (bundle_id,)))

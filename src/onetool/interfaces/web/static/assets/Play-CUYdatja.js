@@ -1,0 +1,1 @@
+export{n as default}from"./make-CoOqy9_k.js";

@@ -1,1 +1,0 @@
-import{Ft as e,J as t,r as n}from"./base-D-kI0h_Z.js";await t.start(),e(n,{target:document.getElementById(`app`)});
