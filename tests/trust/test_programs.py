@@ -433,6 +433,37 @@ def test_a_module_that_appears_in_the_project_is_not_run(spelling, clone):
     assert not clone.flag.exists()
 
 
+UNSAFE_SPELLINGS = [
+    ("python3", "-Em", "xmod"),
+    ("python3", "-E", "-u", "-m", "xmod"),
+    ("env", "-i", f"PATH={os.defpath}", "python3", "-m", "xmod"),
+    ("env", "-u", "PYTHONSAFEPATH", "python3", "-m", "xmod"),
+    ("env", "PYTHONSAFEPATH=", "python3", "-m", "xmod"),
+    ("env", "-S", "python3", "-m", "xmod"),
+    ("env", "-S", "-i python3 -m xmod"),
+    ("sudo", "python3", "-m", "xmod"),
+    ("python3", "-${FLAG}m", "xmod"),
+]
+
+
+@pytest.mark.parametrize("spelling", UNSAFE_SPELLINGS, ids=" ".join)
+def test_nothing_is_promised_of_a_module_that_could_be_taken_from_the_project(spelling, clone):
+    command, *args = spelling
+    clone.write(servers={"s": {"command": command, "args": args, "enabled": False}})
+    shown = clone.trust()
+    assert "never taken from this folder" not in shown
+    assert ("! module: xmod, taken from this folder if it appears there" in shown) == ("xmod" in args)
+
+
+@pytest.mark.parametrize(
+    "spelling", [("python3", "-IEm"), ("python3", "-E", "-P", "-m"), ("env", "-i", "python3", "-Pm")]
+)
+def test_python_told_so_itself_takes_no_module_from_the_project(spelling, clone):
+    command, *args = spelling
+    clone.write(servers={"s": {"command": command, "args": [*args, "xmod"], "enabled": False}})
+    assert "module: xmod, never taken from this folder" in clone.trust()
+
+
 RENEWALS = {
     "servers add": ["servers", "add", "more", "--", "true"],
     "servers disable": ["servers", "disable", "other"],

@@ -67,6 +67,7 @@ class ServerProgram(msgspec.Struct, frozen=True, kw_only=True):
     folder: str
     module: str | None = None  # NAME of `python -m NAME`
     has_module: bool = False  # Python finds it in the folder
+    is_safe_path: bool = False  # Python doesn't look for it there
     program: Program | None = None  # None: it is not found
 
     def is_written_like(self, other: "ServerProgram") -> bool:
@@ -137,10 +138,14 @@ def _is_below(path: str, folder: str) -> bool:
 # `python -m NAME`
 
 
-def python_module(words: Sequence[str]) -> str | None:
-    """Return NAME of a command line with `python -m NAME`, also behind `env` or `uv run`; None for others."""
+def python_module(words: Sequence[str]) -> tuple[str, bool] | None:
+    """Return NAME of a command line with `python -m NAME`, also behind `env` or `uv run`; None for others.
+
+    The second value says whether Python is sure to obey SAFE_PATH, or has -P or -I: other programs may not pass the
+    variable on, and -E ignores it.
+    """
     start = next((at for at, word in enumerate(words) if _PYTHON.fullmatch(os.path.basename(word))), len(words))
-    options = iter(words[start + 1 :])
+    options, flags = iter(words[start + 1 :]), ""
     for word in options:
         if not word.startswith("-") or word in ("-", "--"):
             return None  # a script
@@ -148,13 +153,15 @@ def python_module(words: Sequence[str]) -> str | None:
             next(options, None)
         for at, option in enumerate("" if word.startswith("--") else word[1:], 2):
             if option == "m":
-                return word[at:] or next(options, "")
+                is_safe = "P" in flags or "I" in flags or (start == 0 and "E" not in flags)
+                return word[at:] or next(options, ""), is_safe and "$" not in flags  # of a secret, not filled in yet
             if option == "c":
                 return None
             if option in "WX":  # with a value, here or in the next word
                 if not word[at:]:
                     next(options, None)
                 break
+            flags += option
     return None
 
 
