@@ -49,11 +49,17 @@ def server_line(name: str, block: Any) -> str:
 
 
 def programs_of(
-    servers: Mapping[str, Any], folders: Mapping[str, Path], project: Path, own_secrets: Mapping[str, Any]
+    servers: Mapping[str, Any],
+    folders: Mapping[str, Path],
+    project: Path,
+    own_secrets: Mapping[str, Any],
+    *,
+    sets_safe_path: bool = True,
 ) -> dict[str, ServerProgram]:
     """Return what each command resolves to, in its folder or the project's.
 
     A command with a secret that the project does not set is left out: it is known only when the server starts.
+    `sets_safe_path`: the servers start with PYTHONSAFEPATH, as those of a project's config do.
     """
     found: dict[str, ServerProgram] = {}
     for name, block in servers.items():
@@ -64,7 +70,8 @@ def programs_of(
         filled = [PLACEHOLDER.sub(lambda match: text_of(own_secrets.get(match[1], match[0])), text) for text in written]
         if any("${" in text or "\0" in text for text in filled):
             continue
-        module, is_safe = python_module([filled[0], *map(text_of, listed(block.get("args")))]) or (None, False)
+        words = [filled[0], *map(text_of, listed(block.get("args")))]
+        module, is_safe = python_module(words, sets_safe_path=sets_safe_path) or (None, False)
         started = ServerProgram(
             command=filled[0],
             folder=canonical_path(filled[1], str(project)),

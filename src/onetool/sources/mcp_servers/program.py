@@ -138,7 +138,7 @@ def _is_below(path: str, folder: str) -> bool:
 # `python -m NAME`
 
 
-def python_module(words: Sequence[str]) -> tuple[str, bool] | None:
+def python_module(words: Sequence[str], *, sets_safe_path: bool = True) -> tuple[str, bool] | None:
     """Return NAME of a command line with `python -m NAME`, also behind `env` or `uv run`; None for others.
 
     The second value says whether Python is sure to obey SAFE_PATH, or has -P or -I: other programs may not pass the
@@ -153,7 +153,7 @@ def python_module(words: Sequence[str]) -> tuple[str, bool] | None:
             next(options, None)
         for at, option in enumerate("" if word.startswith("--") else word[1:], 2):
             if option == "m":
-                is_safe = "P" in flags or "I" in flags or (start == 0 and "E" not in flags)
+                is_safe = "P" in flags or "I" in flags or (sets_safe_path and start == 0 and "E" not in flags)
                 return word[at:] or next(options, ""), is_safe and "$" not in flags  # of a secret, not filled in yet
             if option == "c":
                 return None
