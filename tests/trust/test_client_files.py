@@ -134,6 +134,14 @@ def test_a_project_is_not_read_without_an_answer(clone, own_config):
     assert own_config.read_text() == "menu: run\n"
 
 
+@pytest.mark.parametrize(("option", "is_safe"), [("-m", False), ("-Pm", True)])
+def test_a_module_for_the_users_own_config_may_be_taken_from_the_folder(option, is_safe, clone, own_config):
+    """Only servers of a project's config start with PYTHONSAFEPATH."""
+    put(clone / ".mcp.json", s={"command": "python3", "args": [option, "xmod"], "cwd": str(clone)})
+    shown = cli("servers", "import", "--from", "claude-code", "--project", cwd=clone).stderr
+    assert ("module: xmod, never taken" in shown, "! module: xmod, taken" in shown) == (is_safe, not is_safe)
+
+
 def test_of_two_blocks_the_users_own_wins_and_both_are_shown(clone, own_home, own_config):
     put(clone / ".mcp.json", github=EVIL, more={"command": "more"})
     put(own_home / ".claude.json", github={"command": "mine"})

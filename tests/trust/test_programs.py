@@ -14,6 +14,7 @@ from onetool.app import App
 pytestmark = pytest.mark.attack("cloned repositories")
 
 WAITS = "run onetool trust"
+STRANGER = 12345
 SERVER = """\
 import sys
 from pathlib import Path
@@ -265,16 +266,73 @@ def test_a_file_of_the_project_that_changes_asks_again(how, clone):
     assert clone.starts()
 
 
-@pytest.mark.parametrize("how", ["the file", "its folder"])
-def test_a_program_that_others_can_write_asks_again(how, clone):
-    program = clone.program(clone.bin / "helper")
-    clone.write(servers={"s": {"command": "helper"}})
-    clone.trust(search=[clone.bin])
-    assert clone.starts(search=[clone.bin])
-    (program if how == "the file" else clone.bin).chmod(0o777)
-    assert not clone.starts(search=[clone.bin])
-    assert "other users can write it" in clone.trust(search=[clone.bin])
-    assert clone.starts(search=[clone.bin])
+OTHERS = {
+    "the file": ("real/bin/helper", lambda path: path.chmod(0o777)),
+    "its folder": ("real/bin", lambda path: path.chmod(0o777)),
+    "the folder above": ("real", lambda path: path.chmod(0o777)),
+    "the folder of a link to it": ("links", lambda path: path.chmod(0o777)),
+    "the folder of a link to its folder": ("folders", lambda path: path.chmod(0o777)),
+    "the group of its folder": ("real/bin", lambda path: (os.chown(path, -1, STRANGER), path.chmod(0o775))),
+    "the owner of the file": ("real/bin/helper", lambda path: os.chown(path, STRANGER, -1)),
+    "the owner of its folder": ("real/bin", lambda path: os.chown(path, STRANGER, -1)),
+    "the owner of the folder above": ("real", lambda path: os.chown(path, STRANGER, -1)),
+    "the owner of a link": ("links/helper", lambda path: os.lchown(path, STRANGER, -1)),
+}
+
+
+@pytest.fixture
+def linked(clone, tmp_path):
+    """A program of the user's own, `links/helper` -> `folders/bin/helper`, where `folders/bin` -> `real/bin`."""
+    clone.program(tmp_path / "real" / "bin" / "helper")
+    for folder in ("links", "folders"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "folders" / "bin").symlink_to("../real/bin")
+    (tmp_path / "links" / "helper").symlink_to(tmp_path / "folders" / "bin" / "helper")
+    clone.write(servers={"s": {"command": str(tmp_path / "links" / "helper")}})
+    return clone
+
+
+@pytest.mark.parametrize("how", OTHERS)
+def test_a_program_that_others_can_write_asks_again(how, linked, tmp_path):
+    if os.geteuid() != 0 and ("owner" in how or "group" in how):
+        pytest.skip("only root can give files away")
+    linked.trust()
+    assert linked.starts()
+    place, change = OTHERS[how]
+    change(tmp_path / place)
+    assert not linked.starts()
+    assert f"other users can write {tmp_path / place}" in linked.trust()
+    assert linked.starts()
+
+
+@pytest.mark.parametrize("place", ["links/helper", "folders/bin"])
+def test_a_link_that_others_can_replace_asks_again(place, linked, tmp_path):
+    (tmp_path / place).parent.chmod(0o777)
+    linked.trust()
+    linked.program(tmp_path / "evil" / "helper")
+    (tmp_path / place).unlink()
+    (tmp_path / place).symlink_to(tmp_path / ("evil/helper" if place == "links/helper" else "evil"))
+    assert not linked.starts()
+
+
+def test_a_link_that_leads_to_another_program_is_logged_and_shown_by_check(linked, tmp_path):
+    linked.trust()
+    (tmp_path / "links" / "helper").unlink()
+    (tmp_path / "links" / "helper").symlink_to(linked.program(tmp_path / "else" / "helper"))
+    assert linked.starts()
+    (found,) = json.loads(linked.cli("check", "--json").stdout)
+    for file in ("else/helper", "real/bin/helper"):
+        assert str(tmp_path / file) in found["message"]
+        assert str(tmp_path / file) in linked.cli("tools", "list").stderr
+
+
+def test_links_that_multiply_are_followed_in_time(clone):
+    """A lookup of 39 links, each below the other, is one that the system allows."""
+    (clone.folder / "here").symlink_to(".")
+    clone.program(clone.folder / "run")
+    clone.write(servers={"s": {"command": "./" + "here/" * 39 + "run"}})
+    clone.trust()
+    assert clone.starts()
 
 
 def test_another_path_outside_is_logged_and_shown_by_check(clone, tmp_path):
@@ -373,6 +431,37 @@ def test_a_module_that_appears_in_the_project_is_not_run(spelling, clone):
     done = clone.cli("servers", "test", search=search)
     assert "get_current_time" in done.stdout + done.stderr or done.returncode == 0, done.stderr
     assert not clone.flag.exists()
+
+
+UNSAFE_SPELLINGS = [
+    ("python3", "-Em", "xmod"),
+    ("python3", "-E", "-u", "-m", "xmod"),
+    ("env", "-i", f"PATH={os.defpath}", "python3", "-m", "xmod"),
+    ("env", "-u", "PYTHONSAFEPATH", "python3", "-m", "xmod"),
+    ("env", "PYTHONSAFEPATH=", "python3", "-m", "xmod"),
+    ("env", "-S", "python3", "-m", "xmod"),
+    ("env", "-S", "-i python3 -m xmod"),
+    ("sudo", "python3", "-m", "xmod"),
+    ("python3", "-${FLAG}m", "xmod"),
+]
+
+
+@pytest.mark.parametrize("spelling", UNSAFE_SPELLINGS, ids=" ".join)
+def test_nothing_is_promised_of_a_module_that_could_be_taken_from_the_project(spelling, clone):
+    command, *args = spelling
+    clone.write(servers={"s": {"command": command, "args": args, "enabled": False}})
+    shown = clone.trust()
+    assert "never taken from this folder" not in shown
+    assert ("! module: xmod, taken from this folder if it appears there" in shown) == ("xmod" in args)
+
+
+@pytest.mark.parametrize(
+    "spelling", [("python3", "-IEm"), ("python3", "-E", "-P", "-m"), ("env", "-i", "python3", "-Pm")]
+)
+def test_python_told_so_itself_takes_no_module_from_the_project(spelling, clone):
+    command, *args = spelling
+    clone.write(servers={"s": {"command": command, "args": [*args, "xmod"], "enabled": False}})
+    assert "module: xmod, never taken from this folder" in clone.trust()
 
 
 RENEWALS = {

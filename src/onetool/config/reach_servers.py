@@ -49,11 +49,17 @@ def server_line(name: str, block: Any) -> str:
 
 
 def programs_of(
-    servers: Mapping[str, Any], folders: Mapping[str, Path], project: Path, own_secrets: Mapping[str, Any]
+    servers: Mapping[str, Any],
+    folders: Mapping[str, Path],
+    project: Path,
+    own_secrets: Mapping[str, Any],
+    *,
+    sets_safe_path: bool = True,
 ) -> dict[str, ServerProgram]:
     """Return what each command resolves to, in its folder or the project's.
 
     A command with a secret that the project does not set is left out: it is known only when the server starts.
+    `sets_safe_path`: the servers start with PYTHONSAFEPATH, as those of a project's config do.
     """
     found: dict[str, ServerProgram] = {}
     for name, block in servers.items():
@@ -64,13 +70,15 @@ def programs_of(
         filled = [PLACEHOLDER.sub(lambda match: text_of(own_secrets.get(match[1], match[0])), text) for text in written]
         if any("${" in text or "\0" in text for text in filled):
             continue
-        module = python_module([filled[0], *map(text_of, listed(block.get("args")))])
+        words = [filled[0], *map(text_of, listed(block.get("args")))]
+        module, is_safe = python_module(words, sets_safe_path=sets_safe_path) or (None, False)
         started = ServerProgram(
             command=filled[0],
             folder=canonical_path(filled[1], str(project)),
             search_path=None if search_path is None else filled[2],
             module=module,
             has_module=module is not None and has_module(module, filled[1]),
+            is_safe_path=is_safe,
         )
         found[name] = started.now(str(project))
     return found
@@ -84,8 +92,12 @@ def server_details(block: Any, started: ServerProgram | None) -> Iterator[str]:
         yield f"program: {started.program or 'not found at present'}"
         yield f"folder: {started.folder}"
         if started.module is not None:
-            where = "in this folder" if started.has_module else "never taken from this folder"
-            yield f"module: {started.module}, {where}"
+            if started.has_module:
+                yield f"module: {started.module}, in this folder"
+            elif started.is_safe_path:
+                yield f"module: {started.module}, never taken from this folder"
+            else:
+                yield f"{WARN}module: {started.module}, taken from this folder if it appears there (fix: python -P)"
     elif block.get("command"):
         yield "program: unknown until the server starts, because its command contains a secret"
     for key, label, sign in (("env", "env", "="), ("headers", "header", ": ")):

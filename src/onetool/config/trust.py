@@ -191,8 +191,8 @@ def new_programs(trusted: "Mapping[str, ServerProgram] | None", now: "Mapping[st
 def _moved(trusted: "Mapping[str, ServerProgram]", now: "Mapping[str, ServerProgram]") -> Iterator[str]:
     for name, one in now.items():
         before = trusted[name].program if name in trusted else None
-        if before and one.program and before.path != one.program.path:
-            yield f"server {name} now starts {one.program}; it started {before.path} when the project was trusted"
+        if before and one.program and (before.path, before.real) != (one.program.path, one.program.real):
+            yield f"server {name} now starts {one.program}; it started {before} when the project was trusted"
 
 
 def _own_modules(programs: "Mapping[str, ServerProgram]") -> frozenset[str]:

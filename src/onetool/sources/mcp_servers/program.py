@@ -1,7 +1,7 @@
 """Finds the file that a server's command starts, and compares it with the one that was trusted. Nothing is started.
 
 A command of a project is trusted together with the file that it resolves to. `why_changed` says if that file has to be
-confirmed again: because it lies in the project and is another one now, or because other users can write it.
+confirmed again: because it lies in the project and is another one now, or because other users can replace it.
 """
 
 import os
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from onetool.core.file_facts import digest_of, everybody_can_write, is_foreign_owner, is_writable_by_others
+from onetool.core.file_facts import digest_of, is_foreign_owner, is_writable_by_others
 
 SAFE_PATH = "PYTHONSAFEPATH"
 _PYTHON = re.compile(r"(?:python|pypy)[\d.]*[a-z]?(?:\.exe)?|py(?:\.exe)?", re.IGNORECASE)
@@ -50,12 +50,12 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     real: str  # `path` without symbolic links
     in_project: bool = False  # one of the two is
     digest: str = ""  # of the file, if `real` lies in the project
-    others_write: bool = False
+    writable: str = ""  # by other users: the file, or a link or folder on the way to it
 
     def __str__(self) -> str:
         notes = [f"links to {self.real}"] if self.real != self.path else []
         notes += ["in this project"] if self.in_project else []
-        notes += ["other users can write it"] if self.others_write else []
+        notes += [f"other users can write {self.writable}"] if self.writable else []
         return f"{self.path} ({', '.join(notes)})" if notes else self.path
 
 
@@ -67,6 +67,7 @@ class ServerProgram(msgspec.Struct, frozen=True, kw_only=True):
     folder: str
     module: str | None = None  # NAME of `python -m NAME`
     has_module: bool = False  # Python finds it in the folder
+    is_safe_path: bool = False  # Python doesn't look for it there
     program: Program | None = None  # None: it is not found
 
     def is_written_like(self, other: "ServerProgram") -> bool:
@@ -85,29 +86,48 @@ def program_at(path: str, project: str) -> Program | None:
     """Return the program at this path; None if there is no file."""
     real, inside = os.path.realpath(path), os.path.realpath(project)
     try:
-        status, above = os.stat(real), os.stat(os.path.dirname(real))
+        os.stat(path)
+        writable = _writable_by_others(path)
     except OSError:
         return None
-    anybody = everybody_can_write(above) and not above.st_mode & stat.S_ISVTX
     path = canonical_path(path, project)
     return Program(
         path=path,
         real=real,
         in_project=_is_below(path, inside) or _is_below(real, inside),
         digest=digest_of(Path(real)) if _is_below(real, inside) else "",
-        others_write=anybody or is_foreign_owner(status) or is_writable_by_others(status),
+        writable=writable and canonical_path(writable, project),
     )
+
+
+def _writable_by_others(path: str) -> str:
+    """Return the file, link to it, or folder above one of these that other users can write; "" if there is none."""
+    pending, seen = [path], set[str]()
+    while pending:
+        place = pending.pop()
+        if place in seen:
+            continue
+        seen.add(place)
+        status, folder = os.lstat(place), os.path.dirname(place)
+        pending.append(folder)
+        if is_foreign_owner(status):
+            return place
+        if stat.S_ISLNK(status.st_mode):  # its mode says nothing
+            pending.append(os.path.join(folder, os.readlink(place)))
+        elif is_writable_by_others(status) and not (stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX):
+            return place
+    return ""
 
 
 def why_changed(trusted: Program | None, now: Program | None) -> str | None:
     """Return why a program has to be confirmed again, or None."""
     if now is None or now == trusted:
         return None
-    if now.in_project:
+    if now.writable and (trusted is None or (trusted.writable, trusted.real) != (now.writable, now.real)):
+        return f"starts {now.path}, which is not safe: other users can write {now.writable}"
+    if now.in_project and (trusted is None or msgspec.structs.replace(trusted, writable=now.writable) != now):
         is_known = trusted is not None and trusted.path == now.path
         return f"starts {now.path}, which {'has changed' if is_known else 'it did not start when it was trusted'}"
-    if now.others_write and (trusted is None or not trusted.others_write or trusted.real != now.real):
-        return f"starts {now.path}, which other users can write"
     return None
 
 
@@ -118,10 +138,14 @@ def _is_below(path: str, folder: str) -> bool:
 # `python -m NAME`
 
 
-def python_module(words: Sequence[str]) -> str | None:
-    """Return NAME of a command line with `python -m NAME`, also behind `env` or `uv run`; None for others."""
+def python_module(words: Sequence[str], *, sets_safe_path: bool = True) -> tuple[str, bool] | None:
+    """Return NAME of a command line with `python -m NAME`, also behind `env` or `uv run`; None for others.
+
+    The second value says whether Python is sure to obey SAFE_PATH, or has -P or -I: other programs may not pass the
+    variable on, and -E ignores it.
+    """
     start = next((at for at, word in enumerate(words) if _PYTHON.fullmatch(os.path.basename(word))), len(words))
-    options = iter(words[start + 1 :])
+    options, flags = iter(words[start + 1 :]), ""
     for word in options:
         if not word.startswith("-") or word in ("-", "--"):
             return None  # a script
@@ -129,13 +153,15 @@ def python_module(words: Sequence[str]) -> str | None:
             next(options, None)
         for at, option in enumerate("" if word.startswith("--") else word[1:], 2):
             if option == "m":
-                return word[at:] or next(options, "")
+                is_safe = "P" in flags or "I" in flags or (sets_safe_path and start == 0 and "E" not in flags)
+                return word[at:] or next(options, ""), is_safe and "$" not in flags  # of a secret, not filled in yet
             if option == "c":
                 return None
             if option in "WX":  # with a value, here or in the next word
                 if not word[at:]:
                     next(options, None)
                 break
+            flags += option
     return None
 
 

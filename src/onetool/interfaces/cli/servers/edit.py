@@ -350,12 +350,12 @@ def _show_seen(plan: "ServerImportPlan", target: "ConfigTarget") -> None:
     for one in plan.seen:
         block = one.block if isinstance(one.block, dict) else {}
         folders = {one.name: Path(os.path.expanduser(block["cwd"]))} if "cwd" in block else {}
-        started = programs_of({one.name: block}, folders, place, {}).get(one.name)
+        programs = programs_of({one.name: block}, folders, place, {}, sets_safe_path=target.is_project)
         replaced = ", in place of the one that is there" if one.name in target.servers else ""
         fate = f"taken{replaced}" if one.taken else "not taken, because another file defines the same name"
         click.echo(visible(f"From {shown_path(one.file)}, {fate}:"), err=True)
         click.echo(f"  {shown_line(server_line(one.name, one.block))}", err=True)
-        for detail in server_details(one.block, started):
+        for detail in server_details(one.block, programs.get(one.name)):
             click.echo(f"      {shown_detail(detail)}", err=True)
 
 
