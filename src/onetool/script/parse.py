@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from onetool.core.errors import OneToolError
+from onetool.core.errors import OneToolError, cut
 from onetool.script.awaits import awaited_calls
 
 Span = tuple[int, int]
@@ -326,6 +326,9 @@ def names_used_in(code: str) -> UsedNames | None:
 # Where something stands, as an editor marks it
 
 
+MAX_MESSAGE = 290  # characters of what is wrong
+
+
 class CodePlace(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """Lines and columns begin at 1; columns count characters, and the end is the first one behind it."""
 
@@ -342,6 +345,7 @@ class CodeFault(CodePlace, frozen=True, kw_only=True, rename="camel", omit_defau
 
     @classmethod
     def at(cls, message: str, place: CodePlace | None, line: int) -> "CodeFault":
+        message = cut(message, MAX_MESSAGE)
         return cls(message=message, **({"line": line} if place is None else msgspec.structs.asdict(place)))
 
 
