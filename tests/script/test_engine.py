@@ -213,6 +213,24 @@ def test_runs_of_three_levels_come_back_from_a_person(app, answer, callers):
     assert asyncio.run(main()) == [[1, 1]] * 2 * len(callers)
 
 
+def test_a_run_that_is_cancelled_while_it_comes_back_takes_no_slot(app, answer):
+    begun = []
+
+    async def main():
+        code = "print('asks')\nwork.ask()\nwhile True: pass"
+        runs = [asyncio.create_task(run_as("ada", app, code, live=lambda *_: begun.append(1))) for _ in range(3)]
+        await until_async(lambda: len(begun) == 3)
+        answer.open()
+        limiter = app.runtime.engine._limiter_for(None)
+        await until_async(lambda: len(limiter._waiting.get("ada", ())) == 2)
+        for one in runs:
+            one.cancel()
+        await asyncio.gather(*runs, return_exceptions=True)
+        return limiter._free, dict(limiter._held), limiter._waiting
+
+    assert asyncio.run(main()) == (2, {}, {})
+
+
 def test_the_wait_for_the_slot_does_not_count(tmp_path, answer):
     (tmp_path / "work.py").write_text(PACK)
     (tmp_path / "onetool.yaml").write_text("packs: [work.py]\nrun: {timeout_s: 1, workers: 2}\n")
