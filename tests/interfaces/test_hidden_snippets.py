@@ -7,8 +7,6 @@ from interfaces.http.matrix import token_entry, token_of
 from interfaces.mcp.peers import HttpPeer
 from interfaces.mcp.servers import Server
 
-pytestmark = pytest.mark.attack("wire")
-
 TELLTALE = "Telltale"
 BODIES = {
     "direct": "vault.unlock()",
@@ -25,6 +23,21 @@ BODIES = {
     "broken": "{% for x in word %}\nvault.unlock()\n{% endfor %}) (",
     "default": "ot.call({{ tool }}, {})",
     "unconnected": "bank.pay()",
+    "unconnected-renamed": "import bank as b\nb.pay()",
+    "unconnected-by-name": "ot.call('bank.pay', {})",
+}
+HARMLESS = {
+    "host": "print('example.com is up', 'see README.md')",
+    "default": "print('{{ file }}', '{{ address }}')",
+    "text": "'a.b'.upper()",
+    "class": "class A:\n    x = 1\nA.x",
+    "function": "def g():\n    pass\ng.calls = 1",
+    "import": "from __future__ import annotations\nimport json as j\nj.dumps(1)",
+    "member": "from datetime import datetime\ndatetime.now()",
+    "except": "try:\n    1 / 0\nexcept ZeroDivisionError as e:\n    print(e.args)",
+    "match": "match {'a': 1}:\n    case {'a': 1, **rest}:\n        rest.keys()",
+    "argument": "ot.call('time.now', {'zone': 'example.com'})",
+    "branch": "{% if file == 'x' %}time.now(){% endif %}\nprint('{{ file }}'.upper())",
 }
 PLACES = (
     "names",
@@ -53,6 +66,11 @@ def server(tmp_path_factory):
     snippets = {"clock": clock} | {
         f"{name}-one": {"description": f"{TELLTALE} {name}", "params": {**params}, "body": body}
         for name, body in BODIES.items()
+    }
+    files = {"file": {"type": "string", "default": "notes.txt"}, "address": {"default": "https://example.com"}}
+    snippets |= {
+        f"{name}-harmless": {"description": "Harmless", "params": files, "body": body}
+        for name, body in HARMLESS.items()
     }
     snippets["default-one"]["params"]["tool"] = {"type": "string", "default": "vault.unlock"}
     tokens = [token_entry("few", tools=["time.*", "ot.*"], role="call"), token_entry("all", role="admin")]
@@ -110,6 +128,7 @@ def told(server, place, name, who="few"):
             return asked("tools/list", {})
 
 
+@pytest.mark.attack("wire")
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("name", [f"{name}-one" for name in BODIES])
 def test_nobody_hears_of_a_snippet_with_tools_of_others(server, place, name):
@@ -120,6 +139,13 @@ def test_nobody_hears_of_a_snippet_with_tools_of_others(server, place, name):
     assert name not in text.replace(f"${name}", "").replace(f"prompt: {name}", "").replace(f"exactly '{name}", "")
 
 
+def test_harmless_snippets_are_shown(server):
+    """A dot in a text, and a name that the code defines, are no pack of a server that has not connected yet."""
+    shown = told(server, "list", "clock")
+    assert [name for name in HARMLESS if f"{name}-harmless" not in shown] == []
+
+
+@pytest.mark.attack("wire")
 @pytest.mark.parametrize("place", PLACES)
 def test_others_are_told_as_ever(server, place):
     for who in ("few", "all"):

@@ -11,12 +11,14 @@ import pytest
 from helpers import CHECKPOINTS, Checkpoint, until, until_async
 
 from onetool import App
+from onetool.core.call import current_caller
 from onetool.core.principal import Principal, current_principal
 
 PACK = """
 import asyncio
 import time
 from helpers import CHECKPOINTS
+from onetool.core.context import paused_for_caller
 
 async def stop() -> str:
     await CHECKPOINTS["engine"].pause()
@@ -29,6 +31,11 @@ async def nap(seconds: float) -> float:
 def doze(seconds: float) -> float:
     time.sleep(seconds)
     return seconds
+
+async def ask() -> bool:
+    with paused_for_caller():
+        await CHECKPOINTS["answer"].pause()
+    return True
 
 def add(a: int, b: int = 1) -> int:
     return a + b
@@ -139,6 +146,104 @@ def test_runs_of_three_levels_end_with_two_slots(app, callers):
         return await asyncio.gather(*[asyncio.create_task(one(caller)) for caller in callers * 2])
 
     assert [result.data for result in asyncio.run(nested())] == [[1, 1]] * 2 * len(callers)
+
+
+@pytest.fixture
+def answer(monkeypatch):
+    """Answers all questions of `work.ask` at once."""
+    monkeypatch.setitem(CHECKPOINTS, "answer", checkpoint := Checkpoint())
+    return checkpoint
+
+
+async def run_as(caller, app, code, **options):
+    current_principal.set(Principal(name=caller, owner=caller))
+    current_caller.set(object())  # somebody who can be asked
+    return await app.run(code, **options)
+
+
+@pytest.mark.attack("other callers")
+def test_runs_that_come_back_from_a_person_stay_within_the_share_of_their_caller(app, answer):
+    """All of them got in while they waited, and went on at once when they were answered."""
+    begun = []
+    code = "print('asks')\nwork.ask()\nwork.enter()\nwork.nap(0.05)\nwork.leave()"
+
+    async def main():
+        runs = [asyncio.create_task(run_as("ada", app, code, live=lambda *_: begun.append(1))) for _ in range(4)]
+        await until_async(lambda: len(begun) == 4)
+        answer.open()
+        quick = [(await asyncio.create_task(run_as("bob", app, "1 + 1"))).data for _ in range(3)]
+        return quick, [result.data for result in await asyncio.gather(*runs)]
+
+    assert asyncio.run(main()) == ([2] * 3, [1] * 4)
+
+
+@pytest.mark.attack("other callers")
+def test_code_that_goes_on_beside_a_question_needs_a_slot(app, answer):
+    burning = []
+    code = (
+        "import asyncio\nasync def burn():\n    await work.nap(0.01)\n    print('burning')\n    while True: pass\n"
+        "await asyncio.gather(work.ask(), burn())"
+    )
+
+    async def main():
+        runs = [asyncio.create_task(run_as("ada", app, code, live=lambda *_: burning.append(1))) for _ in range(4)]
+        await until_async(lambda: burning)
+        quick = [(await asyncio.create_task(run_as("bob", app, "1 + 1"))).data for _ in range(3)]
+        count = len(burning)
+        for one in runs:
+            one.cancel()
+        await asyncio.gather(*runs, return_exceptions=True)
+        return quick, count
+
+    assert asyncio.run(main()) == ([2] * 3, 1)
+
+
+@pytest.mark.attack("other callers")
+@pytest.mark.parametrize("callers", [("ada",), ("ada", "bob")])
+def test_runs_of_three_levels_come_back_from_a_person(app, answer, callers):
+    innermost = "script(code='work.ask()')\n1"
+    middle = f"import asyncio\nawait asyncio.gather(*[script(code={innermost!r}) for _ in range(2)])"
+
+    async def main():
+        runs = [asyncio.create_task(run_as(caller, app, middle)) for caller in callers * 2]
+        await answer.arrival()
+        answer.open()
+        return [result.data for result in await asyncio.gather(*runs)]
+
+    assert asyncio.run(main()) == [[1, 1]] * 2 * len(callers)
+
+
+def test_a_run_that_is_cancelled_while_it_comes_back_takes_no_slot(app, answer):
+    begun = []
+
+    async def main():
+        code = "print('asks')\nwork.ask()\nwhile True: pass"
+        runs = [asyncio.create_task(run_as("ada", app, code, live=lambda *_: begun.append(1))) for _ in range(3)]
+        await until_async(lambda: len(begun) == 3)
+        answer.open()
+        limiter = app.runtime.engine._limiter_for(None)
+        await until_async(lambda: len(limiter._waiting.get("ada", ())) == 2)
+        for one in runs:
+            one.cancel()
+        await asyncio.gather(*runs, return_exceptions=True)
+        return limiter._free, dict(limiter._held), limiter._waiting
+
+    assert asyncio.run(main()) == (2, {}, {})
+
+
+def test_the_wait_for_the_slot_does_not_count(tmp_path, answer):
+    (tmp_path / "work.py").write_text(PACK)
+    (tmp_path / "onetool.yaml").write_text("packs: [work.py]\nrun: {timeout_s: 1, workers: 2}\n")
+    code = "work.ask()\nwork.nap(0.6)"
+
+    async def main():
+        async with App.open(tmp_path / "onetool.yaml") as app:
+            runs = [asyncio.create_task(run_as("ada", app, code)) for _ in range(3)]
+            await answer.arrival()
+            answer.open()
+            return [result.data for result in await asyncio.gather(*runs)]
+
+    assert asyncio.run(main()) == [0.6] * 3
 
 
 def test_code_that_runs_itself_without_end_is_stopped(app):

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from onetool.core.principal import Principal, current_principal
-from onetool.script.engine import FairLimiter
+from onetool.script.fair_limiter import FairLimiter
 
 
 def test_so_many_at_a_time_and_in_order():
@@ -73,7 +73,8 @@ def test_it_works_between_loops():
     asyncio.run(main())
 
 
-def test_who_only_waits_lets_the_next_one_in_and_comes_back_without_waiting():
+@pytest.mark.parametrize("paused_first", [True, False])
+def test_a_run_that_waits_for_a_person_lets_the_next_one_in(paused_first):
     async def main():
         limiter = FairLimiter(1)
         order = []
@@ -82,14 +83,19 @@ def test_who_only_waits_lets_the_next_one_in_and_comes_back_without_waiting():
             async with limiter.slot():
                 order.append("another")
 
-        async with limiter.slot() as pause:
-            waiting = asyncio.ensure_future(another())
+        async with limiter.slot() as slot:
+            waiting = asyncio.create_task(another())
             await asyncio.sleep(0)
-            pause(True)
+            if paused_first:
+                slot.pause(True)
+            assert slot.wait(True) is not paused_first
+            slot.pause(True)
             await waiting
-            pause(False)
+            slot.pause(False)
+            assert not slot.wait(False)
+            assert slot.take().done()
             order.append("back")
-            third = asyncio.ensure_future(another())
+            third = asyncio.create_task(another())
             await asyncio.sleep(0.01)
             assert order == ["another", "back"]  # the one who is back counts again
         await third
@@ -182,18 +188,59 @@ def test_a_caller_whose_turn_it_is_but_who_has_a_run_is_passed_over():
 
 
 @pytest.mark.attack("other callers")
-def test_a_run_that_only_waits_counts_for_nobody():
+def test_a_run_that_comes_back_waits_for_the_share_of_its_caller():
     async def main():
         limiter = FairLimiter(2)
         as_caller("ada")
-        async with limiter.slot() as pause:
-            pause(True)
+        async with limiter.slot() as slot:
+            slot.wait(True)
+            slot.pause(True)
             async with asyncio.timeout(1), limiter.slot():  # the one that ada may hold
-                pause(False)
-                with pytest.raises(TimeoutError):
-                    async with asyncio.timeout(0.01), limiter.slot():
-                        pass
+                slot.pause(False)
+                assert not slot.wait(False)
+                ticket = slot.take()
+                assert not ticket.done()
+                as_caller("bob")
+                async with asyncio.timeout(1), limiter.slot():
+                    pass
+            assert ticket.done()
         async with asyncio.timeout(1), limiter.slot():  # and nothing was lost
             pass
+
+    asyncio.run(main())
+
+
+@pytest.mark.attack("other callers")
+def test_code_that_goes_on_while_a_person_is_asked_keeps_its_slot():
+    async def main():
+        limiter = FairLimiter(1)
+        async with limiter.slot() as slot:
+            slot.pause(True)
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.01), limiter.slot():
+                    pass
+            assert slot.wait(False)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("has_slot", [True, False])
+def test_a_run_that_ends_while_it_comes_back_leaves_nothing(has_slot):
+    async def main():
+        limiter = FairLimiter(1)
+        async with limiter.slot() as slot:
+            slot.wait(True)
+            slot.pause(True)
+            async with limiter.slot() as other:
+                slot.wait(False)
+                ticket = slot.take()
+                if has_slot:
+                    other.release()
+                assert ticket.done() is has_slot
+                slot.release()
+        async with asyncio.timeout(1), limiter.slot():
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.01), limiter.slot():
+                    pass
 
     asyncio.run(main())

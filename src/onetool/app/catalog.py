@@ -408,7 +408,7 @@ class ToolCatalog:
             from onetool.script.parse import names_used_in
 
             used = names_used_in(code)
-            words = words if used is None else used
+            words = words if used is None else used.names
         words |= {target.partition(".")[0] for alias, target in self._config.aliases.items() if alias in words}
         bodies = [snippet.body for name, snippet in self._config.snippets.items() if name in words]
         return words.union(*map(WORD.findall, bodies))

@@ -19,7 +19,7 @@ from onetool.core.spec import ToolSpec
 from onetool.core.text import did_you_mean, or_rather
 from onetool.script.failures import EACH_IN_TRY, SIDE_BY_SIDE, without_module
 from onetool.script.names import BUILTINS, CALL, ScriptNames, may_be_named
-from onetool.script.parse import CodeScan
+from onetool.script.parse import MAX_MESSAGE, CodeScan
 
 # Keywords beside `properties` that make one argument's fate depend on others: then it is the whole call or nothing.
 COMBINING_KEYWORDS = frozenset(
@@ -139,7 +139,7 @@ ASYNCIO = ("gather", "run", "sleep")  # what there is
 SIMPLE_STATEMENTS = (ast.Expr, ast.Assign, ast.AnnAssign, ast.AugAssign)
 CONDITIONAL = (ast.Lambda, ast.IfExp, ast.BoolOp, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 MOST_FOUND = 100  # each may ask for the nearest name, which takes its time
-LONGEST, LONGEST_MESSAGE = 460, 290  # characters: of all that is told, and of what is wrong
+LONGEST = 460  # characters of all that is told
 
 
 class CodeFinding(NamedTuple):
@@ -173,10 +173,10 @@ def called_tools(scan: CodeScan, names: ScriptNames, modules: Collection[str]) -
 def findings_text(findings: list[CodeFinding], names: ScriptNames) -> tuple[str, tuple[str, ...]]:
     """One message with all of them, or with the first ones, and the signatures that help."""
     shown: list[CodeFinding] = []
-    while len(shown) < min(len(findings), MOST_TOLD) and len(_sentence(findings[: len(shown) + 1])) < LONGEST_MESSAGE:
+    while len(shown) < min(len(findings), MOST_TOLD) and len(_sentence(findings[: len(shown) + 1])) < MAX_MESSAGE:
         shown.append(findings[len(shown)])
     shown = shown or findings[:1]
-    message = cut(_sentence(shown), LONGEST_MESSAGE)
+    message = cut(_sentence(shown), MAX_MESSAGE)
     if len(findings) > len(shown):
         message += f"; and {len(findings) - len(shown)} more"
     left = LONGEST - len(message)

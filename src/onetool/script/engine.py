@@ -2,12 +2,8 @@
 
 import asyncio
 import logging
-from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
-from concurrent.futures import Future
-from contextlib import AbstractContextManager, AsyncExitStack, ExitStack, asynccontextmanager, nullcontext
-from functools import partial
-from threading import Lock
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import AbstractContextManager, AsyncExitStack, ExitStack, nullcontext
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -24,12 +20,13 @@ from onetool.core.context import (
     pauses_within,
 )
 from onetool.core.executor import Executor
-from onetool.core.principal import allowed_by_both, owner
+from onetool.core.principal import allowed_by_both
 from onetool.core.registry import Snapshot
 from onetool.core.spec import ToolSpec
 from onetool.core.threads import Threads
 from onetool.sandbox.messages import WorkerLimits
 from onetool.sandbox.pool import WorkerPool, WorkerSession
+from onetool.script.fair_limiter import FairLimiter
 from onetool.script.names import ScriptNames
 from onetool.script.parse import CodeReport
 from onetool.script.pipeline import Pipeline, PipelineSettings
@@ -89,102 +86,6 @@ class CodeSession:
 
     def _own_worker(self, _prepared: PreparedCode) -> AbstractContextManager[WorkerSession]:
         return nullcontext(self.open())
-
-
-# Limiting concurrent runs
-
-
-class FairLimiter:
-    """A semaphore for threads and any event loop: `async with limiter.slot():` waits for a slot.
-
-    Callers take turns. The last half of the slots, at least one, is only for callers that hold none, so that one caller
-    can't keep all others waiting. Callers without a token can't be told apart, and may take all slots.
-    """
-
-    def __init__(self, slots: int) -> None:
-        self._free = slots
-        self._reserved = max(slots // 2, 1)
-        self._lock = Lock()
-        self._held: Counter[str] = Counter()  # slots by caller
-        self._waiting: dict[str, deque[Future[None]]] = {}  # by caller; the first one is next
-
-    @asynccontextmanager
-    async def slot(self) -> AsyncIterator[Callable[[bool], None]]:
-        """Wait for a slot, and yield `pause`.
-
-        `pause(True)` releases the slot while its run only waits. `pause(False)` takes it back without waiting.
-        """
-        caller = owner()
-        ticket = self._ticket(caller)
-        if ticket is not None:
-            try:
-                await asyncio.wrap_future(ticket)
-            except asyncio.CancelledError:
-                self._discard(caller, ticket)
-                raise
-        try:
-            yield partial(self._pause, caller)
-        finally:
-            self._release(caller)
-
-    def _pause(self, caller: str, is_away: bool) -> None:
-        if is_away:
-            self._release(caller)
-        else:
-            with self._lock:
-                self._take(caller)
-
-    def _ticket(self, caller: str) -> "Future[None] | None":
-        """Take a slot and return None, or return the ticket to wait for. A caller that waits already has no room."""
-        with self._lock:
-            if self._has_room(caller):
-                self._take(caller)
-                return None
-            ticket: Future[None] = Future()
-            self._waiting.setdefault(caller, deque()).append(ticket)
-            return ticket
-
-    def _has_room(self, caller: str) -> bool:
-        return self._free > (self._reserved if caller and self._held[caller] else 0)
-
-    def _take(self, caller: str) -> None:
-        self._free -= 1
-        self._held[caller] += 1
-
-    def _discard(self, caller: str, ticket: "Future[None]") -> None:
-        """Remove the ticket of a waiter that was cancelled. If it got its slot meanwhile, release that."""
-        with self._lock:
-            tickets = self._waiting.get(caller, deque())
-            if ticket in tickets:
-                tickets.remove(ticket)
-                if not tickets:
-                    del self._waiting[caller]
-                return
-        if not ticket.cancelled():  # else it was passed over already
-            self._release(caller)
-
-    def _release(self, caller: str) -> None:
-        with self._lock:
-            self._free += 1
-            self._held[caller] -= 1
-            if not self._held[caller]:
-                del self._held[caller]
-        while (ticket := self._next()) is not None:
-            ticket.set_result(None)
-
-    def _next(self) -> "Future[None] | None":
-        """Take a slot for the first caller that may have one, and return its ticket. Its next ticket comes last."""
-        with self._lock:
-            for caller in [one for one in self._waiting if self._has_room(one)]:
-                tickets = self._waiting.pop(caller)
-                while tickets:
-                    ticket = tickets.popleft()
-                    if ticket.set_running_or_notify_cancel():
-                        self._take(caller)
-                        if tickets:
-                            self._waiting[caller] = tickets
-                        return ticket
-        return None
 
 
 # `run`: scripts against a catalogue, so many at a time, in workers that are kept warm.
@@ -295,12 +196,14 @@ class Engine:
         async with AsyncExitStack() as held:
             try:
                 async with asyncio.timeout(QUEUE_SECONDS):
-                    pause = await held.enter_async_context(limiter.slot())
+                    slot = await held.enter_async_context(limiter.slot())
             except TimeoutError:
                 return pipeline.refusal_result(busy(self._limits, QUEUE_SECONDS))
             context = begin()
-            with nullcontext() if context.pauses is None else context.pauses.notifying(pause):
-                return await pipeline.execute(prepared, lambda code: self._worker(code, tools.names), context, live)
+            with nullcontext() if context.pauses is None else context.pauses.notifying(slot.pause):
+                return await pipeline.execute(
+                    prepared, lambda code: self._worker(code, tools.names), context, live, slot
+                )
 
     def check(self, text: str, catalogue: Snapshot, known: Collection[str]) -> ToolError | None:
         """What is wrong with code that is to be stored, if anything. `known` are its variables."""

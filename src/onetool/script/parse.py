@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from onetool.core.errors import OneToolError
+from onetool.core.errors import OneToolError, cut
 from onetool.script.awaits import awaited_calls
 
 Span = tuple[int, int]
@@ -189,28 +189,6 @@ def string_lines(tree: ast.AST) -> set[int]:
     return {line for first, last in strings for line in range(first + 1, last + 1)}
 
 
-# Names that code uses
-
-
-def names_used_in(code: str) -> set[str] | None:
-    """The names that code uses but does not define, and names in its string literals; None if it can't be parsed."""
-    try:
-        tree = parse(read(code))
-    except ScriptError:
-        return None
-    if tree is None:
-        return None
-    nodes = list(ast.walk(tree))
-    names = [node for node in nodes if isinstance(node, ast.Name)]
-    made = {node.id for node in names if not isinstance(node.ctx, ast.Load)}
-    made |= {node.arg for node in nodes if isinstance(node, ast.arg)}
-    texts = [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
-    imported = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
-    modules = [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
-    said = {text.partition(".")[0] for text in (*texts, *imported, *modules)}
-    return said | {node.id for node in names if node.id not in made}
-
-
 # Scanning code
 
 
@@ -310,7 +288,45 @@ class CodeScan:
         return {self.places.of(call) for call in self.calls if id(call) in awaited}
 
 
+# Names that code uses
+
+
+class UsedNames(NamedTuple):
+    """What code uses but does not define."""
+
+    names: set[str]  # with names in string literals
+    packs: set[str]  # names before a dot, in code and in what `ot.call` calls
+
+
+def names_used_in(code: str) -> UsedNames | None:
+    """Return the names that code uses but does not define; None if it can't be parsed."""
+    try:
+        scan = CodeScan(read(code))
+    except ScriptError:
+        return None
+    if scan.tree is None:
+        return None
+    texts = [
+        node.value for node in ast.walk(scan.tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    ]
+    modules = {name.partition(".")[0] for name in scan.imported.values()} - {"__future__"}
+    free = modules | (scan.used - scan.bound.keys() - scan.imported.keys())
+    packs = {node.value.id for node in scan.attributes if isinstance(node.value, ast.Name)} & free
+    for call in scan.calls:
+        match call:
+            case ast.Call(
+                func=ast.Attribute(value=ast.Name(id="ot"), attr="call"), args=[ast.Constant(value=str(name)), *_]
+            ):
+                packs.add(name.partition(".")[0])
+            case _:
+                pass
+    return UsedNames(free | {text.partition(".")[0] for text in texts}, packs | modules)
+
+
 # Where something stands, as an editor marks it
+
+
+MAX_MESSAGE = 290  # characters of what is wrong
 
 
 class CodePlace(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -329,6 +345,7 @@ class CodeFault(CodePlace, frozen=True, kw_only=True, rename="camel", omit_defau
 
     @classmethod
     def at(cls, message: str, place: CodePlace | None, line: int) -> "CodeFault":
+        message = cut(message, MAX_MESSAGE)
         return cls(message=message, **({"line": line} if place is None else msgspec.structs.asdict(place)))
 
 

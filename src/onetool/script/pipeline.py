@@ -19,6 +19,7 @@ from onetool.sandbox import CodeError, CodeSyntaxError, WorkerError
 from onetool.sandbox.pool import WorkerSession
 from onetool.script.check import CodeFinding, called_tools, check, findings_text
 from onetool.script.failures import RunScene, failed_line, failure, is_limit
+from onetool.script.fair_limiter import RunSlot
 from onetool.script.names import rename_advice
 from onetool.script.parse import (
     CodeFault,
@@ -155,13 +156,24 @@ class Pipeline:
         return self._allowed is None and self._known is None and len(self.code) <= LONG_CODE
 
     async def execute(
-        self, prepared: PreparedCode, sessions: OpenSession, context: CallContext, live: OnPrinted | None = None
+        self,
+        prepared: PreparedCode,
+        sessions: OpenSession,
+        context: CallContext,
+        live: OnPrinted | None = None,
+        slot: RunSlot | None = None,
     ) -> RunResult:
         """Drive the code in a thread, until it ends, or its time does."""
         settings = self._settings
         is_session = self._known is not None
         worker_loop = WorkerLoop(
-            self._tools, settings.executor, context, settings.limits, self._variables, may_interrupt=is_session
+            self._tools,
+            settings.executor,
+            context,
+            settings.limits,
+            self._variables,
+            may_interrupt=is_session,
+            slot=slot,
         )
         printed = PrintedOutput(settings.limits, live, worker_loop.stop)
         job = {

@@ -262,12 +262,10 @@ def _uses_only(snippet: SnippetLike, names: ScriptNames, allowed: Collection[str
     used = None
     with suppress(SnippetError):
         used = names_used_in(render_snippet(snippet, _stand_ins(snippet)))
-    for word in _WORD.findall(text) if used is None else used:
-        # A name that is not there at all may be the pack of a server that has not connected yet.
-        is_pack = used and word not in BUILTINS | MODULES and re.search(rf"\b{re.escape(word)}\.\w", text)
-        if word not in words and (word in names or is_pack):
-            return False
-    return True
+    if any(word in names and word not in words for word in (_WORD.findall(text) if used is None else used.names)):
+        return False
+    # A pack that is not there may be that of a server that has not connected yet.
+    return used is None or used.packs.issubset(BUILTINS.union(MODULES, words))
 
 
 def expand(text: str, snippets: Mapping[str, SnippetLike]) -> str:

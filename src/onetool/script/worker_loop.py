@@ -7,7 +7,9 @@ through the same queue.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Generator, Mapping
+from contextlib import contextmanager, nullcontext
+from functools import partial
 from queue import SimpleQueue
 from threading import TIMEOUT_MAX, Event, Lock
 from typing import Any
@@ -47,6 +49,7 @@ from onetool.sandbox.pool import WorkerSession
 from onetool.script.check import CodeFinding
 from onetool.script.error_lines import TracedCode, line_of
 from onetool.script.failures import is_limit
+from onetool.script.fair_limiter import RunSlot
 from onetool.script.names import CALL
 from onetool.script.parse import Span
 from onetool.script.rewrite import PreparedCode
@@ -65,7 +68,7 @@ CancelWork = Callable[[], Any]
 Work = Callable[[Callable[[Answer], None]], CancelWork]
 """Begins something on the loop, and calls with the answer when there is one; gives back how to cancel it."""
 
-STOPPED = -1  # no call has this number
+STOPPED, SLOT = -1, -2  # no call has these numbers
 
 
 class PendingFutures:
@@ -163,7 +166,9 @@ class WorkerLoop:
         limits: RunLimits,
         variables: Mapping[str, Any] | None = None,
         may_interrupt: bool = False,
+        slot: RunSlot | None = None,
     ) -> None:
+        self._slot = slot
         self._may_interrupt = may_interrupt
         self._interrupted = False
         self._tools = tools
@@ -379,7 +384,9 @@ class WorkerLoop:
         catalogue = self._tools.names.catalogue
         spec = catalogue.get(call.name)
         if (spec is None or not spec.is_async) and not self._may_interrupt:  # nothing that has to run on the loop
-            return self._answer(call, self._executor.execute_blocking(call, tools=catalogue))
+            with self._waiting():
+                result = self._executor.execute_blocking(call, tools=catalogue)
+            return self._answer(call, result)
         return self._wait_for(question, self._execute(call))
 
     def _wait_for(self, question: FunctionCall, work: Work) -> Answer:
@@ -411,9 +418,30 @@ class WorkerLoop:
 
     def _finished(self, wanted: list[int]) -> dict[int, Answer]:
         """The answers that are there, once there is one; none if it was interrupted."""
-        found = self._pending.answers(wanted)
+        with self._waiting():
+            found = self._pending.answers(wanted)
         self._raise_if_stopped()
         return found
+
+    @contextmanager
+    def _waiting(self) -> Generator[None]:
+        """Wait for answers. If the run lost its slot meanwhile, wait for that, too."""
+        if self._slot is not None:
+            self._slot.wait(True)
+        yield
+        if self._slot is not None and not self._slot.wait(False):
+            self._pending.begin(SLOT, partial(self._take_slot, self._slot))
+            self._pending.answers([SLOT])
+
+    def _take_slot(self, slot: RunSlot, answered: Callable[[Answer], None]) -> CancelWork:
+        ticket = slot.take()
+
+        async def wait() -> None:
+            with self._context.pauses or nullcontext():  # the time does not count, as at the beginning of the run
+                await asyncio.wrap_future(ticket)
+            answered(Returned(None))
+
+        return self._context.loop.create_task(wait()).cancel
 
     def _answer(self, call: ToolCall, result: ToolResult) -> Answer:
         if (watch := self._context.watch) is not None:

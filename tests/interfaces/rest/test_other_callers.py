@@ -89,6 +89,10 @@ def code(text):
     return "/run", {"code": text}
 
 
+def check(text):
+    return "/run/check", {"code": text}
+
+
 @pytest.mark.parametrize(
     ("path", "body", "words"),
     [
@@ -113,6 +117,16 @@ def code(text):
         pytest.param(*code(f"+time.now {PAIRS}"), "more than 10 arguments", id="call line: many"),
         pytest.param(*code(f"+time.now {LONG[:500_000]}=1"), "unknown argument", id="call line: argument"),
         pytest.param(*code(f"+{LONG[:500_000]} a=1"), "there is no tool 'kkk", id="call line: tool"),
+        pytest.param("/run", {LONG: 1}, "there is no such key", id="run: key"),
+        pytest.param("/run/check", {"code": "1", LONG: 1}, "there is no such key", id="check: key"),
+        pytest.param("/ask", {LONG: 1}, "there is no such key", id="ask: key"),
+        pytest.param("/ask", {"prompt": "x", "files": [{LONG: 1}]}, "/files/0/kkk", id="ask: key of a file"),
+        pytest.param(*check(f"{LONG[:500_000]}()"), "kkk", id="check: function"),
+        pytest.param(*check(f"{LONG[:500_000]}.x()"), "there is no pack kkk", id="check: pack"),
+        pytest.param(*check(f"ot.{LONG[:500_000]}()"), "ot.kkk", id="check: tool"),
+        pytest.param(*check(f"ot.call('{LONG[:500_000]}')"), "there is no tool 'kkk", id="check: ot.call"),
+        pytest.param(*check(f"import {LONG[:500_000]}"), "there is no module kkk", id="check: module"),
+        pytest.param(*check(f"import asyncio\nasyncio.{LONG[:500_000]}()"), "asyncio.kkk", id="check: attribute"),
     ],
 )
 def test_names_are_refused_with_few_words(callers, path, body, words):

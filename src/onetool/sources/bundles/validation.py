@@ -10,7 +10,7 @@ from msgspec import inspect
 from onetool.core.errors import cut
 from onetool.core.redaction import SecretPlaces
 from onetool.core.schema import depth_of
-from onetool.core.text import did_you_mean
+from onetool.core.text import MAX_NAME, did_you_mean
 from onetool.http.definition import ToolLimits
 from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.model import IMPLS, BundleContent, ToolContent, ToolExample
@@ -129,7 +129,9 @@ def read_tool(data: Any, slug: str, version: str) -> ToolContent:
     data = _without(data, _NOT_OF_A_TOOL)
     for key, meant in (("slug", slug), ("version", version)):
         if (named := data.pop(key, meant)) != meant:
-            raise InvalidError(f"{key}: it is put to {meant!r}, but says {named!r} of itself", f"/{key}")
+            raise InvalidError(
+                f"{key}: it is put to {meant!r}, but says {cut(repr(named), LONGEST)} of itself", f"/{key}"
+            )
     content = converted(data, ToolContent)
     key, shape = IMPLS[content.type]
     if data.get(key) is None:
@@ -194,10 +196,11 @@ def _misfit(message: str, path: list[str], below: str, data: Any, shape: type) -
     """The InvalidError for data that does not fit: with the possible values, and a pointer to an unknown key."""
     pointer = below + "".join(f"/{step}" for step in path)
     if match := _UNKNOWN.search(message):
-        pointer = f"{pointer}/{match[1]}"
-        return InvalidError(f"{pointer}: {unknown_key(shape, data, path, match[1])}", pointer)
+        key = cut(match[1], MAX_NAME)
+        pointer = f"{pointer}/{key}"
+        return InvalidError(f"{pointer}: {unknown_key(shape, data, path, key)}", pointer)
     text = wrong_value(shape, data, path) if message.startswith("Invalid ") else None
-    return InvalidError(f"{pointer or 'the body'}: {text or message[:1].lower() + message[1:]}", pointer)
+    return InvalidError(f"{pointer or 'the body'}: {text or message[:1].lower() + cut(message[1:], MAX_NAME)}", pointer)
 
 
 def _without(data: Any, keys: frozenset[str]) -> dict[str, Any]:

@@ -1,0 +1,127 @@
+"""FairLimiter: limits how many runs compute at the same time, and how many of them belong to one caller."""
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import AsyncIterator
+from concurrent.futures import Future
+from contextlib import asynccontextmanager
+from threading import Lock, RLock
+
+from onetool.core.principal import owner
+
+Ticket = Future[None]  # has its result once it has a slot
+
+
+class FairLimiter:
+    """A semaphore for threads and any event loop: `async with limiter.slot():` waits for a slot.
+
+    Callers take turns. The last half of the slots, at least one, is only for callers that hold none, so that one caller
+    can't keep all others waiting. Callers without a token can't be told apart, and may take all slots.
+    """
+
+    def __init__(self, slots: int) -> None:
+        self._free = slots
+        self._reserved = max(slots // 2, 1)
+        self._lock = Lock()
+        self._held: Counter[str] = Counter()  # slots by caller
+        self._waiting: dict[str, deque[Ticket]] = {}  # by caller; the first one is next
+
+    @asynccontextmanager
+    async def slot(self) -> "AsyncIterator[RunSlot]":
+        slot = RunSlot(self, owner())
+        try:
+            if not (ticket := slot.take()).done():
+                await asyncio.wrap_future(ticket)
+            yield slot
+        finally:
+            slot.release()
+
+    def ticket(self, caller: str) -> Ticket:
+        """Return a ticket that has its slot already if there is room. A caller that waits already has no room."""
+        ticket = Ticket()
+        with self._lock:
+            if self._has_room(caller):
+                self._take(caller)
+                ticket.set_result(None)
+            else:
+                self._waiting.setdefault(caller, deque()).append(ticket)
+        return ticket
+
+    def discard(self, caller: str, ticket: Ticket) -> None:
+        """Release the slot of a ticket. If the ticket has none yet, stop waiting for one."""
+        with self._lock:
+            tickets = self._waiting.get(caller, deque())
+            if ticket in tickets:
+                tickets.remove(ticket)
+                if not tickets:
+                    del self._waiting[caller]
+                return
+            if ticket.cancelled():  # it was passed over already
+                return
+            self._free += 1
+            self._held[caller] -= 1
+            if not self._held[caller]:
+                del self._held[caller]
+        while (following := self._next()) is not None:
+            following.set_result(None)
+
+    def _has_room(self, caller: str) -> bool:
+        return self._free > (self._reserved if caller and self._held[caller] else 0)
+
+    def _take(self, caller: str) -> None:
+        self._free -= 1
+        self._held[caller] += 1
+
+    def _next(self) -> Ticket | None:
+        """Take a slot for the first caller that may have one, and return its ticket. Its next ticket comes last."""
+        with self._lock:
+            for caller in [one for one in self._waiting if self._has_room(one)]:
+                tickets = self._waiting.pop(caller)
+                while tickets:
+                    ticket = tickets.popleft()
+                    if ticket.set_running_or_notify_cancel():
+                        self._take(caller)
+                        if tickets:
+                            self._waiting[caller] = tickets
+                        return ticket
+        return None
+
+
+class RunSlot:
+    """The slot of one run. Others may have it while the run waits for a person and its code waits for answers.
+
+    Code can go on while one of its calls waits for a person, and then needs the slot.
+    """
+
+    def __init__(self, limiter: FairLimiter, caller: str) -> None:
+        self._limiter = limiter
+        self._caller = caller
+        self._lock = RLock()
+        self._ticket: Ticket | None = None
+        self._is_paused = self._is_waiting = False
+
+    def take(self) -> Ticket:
+        """Return the ticket to wait for. Called on the event loop that ends the run: nothing is taken after its end."""
+        self._ticket = self._limiter.ticket(self._caller)
+        return self._ticket
+
+    def release(self) -> None:
+        with self._lock:
+            ticket, self._ticket = self._ticket, None
+        if ticket is not None:
+            self._limiter.discard(self._caller, ticket)
+
+    def pause(self, is_paused: bool) -> None:
+        """Note whether the run waits for a person."""
+        with self._lock:
+            self._is_paused = is_paused
+            if is_paused and self._is_waiting:
+                self.release()
+
+    def wait(self, is_waiting: bool) -> bool:
+        """Note whether the code waits for answers. Return whether the run has its slot."""
+        with self._lock:
+            self._is_waiting = is_waiting
+            if is_waiting and self._is_paused:
+                self.release()
+            return self._ticket is not None
