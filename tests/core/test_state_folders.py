@@ -4,6 +4,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from helpers import cli
 
 from onetool.app import App
 from onetool.core.flock import locked_folder
@@ -182,3 +183,15 @@ def test_files_of_a_project_are_not_state(tmp_path: Path, name: str, beside: str
     (tmp_path / beside).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / beside).touch()
     assert not is_state_file(str(tmp_path / name))
+
+
+@pytest.mark.attack("state")
+@pytest.mark.parametrize("exists", [True, False])
+@pytest.mark.parametrize("command", [("tokens", "add", "boss", "--role", "admin"), ("bundles", "create", "mine")])
+def test_commands_mark_the_home_that_they_write_to(tmp_path: Path, command: tuple[str, ...], exists: bool) -> None:
+    home = tmp_path / "home"
+    if exists:
+        home.mkdir()
+    done = cli(*command, cwd=tmp_path, env={"ONETOOL_HOME": str(home)})
+    assert done.returncode == 0, done.stderr
+    assert is_marked(home)

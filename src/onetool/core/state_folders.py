@@ -36,6 +36,8 @@ CONFIG_FILES = ("onetool.yaml", "secrets.yaml", "trust.json", "tokens.key", "dat
 def make_state_folder(folder: Path) -> None:
     """Make a folder for state, or mark one from before there were markers. Raises OSError."""
     if not is_marked(folder):
+        if folder.name in STATE_FOLDERS:
+            make_home(folder.parent)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with OpenFolder.at(folder, follow=False) as opened:
             mark_folder(opened)
