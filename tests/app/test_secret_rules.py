@@ -1,8 +1,10 @@
 """What HTTP tools may send where: not what the server uses, and a provider's key only where `ask` sends it."""
 
 import json
+from base64 import b64encode, urlsafe_b64encode
 from contextlib import nullcontext
 from types import SimpleNamespace
+from urllib.parse import quote
 
 import pytest
 
@@ -13,6 +15,7 @@ from onetool.core.errors import ToolFailure
 from onetool.core.principal import LOCAL, Principal, current_principal
 from onetool.http.url import parse_url
 from onetool.interfaces.http.credentials import NOBODY
+from onetool.services.access_tokens import token_digest
 from onetool.sources.bundles.errors import ForbiddenError
 
 pytestmark = pytest.mark.attack("secrets")
@@ -22,13 +25,17 @@ DATABASE = "postgresql://ot:p%40ss-word-0123456789@db.example/ot?sslpassword=oth
 OPENAI = "sk-openai-0123456789abcdef"
 
 
-def rules(folder, secrets, config, env=None):
+OWN = "ot_" + "aB3_-xY9" * 5 + "Zz0"
+CHOSEN = "chosen.by-the_operator~0"
+
+
+def rules(folder, secrets, config, env=None, tokens=()):
     folder.mkdir(exist_ok=True)
     (folder / "secrets.yaml").write_text(json.dumps(secrets))
     (folder / "secrets.yaml").chmod(0o600)
     (folder / "onetool.yaml").write_text(json.dumps({"secrets": "secrets.yaml", **config}))
-    no_tokens = SimpleNamespace(find=lambda _: None)
-    return SecretRules(load_config(folder / "onetool.yaml", env=env or {}), no_tokens)
+    known = {token_digest(token): SimpleNamespace(principal=Principal(name="boss")) for token in tokens}
+    return SecretRules(load_config(folder / "onetool.yaml", env=env or {}), SimpleNamespace(find=known.get))
 
 
 CLUSTER = {"database": "${DATABASE_URL}", "cluster": {"address": "127.0.0.1:1", "key": "${CLUSTER_KEY}"}}
@@ -52,6 +59,44 @@ def test_what_replicas_share_is_known_by_name_and_by_value(tmp_path, name, value
     secrets = {"CLUSTER_KEY": KEY, "DATABASE_URL": DATABASE, name: value}
     with pytest.raises(ToolFailure, match=f"{name} is {what} of this server"):
         rules(tmp_path, secrets, CLUSTER).get(name)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        f"{OWN}",
+        f"Bearer {OWN}",
+        f"key={OWN}",
+        f"https://h.example/?t={OWN}&x=1",
+        f"{OWN},",
+        f"x{OWN}y",
+        f"a-{OWN}_b",
+        f"ot_{OWN}",
+        quote(f'{{"t": "{OWN}"}}', safe=""),
+        "".join(f"%{one:02x}" for one in OWN.encode()),
+        OWN.encode().hex(),
+        f"0x{OWN.encode().hex().upper()}",
+        *(b64encode(f"{user}:{OWN}".encode()).decode() for user in ("u", "us", "use", "user")),
+        "Basic " + b64encode(f"user:{OWN}".encode()).decode().rstrip("="),
+        "key_" + urlsafe_b64encode(f"\xff\xfe?{OWN}".encode()).decode(),
+        "x" + b64encode(OWN.encode()).decode(),
+        quote(b64encode(f"\xff\xfb:{OWN}".encode()).decode(), safe=""),
+        CHOSEN,
+        f"key={CHOSEN}",
+        f"https://h.example/?t={CHOSEN}&x=1",
+        b64encode(f"user:{CHOSEN}".encode()).decode(),
+    ],
+)
+def test_a_token_is_known_inside_another_secret(tmp_path, value):
+    with pytest.raises(ToolFailure, match="COPY is the token boss of this server"):
+        rules(tmp_path, {"COPY": value}, {}, tokens=[OWN, CHOSEN]).get("COPY")
+
+
+@pytest.mark.parametrize("value", ["https://u:hunter2!@h.example/", b64encode(b"u:hunter2!").decode(), "a=hunter2!"])
+def test_a_password_of_eight_characters_is_known_inside_another_secret(tmp_path, value):
+    config = {"database": "postgresql://ot:hunter2!@db.example/ot"}
+    with pytest.raises(ToolFailure, match="COPY is database"):
+        rules(tmp_path, {"COPY": value}, config).get("COPY")
 
 
 def test_it_is_known_by_name_where_it_is_one_of_several_parts(tmp_path):

@@ -84,6 +84,13 @@ def test_a_call_that_another_replica_runs_is_noted_by_both_with_one_id(tmp_path)
         assert (there["kind"], there["what"]) == ("call", "POST /cluster/servers/ok/call")
 
 
+def lose_audit(member):
+    """Put a file where a replica has the folder of its audit log."""
+    audit = member.folder / "state" / "audit"
+    audit.rename(audit.with_name("away"))
+    audit.write_text("a file where the folder was")
+
+
 FORGED = {
     "news of a session": ("POST", b"/cluster/mcp", {"session": "none"}, 202),
     "a server's tool": ("POST", b"/cluster/servers/none/call", {"request": {"kind": "tool", "name": "x"}}, 200),
@@ -104,20 +111,35 @@ def test_nobody_with_the_key_does_anything_unnoted(required, method, path, body,
     assert sent()[0] == status
     begun, ended = until(lambda: found if len(found := forwarded_lines(target)) == 2 else None)
     assert (begun["outcome"], begun["id"], begun["who"], begun["from"]) == ("begun", ended["id"], "ada", "192.0.2.7")
-    audit = target.folder / "state" / "audit"
-    audit.rename(audit.with_name("away"))
-    audit.write_text("a file where the folder was")
+    lose_audit(target)
     code, said = sent()
     assert (code, "audit" in json.dumps(said)) == (503, True)
+
+
+def test_the_end_of_a_session_that_another_replica_refuses_is_told(required):
+    first, second = required
+    owner = HttpPeer(first, "old")
+    lose_audit(first)
+    refused = second.send(None, [("Mcp-Session-Id", owner.session)], method="DELETE")
+    assert (refused.status, b"audit log can't be written" in refused.body) == (502, True)
+
+
+def test_where_its_log_is_full_no_code_runs(required):
+    peer = HttpPeer(required[0], "new", query="?menu=run")
+    code = {"name": "run", "arguments": {"code": "40 + 2"}}
+    assert "42" in json.dumps(peer.result("tools/call", code))
+    lose_audit(required[0])
+    refused = json.dumps(peer.result("tools/call", code))
+    assert "audit log can't be written" in refused
+    assert "42" not in refused
+    peer.close()
 
 
 def test_where_its_log_is_full_a_replica_executes_nothing_of_another(required, tmp_path):
     first, second = required
     owner = HttpPeer(first, "new", capabilities=KNOWS)
     task = begin(owner, "job", path=str(tmp_path / "it"))
-    audit = first.folder / "state" / "audit"
-    audit.rename(audit.with_name("away"))
-    audit.write_text("a file where the folder was")
+    lose_audit(first)
     other = HttpPeer(second, "new", capabilities=KNOWS)
     refused = other.send(other.message("tasks/cancel", task))
     assert (refused.status, b"audit log can't be written" in refused.body) == (503, True)

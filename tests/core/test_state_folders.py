@@ -4,10 +4,20 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from helpers import cli
 
 from onetool.app import App
 from onetool.core.flock import locked_folder
-from onetool.core.state_folders import IGNORE, MARKER, is_marked, is_name_of, make_home, make_state_folder, mark_home
+from onetool.core.state_folders import (
+    IGNORE,
+    MARKER,
+    is_marked,
+    is_name_of,
+    is_state_file,
+    make_home,
+    make_state_folder,
+    mark_home,
+)
 from onetool.database.documents import FileDocuments
 from onetool.services.results import ResultStore
 from onetool.sources.bundles.files.state_folder import make_state
@@ -132,3 +142,56 @@ def test_the_home_of_another_server_from_before_is_closed_by_its_own_start(tmp_p
 )
 def test_names_that_are_made_of_others(name: str, expected: bool) -> None:
     assert is_name_of(name, ("stats.db",)) is expected
+
+
+@pytest.mark.attack("state")
+@pytest.mark.parametrize(
+    ("name", "beside"),
+    [
+        ("onetool.yaml", "database/0123456789abcdef/.onetool-state"),
+        ("secrets.yaml", "database/0123456789abcdef/.onetool-state"),
+        ("secrets.yaml", "onetool.yaml"),
+        ("secrets.yaml", "stats.db"),
+        (".secrets.yaml.a1", "onetool.yaml"),
+        ("onetool.yaml", "secrets.yaml"),
+        ("onetool.yaml.bak", "stats.db"),
+        ("stats.db", "onetool.yaml"),
+        ("stats.db-wal", "onetool.yaml"),
+        ("run_history", "onetool.yaml"),
+        ("database.key", "onetool.yaml"),
+    ],
+)
+def test_files_of_state_are_known_by_what_lies_beside_them(tmp_path: Path, name: str, beside: str) -> None:
+    (tmp_path / beside).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / beside).touch()
+    assert is_state_file(str(tmp_path / name))
+
+
+@pytest.mark.parametrize(
+    ("name", "beside"),
+    [
+        ("onetool.yaml", "README.md"),
+        ("onetool.yaml", "onetool.yaml.bak"),
+        ("secrets.yaml", "secrets.yaml.bak"),
+        ("secrets.yaml.bak", "secrets.yaml"),
+        ("stats.db", "stats.db-wal"),
+        ("secrets.yaml", "database/schema.sql"),
+        ("README.md", "onetool.yaml"),
+    ],
+)
+def test_files_of_a_project_are_not_state(tmp_path: Path, name: str, beside: str) -> None:
+    (tmp_path / beside).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / beside).touch()
+    assert not is_state_file(str(tmp_path / name))
+
+
+@pytest.mark.attack("state")
+@pytest.mark.parametrize("exists", [True, False])
+@pytest.mark.parametrize("command", [("tokens", "add", "boss", "--role", "admin"), ("bundles", "create", "mine")])
+def test_commands_mark_the_home_that_they_write_to(tmp_path: Path, command: tuple[str, ...], exists: bool) -> None:
+    home = tmp_path / "home"
+    if exists:
+        home.mkdir()
+    done = cli(*command, cwd=tmp_path, env={"ONETOOL_HOME": str(home)})
+    assert done.returncode == 0, done.stderr
+    assert is_marked(home)

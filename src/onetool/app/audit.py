@@ -98,6 +98,14 @@ class AppAudit:
         entry = log.call_begun(call)
         return lambda: log.write_entry(entry)
 
+    def before_run(self, event: "RunEvent") -> Callable[[], None] | None:
+        """Return what the engine has to do before a run, in a thread; None where the log is not required."""
+        log = self._log
+        if log is None or not log.is_required:
+            return None
+        entry = log.run_begun(event)
+        return lambda: log.write_entry(entry)
+
     def _follow(self) -> None:
         with self._lock:
             config, log = self._config, self._log

@@ -352,6 +352,7 @@ class Runtime:
             snippets=self.config.snippets,
             typecheck=self.config.run.typecheck,
             recorders=self._run_recorders(),
+            journal=None if self._audit is None else self._audit.before_run,
             workers=workers,
         )
 

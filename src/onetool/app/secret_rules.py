@@ -15,7 +15,7 @@ from onetool.config.include import names_in
 from onetool.config.load import PROVIDER_KEYS
 from onetool.http.allowed_hosts import binding_command, binding_for, is_bound_to
 from onetool.http.errors import RequestRefusedError
-from onetool.services.secrets import Secret, Secrets, UnsetSecret
+from onetool.services.secrets import UNMISTAKABLE, Secret, Secrets, UnsetSecret
 
 if TYPE_CHECKING:
     from onetool.app.access import KnownTokens
@@ -23,15 +23,13 @@ if TYPE_CHECKING:
     from onetool.http.url import Url
     from onetool.sources.bundles.tool_factory import SecretHosts
 
-MIN_CONTAINED = 16  # characters; a shorter value may be part of another secret by chance
-
 
 class _KnownValue:
     """A value that is looked for in secrets, also encoded or as a part of them."""
 
     def __init__(self, value: str) -> None:
         self._value = value
-        self._mask = Secrets({"": value}) if len(value) >= MIN_CONTAINED else None
+        self._mask = Secrets({"": value}) if len(value) >= UNMISTAKABLE else None
 
     def is_in(self, text: str) -> bool:
         return text.strip() == self._value or (self._mask is not None and self._mask.redact(text) != text)
@@ -108,10 +106,10 @@ class SecretRules:
         return self._token_in(value) if value else None
 
     def _token_in(self, value: str) -> str | None:
-        from onetool.services.access_tokens import token_digest
+        from onetool.services.access_tokens import possible_tokens, token_digest
 
-        for word in dict.fromkeys((value, *value.split())):
-            if (found := self._tokens.find(token_digest(word))) is not None:
+        for text in possible_tokens(value):
+            if (found := self._tokens.find(token_digest(text))) is not None:
                 return f"the token {found.principal.name}"
         return None
 

@@ -182,3 +182,6 @@ RunRecorder = Callable[[RunEvent], None]
 Journal = Callable[[ToolCall], Callable[[], None] | None]
 """Asked for every call that would be carried out. What it gives is run first, in a thread: if that raises, nothing is
 called. None: there is nothing to do first."""
+
+RunJournal = Callable[[RunEvent], Callable[[], None] | None]
+"""The same for every run, whose event has no outcome yet."""

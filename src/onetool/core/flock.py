@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from onetool.core.os_files import OpenFolder, UnsafeFileError, private, read_private, replace_file
-from onetool.core.state_folders import mark_folder
+from onetool.core.state_folders import make_state_folder, mark_folder
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -254,7 +254,7 @@ def _opened(path: Path) -> OpenFolder:
     try:
         with suppress(FileNotFoundError):
             return OpenFolder.at(path, follow=False)
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_state_folder(path)
         return OpenFolder.at(path, follow=False)
     except OSError:
         if path.is_symlink():

@@ -4,8 +4,8 @@ State holds sessions, hashes of tokens and keys: a caller who reads it can sign 
 but state has a file `.onetool-state`, also in an export, a copy or a second mount of it. The marker is made before the
 first file. `services/file_access` opens nothing in such a folder.
 
-A folder that state shares with a project has no marker: there the folders of state have one each, and beside such a
-folder the files of state are closed by their names.
+A folder that state shares with a project has no marker: there the folders of state have one each, and the files of
+state are closed by their names, if such a folder or another file of these names lies beside them.
 """
 
 import os
@@ -36,6 +36,8 @@ CONFIG_FILES = ("onetool.yaml", "secrets.yaml", "trust.json", "tokens.key", "dat
 def make_state_folder(folder: Path) -> None:
     """Make a folder for state, or mark one from before there were markers. Raises OSError."""
     if not is_marked(folder):
+        if folder.name in STATE_FOLDERS:
+            make_home(folder.parent)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with OpenFolder.at(folder, follow=False) as opened:
             mark_folder(opened)
@@ -93,11 +95,18 @@ def is_marked(folder: str | Path) -> bool:
 
 
 def is_state_file(path: str) -> bool:
-    """Return whether a file is state, or a config with its secrets and keys, and lies beside a folder of state."""
+    """Return whether a file has a name of state, config, secrets or keys, and something else of OneTool beside it."""
     folder, name = os.path.split(path)
-    if not is_name_of(name, (*STATE_FILES, *CONFIG_FILES)):
+    names = (*STATE_FILES, *CONFIG_FILES)
+    if not is_name_of(name, names):
         return False
-    return any(is_marked(os.path.join(folder, other)) for other in STATE_FOLDERS)
+    others = (other for other in names if not is_name_of(name, (other,)))
+    return (
+        any(os.path.lexists(os.path.join(folder, other)) for other in others)
+        or any(is_marked(os.path.join(folder, other)) for other in STATE_FOLDERS)
+        # `database` may be the project's own folder: the indexes in it have a marker each
+        or any(Path(folder, "database").glob(f"*/{MARKER}"))
+    )
 
 
 def is_name_of(name: str, files: tuple[str, ...]) -> bool:

@@ -15,10 +15,12 @@ from onetool.core.context import (
     Gate,
     Progress,
     RunEvent,
+    RunJournal,
     RunRecorder,
     current_call,
     pauses_within,
 )
+from onetool.core.errors import ToolFailure
 from onetool.core.executor import Executor
 from onetool.core.principal import allowed_by_both
 from onetool.core.registry import Snapshot
@@ -130,9 +132,11 @@ class Engine:
         snippets: "Mapping[str, SnippetLike] | None" = None,
         typecheck: bool = False,
         recorders: Iterable[RunRecorder] = (),
+        journal: RunJournal | None = None,
         workers: SharedWorkers | None = None,
     ) -> None:
         self._recorders = tuple(recorders)
+        self._journal = journal
         self._limits = limits
         self._environment = environment
         self._aliases = aliases or {}
@@ -172,7 +176,7 @@ class Engine:
         pipeline = Pipeline(self._settings, tools, text, allowed, run=None if outer else new_id(), variables=variables)
         error: ToolError | None = CANCELLED
         try:
-            result = await self._run_pipeline(
+            result = await self._journal_failure(pipeline, source) or await self._run_pipeline(
                 pipeline, tools, lambda: self._context(allowed, source, progress, pipeline.run, gate, watch), live
             )
             error = result.error
@@ -180,6 +184,17 @@ class Engine:
             if pipeline.run is not None and self._recorders:
                 self._record(pipeline.event(pipeline.run, source, error))
         return result
+
+    async def _journal_failure(self, pipeline: Pipeline, source: str) -> RunResult | None:
+        """Have the journal note the run before it begins. Returns a result where that failed: then nothing runs."""
+        if pipeline.run is None or self._journal is None:
+            return None
+        if (first := self._journal(pipeline.event(pipeline.run, source, None))) is not None:
+            try:
+                await asyncio.to_thread(first)
+            except ToolFailure as failure:
+                return pipeline.refusal_result(failure)
+        return None
 
     async def _run_pipeline(
         self,

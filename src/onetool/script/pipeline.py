@@ -11,6 +11,7 @@ import msgspec
 
 from onetool.core.call import ToolError, client_name
 from onetool.core.context import CallContext, RunEvent, current_call
+from onetool.core.errors import ToolFailure
 from onetool.core.executor import Executor
 from onetool.core.principal import lasting_owner
 from onetool.core.running import within_deadline
@@ -223,11 +224,10 @@ class Pipeline:
             owner=lasting_owner(),
         )
 
-    def refusal_result(self, why: LimitError) -> RunResult:
+    def refusal_result(self, why: LimitError | ToolFailure) -> RunResult:
         """The result of code that was refused before it ran."""
-        return self._result(
-            error=ToolError(code="execution_error", message=str(why), reason=why.reason, hints=(why.hint,))
-        )
+        hints = (why.hint,) if isinstance(why, LimitError) else why.hints
+        return self._result(error=ToolError(code="execution_error", message=str(why), reason=why.reason, hints=hints))
 
     def _prepare(self) -> PreparedCode:
         try:

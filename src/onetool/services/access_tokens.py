@@ -22,6 +22,7 @@ import hmac
 import logging
 import re
 import time
+from base64 import urlsafe_b64decode
 from collections.abc import Callable
 from contextlib import suppress
 from hashlib import sha256
@@ -29,6 +30,7 @@ from pathlib import Path
 from secrets import token_urlsafe
 from threading import Lock
 from typing import NamedTuple
+from urllib.parse import unquote
 
 import msgspec
 
@@ -39,6 +41,7 @@ from onetool.core.principal import Principal, Rate, Role
 from onetool.database import DatabaseError
 from onetool.database.documents import Documents, FileDocuments, Version
 from onetool.database.moving import LeftBehind, Moved
+from onetool.services.secrets import UNMISTAKABLE
 
 log = logging.getLogger("onetool.serve")
 
@@ -52,6 +55,9 @@ FILE_VERSION = 1
 LARGEST_FILE = 4 * 1024**2  # bytes: more than ten thousand tokens
 PATIENCE_S = 2.0  # to wait for another process that writes the file
 _SHOWN = re.compile(rf"\b{PREFIX}[A-Za-z0-9_-]{{40,}}")  # names of tools are shorter
+_OWN = re.compile(rf"(?=({PREFIX}[A-Za-z0-9_-]{{43}}))")  # as `new_token` makes them, whatever stands around them
+_NOT_IN_TOKENS = re.compile(r"[^A-Za-z0-9_.~+/-]+")
+_ENCODED = re.compile(r"[A-Za-z0-9+/_-]{16,}")  # Base64 or hexadecimal digits
 
 
 class TokenFileError(OneToolError):
@@ -396,6 +402,18 @@ def token_hash(text: str) -> str:
 def mask_tokens(text: str) -> str:
     """The text without tokens, for logs."""
     return _SHOWN.sub(f"{PREFIX}***", text) if PREFIX in text else text
+
+
+def possible_tokens(text: str) -> set[str]:
+    """Return the parts of a text that may be tokens, also where the text or a part of it is encoded."""
+    texts = {text, unquote(text)}
+    for run in {run for one in texts for run in _ENCODED.findall(one)}:
+        for part in (run[start:] for start in range(4)):  # other text may stand before it
+            texts.add(urlsafe_b64decode(part[: len(part) - (len(part) % 4 == 1)] + "==").decode("latin-1"))
+            with suppress(ValueError):
+                texts.add(bytes.fromhex(part).decode("latin-1"))
+    parts = (part for one in texts for part in (*one.split(), *_NOT_IN_TOKENS.split(one), *_OWN.findall(one)))
+    return texts | {part for part in parts if len(part) >= UNMISTAKABLE}
 
 
 def _digest_of(hash: str) -> bytes:

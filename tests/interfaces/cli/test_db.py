@@ -184,6 +184,15 @@ def test_an_export_below_the_roots_needs_a_flag(folder, target):
 
 
 @pytest.mark.attack("state")
+def test_the_config_of_a_server_with_a_database_is_closed_to_others(folder, tmp_path):
+    said(folder, "init")
+    assert cli("--config", "onetool.yaml", "bundles", "list", cwd=folder).returncode == 0
+    assert not [path for path in folder.iterdir() if path.name not in ("onetool.yaml", "database")]
+    done = cli("tools", "invoke", "fs.read_file", f"path={folder.name}/onetool.yaml", cwd=tmp_path)
+    assert "OneTool's own" in done.stdout + done.stderr
+
+
+@pytest.mark.attack("state")
 def test_an_export_is_closed_to_tools(folder):
     LoginSessions(folder / "page_sessions").start(sha256(b"sesame").digest())
     said(folder, "import")

@@ -211,6 +211,28 @@ def test_where_it_is_required_nothing_is_changed_without_it(place, monkeypatch, 
     assert send(site, "edit", "GET", f"/tools/bundles/{ID}")[0] == 404
 
 
+@pytest.mark.attack("replicas")
+@pytest.mark.parametrize("disk", ["full", "usual"])
+def test_where_it_is_required_no_code_runs_without_it(place, monkeypatch, disk):
+    app, site = place(audit="required")
+    write = os.write
+
+    def refused(file, data):
+        if disk == "full" and data.startswith(b'{"time"'):
+            raise OSError(28, "No space left on device")
+        return write(file, data)
+
+    monkeypatch.setattr(os, "write", refused)
+    status, said = send(site, "call", "POST", "/run", {"code": "1 + 1"})
+    if disk == "full":
+        assert (status, json.loads(said)["code"]) == (503, "audit_unavailable")
+        return
+    begun, ended = lines(app)
+    assert (status, begun["what"], begun["outcome"], ended["outcome"]) == (200, "run", "begun", "ok")
+    assert (begun["id"], begun["args"]) == (ended["id"], ended["args"])
+    assert begun["id"]
+
+
 # GET /audit
 
 

@@ -12,7 +12,7 @@ from interfaces.http.conftest import Served
 
 from onetool.core.call import ToolCall
 from onetool.core.context import CallEvent
-from onetool.core.state_folders import MARKER, make_home
+from onetool.core.state_folders import MARKER, make_home, make_state_folder
 from onetool.interfaces.http.login_sessions import LoginSessions
 from onetool.services.access_tokens import TokenStore
 from onetool.services.stats import UsageStats
@@ -70,6 +70,8 @@ HELD = {  # topics, each of which would write where nothing may be written
     )
 }
 
+COUNTED = ("onetool.yaml", "secrets.yaml", "stats.db", "stats.db-wal")
+
 
 def keep_state(home: Path) -> None:
     """Let the stores write what a server keeps."""
@@ -91,6 +93,10 @@ def server(tmp_path_factory):
     (folder / "docs" / "a.txt").write_text("fine")
     (folder / "second" / "a.txt").write_text("fine")
     (folder / "second" / "onetool.yaml").write_text("{}\n")
+    make_state_folder(folder / "indexed" / "database" / "0123456789abcdef")
+    (folder / "counted").mkdir()
+    for name in ("indexed/onetool.yaml", *(f"counted/{name}" for name in COUNTED)):
+        (folder / name).write_text("KEY")
     make_home(folder / "other")
     for home in (folder, folder / "other", folder / "second"):
         keep_state(home)
@@ -136,6 +142,9 @@ CLOSED = (
     "onetool.yaml.bak",
     "more.yaml",
     "second/onetool.yaml",
+    "indexed/onetool.yaml",
+    "indexed/database/0123456789abcdef/.gitignore",
+    *(f"counted/{name}" for name in COUNTED),
     "copied/sessions.json",
     f"other/{MARKER}",
     "other/nothing",

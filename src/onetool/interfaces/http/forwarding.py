@@ -149,18 +149,26 @@ class Forwarder:
                 except WireError:
                     raise ReplicaGoneError(was_answering=True) from None
 
-    async def broadcast(self, path: str, body: bytes, principal: Principal) -> None:
-        """POST to all others at the same time. It takes BROADCAST_S seconds at most; failures are logged."""
-        others = [one for one in self._members.alive() if one.id != self._members.id]
-        await asyncio.gather(*(self._tell(one, path, body, principal) for one in others))
+    async def broadcast(self, path: str, body: bytes, principal: Principal) -> "list[ReplicaRefusedError]":
+        """POST to all others at the same time, and return who refused. It takes BROADCAST_S seconds at most.
 
-    async def _tell(self, replica: Replica, path: str, body: bytes, principal: Principal) -> None:
+        Failures are logged.
+        """
+        others = [one for one in self._members.alive() if one.id != self._members.id]
+        told = await asyncio.gather(*(self._tell(one, path, body, principal) for one in others))
+        return [refusal for refusal in told if refusal is not None]
+
+    async def _tell(
+        self, replica: Replica, path: str, body: bytes, principal: Principal
+    ) -> "ReplicaRefusedError | None":
         try:
             async with asyncio.timeout(BROADCAST_S):
                 async for _ in self.post(replica, path, body, principal):
                     pass
         except (HttpError, TimeoutError) as error:
             log.warning("%s was not told at %s: %s", replica.id, path, error or "it did not answer in time")
+            return error if isinstance(error, ReplicaRefusedError) else None
+        return None
 
     # Connections
 

@@ -82,13 +82,15 @@ class SharedSessions:
         return self._sessions.get(id, principal)
 
     async def close(self, session: HttpSession) -> None:
-        """The client has ended it."""
+        """End it for the client. Raises HttpError (502) if a replica refuses, which has it for a minute more."""
         try:
             await asyncio.to_thread(self._rows.delete, session.id)
         except DatabaseError as error:
             raise _away(error) from None
         await self._forget(session)
-        await self._tell(SessionNews(session=session.id, is_over=True), session)
+        for refusal in await self._tell(SessionNews(session=session.id, is_over=True), session):
+            message = f"The session has ended, but a replica may go on with it for a minute. {refusal}"
+            raise HttpError(refusal.status, refusal.code, message)
 
     # Messages that are for another replica
 
@@ -134,8 +136,8 @@ class SharedSessions:
         owner, _, number = str(message["id"]).partition("-")
         return owner if number and _REPLICA.fullmatch(owner) and owner != self._cluster.id else None
 
-    async def _tell(self, news: SessionNews, session: HttpSession) -> None:
-        await self._cluster.forwarder.broadcast(PATH, _encoded(news), session.client.principal)
+    async def _tell(self, news: SessionNews, session: HttpSession) -> Sequence[HttpError]:
+        return await self._cluster.forwarder.broadcast(PATH, _encoded(news), session.client.principal)
 
     async def _hear(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The route /cluster/mcp: what another replica tells. Sessions that are not in memory need no news."""

@@ -28,6 +28,7 @@ from onetool.core.text import MAX_NAME
 from onetool.interfaces.asgi import encode
 from onetool.interfaces.response_stream import DisconnectWatch, ResponseStream
 from onetool.interfaces.rest.invoke import ProgressEvents, sse_event, wants_events
+from onetool.interfaces.rest.problem import RestError
 from onetool.interfaces.rest.request import SOURCE, RestContext, RestRequest, RestResponse, json_body, list_response
 from onetool.script.run_result import RunResult
 from onetool.sources.bundles.errors import InvalidError
@@ -103,6 +104,8 @@ async def run(request: RestRequest) -> RestResponse | None:
         calls = RunCalls(request.context)
         with DisconnectWatch(request.receive):
             result = await _run(request, asked, calls)
+            if (error := result.error) is not None and error.reason == "audit_unavailable" and not calls.listed():
+                raise RestError(503, error.reason, error.message, hints=error.hints)
             answer = await asyncio.to_thread(_answer, request.context, result)
             return RestResponse(200, encode(replace(answer, prints=result.printed, calls=calls.listed())))
     return None

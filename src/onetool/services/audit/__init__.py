@@ -20,6 +20,8 @@ from time import time
 from typing import Any
 from weakref import finalize
 
+import msgspec
+
 from onetool.core.call import ToolCall, client_name
 from onetool.core.context import CallEvent, RunEvent, current_call
 from onetool.core.errors import ToolFailure
@@ -108,8 +110,15 @@ class AuditLog:
 
     def record_run(self, event: RunEvent) -> None:
         """Note code that was run."""
+        self._writer.add(self._run_entry(event))
+
+    def run_begun(self, event: RunEvent) -> AuditEntry:
+        """Return the line that is written before a run where the log is required."""
+        return msgspec.structs.replace(self._run_entry(event), outcome=BEGUN, ms=None)
+
+    def _run_entry(self, event: RunEvent) -> AuditEntry:
         who, address = current_principal.get(), current_address.get()
-        self._writer.add(run_entry(event, self._clock(), who, address, self._writer.hasher))
+        return run_entry(event, self._clock(), who, address, self._writer.hasher)
 
     def write(self, kind: AuditKind, what: str, **more: Any) -> None:
         """The same as `record`, but it is written when this returns. Raises AuditUnavailableError."""

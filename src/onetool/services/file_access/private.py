@@ -181,10 +181,10 @@ class Private:
     def refuse_text(self, path: str) -> None:
         """Refuse a path by its text, before it is opened, so that callers can't learn what exists there."""
         path = _absolute(path)
-        if is_state_file(path) or any(
-            is_marked(place or os.sep) and not self._is_own(place) for place in _and_above(path)
-        ):
+        if any(is_marked(place or os.sep) and not self._is_own(place) for place in _and_above(path)):
             raise PathRefusedError("state")
+        if is_state_file(path):
+            raise PathRefusedError("private")
         if f"{path}{os.sep}".startswith(self._beginnings):
             raise PathRefusedError(next(reason for place, reason in self._path_texts.items() if is_below(path, place)))
         if OWN_FOLDER_NAME in path.lower():
@@ -205,10 +205,8 @@ class Private:
     def refuse_name(self, folder: OpenFolder, name: bytes) -> None:
         """Refuse to write a name in an open folder, whether there is something or not."""
         text = os.fsdecode(name)
-        if text.lower() in (OWN_FOLDER_NAME, MARKER):
+        if text.lower() in (OWN_FOLDER_NAME, MARKER) or is_state_file(os.path.join(path_of(folder) or "", text)):
             raise PathRefusedError("private")
-        if is_state_file(os.path.join(path_of(folder) or "", text)):
-            raise PathRefusedError("state")
         with path_errors(otherwise="not_writable"):
             for status in _ways_up(folder):
                 self.refuse(status)

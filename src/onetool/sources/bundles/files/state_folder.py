@@ -21,7 +21,7 @@ import msgspec
 
 from onetool.core.errors import Mistake
 from onetool.core.os_files import OpenFolder, make_private, open_no_link
-from onetool.core.state_folders import is_marked, mark_folder
+from onetool.core.state_folders import is_marked, make_home, mark_folder
 from onetool.sources.bundles.errors import UnavailableError
 from onetool.sources.bundles.files.disk import INDEX, KEY, LARGEST, READ, STATE, Foreign, anybody
 from onetool.sources.bundles.files.overlay import BuiltIn
@@ -45,6 +45,8 @@ def make_state(folder: Path) -> Path | None:
         return None  # what we keep would lie somewhere else
     try:
         if not is_marked(folder / STATE):
+            if folder.name == "bundles":
+                make_home(folder.parent)
             with OpenFolder.at(folder) as root:
                 _make(root)
         return file if os.access(file.parent, os.W_OK | os.X_OK) else None
