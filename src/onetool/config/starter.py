@@ -1,8 +1,4 @@
-"""The config that `onetool init` writes, and what its folder keeps out of a repository."""
-
-# What is made by running, or must stay private, and so does not belong into a repository.
-IGNORED = "stats.db*\nresults/\nsessions/\nservers/\nrun_history\nchat_history\nsecrets.yaml\n.*.lock\n__pycache__/\n"
-
+"""The config that `onetool init` writes."""
 
 STARTER = """\
 # OneTool's config. Every key has a default, so this file may be empty.

@@ -17,6 +17,11 @@ from onetool.core.os_files import HAS_OWNERS, OpenFolder
 MARKER = ".onetool-state"
 MARKER_TEXT = b"OneTool keeps its state in this folder. Because of this file, tools can't open anything in it.\n"
 IGNORE = ".gitignore"
+# What a project's .onetool keeps out of a repository: files that are made by running, or must stay private.
+IGNORED = (
+    ".onetool-state\nstats.db*\nresults/\nsessions/\nservers/\nrun_history\nchat_history\n"
+    "secrets.yaml\n.secrets.yaml.*\n.*.lock\n__pycache__/\n"
+)
 
 STATE_FOLDERS = (
     "results",

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from onetool.core.flock import lock_beside
 from onetool.core.os_files import draft_of, write_new
-from onetool.core.state_folders import make_home
+from onetool.core.state_folders import IGNORE, IGNORED, make_home
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -68,10 +68,10 @@ def _locked(file: Path) -> Iterator[None]:
 
 def _keep_from_git(file: Path) -> None:
     """Write a .gitignore beside the first secret, if `onetool init` has not written one."""
-    ignore = file.with_name(".gitignore")
+    own_name = "" if file.name == "secrets.yaml" else f"{file.name}\n.{file.name}.*\n"
     if file.parent.name == ".onetool" and not file.exists():
         with suppress(OSError):
-            write_new(ignore, f"{file.name}\n.{file.name}.*\nsessions/\n")
+            write_new(file.with_name(IGNORE), IGNORED + own_name)
 
 
 def _lines(file: Path) -> list[str]:

@@ -21,6 +21,7 @@ from onetool.config.server_import import ConfigTarget, Planner
 from onetool.config.server_import.hide_secrets import is_secret
 from onetool.config.server_import.translate import MAX_BYTES, read_servers
 from onetool.core.errors import ConfigError
+from onetool.core.state_folders import IGNORED
 from onetool.interfaces.cli.clients.known import CLIENT_FILES, possible_files
 
 TOKEN = "ghp_0123456789abcdefghij"  # looks like one, and is none
@@ -329,6 +330,7 @@ def test_secrets_are_moved_and_never_shown(project):
         assert PASSWORD not in shown
     file = project / ".onetool" / "secrets.yaml"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert file.with_name(".gitignore").read_text() == IGNORED
     assert draft.stdout.strip() in text
     loaded = config_of(project).servers
     assert loaded["github"].headers == servers["github"]["headers"]

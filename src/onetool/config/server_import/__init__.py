@@ -28,12 +28,13 @@ from onetool.config.model import Config
 from onetool.config.node import Findings, Node
 from onetool.config.server_import.hide_secrets import SecretCollector, Variables, without_secrets
 from onetool.config.server_import.translate import ClientServers, SkipServer, translated
-from onetool.config.starter import IGNORED, starter_config
+from onetool.config.starter import starter_config
 from onetool.config.trust import trust_renewed
 from onetool.config.yaml_nodes import PLACEHOLDER
 from onetool.config.yaml_nodes import ConfigFileError as NotYaml
 from onetool.core.errors import ConfigError, OneToolError
 from onetool.core.os_files import draft_of, write_new
+from onetool.core.state_folders import IGNORE, IGNORED
 from onetool.services.secret_file import drop_secret, put_secret
 from onetool.services.secrets import Secret
 
@@ -142,7 +143,7 @@ def _folder_for(file: Path) -> Iterator[None]:
     file.parent.mkdir(exist_ok=True, mode=0o700 if file.parent == own_folder() else 0o777)
     try:
         yield
-        write_new(file.with_name(".gitignore"), IGNORED)
+        write_new(file.with_name(IGNORE), IGNORED)
     except BaseException:
         if not was_there:
             with suppress(OSError):

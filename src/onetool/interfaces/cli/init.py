@@ -69,8 +69,9 @@ def init(
 
 
 def _write_starter(folder: Path, force: bool) -> None:
-    from onetool.config.starter import IGNORED, starter_config
+    from onetool.config.starter import starter_config
     from onetool.core.os_files import write_new
+    from onetool.core.state_folders import IGNORE, IGNORED
     from onetool.interfaces.cli.trust import renew_trust
 
     file = folder / ".onetool" / "onetool.yaml"
@@ -81,7 +82,7 @@ def _write_starter(folder: Path, force: bool) -> None:
         with renew_trust(file):
             file.parent.mkdir(exist_ok=True)
             file.write_text(starter_config(), encoding="utf-8")
-            write_new(file.with_name(".gitignore"), IGNORED)
+            write_new(file.with_name(IGNORE), IGNORED)
     except OSError as error:
         raise click.ClickException(f"can't write {file}: {error.strerror}.") from None
     there = "" if folder == Path() else f"cd {folder}, "
