@@ -34,7 +34,7 @@ _RATES = {1: "s", 60: "min", 3600: "h", 86400: "day"}
 MAY = {
     "call": "call tools, run code and ask",
     "edit": "call tools, run code, ask, and change bundles and examples",
-    "admin": "do everything, with servers, tokens and trust, too",
+    "admin": "do everything but make and revoke tokens",
 }
 
 
