@@ -9,6 +9,8 @@ import subprocess
 import pytest
 from helpers import cli, start, trusted
 
+from onetool.core.state_folders import IGNORED
+
 KEY = "sk-live-0123456789"
 
 
@@ -33,8 +35,9 @@ def test_set_list_remove(tmp_path, own_home, provider, name):
     assert done.returncode == 0
     assert KEY not in done.stdout + done.stderr
     file = own_home / ".onetool" / "secrets.yaml"
+    assert "A running server uses it after a reload" in done.stderr
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert (file.with_name(".gitignore")).read_text().split() == ["secrets.yaml", ".secrets.yaml.*", "sessions/"]
+    assert file.with_name(".gitignore").read_text() == IGNORED
     assert listed(tmp_path)[name] == "file"
     assert cli("auth", "remove", provider, cwd=tmp_path).returncode == 0
     assert not listed(tmp_path).get(name)

@@ -78,6 +78,7 @@ def set_secret(ctx: click.Context, name: str, in_keyring: bool, hosts: tuple[str
     elsewhere = f", and not for {untrusted.folder}, which is not trusted" if untrusted else ""
     bound = f", and is sent to {', '.join(hosts)} only" if hosts else ""
     click.echo(f"{secret} is kept in {file}{elsewhere}{bound}.", err=True)
+    click.echo("A running server uses it after a reload (SIGHUP or ot.reload()).", err=True)
 
 
 @auth.command("list")
