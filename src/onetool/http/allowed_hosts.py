@@ -209,7 +209,10 @@ def is_bound_to(url: Url, bindings: Iterable[str]) -> bool:
 
 def read_binding(text: str) -> _Pattern:
     """Parse the host and port of a binding. Raises ValueError."""
-    return read_entry(_SCHEME.sub("", text))
+    bare = _SCHEME.sub("", text)
+    if not bare or "/" in bare:
+        raise ValueError(f"{text!r} is not a host: write api.example.com or http://localhost:9000, without a path")
+    return read_entry(bare)
 
 
 def binding_for(url: Url) -> str:

@@ -241,10 +241,20 @@ def test_a_secret_is_bound_without_typing_it_again(tmp_path, own_home):
     assert [row["hosts"] for row in rows if row["name"] == "KEY"] == [["http://localhost:9000"]]
     assert [row["hosts"] for row in rows if row["name"] == "OPENAI_API_KEY"] == [[]]
     assert cli("auth", "set", "KEY", cwd=tmp_path, stdin="").returncode == 1
-    assert cli("auth", "set", "NEW", "--host", "a.example", cwd=tmp_path, stdin="").returncode == 1
+    done = cli("auth", "set", "NEW", "--host", "a.example", cwd=tmp_path, stdin="")
+    assert (done.returncode, "NEW is not stored yet" in done.stderr) == (1, True), done.stderr
+    done = cli("auth", "set", "KEY", "--host", "localhost:9000", cwd=tmp_path, stdin="")
+    assert "is sent to https://localhost:9000 only" in done.stderr
 
 
 @pytest.mark.parametrize("host", ["*", "http://*", "https://", "http://a/b", "ftp://a.example", "a.example:0", "a b"])
 def test_what_is_no_host_is_refused(tmp_path, own_home, host):
     assert cli("auth", "set", "KEY", "--host", host, cwd=tmp_path, stdin=KEY).returncode == 2
     assert not (own_home / ".onetool" / "secrets.yaml").exists()
+
+
+@pytest.mark.parametrize("host", ["https://api.example.com/path", "api.example.com/", ""])
+def test_how_a_host_is_written_is_told(tmp_path, host):
+    done = cli("auth", "set", "KEY", "--host", host, cwd=tmp_path, stdin=KEY)
+    assert (done.returncode, "without a path" in done.stderr) == (2, True), done.stderr
+    assert "neither https://" not in done.stderr

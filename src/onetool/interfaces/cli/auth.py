@@ -63,6 +63,10 @@ def set_secret(ctx: click.Context, name: str, in_keyring: bool, hosts: tuple[str
         raise click.UsageError("The keyring keeps no hosts: leave out --keyring or --host.")
     secret, file, known = _secret_name(name), _file(ctx), _secrets(ctx)
     value = _value(secret, known.get_stored(secret) if hosts else None)
+    if not value and hosts:
+        raise click.ClickException(f"{secret} is not stored yet, so there is no value to keep: type one.")
+    if not value.strip() or not value.isprintable():
+        raise click.ClickException("a secret is one line of text; nothing was kept.")
     hosts = hosts or known.hosts(secret)
     if in_keyring:
         with renew_trust(file, (secret,)):
@@ -76,7 +80,8 @@ def set_secret(ctx: click.Context, name: str, in_keyring: bool, hosts: tuple[str
         raise click.ClickException(f"nothing was kept in {file}: {error}") from None
     untrusted = find_here(ctx).untrusted
     elsewhere = f", and not for {untrusted.folder}, which is not trusted" if untrusted else ""
-    bound = f", and is sent to {', '.join(hosts)} only" if hosts else ""
+    origins = ", ".join(host if "://" in host else f"https://{host}" for host in hosts)
+    bound = f", and is sent to {origins} only" if hosts else ""
     click.echo(f"{secret} is kept in {file}{elsewhere}{bound}.", err=True)
     click.echo("A running server uses it after a reload (SIGHUP or ot.reload()).", err=True)
 
@@ -140,12 +145,8 @@ def _value(secret: str, stored: str | None) -> str:
     """Read a value. An empty one means the `stored` one, if there is one."""
     if sys.stdin.isatty():
         words = secret if stored is None else f"{secret} (Enter keeps its value)"
-        value = click.prompt(words, hide_input=True, err=True, default=stored, show_default=False)
-    else:
-        value = sys.stdin.read().strip("\r\n") or stored or ""
-    if not value.strip() or not value.isprintable():
-        raise click.ClickException("a secret is one line of text; nothing was kept.")
-    return value
+        return click.prompt(words, hide_input=True, err=True, default=stored, show_default=False)
+    return sys.stdin.read().strip("\r\n") or stored or ""
 
 
 def _put_into_keyring(secret: str, value: str) -> None:
