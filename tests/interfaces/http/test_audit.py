@@ -98,11 +98,13 @@ def test_refusals_are_noted_without_what_was_sent(place):
     assert send(site, "wrong-hunter2", "POST", "/mcp")[0] == 401
     assert send(site, "call", "PUT", f"/tools/bundles/{ID}", BUNDLE)[0] == 403
     assert send(site, None, "GET", "/hunter2")[0] == 401
+    assert send(site, "call", "POST", "/tools/validate", {"tool": {}})[0] == 403
     assert [short(line) for line in lines(app)] == [
         ("refusal", "GET /results", "unauthorized", 401, "(nobody)", "call"),
         ("refusal", "POST /mcp", "unauthorized", 401, "(nobody)", "call"),
         ("refusal", f"PUT /tools/bundles/{ID}", "role_needed", 403, "call-1", "call"),
         ("refusal", "GET (unknown path)", "unauthorized", 401, "(nobody)", "call"),
+        ("refusal", "POST /tools/validate", "role_needed", 403, "call-1", "call"),
     ]
     assert "hunter2" not in json.dumps(lines(app))
 

@@ -82,11 +82,11 @@ class RestApp:
             refuse_tools(scope)
         principal = self._context.principal
         role = needed_role(scope["method"], found.method, principal)
-        noted = scope[AUDIT] = audited(scope["method"], found, principal, role)
+        kind, what = scope[AUDIT] = audited(scope["method"], found, principal, role)
         if not principal.may(role):
             raise role_error(principal, role, scope["method"])
-        if noted is not None:
-            await self._begin(*noted)
+        if kind is not None:
+            await self._begin(kind, what)
         raw, parameters = scope["query_string"], found.method.parameters
         query = read_query(raw, parameters) if raw or parameters else parameters
         return await found.method.answer(

@@ -243,19 +243,20 @@ def _is_name(part: str, value: str) -> bool:
     return part != "{server}" or _NAME.fullmatch(value) is not None
 
 
-def audited(method: str, found: RouteMatch, principal: Principal, role: Role) -> tuple[AuditKind, str] | None:
-    """What the audit log says of a request that changes or administers something, and needs this role; None for all
-    others.
+def audited(method: str, found: RouteMatch, principal: Principal, role: Role) -> tuple[AuditKind | None, str]:
+    """Return kind and name of a request for the audit log. Without a kind, only a refusal is noted; without a name,
+    the log has the root of its route.
     """
-    if found.method is None or not found.method.audited:
-        return None
-    if role != "admin" and (method in ("GET", "HEAD") or (method == "POST" and role == "call")):
-        return None
+    if found.method is None or (
+        role != "admin" and (method in ("GET", "HEAD") or (method == "POST" and role == "call"))
+    ):
+        return None, ""
     values = iter(found.path)
     parts = [(next(values), part) if part in _CHECKS else ("", part) for part in found.route.segments]
     shown = _NAMED if principal.may(role) else _NAMED[:1]  # who is refused may have typed anything
     path = "/".join(value if part in shown and _is_name(part, value) else part for value, part in parts)
-    return "admin" if role == "admin" else "change", f"{method} /{path}"
+    kind = None if not found.method.audited else "admin" if role == "admin" else "change"
+    return kind, f"{method} /{path}"
 
 
 class RouteTable:
