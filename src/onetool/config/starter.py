@@ -61,7 +61,8 @@ tools:
 #servers:
 #  clock: {type: stdio, command: mcp-server-time, args: [], env: {TZ: UTC}, inherit: true, cwd: ., enabled: true}
 #  docs: {url: "http://127.0.0.1:9000/mcp", headers: {}, auth: "${DOCS_TOKEN}", connect_timeout: 30, replicate: true,
-#         tools: [find], prefix: docs, parallel: true, pin: true, timeout: 10, docs_url: "https://example.com/docs"}
+#         tools: [find], prefix: docs, parallel: true, pin: true, timeout: 10, strict: true,
+#         docs_url: "https://example.com/docs"}
 
 #watch: false  # servers (onetool serve, onetool mcp) read everything again when files change
 #docs_url: true  # help names OneTool's documents for packs that have no docs_url of their own
