@@ -143,10 +143,10 @@ def import_command(ctx: click.Context, force: bool, as_json: bool) -> None:
 @data_options
 @click.pass_context
 def export_command(ctx: click.Context, folder: Path, inside_roots: bool, as_json: bool) -> None:
-    """Copy what the database has into an empty folder, outside of fs.roots: onetool db export ../backup.
+    """Copy what the database has into an empty folder, outside of fs.roots: onetool db export ../onetool-home.
 
-    With a config that has no `database`, the folder is a home: put the config there, or set ONETOOL_HOME. It holds
-    keys and sessions, so its file .onetool-state closes it to tools wherever it lies.
+    Config, packs and secrets are not in it. To use the folder, remove `database` from the config and set ONETOOL_HOME
+    to the folder. It holds keys and sessions, so its file .onetool-state closes it to tools wherever it lies.
     """
     from onetool.app.audit import noted_command
     from onetool.app.database_move import export_home
