@@ -17,6 +17,12 @@ def test_each_kind():
     assert audio(b"x", "audio/ogg")["mimeType"] == "audio/ogg"
 
 
+@pytest.mark.parametrize("make", [image, audio])
+def test_text_where_bytes_are_wanted_is_told(make):
+    with pytest.raises(TypeError, match=rf"{make.__name__}\(\) takes bytes, not str"):
+        make("picture.png")
+
+
 def test_a_resource_with_its_content():
     assert embedded("file:///a", "words") == {
         "type": "resource",

@@ -125,18 +125,18 @@ def text(words: str) -> dict[str, Any]:
 
 def image(data: bytes, mime_type: str = "image/png") -> dict[str, Any]:
     """A picture."""
-    return {"type": "image", "data": _base64(data), "mimeType": mime_type}
+    return {"type": "image", "data": _base64(data, "image"), "mimeType": mime_type}
 
 
 def audio(data: bytes, mime_type: str = "audio/wav") -> dict[str, Any]:
     """A sound."""
-    return {"type": "audio", "data": _base64(data), "mimeType": mime_type}
+    return {"type": "audio", "data": _base64(data, "audio"), "mimeType": mime_type}
 
 
 def embedded(uri: str, content: str | bytes, mime_type: str | None = None) -> dict[str, Any]:
     """A resource with its content: a file's text, say, under its address."""
     if isinstance(content, bytes):
-        inside = {"uri": uri, "mimeType": mime_type or "application/octet-stream", "blob": _base64(content)}
+        inside = {"uri": uri, "mimeType": mime_type or "application/octet-stream", "blob": _base64(content, "embedded")}
     else:
         inside = {"uri": uri, "mimeType": mime_type or "text/plain", "text": content}
     return {"type": "resource", "resource": inside}
@@ -148,9 +148,11 @@ def link(uri: str, name: str, description: str | None = None, mime_type: str | N
     return {"type": "resource_link", "uri": uri, "name": name, **{k: v for k, v in more.items() if v is not None}}
 
 
-def _base64(data: bytes) -> str:
+def _base64(data: bytes, function: str) -> str:
     from base64 import b64encode
 
+    if isinstance(data, str):
+        raise TypeError(f"{function}() takes bytes, not str: read files with Path.read_bytes()")
     return b64encode(data).decode()
 
 
