@@ -46,7 +46,7 @@ tools:
 #http: {host: 127.0.0.1, port: 8765, token: "${ONETOOL_TOKEN}", hosts: [tools.example.com],
 #       origins: ["https://app.example.com"], max_body_mb: 4, access_log: true, admin: true,
 #       url: "https://tools.example.com",  # where others reach it. Tokens by name are made by `onetool tokens add`:
-#       tokens: [{name: ci, tools: [time.*], role: call, rate: 600/min, expires: 2099-01-01,
+#       tokens: [{name: ci, tools: [time.*], role: call, rate: 600/min, expires: 2099-01-01, whole: true,
 #                 hash: "sha256:0000000000000000000000000000000000000000000000000000000000000000"}],
 #       jwt: {issuer: "https://id.example.com", audience: onetool, jwks: "https://id.example.com/jwks.json",
 #             algorithms: [RS256], leeway_s: 30, scopes: {"tools:call": {role: call}}, claims: {}}}
@@ -61,8 +61,7 @@ tools:
 #servers:
 #  clock: {type: stdio, command: mcp-server-time, args: [], env: {TZ: UTC}, inherit: true, cwd: ., enabled: true}
 #  docs: {url: "http://127.0.0.1:9000/mcp", headers: {}, auth: "${DOCS_TOKEN}", connect_timeout: 30, replicate: true,
-#         tools: [find], prefix: docs, parallel: true, pin: true, timeout: 10, strict: true,
-#         docs_url: "https://example.com/docs"}
+#    tools: [find], prefix: docs, parallel: true, pin: true, timeout: 10, strict: true, docs_url: "https://example.com"}
 
 #watch: false  # servers (onetool serve, onetool mcp) read everything again when files change
 #docs_url: true  # help names OneTool's documents for packs that have no docs_url of their own
