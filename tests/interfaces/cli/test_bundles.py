@@ -45,7 +45,7 @@ def test_a_bundle_is_shown_with_its_tools(weather):
 def test_one_tool_is_shown_with_what_it_needs(weather, here):
     shown = did("show", "weather/forecast")
     assert shown["httpImpl"] == FORECAST["httpImpl"]
-    assert shown["name"] == "weather.forecast@1"
+    assert shown["name"] == "weather.forecast"
     assert shown["needs"] == {
         "secrets": [{"name": "WEATHER_TOKEN", "source": None}],
         "hosts": [{"host": "api.example.com", "allowed": False, "entry": '"api.example.com"'}],
@@ -233,6 +233,7 @@ def test_who_adds_to_a_bundle_that_is_not_there_learns_how_to_make_it(weather):
 
 def test_a_tool_made_of_curl_is_called_as_its_maker_says():
     tool = did("add-curl", "a/now-in-Kyiv", "--create", "curl https://a.example/v1/kyiv")
+    assert tool["name"] == "a.now_in_Kyiv"
     assert (tool["slug"], tool["displayName"]) == ("now-in-Kyiv", "Now in Kyiv")
 
 

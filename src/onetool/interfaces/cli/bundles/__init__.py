@@ -178,17 +178,10 @@ KEYS = ("description", "type", "tags", "isEnabled", "disabledReason", "isBuiltIn
 
 
 def facts(app: "App", bundle: "Shown", tool: "Shown") -> dict[str, Any]:
-    """As REST shows it, with its bundle, its name in code, and what it needs."""
+    """Return the tool as REST shows it, with its bundle and what it needs."""
     from onetool.app.findings import requirements_of
-    from onetool.sources.bundles.names import code_name
 
-    name = f"{code_name(bundle['slug'])}.{code_name(tool['slug'])}@{tool['version']}"
-    return {
-        "bundle": bundle["slug"],
-        **tool,
-        "name": tool["pythonImpl"]["func"] if "source" in tool else name,  # with the version, also of the default one
-        "needs": requirements_of(app, [tool]).shown(),
-    }
+    return {"bundle": bundle["slug"], **tool, "needs": requirements_of(app, [tool]).shown()}
 
 
 def print_facts(app: "App", bundle: "Shown", tool: Mapping[str, Any]) -> None:

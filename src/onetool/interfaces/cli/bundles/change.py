@@ -323,10 +323,13 @@ def put_tool(app: "App", place: ToolReference, data: Any, create: bool) -> "Show
         bundles.check(tool)  # before the warning: of a bundle that is not made nothing is told
         warn_if_name_taken(app, bundle.slug)
         bundles.put_all(bundle, [tool])
+        app.catalog.refresh_sync()  # loads the tool, which has no name in code before
         return bundles.get_tool(bundle.id, tool.slug, tool.version)[0]
     home = find_bundle(bundles, place.bundle, otherwise="to make it with its first tool: --create")
     try:
-        return bundles.put_tool(home["id"], str(place.tool), version, data)[0]
+        tool = bundles.put_tool(home["id"], str(place.tool), version, data)[0]
+        app.catalog.refresh_sync()
+        return bundles.get_tool(home["id"], tool["slug"], tool["version"])[0]
     except ConflictError:
         free = next_version(bundles, home["id"], str(place.tool))
         name = f"{home['slug']}/{place.tool}"
