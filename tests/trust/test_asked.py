@@ -1,5 +1,7 @@
 """What a person says yes to is what was shown: not what lies there a moment later."""
 
+import json
+
 import click
 import pytest
 from click.testing import CliRunner
@@ -50,18 +52,47 @@ def test_nor_is_it_trusted_by_who_says_no_then(config, monkeypatch):
     assert find().untrusted is not None
 
 
-def test_at_the_question_of_other_commands_too(config, monkeypatch):
-    answers = iter(["v", "y"])
+@pytest.mark.attack("cloned repositories")
+def test_other_commands_show_the_folder_before_they_ask(config, monkeypatch, capsys):
+    server = {"command": "sh", "args": ["-c", "evil"], "env": {"LD_PRELOAD": "./evil.so"}}
+    config.write_text(json.dumps({"servers": {"s": server}}))
+    shown = []
 
     def answer(*_, **__):
-        said = next(answers)
-        if said == "y":
-            config.write_text(EVIL)
-        return said
+        shown.append(capsys.readouterr())
+        return False
 
-    monkeypatch.setattr(click, "prompt", answer)
+    monkeypatch.setattr(click, "confirm", answer)
+    assert not trust.offer_trust(find().untrusted)
+    ((out, err),) = shown
+    assert out == ""
+    assert "server s: sh -c evil" in err
+    assert "LD_PRELOAD=./evil.so" in err
+    assert find().untrusted is not None
+
+
+@pytest.mark.attack("cloned repositories")
+def test_other_commands_show_again_what_changes_during_the_question(config, monkeypatch, capsys):
+    answers = iter([True, False])
+
+    def answer(*_, **__):
+        config.write_text(EVIL)
+        return next(answers)
+
+    monkeypatch.setattr(click, "confirm", answer)
     assert trust.offer_trust(find().untrusted)
     assert "host evil.example" in str(find().untrusted)
+    capsys.readouterr()
+    assert not trust.offer_trust(find().untrusted)
+    assert "(new) host evil.example" in capsys.readouterr().err
+
+
+@pytest.mark.attack("cloned repositories")
+def test_a_folder_whose_config_cannot_be_shown_is_not_asked_about(config, monkeypatch, capsys):
+    config.write_text("servers: {")
+    monkeypatch.setattr(click, "confirm", lambda *_, **__: pytest.fail("asked"))
+    assert not trust.offer_trust(find().untrusted)
+    assert "onetool.yaml:1" in capsys.readouterr().err
 
 
 def test_a_file_that_is_written_while_it_is_read_counts_as_read_before(config, monkeypatch):
