@@ -106,6 +106,23 @@ def test_calling_its_tools_says_what_is_missing(name, repository):
     untouched(repository)
 
 
+def test_calling_its_tools_says_that_the_folder_has_changed(repository):
+    assert cli("trust", "--yes", cwd=repository.folder).returncode == 0
+    repository.write(allowedHosts=["evil.example"])
+    result = cli("tools", "invoke", "evil.hello", cwd=repository.folder)
+    assert ".onetool has changed since you trusted it: run onetool trust" in result.stdout
+    assert "not trusted yet" not in result.stdout + result.stderr
+    assert "has changed since you trusted it (dials: host evil.example), so nothing in it is used" in result.stderr
+
+
+@pytest.mark.parametrize("command", [["list"], ["test"], ["test", "run"]])
+def test_its_servers_are_said_to_wait(command, repository):
+    result = cli("servers", *command, cwd=repository.folder)
+    assert "This folder's servers are not in use: run onetool trust" in result.stderr
+    assert "No servers are configured" not in result.stderr
+    untouched(repository)
+
+
 def test_code_over_its_tools_says_so_too(repository):
     result = cli("run", "evil.hello()", cwd=repository.folder)
     assert result.returncode == 1
@@ -155,7 +172,7 @@ def test_a_module_of_the_folder_is_not_taken_for_a_library(repository):
 def test_the_check_says_that_the_folder_is_not_used(repository):
     (found,) = json.loads(cli("check", "--json", cwd=repository.folder).stdout)
     assert (found["key"], found["severity"]) == ("trust", "warning")
-    assert "is not trusted yet, so that nothing of it is used: run onetool trust" in found["message"]
+    assert "is not trusted yet, so nothing in it is used: run onetool trust" in found["message"]
 
 
 def test_the_library_does_not_use_it_either(repository, monkeypatch, caplog):

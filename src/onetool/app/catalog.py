@@ -446,7 +446,7 @@ class ToolCatalog:
         untrusted = self.untrusted
         if untrusted is None or name.partition(".")[0] in self.registry.packs() or not untrusted.defines(name):
             return None
-        return ToolFailure(f"{untrusted.folder} is {untrusted.short}", reason="refused")
+        return ToolFailure(untrusted.short, reason="refused")
 
 
 def _said(tool: ToolSpec | LazyTool) -> object:

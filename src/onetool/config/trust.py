@@ -94,7 +94,6 @@ def _entries_of(found: Any) -> TrustEntries:
 
 TRUST_VARIABLE = "ONETOOL_TRUST"
 STRICT = b"strict"
-NOT_TRUSTED = "not trusted yet: run onetool trust"
 MOST_TOLD = 3
 
 
@@ -110,17 +109,24 @@ class Untrusted(msgspec.Struct, frozen=True, kw_only=True):
         """One line that says so, and what to do."""
         if self.mistake is not None:
             return str(self.mistake)
-        if not self.new:
-            return f"{self.folder} is not trusted yet, so that nothing of it is used: run onetool trust"
         told = "; ".join(self.new[:MOST_TOLD])
         more = f" and {len(self.new) - MOST_TOLD} more" if len(self.new) > MOST_TOLD else ""
-        reaches = f"{self.folder} reaches what it did not when it was trusted ({told}{more})"
-        return f"{reaches}, so that nothing of it is used: run onetool trust"
+        changes = f" ({told}{more})" if self.new else ""
+        return f"{self.folder} {self._state}{changes}, so nothing in it is used: run {self.command}"
 
     @property
     def short(self) -> str:
         """The reason in a few words, for an error message."""
-        return NOT_TRUSTED if self.mistake is None else str(self.mistake)
+        return f"{self.folder} {self._state}: run {self.command}" if self.mistake is None else str(self.mistake)
+
+    @property
+    def command(self) -> str:
+        """The command that helps."""
+        return "onetool trust" if self.mistake is None else "onetool check"
+
+    @property
+    def _state(self) -> str:
+        return "has changed since you trusted it" if self.new else "is not trusted yet"
 
     def defines(self, name: str) -> bool:
         """Whether a tool or a pack of this name would come from there, as far as its text tells."""

@@ -199,7 +199,7 @@ def _untrusted_error(service: Service, request: McpRequest) -> str | None:
     untrusted, name = service.app.untrusted, request.param("name")
     if untrusted is None or name in service.menu(request.client).entries or not untrusted.defines(name):
         return None
-    return f"{name:.100}: {untrusted.folder} is {untrusted.short}"
+    return f"{name:.100}: {untrusted.short}"
 
 
 def find_entry(service: Service, client: RemoteClient, name: str) -> MenuEntry:
