@@ -98,7 +98,7 @@ def test_a_client_is_told_how_to_trust_it(repository):
         assert "not trusted yet: run onetool trust" in json.dumps(told[number]), told[number]
 
 
-@pytest.mark.parametrize("name", ["evil.hello", "weather", "run.anything"])
+@pytest.mark.parametrize("name", ["evil.hello", "weather", "run.anything", "dice.roll"])
 def test_calling_its_tools_says_what_is_missing(name, repository):
     result = cli("tools", "invoke", name, cwd=repository.folder)
     assert result.returncode == 1
@@ -123,11 +123,17 @@ def test_its_servers_are_said_to_wait(command, repository):
     untouched(repository)
 
 
-def test_code_over_its_tools_says_so_too(repository):
-    result = cli("run", "evil.hello()", cwd=repository.folder)
+@pytest.mark.parametrize("code", ["evil.hello()", "dice.roll()", "dice()"])
+def test_code_over_its_tools_says_so_too(code, repository):
+    result = cli("run", code, cwd=repository.folder)
     assert result.returncode == 1
     assert "not trusted yet: run onetool trust" in result.stderr
     untouched(repository)
+
+
+def test_another_error_of_code_says_nothing_of_it(repository):
+    result = cli("run", "raise ValueError('evil')", cwd=repository.folder)
+    assert len([line for line in result.stderr.splitlines() if WAITS in line]) == 1
 
 
 def test_state_goes_home(repository, own_home):
