@@ -155,3 +155,19 @@ def test_other_letters_alone_are_nothing_odd():
     assert shown_line("folder /home/\u0416\u0443\u043a\u043e\u0432/\u4e2d\u6587") == (
         "  folder /home/\u0416\u0443\u043a\u043e\u0432/\u4e2d\u6587"
     )
+
+
+def test_packs_that_never_were_are_not_said_to_be_gone():
+    line = "runs: Python of packs in /p/.onetool/packs"
+    gone = "\n".join(trust.describe_reach(Reach(), {"reaches": {line: ""}, "packs": {"/p/.onetool/packs/a.py": "x"}}))
+    assert f"No longer there:\n  - {line}" in gone
+    assert "No longer there" not in "\n".join(trust.describe_reach(Reach(), {"reaches": {line: ""}, "packs": {}}))
+
+
+def test_a_value_of_the_projects_own_is_told_in_plain_words(config):
+    config.write_text(json.dumps({"servers": {"s": {"command": "${CALC}"}}, "secrets": {"CALC": "true"}}))
+    reach = reach_of(config.parent, config)
+    told = "CALC: the project's own value is used"
+    assert f"  {told}" in trust.describe_reach(reach, None)
+    assert told in reach.shown("secrets")
+    assert reach.names() == {"CALC"}

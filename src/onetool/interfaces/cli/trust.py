@@ -199,6 +199,7 @@ def renew_trust(file: Path, names: tuple[str, ...] = ()) -> Iterator[None]:
 
 def describe_reach(reach: "Reach", pin: Mapping[str, Any] | None) -> Iterator[str]:
     """What a folder reaches, line by line; with what was trusted before, what is new is marked."""
+    from onetool.config.reach import LINE, readable
     from onetool.config.trust import new_programs, programs_of
 
     before = None if pin is None else pin.get("reaches") or {}
@@ -207,13 +208,16 @@ def describe_reach(reach: "Reach", pin: Mapping[str, Any] | None) -> Iterator[st
         if lines:
             yield f"{head}:"
             for line, digest in lines.items():
-                yield f"  {_mark(before, f'{part}: {line}', digest)}{shown_line(line)}"
+                yield f"  {_mark(before, f'{part}: {line}', digest)}{shown_line(readable(line))}"
                 yield from (f"      {shown_detail(detail)}" for detail in reach.details.get(line, ()))
     if reach.wants:
         yield f"Its packs ask for these secrets: {visible(', '.join(reach.wants))}"
     for line in [] if pin is None else new_programs(programs_of(pin), reach.programs):
         yield f"(changed) {shown_line(line)}"
-    if gone := [] if before is None else [line for line in before if line not in reach.pinned()]:
+    gone = [line for line in before or () if line not in reach.pinned()]
+    if pin is not None and not pin.get("packs"):  # `trust_renewed` allows for packs that are yet to come
+        gone = [line for line in gone if not line.startswith(f"runs: {LINE}")]
+    if gone:
         yield "No longer there:"
         yield from (f"  - {visible(line)}" for line in gone)
     if not reach.pinned():
