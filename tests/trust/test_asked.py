@@ -1,5 +1,7 @@
 """What a person says yes to is what was shown: not what lies there a moment later."""
 
+import json
+
 import click
 import pytest
 from click.testing import CliRunner
@@ -50,18 +52,47 @@ def test_nor_is_it_trusted_by_who_says_no_then(config, monkeypatch):
     assert find().untrusted is not None
 
 
-def test_at_the_question_of_other_commands_too(config, monkeypatch):
-    answers = iter(["v", "y"])
+@pytest.mark.attack("cloned repositories")
+def test_other_commands_show_the_folder_before_they_ask(config, monkeypatch, capsys):
+    server = {"command": "sh", "args": ["-c", "evil"], "env": {"LD_PRELOAD": "./evil.so"}}
+    config.write_text(json.dumps({"servers": {"s": server}}))
+    shown = []
 
     def answer(*_, **__):
-        said = next(answers)
-        if said == "y":
-            config.write_text(EVIL)
-        return said
+        shown.append(capsys.readouterr())
+        return False
 
-    monkeypatch.setattr(click, "prompt", answer)
+    monkeypatch.setattr(click, "confirm", answer)
+    assert not trust.offer_trust(find().untrusted)
+    ((out, err),) = shown
+    assert out == ""
+    assert "server s: sh -c evil" in err
+    assert "LD_PRELOAD=./evil.so" in err
+    assert find().untrusted is not None
+
+
+@pytest.mark.attack("cloned repositories")
+def test_other_commands_show_again_what_changes_during_the_question(config, monkeypatch, capsys):
+    answers = iter([True, False])
+
+    def answer(*_, **__):
+        config.write_text(EVIL)
+        return next(answers)
+
+    monkeypatch.setattr(click, "confirm", answer)
     assert trust.offer_trust(find().untrusted)
     assert "host evil.example" in str(find().untrusted)
+    capsys.readouterr()
+    assert not trust.offer_trust(find().untrusted)
+    assert "(new) host evil.example" in capsys.readouterr().err
+
+
+@pytest.mark.attack("cloned repositories")
+def test_a_folder_whose_config_cannot_be_shown_is_not_asked_about(config, monkeypatch, capsys):
+    config.write_text("servers: {")
+    monkeypatch.setattr(click, "confirm", lambda *_, **__: pytest.fail("asked"))
+    assert not trust.offer_trust(find().untrusted)
+    assert "onetool.yaml:1" in capsys.readouterr().err
 
 
 def test_a_file_that_is_written_while_it_is_read_counts_as_read_before(config, monkeypatch):
@@ -124,3 +155,19 @@ def test_other_letters_alone_are_nothing_odd():
     assert shown_line("folder /home/\u0416\u0443\u043a\u043e\u0432/\u4e2d\u6587") == (
         "  folder /home/\u0416\u0443\u043a\u043e\u0432/\u4e2d\u6587"
     )
+
+
+def test_packs_that_never_were_are_not_said_to_be_gone():
+    line = "runs: Python of packs in /p/.onetool/packs"
+    gone = "\n".join(trust.describe_reach(Reach(), {"reaches": {line: ""}, "packs": {"/p/.onetool/packs/a.py": "x"}}))
+    assert f"No longer there:\n  - {line}" in gone
+    assert "No longer there" not in "\n".join(trust.describe_reach(Reach(), {"reaches": {line: ""}, "packs": {}}))
+
+
+def test_a_value_of_the_projects_own_is_told_in_plain_words(config):
+    config.write_text(json.dumps({"servers": {"s": {"command": "${CALC}"}}, "secrets": {"CALC": "true"}}))
+    reach = reach_of(config.parent, config)
+    told = "CALC: the project's own value is used"
+    assert f"  {told}" in trust.describe_reach(reach, None)
+    assert told in reach.shown("secrets")
+    assert reach.names() == {"CALC"}

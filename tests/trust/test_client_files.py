@@ -126,6 +126,24 @@ def test_the_users_own_block_is_taken_and_shown(clone, own_home, own_config):
     assert "evil" not in own_config.read_text() + done.stdout + done.stderr
 
 
+def test_a_refused_import_says_that_nothing_was_taken(clone, own_config):
+    put(clone / ".mcp.json", github=EVIL)
+    done = cli("servers", "import", "--from", "claude-code", "--project", cwd=clone)
+    assert done.returncode == 2
+    assert "there is no terminal to ask at: say --yes" in done.stderr
+    assert "From .mcp.json, to be imported:" in done.stderr
+    assert ", taken" not in done.stderr
+
+
+def test_a_name_of_two_files_is_told_once(clone, own_home, own_config):
+    put(clone / ".mcp.json", github=EVIL)
+    put(own_home / ".claude.json", github={"command": "mine"})
+    importing = ("servers", "import", "--from", "claude-code", "--project", "--yes")
+    done = cli(*importing, cwd=clone)
+    assert f"defines it, too; the one in {own_home / '.claude.json'} is imported" in done.stdout + done.stderr
+    assert '"kept": ["github"]' in json.dumps(json.loads(cli(*importing, "--json", cwd=clone).stdout))
+
+
 def test_a_project_is_not_read_without_an_answer(clone, own_config):
     put(clone / ".mcp.json", github=EVIL)
     done = cli("servers", "import", "--from", "claude-code", "--project", cwd=clone)

@@ -98,7 +98,7 @@ def test_a_client_is_told_how_to_trust_it(repository):
         assert "not trusted yet: run onetool trust" in json.dumps(told[number]), told[number]
 
 
-@pytest.mark.parametrize("name", ["evil.hello", "weather", "run.anything"])
+@pytest.mark.parametrize("name", ["evil.hello", "weather", "run.anything", "dice.roll"])
 def test_calling_its_tools_says_what_is_missing(name, repository):
     result = cli("tools", "invoke", name, cwd=repository.folder)
     assert result.returncode == 1
@@ -106,11 +106,34 @@ def test_calling_its_tools_says_what_is_missing(name, repository):
     untouched(repository)
 
 
-def test_code_over_its_tools_says_so_too(repository):
-    result = cli("run", "evil.hello()", cwd=repository.folder)
+def test_calling_its_tools_says_that_the_folder_has_changed(repository):
+    assert cli("trust", "--yes", cwd=repository.folder).returncode == 0
+    repository.write(allowedHosts=["evil.example"])
+    result = cli("tools", "invoke", "evil.hello", cwd=repository.folder)
+    assert ".onetool has changed since you trusted it: run onetool trust" in result.stdout
+    assert "not trusted yet" not in result.stdout + result.stderr
+    assert "has changed since you trusted it (dials: host evil.example), so nothing in it is used" in result.stderr
+
+
+@pytest.mark.parametrize("command", [["list"], ["test"], ["test", "run"]])
+def test_its_servers_are_said_to_wait(command, repository):
+    result = cli("servers", *command, cwd=repository.folder)
+    assert "This folder's servers are not in use: run onetool trust" in result.stderr
+    assert "No servers are configured" not in result.stderr
+    untouched(repository)
+
+
+@pytest.mark.parametrize("code", ["evil.hello()", "dice.roll()", "dice()"])
+def test_code_over_its_tools_says_so_too(code, repository):
+    result = cli("run", code, cwd=repository.folder)
     assert result.returncode == 1
     assert "not trusted yet: run onetool trust" in result.stderr
     untouched(repository)
+
+
+def test_another_error_of_code_says_nothing_of_it(repository):
+    result = cli("run", "raise ValueError('evil')", cwd=repository.folder)
+    assert len([line for line in result.stderr.splitlines() if WAITS in line]) == 1
 
 
 def test_state_goes_home(repository, own_home):
@@ -155,7 +178,7 @@ def test_a_module_of_the_folder_is_not_taken_for_a_library(repository):
 def test_the_check_says_that_the_folder_is_not_used(repository):
     (found,) = json.loads(cli("check", "--json", cwd=repository.folder).stdout)
     assert (found["key"], found["severity"]) == ("trust", "warning")
-    assert "is not trusted yet, so that nothing of it is used: run onetool trust" in found["message"]
+    assert "is not trusted yet, so nothing in it is used: run onetool trust" in found["message"]
 
 
 def test_the_library_does_not_use_it_either(repository, monkeypatch, caplog):

@@ -136,30 +136,13 @@ def test_the_token_of_the_server_can_not_be_taken_away(http, project):
 # Before it is trusted
 
 
-def test_nothing_outside_is_opened_to_find_out_what_it_would_define(project, tmp_path, monkeypatch):
-    opened = []
-    (tmp_path / "mine.txt").write_text("servers: {mine: {command: 'true'}}\n")
-    (project.own / "more.yaml").write_text("servers: {more: {command: 'true'}}\n")
-    (tmp_path / "bundles" / "secret-name").mkdir(parents=True)
-    (project.own / "bundles").symlink_to(tmp_path / "bundles")
-    project.write(include=["../../mine.txt", "more.yaml"], servers={"here": {"command": "true"}})
-    waits = find(cwd=project.folder).untrusted
-    monkeypatch.setattr("onetool.config.include.read_yaml", _noting(opened))
-    assert waits.defines("here.tool")
-    assert waits.defines("more.tool")
-    assert not waits.defines("mine.tool")
-    assert not waits.defines("secret-name.tool")
-    assert not any(path.endswith("mine.txt") for path in opened)
-
-
-def _noting(opened):
-    from onetool.config.yaml_nodes import read_yaml
-
-    def noting(path):
-        opened.append(str(path))
-        return read_yaml(path)
-
-    return noting
+def test_nothing_of_it_is_opened_to_explain_a_missing_tool(project, monkeypatch):
+    project.write(include=["../../mine.txt"], packs=["../packs"])
+    monkeypatch.chdir(project.folder)
+    with App.open() as app:
+        monkeypatch.setattr("onetool.config.include.read_yaml", lambda path: pytest.fail(f"opened {path}"))
+        assert "not trusted yet: run onetool trust" in str(app.catalog.why_missing("dice.roll"))
+        assert app.catalog.why_missing("time.nope") is None
 
 
 def test_checking_a_pack_of_it_does_not_run_it(project, tmp_path):

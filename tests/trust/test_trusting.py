@@ -308,7 +308,7 @@ def on_a_terminal(*args, cwd, typed):
     with suppress(OSError):  # it has ended
         while data := os.read(leader, 65536):
             shown += data
-            if typed and b"[y/N/v]" in shown.rsplit(b"\n", 1)[-1]:
+            if typed and b"[y/N]" in shown.rsplit(b"\n", 1)[-1]:
                 os.write(leader, typed.pop(0).encode())
     os.close(leader)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), shown.decode()
@@ -317,7 +317,7 @@ def on_a_terminal(*args, cwd, typed):
 def test_at_a_terminal_somebody_is_asked(repository):
     code, shown = on_a_terminal("run", "1+1", cwd=repository.folder, typed=["n\n"])
     assert (code, repository.has_run()) == (0, [])
-    code, shown = on_a_terminal("run", "evil.hello()", cwd=repository.folder, typed=["v\n", "y\n"])
+    code, shown = on_a_terminal("run", "evil.hello()", cwd=repository.folder, typed=["y\n"])
     assert "folder /" in shown
     assert "hello" in shown.splitlines()[-1]
     assert is_used(repository)

@@ -62,6 +62,7 @@ NO_TOOL = lazy_pattern(
     r"AttributeError: (?:module )?'(\w+)'(?: object)? has no attribute|ImportError: cannot import name .* from '(\w+)'|"
     r"(\w+)\.\w+: there is no such tool|there is no tool '(\w+)\."
 )
+NO_NAME = lazy_pattern(r"there is no (?:pack|tool) |is not defined")
 
 
 class ToolCatalog:
@@ -393,6 +394,8 @@ class ToolCatalog:
             return result
         error = result.error
         why = self._missing_server(words, error.message) or self._missing_alias_targets(error.message)
+        if why is None and self.untrusted is not None and NO_NAME.search(error.message):
+            why = ToolFailure(self.untrusted.short)
         if why is None and self.servers is not None and (found := NO_TOOL.search(error.message)):
             why = self.servers.missing(found[found.lastindex or 0])
             if why is not None and "Error: " in found[0]:  # Python speaks of its own module
@@ -401,10 +404,10 @@ class ToolCatalog:
 
     def names_in_code(self, code: str) -> set[str]:
         """The names that code uses, also by aliases and snippets. Empty where nothing could be missing."""
-        if self.servers is None and self.untrusted is None:
+        if self.servers is None:
             return set()
         words = set(WORD.findall(code))
-        if self.servers is not None and self.servers.unlisted(words):  # else it does not matter what they mean there
+        if self.servers.unlisted(words):  # else it does not matter what they mean there
             from onetool.script.parse import names_used_in
 
             used = names_used_in(code)
@@ -431,22 +434,18 @@ class ToolCatalog:
         return _first(self._missing_alias_target(word) for word in WORD.findall(message) if word in aliases)
 
     def _missing_server(self, words: Iterable[str], message: str) -> ToolFailure | None:
-        """Why a server is missing that both the code and its error name; or the folder that it would come from."""
-        told = set(WORD.findall(message))
-        named = [word for word in words if word in told]
-        if self.untrusted is not None and (why := _first(map(self._untrusted_folder, named))):
-            return why
+        """Why a server is missing that both the code and its error name."""
         servers = self.servers
         if servers is None:
             return None
-        return _first(servers.missing(word) for word in named if word not in self.registry.packs())
+        told = set(WORD.findall(message))
+        return _first(servers.missing(word) for word in words if word in told and word not in self.registry.packs())
 
     def _untrusted_folder(self, name: str) -> ToolFailure | None:
-        """The reason for a missing tool that belongs to an untrusted folder."""
-        untrusted = self.untrusted
-        if untrusted is None or name.partition(".")[0] in self.registry.packs() or not untrusted.defines(name):
+        """The reason for a missing tool that may belong to an untrusted folder, which is not read to find out."""
+        if self.untrusted is None or name.partition(".")[0] in self.registry.packs():
             return None
-        return ToolFailure(f"{untrusted.folder} is {untrusted.short}", reason="refused")
+        return ToolFailure(self.untrusted.short)
 
 
 def _said(tool: ToolSpec | LazyTool) -> object:
@@ -462,9 +461,9 @@ def _first(reasons: Iterable[ToolFailure | None]) -> ToolFailure | None:
 
 
 def _with_reason(error: "ToolError", why: ToolFailure) -> "ToolError":
-    """The error with the reason behind it, and without a guess at what else may have been meant."""
+    """The error with the reason behind it. A certain reason replaces the guess at what else may have been meant."""
     message = error.message
     if message_of(why) not in message:
-        message = f"{GUESS.sub('', message)}; {message_of(why)}"
+        message = f"{GUESS.sub('', message) if why.reason else message}; {message_of(why)}"
     hints = tuple(dict.fromkeys((*error.hints, *why.hints)))
-    return replace(error, message=message, reason=why.reason, hints=hints)
+    return replace(error, message=message, reason=why.reason or error.reason, hints=hints)

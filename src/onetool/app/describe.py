@@ -112,11 +112,10 @@ def server_instructions(menu: Menu, tools: int, text: str | None = None) -> str:
     return f"{there} through {door}. Turn to it when a task needs data or actions that your other tools don't offer."
 
 
-def untrusted_note(is_changed: Untrusted) -> str:
+def untrusted_note(untrusted: Untrusted) -> str:
     """That something is missing here, and who can mend it. Nothing of the folder's own words: it is a stranger's."""
-    mend = "onetool trust" if is_changed.mistake is None else "onetool check"
-    told = "Tools of this project's own folder are not in use, since nobody has trusted it yet"
-    return f"{told}: tell the user to run `{mend}` there."
+    told = "Tools of this project's own folder are not in use, since nobody has trusted it as it is now"
+    return f"{told}: tell the user to run `{untrusted.command}` there."
 
 
 def most_tokens(text: str) -> int:

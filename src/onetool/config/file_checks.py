@@ -71,9 +71,9 @@ def ownership_mistake(path: Path, home: Path, accepted: Accepted) -> Mistake | N
     accept = f"onetool trust --owner {quoted}"
     if strange:
         mend = f"chown {os.geteuid()} {quoted}; or: " if _is_below(path, home) else ""
-        message = f"it belongs to somebody else (user {status.st_uid}), so that nothing of it is used"
+        message = f"it belongs to somebody else (user {status.st_uid}), so nothing in it is used"
         return Mistake(message=message, file=str(path), hint=f"run: {mend}{accept}")
-    message = "others than its owner can write it, so that nothing of it is used"
+    message = "others than its owner can write it, so nothing in it is used"
     return Mistake(message=message, file=str(path), hint=f"run: chmod go-w {quoted}; or: {accept}")
 
 

@@ -184,7 +184,7 @@ def _why_not(folder: Path, config: Path | None, home: Path, store: TrustStore) -
         (wrong for path in (folder, config) if path and (wrong := ownership_mistake(path, home, store.owners))), None
     )
     if wrong is None and everybody_can_write(os.stat(folder.parent)) and not is_accepted_place(folder, store.owners):
-        message = "it lies in a folder that everybody can write, so that nothing of it is used"
+        message = "it lies in a folder that everybody can write, so nothing in it is used"
         hint = f"move it, or run: onetool trust --owner {folder}"
         wrong = Mistake(message=message, file=str(folder), hint=hint)
     return wrong and Untrusted(folder=folder, config=config, mistake=wrong)

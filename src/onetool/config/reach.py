@@ -99,6 +99,7 @@ SHARED = {
 AUDIT = "audit: "
 NOT_NOTED = ", so that nobody sees who called what"
 DOOR = "http.token, which whoever calls us has to know"
+OWN_VALUE = " as this project sets it"
 ASK_SYSTEM = "ask.system: the instructions for the model"
 
 _ASKED_FOR = re.compile(r"(?:secret\w*|api_headers)\s*[(=]\s*[\"']([A-Za-z_][A-Za-z0-9_]*)[\"']")
@@ -135,12 +136,18 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True):
     def shown(self, part: str) -> Iterator[str]:
         """Yield the lines of a part, each followed by the values that it stands for."""
         for line in getattr(self, part):
-            yield line
+            yield readable(line)
             yield from (f"  {detail}" for detail in self.details.get(line, ()))
 
     def names(self) -> set[str]:
         """The names of the secrets that it may take from the environment, once it is accepted."""
         return {*(line.partition(" ")[0] for line in self.secrets), *self.wants}
+
+
+def readable(line: str) -> str:
+    """Return a line as people read it; its own wording is stored in `trust.json` and stays as it is."""
+    name = line.removesuffix(OWN_VALUE)
+    return line if name == line or " " in name else f"{name}: the project's own value is used"
 
 
 def reach_of(folder: Path, config: Path | None) -> Reach:
@@ -342,7 +349,7 @@ def _values(data: dict[str, Any], file: Path | None) -> dict[str, str]:
         for name in PLACEHOLDER.findall(text):
             values = values if values is not None else _read_values(file)
             if name in values and (not sounds_secret(key) or ADDRESS in text or ADDRESS in text_of(values[name])):
-                found[f"{name} as this project sets it"] = _digest(values[name])
+                found[f"{name}{OWN_VALUE}"] = _digest(values[name])
     return found
 
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from onetool.config.file_checks import CONFIG_FILE as NAME
-from onetool.config.file_checks import is_inside, ownership_mistake
+from onetool.config.file_checks import ownership_mistake
 from onetool.core.errors import ConfigError, Mistake
 
 if TYPE_CHECKING:
@@ -94,7 +94,6 @@ def _entries_of(found: Any) -> TrustEntries:
 
 TRUST_VARIABLE = "ONETOOL_TRUST"
 STRICT = b"strict"
-NOT_TRUSTED = "not trusted yet: run onetool trust"
 MOST_TOLD = 3
 
 
@@ -110,22 +109,24 @@ class Untrusted(msgspec.Struct, frozen=True, kw_only=True):
         """One line that says so, and what to do."""
         if self.mistake is not None:
             return str(self.mistake)
-        if not self.new:
-            return f"{self.folder} is not trusted yet, so that nothing of it is used: run onetool trust"
         told = "; ".join(self.new[:MOST_TOLD])
         more = f" and {len(self.new) - MOST_TOLD} more" if len(self.new) > MOST_TOLD else ""
-        reaches = f"{self.folder} reaches what it did not when it was trusted ({told}{more})"
-        return f"{reaches}, so that nothing of it is used: run onetool trust"
+        changes = f" ({told}{more})" if self.new else ""
+        return f"{self.folder} {self._state}{changes}, so nothing in it is used: run {self.command}"
 
     @property
     def short(self) -> str:
         """The reason in a few words, for an error message."""
-        return NOT_TRUSTED if self.mistake is None else str(self.mistake)
+        return f"{self.folder} {self._state}: run {self.command}" if self.mistake is None else str(self.mistake)
 
-    def defines(self, name: str) -> bool:
-        """Whether a tool or a pack of this name would come from there, as far as its text tells."""
-        defined = _packs_in(self.folder) | _named_in(self.config)
-        return any(name == one or name.startswith((f"{one}.", f"{one}_", f"{one}-")) for one in defined)
+    @property
+    def command(self) -> str:
+        """The command that helps."""
+        return "onetool trust" if self.mistake is None else "onetool check"
+
+    @property
+    def _state(self) -> str:
+        return "has changed since you trusted it" if self.new else "is not trusted yet"
 
 
 class Trusted(msgspec.Struct, frozen=True, kw_only=True):
@@ -357,33 +358,3 @@ def _is_strict(own: Path) -> bool:
         return True  # it can't be used, and who loads it says so
     said = root.get("trust") if isinstance(root, dict) else None
     return said is not None and said.value == STRICT.decode()
-
-
-# Names that an untrusted folder defines
-
-
-def _packs_in(folder: Path) -> set[str]:
-    found: set[str] = set()
-    for place in (folder / "packs", folder / "bundles"):
-        with suppress(OSError):
-            found |= {name.removesuffix(".py") for name in os.listdir(place) if is_inside(place, folder.parent)}
-    return found
-
-
-def _named_in(config: Path | None) -> set[str]:
-    if config is None:
-        return set()
-    from onetool.config.convert import plain
-    from onetool.config.include import read_files
-    from onetool.config.node import Findings
-
-    # Whoever wrote it may have named anything: nothing is opened that does not lie in the project.
-    root, _ = read_files(config, Findings(), lambda file: is_inside(file, config.parent.parent))
-    data = plain(root, Findings())
-    servers, tools, packs = (data.get(key) or () for key in ("servers", "tools", "packs"))
-    found = {str(name) for name in servers} if isinstance(servers, dict) else set()
-    for block in servers.values() if isinstance(servers, dict) else ():
-        if isinstance(block, dict) and isinstance(block.get("prefix"), str):
-            found.add(block["prefix"])
-    found |= {str(tool.get("name")) for tool in tools if isinstance(tool, dict)}
-    return found | {Path(path).stem for path in packs if isinstance(path, str)}

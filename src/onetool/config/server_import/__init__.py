@@ -222,10 +222,12 @@ class Planner:
             if self.only and name not in self.only:
                 continue
             if name in self.plan.servers or name in self.plan.skipped:
-                self.plan.notes.append(f"{name}: {found.file} has one of that name, too; the first was taken")
+                taken = (f"the one in {one.file}" for one in self.plan.seen if one.name == name and one.taken)
+                self.plan.notes.append(f"{name}: {found.file} defines it, too; {next(taken, 'neither')} is imported")
                 self._show_other(name, raw, found)
             elif name in self.target.servers and not self.replace:
-                self.plan.kept.append(name)
+                if name not in self.plan.kept:
+                    self.plan.kept.append(name)
             else:
                 self._take(name, raw, found)
 

@@ -134,7 +134,7 @@ def confirm(question: str, yes: bool, to_do: str, done: str) -> None:
     if yes:
         return
     if not is_interactive():
-        raise click.UsageError(f"nobody is there to ask: say --yes to {to_do}.")
+        raise click.UsageError(f"there is no terminal to ask at: say --yes to {to_do}.")
     if not click.confirm(printable(question), err=True):
         raise click.ClickException(f"nothing was {done}.")
 

@@ -64,10 +64,8 @@ def _refuse_untrusted(path: Path, untrusted: "Untrusted | None") -> None:
     from onetool.config.file_checks import is_inside
 
     if untrusted is not None and is_inside(path, untrusted.folder.parent):
-        known = (
-            f"its folder is {untrusted.short}, or set ONETOOL_TRUST=1" if untrusted.mistake is None else untrusted.short
-        )
-        raise click.ClickException(f"a pack is run to be checked, and {known}")
+        way = ", or set ONETOOL_TRUST=1" if untrusted.mistake is None else ""
+        raise click.ClickException(f"a pack is run to be checked, and {untrusted.short}{way}")
 
 
 @packs.command()

@@ -355,7 +355,7 @@ def _tell_if_closed(config: "Config", store: "TokenStore") -> None:
     if accepts_any(config.http, store):
         return
     way = f"; or remove {store.file}, and start the server again without tokens" if store.file else ""
-    click.echo(f"No token is left, so that a server lets nobody in. Make one: onetool tokens add{way}.", err=True)
+    click.echo(f"No token is left, so the server accepts no requests. Make one: onetool tokens add{way}.", err=True)
 
 
 # What the config says

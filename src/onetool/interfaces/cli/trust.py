@@ -63,12 +63,13 @@ def _trust(folder: Path, store: "TrustStore", yes: bool) -> None:
     click.echo(visible(f"{folder} is trusted. onetool trust --revoke takes that back."), err=True)
 
 
-def _shown(folder: Path, config: Path | None, store: "TrustStore") -> "Reach":
+def _shown(folder: Path, config: Path | None, store: "TrustStore", *, err: bool = False) -> "Reach":
+    """Print what a folder reaches, on standard error if `err`."""
     from onetool.config.reach import reach_of
 
     reach = reach_of(folder, config)
     for line in describe_reach(reach, store.folder(folder)):
-        echo(line)
+        click.echo(line, err=True) if err else echo(line)
     return reach
 
 
@@ -158,26 +159,22 @@ HEADS = {
 
 
 def offer_trust(untrusted: "Untrusted") -> bool:
-    """Report an untrusted folder and, at a terminal, ask to trust it; whether it is trusted now. What was shown is
-    pinned.
-    """
-    from onetool.config.reach import reach_of
+    """Report an untrusted folder and, at a terminal, show it and ask to trust it; whether it is trusted now."""
+    from onetool.config.find import trust_store
+    from onetool.core.errors import ConfigError
 
     click.echo(f"onetool: {visible(untrusted)}", err=True)
     if untrusted.mistake is not None or not is_interactive():
         return False
-    shown = None
-    while True:
-        answer = (
-            click.prompt("Trust this folder? [y/N/v]iew", default="n", show_default=False, err=True).strip().lower()
-        )
-        if answer in ("v", "view"):
-            shown = _show_reach(untrusted)
-        elif answer in ("y", "yes"):
-            store_trust(untrusted.folder, shown or reach_of(untrusted.folder, untrusted.config))
-            return True
-        else:
-            return False
+    try:
+        reach = _shown(untrusted.folder, untrusted.config, trust_store(), err=True)
+    except ConfigError as error:  # the other config is in force, and the command goes on with that
+        click.echo(visible(error), err=True)
+        return False
+    if not click.confirm("Trust this folder?", err=True):
+        return False
+    store_trust(untrusted.folder, reach)
+    return True
 
 
 def store_trust(folder: Path, reach: "Reach") -> None:
@@ -202,6 +199,7 @@ def renew_trust(file: Path, names: tuple[str, ...] = ()) -> Iterator[None]:
 
 def describe_reach(reach: "Reach", pin: Mapping[str, Any] | None) -> Iterator[str]:
     """What a folder reaches, line by line; with what was trusted before, what is new is marked."""
+    from onetool.config.reach import LINE, readable
     from onetool.config.trust import new_programs, programs_of
 
     before = None if pin is None else pin.get("reaches") or {}
@@ -210,13 +208,16 @@ def describe_reach(reach: "Reach", pin: Mapping[str, Any] | None) -> Iterator[st
         if lines:
             yield f"{head}:"
             for line, digest in lines.items():
-                yield f"  {_mark(before, f'{part}: {line}', digest)}{shown_line(line)}"
+                yield f"  {_mark(before, f'{part}: {line}', digest)}{shown_line(readable(line))}"
                 yield from (f"      {shown_detail(detail)}" for detail in reach.details.get(line, ()))
     if reach.wants:
         yield f"Its packs ask for these secrets: {visible(', '.join(reach.wants))}"
     for line in [] if pin is None else new_programs(programs_of(pin), reach.programs):
         yield f"(changed) {shown_line(line)}"
-    if gone := [] if before is None else [line for line in before if line not in reach.pinned()]:
+    gone = [line for line in before or () if line not in reach.pinned()]
+    if pin is not None and not pin.get("packs"):  # `trust_renewed` allows for packs that are yet to come
+        gone = [line for line in gone if not line.startswith(f"runs: {LINE}")]
+    if gone:
         yield "No longer there:"
         yield from (f"  - {visible(line)}" for line in gone)
     if not reach.pinned():
@@ -246,13 +247,3 @@ def shown_line(text: str) -> str:
     odd = [f"mind the letters: {word}" for word in dict.fromkeys(lookalike.disguised(text))]
     odd += [f"that is {host}" for host in dict.fromkeys(lookalike.hosts_in_ascii(text))]
     return visible(f"{text} ({'; '.join(odd)})" if odd else text)
-
-
-def _show_reach(untrusted: "Untrusted") -> "Reach":
-    from onetool.config.find import trust_store
-    from onetool.config.reach import reach_of
-
-    reach = reach_of(untrusted.folder, untrusted.config)
-    for line in describe_reach(reach, trust_store().folder(untrusted.folder)):
-        click.echo(line, err=True)
-    return reach

@@ -160,9 +160,14 @@ async def call_tool(service: Service, request: McpRequest) -> dict[str, Any]:
 
 
 async def _call(service: Service, request: McpRequest) -> dict[str, Any]:
-    if request.entry is None and (untrusted := _untrusted_error(service, request)):
-        return for_revision({"content": [text_block(untrusted)], "isError": True}, request.client.revision)
-    entry = request.entry or find_entry(service, request.client, request.param("name"))
+    name, untrusted = request.param("name"), service.app.untrusted
+    try:
+        entry = request.entry or find_entry(service, request.client, name)
+    except JsonRpcError as error:
+        if untrusted is None:
+            raise
+        failure = {"content": [text_block(f"{error}; {untrusted.short}")], "isError": True}  # for the model to read
+        return for_revision(failure, request.client.revision)
     args = request.param("arguments", dict, None) or {}
     # Clients from before there were tasks have only one way to have it: to wait.
     if entry.needs_task and request.client.is_stateless and not request.client.can(TASKS):
@@ -192,14 +197,6 @@ def _wants_whole(request: McpRequest) -> bool:
     if not isinstance(wanted, bool):
         raise JsonRpcError(INVALID_PARAMS, f"params._meta[{WHOLE!r}]: expected true or false")
     return wanted and client.principal.whole
-
-
-def _untrusted_error(service: Service, request: McpRequest) -> str | None:
-    """The error for a tool of a folder that is not trusted yet; None otherwise."""
-    untrusted, name = service.app.untrusted, request.param("name")
-    if untrusted is None or name in service.menu(request.client).entries or not untrusted.defines(name):
-        return None
-    return f"{name:.100}: {untrusted.folder} is {untrusted.short}"
 
 
 def find_entry(service: Service, client: RemoteClient, name: str) -> MenuEntry:

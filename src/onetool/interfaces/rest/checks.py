@@ -174,9 +174,8 @@ async def get_trust(request: RestRequest) -> RestResponse:
 
 def _trust_state(app: "App") -> TrustState:
     if (untrusted := app.untrusted) is not None:
-        command = "onetool trust" if untrusted.mistake is None else "onetool check"
         reaches, digest = ([], None) if untrusted.mistake is not None else _reaches(untrusted.folder)
-        about = {"folder": str(untrusted.folder), "message": str(untrusted), "command": command}
+        about = {"folder": str(untrusted.folder), "message": str(untrusted), "command": untrusted.command}
         return TrustState(**about, trusted=False, reaches=reaches, digest=digest)
     folder = app.config.folder
     if app.config.whose != "project" or folder is None:

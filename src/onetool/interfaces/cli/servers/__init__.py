@@ -51,7 +51,7 @@ def list_servers(ctx: click.Context, no_connect: bool, as_json: bool) -> None:
     """List the servers with their state and tools. Also shows which tools have changed."""
     app = open_app(ctx, imports=False)
     if app.servers is None:
-        _print_none(as_json)
+        _print_none(app, as_json)
         return
     if not no_connect:
         _run(app.servers.wait_connected())
@@ -81,8 +81,8 @@ def test(ctx: click.Context, name: str | None, as_json: bool) -> None:
     app = open_app(ctx, imports=False)
     if app.servers is None:
         if name is not None:
-            raise click.ClickException(f"There is no server {printable(name)}. {NO_SERVERS}")
-        _print_none(as_json)
+            raise click.ClickException(f"There is no server {printable(name)}. {_no_servers(app)}")
+        _print_none(app, as_json)
         return
     found = _tested(app, app.servers, name)
     if wants_json(as_json):
@@ -304,9 +304,15 @@ def _print_result(result: dict[str, Any]) -> None:
         print_table(counted(len(rows), "tool"), ("tool", "what it does"), rows)
 
 
-def _print_none(as_json: bool) -> None:
+def _no_servers(app: "App") -> str:
+    if app.untrusted is not None:
+        return f"This folder's servers are not in use: run {app.untrusted.command}"
+    return NO_SERVERS
+
+
+def _print_none(app: "App", as_json: bool) -> None:
     if wants_json(as_json):
         print_json([])
-        click.echo(NO_SERVERS, err=True)
+        click.echo(_no_servers(app), err=True)
     else:
-        echo(NO_SERVERS)
+        echo(_no_servers(app))

@@ -352,7 +352,7 @@ def _show_seen(plan: "ServerImportPlan", target: "ConfigTarget") -> None:
         folders = {one.name: Path(os.path.expanduser(block["cwd"]))} if "cwd" in block else {}
         programs = programs_of({one.name: block}, folders, place, {}, sets_safe_path=target.is_project)
         replaced = ", in place of the one that is there" if one.name in target.servers else ""
-        fate = f"taken{replaced}" if one.taken else "not taken, because another file defines the same name"
+        fate = f"to be imported{replaced}" if one.taken else "not imported, because another file defines the same name"
         click.echo(visible(f"From {shown_path(one.file)}, {fate}:"), err=True)
         click.echo(f"  {shown_line(server_line(one.name, one.block))}", err=True)
         for detail in server_details(one.block, programs.get(one.name)):

@@ -45,9 +45,9 @@ def make_state(folder: Path) -> Path | None:
         return None  # what we keep would lie somewhere else
     try:
         if not is_marked(folder / STATE):
-            if folder.name == "bundles":
-                make_home(folder.parent)
             with OpenFolder.at(folder) as root:
+                if folder.name == "bundles":
+                    make_home(folder.parent)
                 _make(root)
         return file if os.access(file.parent, os.W_OK | os.X_OK) else None
     except OSError:
