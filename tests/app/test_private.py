@@ -37,7 +37,7 @@ def test_stored_results_are_read_by_their_handle_and_in_no_other_way(app, tmp_pa
     stored = app.runtime.store_result("somebody's own text")
     [file] = (tmp_path / ".onetool" / "results").glob("*.txt")
     path = str(file.relative_to(tmp_path))
-    assert "OneTool's own" in failure(app, f"fs.read_file(path={path!r})")
+    assert "OneTool's state" in failure(app, f"fs.read_file(path={path!r})")
     (tmp_path / "link").symlink_to(file)
     assert not asyncio.run(app.run("fs.read_file(path='link')")).ok
     assert value(app, f"ot.result(handle={stored.handle!r})['lines']") == ["somebody's own text"]

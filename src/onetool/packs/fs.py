@@ -182,7 +182,7 @@ def _failure(refused: "PathRefusedError", path: str, roots: "Roots | None") -> T
     return ToolFailure(_words(refused.reason, path, refused.detail), reason=reason)
 
 
-DENIED = ("private", "closed", "root_outside")
+DENIED = ("private", "state", "closed", "root_outside")
 WORDS = {
     "bad_path": "{path} can't be a path: {detail}.",
     "closed": "{path} is closed to tools, whatever fs.roots says: places where people and programs keep keys, "
@@ -198,6 +198,7 @@ WORDS = {
     "root_missing": "The allowed folder {detail!r} can't be opened. The operator can change it in fs.roots.",
     "root_outside": "The folder {detail!r} lies outside of the project whose config names it in fs.roots. The operator "
     "can allow it in fs.roots of ~/.onetool/onetool.yaml.",
+    "state": "{path} is closed to tools: OneTool's state lies there, as the marker .onetool-state says.",
     "unreadable": "{path} could not be read: {detail}.",
 }
 

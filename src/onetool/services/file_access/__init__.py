@@ -346,6 +346,7 @@ MESSAGE_BY_REASON = {
     "private": "{path} is OneTool's own and can't be written by tools.",
     "root_missing": "The allowed folder {detail!r} can't be opened.",
     "root_outside": "The folder {detail!r} lies outside of the project whose config allows it.",
+    "state": "{path} is closed to tools: OneTool's state lies there, as the marker .onetool-state says.",
 }
 OTHER_MESSAGE = "{path} could not be written: {detail}."
 

@@ -176,13 +176,14 @@ class Private:
             folder.stat(MARKER)
         except FileNotFoundError:
             return
-        raise PathRefusedError("private")
+        raise PathRefusedError("state")
 
     def refuse_text(self, path: str) -> None:
         """Refuse a path by its text, before it is opened, so that callers can't learn what exists there."""
         path = _absolute(path)
-        in_state = any(is_marked(place or os.sep) and not self._is_own(place) for place in _and_above(path))
-        if in_state or is_state_file(path):
+        if any(is_marked(place or os.sep) and not self._is_own(place) for place in _and_above(path)):
+            raise PathRefusedError("state")
+        if is_state_file(path):
             raise PathRefusedError("private")
         if f"{path}{os.sep}".startswith(self._beginnings):
             raise PathRefusedError(next(reason for place, reason in self._path_texts.items() if is_below(path, place)))
