@@ -189,7 +189,7 @@ def test_a_providers_key(folder, base_url, given):
         (f"{{value: {VALUE}}}", 2, "hosts"),
         ("{hosts: [a.example]}", 2, "value"),
         (f"{{value: {VALUE}, hosts: []}}", 2, "empty"),
-        (f"{{value: {VALUE}, hosts: ['https://a.example/x']}}", 2, "no host"),
+        (f"{{value: {VALUE}, hosts: ['https://a.example/x']}}", 2, "not a host"),
         (f"{{value: {VALUE}, hosts: ['*']}}", 2, "any host"),
         (f"{{value: {VALUE}, host: [a.example]}}", 2, "host"),
         (f"{{value: [{VALUE}], hosts: [a.example]}}", 2, "text"),
