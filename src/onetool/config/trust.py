@@ -130,7 +130,7 @@ class Untrusted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Trusted(msgspec.Struct, frozen=True, kw_only=True):
-    """What a project may have, and how its servers start."""
+    """The trusted parts of a project, and how its servers start."""
 
     names: frozenset[str] = frozenset()  # of secrets that it may take from the environment
     programs: "dict[str, ServerProgram] | None" = None  # as they were when it was trusted; None: as they are

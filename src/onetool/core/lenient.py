@@ -149,7 +149,7 @@ def _coerced(value: Any, schema: Any, root: Schema, levels: int) -> Any:
 
 
 def _wants_texts(schema: Schema, root: Schema) -> bool:
-    """Whether the schema takes a list of texts, and no single text."""
+    """Return whether the schema takes a list of texts, and no single text."""
     kinds = kinds_of(schema, root)
     if "array" not in kinds or "string" in kinds:
         return False

@@ -292,7 +292,7 @@ class CodeScan:
 
 
 class UsedNames(NamedTuple):
-    """What code uses but does not define."""
+    """The names that code uses and does not define."""
 
     names: set[str]  # with names in string literals
     packs: set[str]  # names before a dot, in code and in what `ot.call` calls

@@ -76,7 +76,7 @@ class ConfigTarget:
 
     @property
     def is_project(self) -> bool:
-        """Whether it is the config of a project, which has to be trusted."""
+        """Return whether this is the config of a project, which has to be trusted."""
         folder = self.file.absolute().parent
         return folder.name == FOLDER and os.path.realpath(folder) != os.path.realpath(own_folder())
 

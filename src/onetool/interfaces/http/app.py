@@ -42,7 +42,7 @@ from onetool.interfaces.asgi import (
     replayed,
     respond,
 )
-from onetool.interfaces.http.bodies import BodyError, BodyMemory, RequestBody, check_length, refuse_body
+from onetool.interfaces.http.bodies import BodyMemory, RequestBody, RequestBodyError, check_length, refuse_body
 from onetool.interfaces.http.credentials import Admissions
 from onetool.interfaces.http.request_log import CLIENT_CLOSED_REQUEST, RequestAudit, clean, log_request
 from onetool.interfaces.http.rules import (
@@ -338,7 +338,7 @@ class HttpApp:
         self, refused: HttpError, receive: Receive, answer: "LoggedResponse", route: Route | None
     ) -> None:
         body, kind = (route.write_error(refused), route.error_type) if route else (refused.body(), JSON)
-        if isinstance(refused, BodyError):
+        if isinstance(refused, RequestBodyError):
             await refuse_body(refused, receive, answer.send, body, kind)
         else:
             await self._fail(answer, refused, body, kind)

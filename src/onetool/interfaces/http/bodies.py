@@ -42,11 +42,11 @@ LINGER_BYTES = 32 * MIB  # … and what it may send meanwhile
 DISCONNECT: Message = {"type": "http.disconnect"}
 
 
-class BodyError(HttpError):
+class RequestBodyError(HttpError):
     """A body that is not read any further."""
 
 
-class BodyTooLargeError(BodyError):
+class BodyTooLargeError(RequestBodyError):
     """A body that is larger than its route allows."""
 
     def __init__(self, limit: int) -> None:
@@ -58,7 +58,7 @@ class BodyTooLargeError(BodyError):
         super().__init__(413, "too_large", message, [CLOSE])
 
 
-class BodiesFullError(BodyError):
+class BodiesFullError(RequestBodyError):
     """A body that memory has no room for."""
 
     def __init__(self) -> None:
@@ -128,7 +128,7 @@ class RequestBody:
         limit: int,
         receive: Receive,
         send: Send,
-        refuse: Callable[[BodyError], Awaitable[None]],
+        refuse: Callable[[RequestBodyError], Awaitable[None]],
     ) -> None:
         """`refuse` answers the request."""
         self._memory = memory
@@ -156,7 +156,7 @@ class RequestBody:
             return await self._receive()
         self._is_read = True
         found = await self._read()
-        if not isinstance(found, BodyError):
+        if not isinstance(found, RequestBodyError):
             return found
         self.close()
         self._is_refused = True
@@ -185,7 +185,7 @@ class RequestBody:
             self._memory.give_back(self._caller, self._size)
             self._size = 0
 
-    async def _read(self) -> Message | BodyError:
+    async def _read(self) -> Message | RequestBodyError:
         """Return the whole body, or a disconnect. The error is returned: raised, it would keep the body in memory."""
         is_unknown = not self._caller
         self._caller = self._caller or address_key(self._scope)

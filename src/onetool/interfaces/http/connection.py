@@ -43,7 +43,7 @@ NOTHING, HEAD, BODY, ALL = range(4)  # what has come of the request that is arri
 
 
 class HttpConnection(HttpToolsProtocol):
-    """One connection. All share the limits, the list of idle connections and the memory for bodies."""
+    """A client's connection. Connections share the limits, the list of idle ones and the memory for bodies."""
 
     def __init__(
         self, *args: Any, limits: ConnectionLimits, waiting: IdleConnections, bodies: BodyMemory, **options: Any

@@ -163,7 +163,7 @@ _EMBEDDED = ({"uri": str, "text": str}, {"uri": str, "blob": str})
 
 Result = dict[str, Any]
 Promise = Literal["object", "open", "wrapper"] | None
-"""What is structured content: the value; the value unless it is content (no schema is listed); or a wrapper."""
+"""The structured content of an answer: the value; the value unless it is content (no listed schema); or a wrapper."""
 KeepText = Callable[[str], "StoredResult"]
 ReadOn = Callable[[str, int], str]
 
