@@ -10,6 +10,7 @@ from onetool.config.find import find
 from onetool.config.reach import Reach, reach_of
 from onetool.core import file_facts
 from onetool.interfaces.cli import trust
+from onetool.interfaces.cli.init import init
 
 MILD, EVIL = "allowedHosts: [a.example]\n", "allowedHosts: [a.example, evil.example]\n"
 
@@ -171,3 +172,16 @@ def test_a_value_of_the_projects_own_is_told_in_plain_words(config):
     assert f"  {told}" in trust.describe_reach(reach, None)
     assert told in reach.shown("secrets")
     assert reach.names() == {"CALC"}
+
+
+@pytest.mark.parametrize("answer", [True, False])
+def test_init_asks_to_trust_a_folder_that_has_packs(config, monkeypatch, answer):
+    config.unlink()
+    packs = config.with_name("packs")
+    packs.mkdir()
+    (packs / "dice.py").write_text("def roll() -> int:\n    'Roll.'\n    return 4\n")
+    monkeypatch.setattr(click, "confirm", lambda *_, **__: answer)
+    done = CliRunner().invoke(init)
+    assert done.exit_code == 0
+    assert f"Python of packs in {packs}" in done.output
+    assert (find().untrusted is None) == answer

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from onetool.config.load import roots_within
 from onetool.core.errors import Mistake
 from onetool.core.principal import AllowList, is_pattern
+from onetool.services.secrets import UNMISTAKABLE
 
 if TYPE_CHECKING:
     from onetool.config import Config
@@ -22,6 +23,7 @@ def lint_config(
 ) -> list[Mistake]:
     """`waiting` are packs of servers, whose tools may not be known yet; `tokens`: where tokens are stored."""
     return [
+        *_short_secrets(config),
         *_settings(config, registry),
         *_roots(config),
         *_topics(config),
@@ -30,6 +32,19 @@ def lint_config(
         *_hosts(config),
         *_asked_with(config, registry, waiting),
         *_access(config, registry, waiting, tokens),
+    ]
+
+
+def _short_secrets(config: "Config") -> list[Mistake]:
+    return [
+        Mistake(
+            message=f"A secret shorter than {UNMISTAKABLE} characters can't be masked reliably",
+            file=str(config.secrets.file or config.path),
+            key=name,
+            hint="choose a longer one",
+            severity="warning",
+        )
+        for name in config.secrets.too_short()
     ]
 
 

@@ -59,7 +59,9 @@ class Reloader:
 
     def read(self, config: Config, *, again: bool = False) -> Read:
         """The packs and the declared tools of a config. Nothing is changed by that."""
-        fresh = again or config.whose == "project"  # what was compiled there is not what was trusted
+        fresh = (
+            again or config.whose == "project" or config.project_packs is not None
+        )  # what was compiled there is not what was trusted
         packs = PackSource(pack_paths(config), fresh=fresh, imports=self._imports).load()
         functions = {spec.name: spec.handler for spec in packs.tools if spec.handler}
         return packs, DeclaredTools(config.tools, functions, self._handlers).load()

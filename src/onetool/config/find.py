@@ -30,6 +30,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     config: Path | None
     folder: Path  # where packs lie: beside the config, or where it would be
     whose: Whose
+    project_packs: Path | None = None  # of a trusted project without a config, beside the person's own config
     trusted: Trusted | None = None  # what a project may have; None for what is not a project's
     untrusted: Untrusted | None = None
 
@@ -118,11 +119,10 @@ def project_here(cwd: Path | None = None, env: Mapping[str, str] = os.environ) -
 
 
 def _project_folder(cwd: Path, home: Path, store: TrustStore) -> Path | None:
-    """The nearest `.onetool` with a config; where there is none at all, not even an own one, the nearest with packs."""
+    """Return the nearest `.onetool` with a config, else the nearest with packs."""
     seen = list(_project_folders(cwd, home, store))
     found = next((folder for folder in seen if os.path.isfile(folder / NAME)), None)
-    if found is None and not os.path.isfile(home / FOLDER / NAME):
-        found = next((folder for folder in seen if os.path.isdir(folder / "packs")), None)
+    found = found or next((folder for folder in seen if os.path.isdir(folder / "packs")), None)
     return None if found is None or _is_above_a_mount(found.parent, cwd) else found
 
 
@@ -170,11 +170,17 @@ def _project_folders(cwd: Path, home: Path, store: TrustStore) -> Iterator[Path]
 
 
 def _trusted(folder: Path, home: Path, store: TrustStore, env: Mapping[str, str]) -> Found:
-    """A project's folder if it counts; else the person's own, and what was left aside."""
+    """Return a project's folder if it is trusted; else the person's own, and what was left aside.
+
+    Packs of a project without a config are used beside the person's own config.
+    """
     config = folder / NAME if os.path.isfile(folder / NAME) else None
     trusted = _why_not(folder, config, home, store) or trusted_parts(folder, config, store, env, home / FOLDER)
     if isinstance(trusted, Untrusted):
         return msgspec.structs.replace(_own(home, store), untrusted=trusted)
+    own = None if config else _own(home, store)
+    if own and own.config:
+        return msgspec.structs.replace(own, project_packs=folder / "packs")
     return Found(config=config, folder=folder, whose="project", trusted=trusted)
 
 

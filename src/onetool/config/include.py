@@ -21,7 +21,7 @@ from onetool.config.node import BROKEN, Findings, Node
 from onetool.config.yaml_nodes import PLACEHOLDER, ConfigFileError, read_yaml
 from onetool.core.errors import Mistake
 from onetool.core.text import did_you_mean
-from onetool.services.secrets import UNMISTAKABLE, Fits, Secret, SecretHostError, Secrets, UnsetSecret, too_open
+from onetool.services.secrets import Fits, Secret, SecretHostError, Secrets, UnsetSecret, too_open
 
 MAX_DEPTH = 10
 ALSO = {"mcpServers": "servers"}  # the word of other clients: what is pasted from them works as it is
@@ -379,9 +379,6 @@ def _secret_values(node: Node, findings: Findings) -> Values | None:
             values[name] = found
         elif entry.value is not BROKEN and not isinstance(entry.value, dict):
             findings.error(entry, "a secret must be a text", "quote it")
-        if name in values and 0 < len(values[name]) < UNMISTAKABLE:
-            message = f"a secret shorter than {UNMISTAKABLE} characters can't be masked well"
-            findings.warn(entry, message, "choose a longer one: other texts have a short one by chance")
     return (values, hosts) if len(values) == len(node.value) else None
 
 

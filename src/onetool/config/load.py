@@ -71,6 +71,7 @@ def load_config(at: Found | Path | None, *, env: Mapping[str, str] = os.environ)
         home=home,
         whose=found.whose,
         folder=found.folder,
+        project_packs=found.project_packs,
         warnings=(*in_order(findings.warnings), *_moved_programs(found)),
     )
 
@@ -248,9 +249,9 @@ def _kept_here(found: Found, root: Node) -> frozenset[str]:
 
 
 def pack_paths(config: Config) -> list[Path]:
-    """The packs that the config names, and the folder `packs` beside it, or in the nearest `.onetool`."""
-    beside = _config_folder(config) / "packs"
-    paths = [*config.packs, *([beside] if beside.is_dir() and beside not in config.packs else [])]
+    """Return the packs that the config names, and the folders `packs` beside it and in the nearest `.onetool`."""
+    beside = (_config_folder(config) / "packs", config.project_packs)
+    paths = [*config.packs, *(path for path in beside if path and path.is_dir() and path not in config.packs)]
     owned = (part for path in paths for part in (path, *_importable(path)))
     require_ownership(owned, user_home(os.environ), trust_store().owners)
     return paths
@@ -270,6 +271,7 @@ def watched_files(config: Config, failed: Iterable[Path], finds: bool) -> list[P
     place = beside / NAME if config.path is None and finds else config.path
     named = (place, *config.include, config.prompts or beside / PROMPTS_FILE, config.secrets.file)
     files = [*(file for file in named if file), *config.packs, beside / "packs", *failed]
+    files += [config.project_packs] if config.project_packs else []
     return list(dict.fromkeys(files))
 
 

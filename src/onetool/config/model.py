@@ -417,6 +417,7 @@ class Config(Keys, frozen=True, kw_only=True):
     path: Path | None = None
     whose: Literal["named", "own", "project"] = "named"
     folder: Path | None = None  # where packs lie without being named; None: beside the config
+    project_packs: Path | None = None  # of a project without a config, beside the own config that is in force
     home: Path
     texts: PromptTexts = PromptTexts()  # what the file of prompts says
     warnings: tuple[Mistake, ...] = ()

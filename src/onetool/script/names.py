@@ -68,8 +68,11 @@ class ScriptNames:
         self._pack_of = as_identifiers(self._tools_of)
         self._packs: dict[str, ScriptPack] = {}
         self._words: dict[str, str] | None = None  # what code calls each pack
+        # A tool named like a pack keeps its name: `weather()` is the tool, and `weather.forecast()` one of the pack.
+        shared = {own: bare.pop(own) for own in [*bare] if self._pack_of.get(own) == own and own not in BUILTINS}
         taken = {*self._pack_of, *BUILTINS}
-        self.functions: dict[str, ToolSpec] = {word: bare[own] for word, own in as_identifiers(bare, taken).items()}
+        functions = {word: bare[own] for word, own in as_identifiers(bare, taken).items()}
+        self.functions: dict[str, ToolSpec] = {**shared, **functions}
         self.useless: dict[str, str] = {}  # aliases that can't be used, and why
         for alias, target in (aliases or {}).items():
             spec = self.tool(target) or catalogue.get(target)
@@ -92,9 +95,9 @@ class ScriptNames:
         return found
 
     def tool(self, dotted: str) -> ToolSpec | None:
-        """The tool that code calls `pack.tool` or, where it has no pack, `tool`."""
+        """Return the tool that code calls `pack.tool` or, where it has no pack, `tool`."""
         word, dot, own = dotted.partition(".")
-        if not dot:
+        if not dot or own == "__call__":  # the sandbox calls an object by this method
             return self.functions.get(word)
         pack = self.pack(word)
         return pack.tools.get(own) if pack else None
@@ -105,7 +108,7 @@ class ScriptNames:
     def words(self, allowed: Collection[str] | None = None) -> Iterable[str]:
         """Every name that code can begin with; with an allow-list those that lead to a tool of it."""
         if allowed is None:
-            return (*self._pack_of, *self.functions)
+            return dict.fromkeys((*self._pack_of, *self.functions))
         packs = {word: self._tools_of[pack].values() for word, pack in self._pack_of.items()}
         return (
             *(word for word, tools in packs.items() if any(may_be_named(spec, allowed) for spec in tools)),

@@ -48,10 +48,9 @@ class SandboxTools:
 
     def value(self, word: str) -> Any:
         """What a name stands for in the sandbox: a pack, or a function. None when it is neither."""
-        if word in self.names.functions:
-            return Function(word)
-        pack = self.names.pack(word)
-        return None if pack is None else self._object(pack)
+        if pack := self.names.pack(word):
+            return self._object(pack)
+        return Function(word) if word in self.names.functions else None
 
     def member(self, receiver: bytes, name: str) -> Any:
         """What `pack.name` stands for where it is not called at once."""
@@ -97,7 +96,8 @@ def type_stubs(names: ScriptNames, words: Collection[str]) -> str:
     parts = [HEADER]
     for word in sorted(words):
         if pack := names.pack(word):
-            methods = [f"    {_function_stub(tool, spec, SELF)}" for tool, spec in pack.tools.items()]
+            own = {"__call__": names.functions[word]} if word in names.functions else {}
+            methods = [f"    {_function_stub(tool, spec, SELF)}" for tool, spec in (*own.items(), *pack.tools.items())]
             parts.append("\n".join((f"class {PREFIX}{word}:", *methods, f"{word}: {PREFIX}{word}")))
         else:
             parts.append(_function_stub(word, names.functions[word]))

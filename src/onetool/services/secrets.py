@@ -159,6 +159,11 @@ class _Known:
         return made[1], made[2]
 
 
+def is_too_short(value: str) -> bool:
+    """Return whether other texts may well contain this value, so that it can't be masked reliably."""
+    return 0 < len(value) < UNMISTAKABLE
+
+
 class Secrets:
     """Looks up secrets by name and masks them in texts.
 
@@ -232,6 +237,10 @@ class Secrets:
 
     def _from_keyring(self, name: str) -> str | None:
         return _from_keyring(name) if self.only is None or name in self.only else None
+
+    def too_short(self) -> list[str]:
+        """Return the names of stored secrets that are too short to be masked reliably."""
+        return [name for name, value in self._values.items() if is_too_short(value)]
 
     def names(self) -> list[str]:
         """Those of the file or mapping. The environment's are not listed: most of it is no secret."""

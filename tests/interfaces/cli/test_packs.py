@@ -21,6 +21,29 @@ def test_a_new_pack_works_at_once(tmp_path):
     assert tested.returncode == 0, tested.stdout
 
 
+def test_a_new_pack_does_not_hide_a_tool_of_its_name(tmp_path):
+    assert cli("init", cwd=tmp_path).returncode == 0  # its config declares a tool `weather`
+    assert cli("packs", "new", "weather", cwd=tmp_path).returncode == 0
+    code = 'one = weather\n[weather()["sky"], one()["sky"], weather.greet("Ann")]'
+    done = cli("run", code, cwd=tmp_path)
+    assert json.loads(done.stdout) == ["clear", "clear", "Hello, Ann."], done.stderr
+    assert "weather" in cli("run", "weather(x=1)", cwd=tmp_path).stderr
+
+
+def test_packs_without_a_config_are_used_beside_the_own_config(tmp_path, own_home):
+    (own_home / ".onetool").mkdir()
+    (own_home / ".onetool" / "onetool.yaml").write_text("aliases: {clock: time.now}\n")
+    assert cli("packs", "new", "rain", cwd=tmp_path).returncode == 0
+    done = cli("run", '[clock()["iso"][:2], rain.greet("Ann")]', cwd=tmp_path)
+    assert json.loads(done.stdout) == ["20", "Hello, Ann."], done.stderr
+    (tmp_path / "sub").mkdir()
+    assert cli("run", 'rain.greet("Ann")', cwd=tmp_path / "sub").stdout.strip() == "Hello, Ann."
+    assert cli("trust", "--revoke", cwd=tmp_path).returncode == 0
+    done = cli("run", 'rain.greet("Ann")', cwd=tmp_path)
+    assert done.returncode == 1
+    assert "run onetool trust" in done.stderr
+
+
 def test_nothing_is_overwritten(tmp_path):
     cli("packs", "new", "weather", "--folder", "mine", cwd=tmp_path)
     (tmp_path / "mine" / "weather.py").write_text("precious")

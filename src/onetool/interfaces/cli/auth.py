@@ -11,7 +11,7 @@ from onetool.config import load_secrets
 from onetool.config.include import check_kept
 from onetool.core.text import did_you_mean
 from onetool.interfaces.cli.options import config_option, data_options, find_here
-from onetool.interfaces.cli.output import print_json, print_table, wants_json
+from onetool.interfaces.cli.output import print_json, print_table, wants_json, warn_if_short
 from onetool.interfaces.cli.trust import renew_trust
 from onetool.services.secret_file import NAME, drop_secret, put_secret
 from onetool.services.secrets import KEYRING_SERVICE, Secret, Secrets, load_keyring
@@ -67,6 +67,7 @@ def set_secret(ctx: click.Context, name: str, in_keyring: bool, hosts: tuple[str
         raise click.ClickException(f"{secret} is not stored yet, so there is no value to keep: type one.")
     if not value.strip() or not value.isprintable():
         raise click.ClickException("a secret is one line of text; nothing was kept.")
+    warn_if_short(secret, value)
     hosts = hosts or known.hosts(secret)
     if in_keyring:
         with renew_trust(file, (secret,)):

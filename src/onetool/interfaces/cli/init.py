@@ -1,5 +1,6 @@
 """`onetool init`: writes a starter config, or the entry for OneTool that an MCP client needs."""
 
+import os
 import re
 from pathlib import Path
 
@@ -69,10 +70,11 @@ def init(
 
 
 def _write_starter(folder: Path, force: bool) -> None:
+    from onetool.config.find import find
     from onetool.config.starter import starter_config
     from onetool.core.os_files import write_new
     from onetool.core.state_folders import IGNORE, IGNORED
-    from onetool.interfaces.cli.trust import renew_trust
+    from onetool.interfaces.cli.trust import offer_trust, renew_trust
 
     file = folder / ".onetool" / "onetool.yaml"
     refuse_link_out(file, folder)
@@ -88,3 +90,6 @@ def _write_starter(folder: Path, force: bool) -> None:
     there = "" if folder == Path() else f"cd {folder}, "
     click.echo(f"Wrote {file}. Next: {there}onetool check, onetool tools list, onetool tools invoke weather.")
     click.echo(f"For an MCP client: onetool init --client {'|'.join(CLIENTS)} --write")
+    found = find(env={**os.environ, "ONETOOL_CONFIG": ""}, cwd=folder.absolute())
+    if found.untrusted is not None:  # the folder had packs before
+        offer_trust(found.untrusted)

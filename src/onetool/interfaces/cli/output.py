@@ -139,6 +139,16 @@ def confirm(question: str, yes: bool, to_do: str, done: str) -> None:
         raise click.ClickException(f"nothing was {done}.")
 
 
+def warn_if_short(name: str, value: str) -> None:
+    """Warn when a secret is stored that is too short to be masked reliably."""
+    from onetool.services.secrets import UNMISTAKABLE, is_too_short
+
+    if is_too_short(value):
+        click.echo(
+            f"Warning: {name} has fewer than {UNMISTAKABLE} characters, so it can't be masked reliably.", err=True
+        )
+
+
 def print_mistakes(summary: str, mistakes: Sequence[Mistake]) -> None:
     echo(summary)
     if not mistakes:

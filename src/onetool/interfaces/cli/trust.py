@@ -132,11 +132,12 @@ def _folder(path: Path | None, must_exist: bool = True) -> Path:
     if path is None:
         found = project_here()
         if found is None:
-            raise click.ClickException("there is no folder of a project here, so that there is nothing to trust.")
+            message = "Nothing to trust here: no .onetool folder with a config or packs, here or in a parent folder."
+            raise click.ClickException(message)
         return found
     folder = path.absolute() if path.name == FOLDER else path.absolute() / FOLDER
     if must_exist and not folder.is_dir():
-        raise click.ClickException(visible(f"{folder} is no folder, so that there is nothing to trust."))
+        raise click.ClickException(visible(f"Nothing to trust: {folder} is not a folder."))
     return folder
 
 

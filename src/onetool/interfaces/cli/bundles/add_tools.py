@@ -25,7 +25,7 @@ from onetool.interfaces.cli.bundles.references import (
 )
 from onetool.interfaces.cli.inputs import STDIN, read_data, read_text
 from onetool.interfaces.cli.options import data_options, open_app
-from onetool.interfaces.cli.output import print_json
+from onetool.interfaces.cli.output import print_json, warn_if_short
 
 if TYPE_CHECKING:
     from onetool.app import App
@@ -193,6 +193,8 @@ def add_curl(
         added = put_tool(app, place, tool, create)
     if kept:
         print_note(f"Kept in {known.file}, for {host} only: {', '.join(kept)}")
+        for one in kept:
+            warn_if_short(one, secrets[one])
     name = f"{place.bundle}/{added['slug']}@{added['version']}"
     arguments = ", ".join(added["argSchema"].get("properties") or ()) or "no arguments"
     print_outcome(added, f"Added {name}, with {arguments}. Look at it: onetool bundles show {name}", as_json)
