@@ -92,19 +92,23 @@ clean:  ## remove .venv and caches
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' \
 	  || { echo "OneTool needs Python 3.11 to 3.13; $(PYTHON) is $$($(PYTHON) -V 2>&1). Try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
-	$(PYTHON) -m venv $(VENV)
+	@echo "Setting up $(VENV). The first start takes about a minute."
+	@$(PYTHON) -m venv $(VENV)
 
 # The lock pins every package by hash; the project itself is installed without touching the network again.
+define install
+	@set -o pipefail; $(BIN)/python -m pip install --disable-pip-version-check --require-hashes -r $(1) \
+	  | $(BIN)/python -uc '[print("  " + line.split()[1]) for line in open(0) if line.startswith("Collecting ")]'
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@$(BIN)/python -m compileall -q src
+endef
+
 $(VENV)/.run: $(BIN)/python requirements.lock pyproject.toml
-	$(BIN)/python -m pip install -q --require-hashes -r requirements.lock
-	$(BIN)/python -m pip install -q --no-deps --no-build-isolation -e .
-	$(BIN)/python -m compileall -q src
+	$(call install,requirements.lock)
 	@touch $@
 
 $(VENV)/.dev: $(BIN)/python requirements-dev.lock pyproject.toml
-	$(BIN)/python -m pip install -q --require-hashes -r requirements-dev.lock
-	$(BIN)/python -m pip install -q --no-deps --no-build-isolation -e .
-	$(BIN)/python -m compileall -q src
+	$(call install,requirements-dev.lock)
 	@touch $@ $(VENV)/.run
 
 # Heavy, and with dependencies of their own: they get an environment of their own.
