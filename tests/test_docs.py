@@ -2,15 +2,18 @@
 
 import ast
 import importlib.util
+import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from helpers import cli, trusted
+from helpers import cli
 
 ROOT = Path(__file__).parent.parent
 PAGES = [
@@ -117,23 +120,58 @@ def test_python_examples_run(page, number, printed, tmp_path):
     assert printed in done.stdout
 
 
-def test_the_tool_in_six_lines_works(tmp_path):
-    (tmp_path / "packs").mkdir()
-    (tmp_path / ".onetool").mkdir()
-    (tmp_path / "packs" / "dice.py").write_text(blocks("README.md", "python")[0])
-    (tmp_path / ".onetool" / "onetool.yaml").write_text(blocks("README.md", "yaml")[0])
-    trusted(tmp_path)
-    assert cli("tools", "invoke", "dice.roll", "--args", '{"times": 3}', cwd=tmp_path).returncode == 0
-    wrong = cli("tools", "invoke", "dice.roll", "--args", '{"tmies": 3}', cwd=tmp_path)
-    assert "tmies: unknown argument (did you mean times?)" in wrong.stdout
-
-
 def walk(command, folder):
     """Run what the page says to type: in a shell, where it takes one."""
     if command.startswith("onetool ") and not set(command) & set("|<>;&$*`~\\"):
         return cli(*shlex.split(command)[1:], cwd=folder)
     shell = command.replace("onetool ", f"{sys.executable} -m onetool ", 1)
     return subprocess.run(["bash", "-c", shell], cwd=folder, capture_output=True, text=True, check=False)
+
+
+def console_commands(section):
+    """Yield the commands of a section's console blocks, with the output shown for each."""
+    found = re.search(rf"^## {section}.*?(?=^## )", text_of("README.md"), re.DOTALL | re.MULTILINE)
+    for block in re.findall(r"```console\n(.*?)```", found[0], re.DOTALL):
+        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            lines = part.splitlines()
+            last = next(end for end in range(1, len(lines) + 1) if "\n".join(lines[:end]).count("'") % 2 == 0)
+            yield "\n".join(lines[:last]).partition("    #")[0], "\n".join(lines[last:])
+
+
+@contextmanager
+def petstore(folder):
+    """Start the petstore of the examples at a free port; its document in `folder` names that port."""
+    shutil.copytree(ROOT / "examples" / "petstore", folder / "examples" / "petstore")
+    command = [sys.executable, "examples/petstore/server.py", "0"]
+    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            port = re.search(r":(\d+)/", process.stdout.readline())[1]
+            document = folder / "examples" / "petstore" / "petstore.yaml"
+            document.write_text(document.read_text().replace("8090", port))
+            yield port
+        finally:
+            process.terminate()
+
+
+def test_the_readme_can_be_followed(tmp_path):
+    """Run the commands of the sections that need no other program, in their order, and compare what they print."""
+    pack = tmp_path / ".onetool" / "packs" / "dice.py"
+    sections = ("Any web API", "A tool in six lines", "Code over every tool")
+    commands = [one for section in sections for one in console_commands(section)]
+    assert len(commands) >= 9
+    with petstore(tmp_path) as port:
+        for command, shown in commands:
+            if command.startswith("onetool trust"):
+                pack.parent.mkdir(parents=True)
+                pack.write_text(blocks("README.md", "python")[0])
+            done = walk(command.replace("8090", port).replace("onetool trust", "onetool trust --yes"), tmp_path)
+            printed = done.stdout + done.stderr
+            assert done.returncode == shown.startswith("Error: "), (command, printed)
+            if shown.startswith("Error: "):
+                assert shown.removeprefix("Error: ") in printed
+            elif shown and "dice" not in command:  # which gives other numbers each time
+                data = json.loads(done.stdout)
+                assert (data["result"]["data"] if "result" in data else data) == json.loads(shown)
 
 
 def test_first_steps_can_be_walked(tmp_path):
