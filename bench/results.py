@@ -5,13 +5,13 @@ import platform
 import subprocess
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 
 import msgspec
 
 from bench.mcp_contenders import PEERS_PYTHON
 from bench.table import Row
+from onetool import __version__
 
 PACKAGES = ("fastmcp", "mcp", "smolagents", "pydantic-monty", "uvicorn", "starlette")
 ASK_VERSIONS = """
@@ -95,7 +95,7 @@ def _processor() -> str:
 
 
 def _versions() -> dict[str, str]:
-    found = {"onetool": version("onetool"), "python": platform.python_version()}
+    found = {"onetool": __version__, "python": platform.python_version()}
     if PEERS_PYTHON.exists():
         command = [str(PEERS_PYTHON), "-c", ASK_VERSIONS, *PACKAGES]
         found |= msgspec.json.decode(subprocess.run(command, check=True, capture_output=True).stdout)

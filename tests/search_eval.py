@@ -62,9 +62,7 @@ def _ranking(tools: list[ToolSpec], way: str) -> Ranking:
     index = SearchIndex(tools)
     meanings = index._meanings
     if way == "words":
-        index._meanings = None
-    elif meanings is None:
-        raise SystemExit("numpy is not installed: pip install 'onetool[search]'")
+        meanings.similarities = lambda query: None
     if way != "meaning":
         return lambda query: [spec.name for spec, _ in index.search(query, SHOWN)]
 

@@ -11,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 import onetool.services.search as search_module
 import onetool.services.search.lexical as lexical_module
+import onetool.services.search.meaning as meaning_module
 from onetool.core.spec import ToolSpec
 from onetool.services.search import SearchIndex, tool_document
 from onetool.services.search.postings import SavedWords, WordIndex
@@ -144,7 +145,7 @@ def follow_lazy_tools(pool: list[ToolSpec], steps: list[Any], data: Any) -> None
 
 
 def test_lazy_tools_that_nobody_finds_are_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search_module, "is_installed", lambda: False)
+    monkeypatch.setattr(meaning_module, "load_table", lambda: None)
     kept = Kept()
     pack = {f"t{n}": Lazy(n, ToolSpec(name=f"tool{n}", description="customer")) for n in range(200)}
     for one in pack.values():
@@ -201,7 +202,7 @@ def test_a_store_that_is_ahead_gives_no_other_tool_in_place_of_one_that_is_gone(
 @given(pool=st.lists(tools, min_size=1, max_size=25), query=st.sampled_from(QUERIES), limit=st.integers(1, 6))
 def test_leaving_out_common_words_changes_no_answer(pool: list[ToolSpec], query: str, limit: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(search_module, "is_installed", lambda: False)  # with meanings, no word is left out
+        patch.setattr(meaning_module, "load_table", lambda: None)  # with meanings, no word is left out
         expected = SearchIndex(pool).search(query, limit)
         for common in (0, 1, 3):
             patch.setattr(lexical_module, "COMMON", common)

@@ -12,8 +12,6 @@ SLACK = 0.002  # two queries of a thousand: another version of numpy may round a
 @pytest.mark.parametrize("name", SETS)
 @pytest.mark.parametrize("way", WAYS)
 def test_no_figure_falls(name: str, way: str) -> None:
-    if way != "words":
-        pytest.importorskip("numpy", reason="the extra `search` is not installed")
     found = measure(load_set(name), way)._asdict()
     recorded = FIGURES[name][way]
     assert {figure: (found[figure], least) for figure, least in recorded.items() if found[figure] < least - SLACK} == {}

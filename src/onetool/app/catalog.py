@@ -217,10 +217,6 @@ class ToolCatalog:
         From now on no search waits for meanings: until they are there, words answer.
         """
         self._serves = True
-        from importlib.util import find_spec
-
-        if find_spec("numpy") is None:  # there are no meanings; the search itself is loaded when somebody searches
-            return
         if len(self.registry) < MANY_TOOLS:
             self._prepare_search()
         else:  # that takes seconds of the processor: the first requests come first

@@ -101,7 +101,7 @@ def open_database(config: "Config", tables: Tables = "any") -> "ReplicaDatabase"
         from onetool.database.postgres import Postgres, is_url
     except ImportError:
         message = "a database needs the package psycopg, which is not installed"
-        raise _mistake(config, message, "pip install 'onetool[cluster]'") from None
+        raise _mistake(config, message, "pip install 'psycopg[binary]'") from None
     if not is_url(url):
         hint = "write postgresql://user:password@host:5432/name, with %40 for @ and %2F for / in a password"
         raise _mistake(config, "PostgreSQL does not understand the address of the database", hint)

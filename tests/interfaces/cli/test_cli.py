@@ -66,14 +66,15 @@ HEAVY = {
 }
 
 
-LISTED = """
-sys.argv = ["onetool", "tools", "list"]
+COMMAND = """
+sys.argv = ["onetool", *{args!r}]
 import onetool.__main__ as command
 try:
     command.main()
 except SystemExit:
     pass
 """
+LISTED = COMMAND.format(args=["tools", "list"])
 
 
 def all_modules_after(code, tmp_path):
@@ -110,6 +111,12 @@ def test_tools_list_imports_of_ours_what_it_needs(tmp_path):
     others = {"core.executor", "core.flock", "core.schema", "sdk.context", "services.results", "sources.packs.reading"}
     assert not loaded & {f"onetool.{name}" for name in others}
     assert len([name for name in loaded if name.partition(".")[0] == "onetool"]) <= 70
+
+
+def test_numpy_is_loaded_by_a_search_only(tmp_path):
+    for args in (["--version"], ["tools", "list"], ["tools", "info", "time.now"], ["run", "1+1"]):
+        assert "numpy" not in modules_after(COMMAND.format(args=args), tmp_path), args
+    assert "numpy" in modules_after(COMMAND.format(args=["tools", "search", "which hour is it"]), tmp_path)
 
 
 def test_typing_extensions_can_be_imported_after_a_command_without_it(tmp_path):

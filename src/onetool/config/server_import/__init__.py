@@ -39,6 +39,7 @@ from onetool.services.secret_file import drop_secret, put_secret
 from onetool.services.secrets import Secret
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
+OWN_COMMANDS = ("onetool", "onetool-layer")  # the second one is the name of the distribution
 
 Change = Callable[[str], str]
 
@@ -298,8 +299,8 @@ def is_onetool(block: Mapping[str, Any], config: Config) -> bool:
             return False
     words = [block.get("command", ""), *block.get("args", ())]
     names = [re.sub(r"\.(exe|cmd)$", "", re.split(r"[/\\]", word)[-1].lower()) for word in words]
-    starts = [at for at, name in enumerate(names) if name.partition("==")[0].partition("@")[0] == "onetool"]
-    return any({"mcp", "serve"} & set(words[at + 1 :]) for at in starts) or names[:1] == ["onetool"]
+    starts = [at for at, name in enumerate(names) if re.split(r"[\[=@<>~!]", name)[0] in OWN_COMMANDS]
+    return any({"mcp", "serve"} & set(words[at + 1 :]) for at in starts) or names[0] in OWN_COMMANDS
 
 
 def placeholders(value: Any) -> list[str]:

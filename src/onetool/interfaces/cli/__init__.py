@@ -11,6 +11,7 @@ from typing import Any, ClassVar, NoReturn
 
 import click
 
+from onetool._version import __version__
 from onetool.core.errors import ConfigError, OneToolError
 from onetool.interfaces.cli.output import stdout
 
@@ -59,7 +60,7 @@ class LazyGroup(click.Group):
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]}, no_args_is_help=True)
 @click.option("--config", metavar="FILE", help="Use this config instead of the one that is found from here.")
 @click.option("-v", "--verbose", count=True, help="Log more on standard error: -v calls, -vv everything.")
-@click.version_option(package_name="onetool", message="%(prog)s %(version)s")
+@click.version_option(__version__, message="%(prog)s %(version)s")
 @click.pass_context
 def cli(ctx: click.Context, config: str | None, verbose: int) -> None:
     """OneTool: define a tool once, use it from everywhere."""

@@ -153,7 +153,7 @@ def _value(secret: str, stored: str | None) -> str:
 def _put_into_keyring(secret: str, value: str) -> None:
     keyring = load_keyring()
     if keyring is None:
-        raise click.ClickException("the keyring needs a library: pip install 'onetool[keyring]'.")
+        raise click.ClickException("--keyring needs the library keyring: pip install keyring.")
     try:
         keyring.set_password(KEYRING_SERVICE, secret, value)
     except Exception as error:  # noqa: BLE001 - each backend has errors of its own

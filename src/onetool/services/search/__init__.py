@@ -2,7 +2,7 @@
 
 A query that names a tool finds it whatever its text says. All other queries are ranked by BM25F: a word counts more in
 a name than in a description, less in a long text, each further time a little less, and more the fewer tools have it.
-See `lexical`. Where numpy is installed, that is blended with how near a tool's meaning is: see `meaning` and `blend`.
+See `lexical`. That is blended with how near a tool's meaning is: see `meaning` and `blend`.
 """
 
 from bisect import bisect_left
@@ -16,7 +16,7 @@ from onetool.core.spec import ToolSpec
 from onetool.services.search.blend import Blend, WordFits
 from onetool.services.search.documents import Document
 from onetool.services.search.lexical import DENSE, LexicalIndex, NameIndex, Naming, ToolOrder, Wanted
-from onetool.services.search.meaning import ToolMeanings, is_installed
+from onetool.services.search.meaning import ToolMeanings
 from onetool.services.search.postings import KeptDocuments, WordIndex
 from onetool.services.search.words import Group, QueryWords, query_words, tool_words
 
@@ -49,7 +49,7 @@ class SearchIndex:
         self._words = WordIndex() if kept is None else kept.words
         self._names = NameIndex(self._words)
         self._lexical = LexicalIndex(self._words)
-        self._meanings = ToolMeanings(background=background, cache=vectors) if is_installed() else None
+        self._meanings = ToolMeanings(background=background, cache=vectors)
         self._tools: dict[int, ToolSpec | LazyTool] = {}  # by slot
         self._slots: list[int] = []  # in their order: first those that are not lazy, as they were given
         self._places: dict[int, int] = {}  # of these
@@ -142,13 +142,12 @@ class SearchIndex:
             self._tools.pop(slot, None)
         else:
             self._tools[slot] = tool
-        if self._meanings is not None and known is not tool and not _say_the_same(known, tool):
+        if known is not tool and not _say_the_same(known, tool):
             self._meanings.set(slot, tool)
 
     def load_meanings(self) -> None:
         """Begin to load them, in a thread."""
-        if self._meanings is not None:
-            self._meanings.load()
+        self._meanings.load()
 
     def _slot(self, spec: ToolSpec, before: dict[int, tuple[int, ToolSpec]]) -> int:
         if spec.kept_as and (slot := self._kept_slot(spec.kept_as)) is not None:
@@ -217,7 +216,7 @@ class SearchIndex:
 
     def _fits(self, query: str, words: QueryWords, wanted: Wanted) -> WordFits | Blend:
         """How well texts fit: of the best ones, and of those that are wanted in any case."""
-        meanings = None if self._meanings is None else self._meanings.similarities(query)
+        meanings = self._meanings.similarities(query)
         if meanings is not None:
             return Blend(self._lexical.all_scores(words), meanings)
         return WordFits(self._lexical.scores(words, wanted))

@@ -5,7 +5,7 @@ long; two texts are as near as their vectors' product. That is all: no network, 
 texts of tools, see NOTICE. It knows English words; texts in other scripts have no meaning here, and are found by their
 words.
 
-numpy is an extra (`onetool[search]`). Without it there are no meanings, and words answer alone.
+numpy is imported with the table, when a search first needs it.
 """
 
 import logging
@@ -15,7 +15,6 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, lru_cache
 from hashlib import sha256
-from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 from threading import Lock, Thread
@@ -135,28 +134,20 @@ def _plain(text: str) -> str:
     return text.lower() if text.isascii() else _ACCENTS.sub("", unicodedata.normalize("NFKD", text.lower()))
 
 
-@cache
-def is_installed() -> bool:
-    """Whether numpy is there. It is not imported."""
-    return find_spec("numpy") is not None
-
-
 _loading = Lock()
 
 
 def load_table() -> WordTable | None:
-    """The one table of this process, or None: that is logged once."""
+    """Return the table of this process, or None, logged once, where it or numpy can't be loaded."""
     with _loading:
         return _load_once()
 
 
 @cache
 def _load_once() -> WordTable | None:
-    if not is_installed():
-        return None
     try:
         return WordTable()
-    except (ImportError, OSError, ValueError) as error:
+    except (ImportError, OSError, RuntimeError, ValueError) as error:  # numpy refuses old processors by RuntimeError
         log.warning("search goes by words alone, since its table can't be loaded: %s: %s", type(error).__name__, error)
         return None
 
