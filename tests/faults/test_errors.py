@@ -67,6 +67,7 @@ CHANGES = {
     "delete a tool": lambda store, mine: store.delete_tool(mine, "forecast", "1"),
     "put a bundle": lambda store, mine: store.put_bundle(an_id(), bundle()),
     "replace a bundle": lambda store, mine: store.put_bundle(mine, bundle("climate")),
+    "put several tools": lambda store, mine: store.put_tools(mine, [("one", "1", tool()), ("two", "1", tool())]),
     "put a whole bundle": lambda store, mine: store.put_all(*whole()),
     "switch something built in": lambda store, mine: store.patch_bundle(BUILT_IN[0].id, False),
 }
