@@ -129,7 +129,9 @@ def _arguments(root: dict[str, Any], operation: Operation) -> Iterator[str]:
     for (place, name), one in {(one["in"], one["name"]): one for one in parameters}.items():
         is_sent = place != "path" or f"{{{name}}}" in operation.path.partition("#")[0]
         if is_sent and not (place == "header" and name.lower() in NOT_ARGUMENTS):
-            members = _members(root, one.get("schema")) if place == "query" and one.get("style") != "deepObject" else None
+            members = (
+                _members(root, one.get("schema")) if place == "query" and one.get("style") != "deepObject" else None
+            )
             yield from members or [name]
     content = _at(root, operation.given.get("requestBody", {})).get("content", {})
     kinds = sorted(content, key=lambda kind: next((at for at, one in enumerate(BODIES) if one in kind.lower()), 9))
