@@ -5,7 +5,6 @@ of; each is a process from nothing.
 """
 
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from statistics import median
@@ -53,5 +52,5 @@ def _seconds(command: list[str]) -> float:
     with tempfile.TemporaryDirectory() as folder:
         env = {"HOME": folder, "PATH": "", **QUIET}
         started = perf_counter()
-        subprocess.run(command, cwd=folder, env=env, check=True, stdout=subprocess.DEVNULL, stderr=sys.stderr)
+        subprocess.run(command, cwd=folder, env=env, check=True, capture_output=True)
         return perf_counter() - started

@@ -25,7 +25,7 @@ from onetool.sources.bundles.archive import ImportPlan, Unpacked, plan, unpack
 from onetool.sources.bundles.curl import from_curl
 from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.files.form import time_text
-from onetool.sources.bundles.model import Bundle, Tool
+from onetool.sources.bundles.model import Bundle, Tool, http_of
 from onetool.sources.bundles.names import check_slug, check_version, code_name, new_id
 from onetool.sources.bundles.validation import read_bundle, read_tool
 
@@ -155,8 +155,8 @@ def _stored_names(app: "App", slug: str) -> dict[str, list[str]]:
     here = None if other is None else app.bundles.store.bundle(other["id"])
     found: dict[str, list[str]] = {}
     for tool in sorted(tools_of(app, here), key=lambda tool: tool.created_at):
-        if tool.http_impl is not None and (request := tool.http_impl.get("request")):
-            found.setdefault(url_key(request.get("method", "GET"), request["urlTemplate"]), []).append(tool.slug)
+        if tool.type == "http" and (request := http_of(tool).request) is not None:
+            found.setdefault(url_key(request.method, request.url_template), []).append(tool.slug)
     return found
 
 

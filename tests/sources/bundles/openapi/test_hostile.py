@@ -209,3 +209,6 @@ def test_more_operations_than_anybody_has(monkeypatch):
     assert len(found.tools) == 500
     assert ["100 more operations" in why for _, why in found.skipped] == [True]
     assert len({slug for slug, _, _ in found.tools}) == 500
+    monkeypatch.setattr("onetool.sources.bundles.openapi.MAX_NAMED", 599)
+    with pytest.raises(InvalidError, match="more than 599 operations"):
+        from_openapi(document(paths))

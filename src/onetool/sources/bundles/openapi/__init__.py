@@ -7,6 +7,7 @@ with the reason.
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from time import monotonic
 from typing import Any, NamedTuple
 
@@ -42,6 +43,7 @@ from onetool.sources.bundles.openapi.operation import (
 from onetool.sources.bundles.openapi.selection import EVERYTHING, Selection
 
 MOST_OPERATIONS = 5_000
+MAX_NAMED = 100_000  # operations of a document, of which a part is imported
 MOST_SECONDS = 60.0
 MOST_NOTES = 1_000
 
@@ -137,7 +139,9 @@ class _Import:
 
     def _named(self, stored: Mapping[str, Sequence[str]]) -> list[tuple[Operation, str]]:
         """All operations with their slugs, also those that are not wanted: in each part a tool has the same name."""
-        operations = list(self._operations())
+        operations = list(islice(self._operations(), MAX_NAMED + 1))
+        if len(operations) > MAX_NAMED:
+            raise InvalidError(f"the document has more than {MAX_NAMED:,} operations: remove paths that you don't need")
         taken = UniqueSlugs()
         kept = {number: slug for number, one in enumerate(operations) if (slug := self._kept_slug(one, stored, taken))}
         return [(one, kept.get(number) or taken.take(one.slugs())) for number, one in enumerate(operations)]

@@ -241,15 +241,13 @@ class OpenApiDocument:
         given = item.get(method)
         if not isinstance(given, msgspec.Raw):
             return given if isinstance(given, dict) else None
-        if bytes(given)[:1] != b"{":
-            return None
-        return msgspec.structs.asdict(_decoded(given, OperationHead))
+        return msgspec.structs.asdict(_decoded(given, OperationHead)) if _is_object(given) else None
 
     def member(self, node: dict[str, Any], name: str, level: int = LAZY_LEVELS) -> Any:
         """Return a member of an object, and decode it in its place if this was not done yet."""
         value = node.get(name)
         if isinstance(value, msgspec.Raw):
-            is_lazy = level < LAZY_LEVELS and bytes(value)[:1] == b"{"
+            is_lazy = level < LAZY_LEVELS and _is_object(value)
             value = node[name] = _decoded(value, dict[str, msgspec.Raw] if is_lazy else Any)
         return value
 
@@ -310,6 +308,10 @@ def _decoded(data: bytes | msgspec.Raw, kind: Any) -> Any:
         raise BadDocumentError("the document is nested too deep") from None
     except (msgspec.DecodeError, ValueError) as error:
         raise BadDocumentError(f"not JSON: {error}") from None
+
+
+def _is_object(part: msgspec.Raw) -> bool:
+    return memoryview(part)[0] == ord("{")
 
 
 def _check_root(root: dict[str, Any]) -> None:
