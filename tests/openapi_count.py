@@ -32,9 +32,9 @@ NOT_ARGUMENTS = ("accept", "content-type", "authorization")  # headers that Open
 BODIES = ("application/json", "json", "x-www-form-urlencoded", "multipart")  # the best one first
 # Why an operation or an optional argument can't be had: there is no form for it that a server would understand.
 IMPOSSIBLE = (
-    *("no tool sends TRACE", "its body is text/xml", "its body is application/xml", "isn't a path", "its body is :"),
-    *("has no form in the header", "has no form in the path", "a variable", "is neither http:// nor https://"),
-    *("has no default", "has no content", "several cookies"),
+    *("no tool sends TRACE", "isn't a path", "is neither http:// nor https://", "has no default"),
+    *("its body is text/xml", "its body is application/xml", "its body is :", "its body has no content"),
+    *("has no form in the header", "has no form in the path", "several cookies"),
 )
 
 
@@ -92,8 +92,11 @@ def count(document: Document) -> Count:
         wanted = list(_arguments(root, one))
         arguments += len(wanted)
         have = tool["argSchema"].get("properties", {})
-        notes = "; ".join(note.why for note in found.notes if note.operation == one.name)
-        lost += [f"{slug}: the argument {name}: {notes}" for name in wanted if not _has(have, name)]
+        notes = [note.why for note in found.notes if note.operation == one.name]
+        for argument in wanted:
+            if not _has(have, argument):
+                about = [why for why in notes if (" body " if argument.in_body else argument.name) in why]
+                lost.append(f"{slug}: the argument {argument.name}: {'; '.join(about)}")
     assert next(tools, None) is None, f"{name}: the walk here has found fewer operations"
     could = tuple(one for one in lost if not any(reason in one for reason in IMPOSSIBLE))
     impossible = len(lost) - len(could)
@@ -122,22 +125,26 @@ def _is_chosen(operation: Operation, chosen: Selection) -> bool:
     return by_path and (not chosen.tag or any(tag in chosen.tag for tag in tags))
 
 
-def _arguments(root: dict[str, Any], operation: Operation) -> Iterator[str]:
-    """The names of what a caller can say: parameters, and members of the body."""
+class Argument(NamedTuple):
+    name: str
+    in_body: bool
+
+
+def _arguments(root: dict[str, Any], operation: Operation) -> Iterator[Argument]:
+    """What a caller can say: parameters, and members of the body."""
     lists = (operation.item.get("parameters", ()), operation.given.get("parameters", ()))
     parameters = [_at(root, one) for some in lists for one in some]
     for (place, name), one in {(one["in"], one["name"]): one for one in parameters}.items():
         is_sent = place != "path" or f"{{{name}}}" in operation.path.partition("#")[0]
         if is_sent and not (place == "header" and name.lower() in NOT_ARGUMENTS):
-            members = (
-                _members(root, one.get("schema")) if place == "query" and one.get("style") != "deepObject" else None
-            )
-            yield from members or [name]
+            is_form = place == "query" and one.get("style") != "deepObject"
+            members = _members(root, one.get("schema")) if is_form else None
+            yield from (Argument(member, False) for member in members or [name])
     content = _at(root, operation.given.get("requestBody", {})).get("content", {})
     kinds = sorted(content, key=lambda kind: next((at for at, one in enumerate(BODIES) if one in kind.lower()), 9))
     if kinds:
         members = _members(root, content[kinds[0]].get("schema"))
-        yield from members if members is not None else ["body"]
+        yield from (Argument(member, True) for member in (members if members is not None else ["body"]))
 
 
 def _members(root: dict[str, Any], schema: Any) -> list[str] | None:
@@ -153,11 +160,12 @@ def _members(root: dict[str, Any], schema: Any) -> list[str] | None:
     return list(dict.fromkeys([*names, *(name for name, one in own.items() if not _at(root, one).get("readOnly"))]))
 
 
-def _has(arguments: dict[str, Any], name: str) -> bool:
+def _has(arguments: dict[str, Any], wanted: Argument) -> bool:
     """Whether an argument stands for it, or several for its members, or one for the whole body."""
-    plain = argument_name(name)
+    plain = argument_name(wanted.name)
     ours = (plain, *(f"{place}_{plain}" for place in ("path", "query", "header", "cookie", "body")))
-    return any(one.startswith(f"{plain}_") or one in (*ours, "body", "body_body") for one in arguments)
+    whole = ("body", "body_body") if wanted.in_body else ()
+    return any(one.startswith(f"{plain}_") or one in (*ours, *whole) for one in arguments)
 
 
 def _at(root: dict[str, Any], value: Any) -> Any:
@@ -182,7 +190,7 @@ def main() -> None:
     others = (file for file in sorted(DIRECTORY.rglob("*.json")) if file not in large) if options.all else ()
     counts: list[Count] = []
     print(
-        f"{'document':<34}{'MiB':>6}{'operations':>12}{'tools':>8}{'arguments':>11}{'lost':>6}{'not ours':>10}{'s':>7}"
+        f"{'document':<34}{'MiB':>6}{'operations':>12}{'tools':>8}{'arguments':>11}{'lost':>6}{'no form':>10}{'s':>7}"
     )
     for document in (*DOCUMENTS, *map(Document, others)):
         one = count(document)

@@ -34,7 +34,7 @@ def test_what_is_lost(tmp_path, monkeypatch):
     assert (found.operations, found.tools, found.arguments, found.lost, found.impossible) == (4, 2, 1, (), 2)
     monkeypatch.setattr(openapi_count, "IMPOSSIBLE", ())
     assert len(counted(tmp_path, {**CONSTRUCTS, "paths": paths}).lost) == 2
-    monkeypatch.setattr(openapi_count, "_has", lambda arguments, name: False)
+    monkeypatch.setattr(openapi_count, "_has", lambda arguments, wanted: False)
     assert len(counted(tmp_path, {**CONSTRUCTS, "paths": paths}).lost) == 3
 
 

@@ -138,7 +138,7 @@ def test_a_part_that_is_not_json(broken):
         from_openapi(text)
 
 
-def test_references_into_every_level(constructs):
+def test_references_into_every_level():
     """A reference may lead to what is decoded only in part."""
     response = {"200": {"content": {"application/json": {"schema": {"$ref": "#/components"}}}}}
     paths = {
@@ -175,3 +175,9 @@ def test_the_name_of_another_tool_is_not_taken(constructs):
 def test_operations_on_one_url_keep_their_own_names(constructs):
     stored = {"POST /v1/": ["post-delete-queue"]}
     assert slugs(constructs, stored=stored) == ALL
+
+
+def test_a_document_that_takes_too_long(monkeypatch):
+    monkeypatch.setattr("onetool.sources.bundles.openapi.MAX_SECONDS", -1)
+    with pytest.raises(InvalidError, match=r"to read: import a part of it"):
+        from_openapi(JSON)

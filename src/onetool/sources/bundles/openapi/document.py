@@ -292,7 +292,7 @@ class OpenApiDocument:
 def read_document(data: bytes | str, is_part: bool = False) -> OpenApiDocument:
     """Read a document. Raises InvalidError. `is_part`: only some of its operations are wanted, so it may be larger."""
     data = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
-    is_json = data.removeprefix(_BOM).lstrip()[:1] == b"{"
+    is_json = data[:CHUNK].removeprefix(_BOM).lstrip()[:1] == b"{"
     _check_bytes(data, is_json, is_part)
     data = data.removeprefix(_BOM)
     root = _decoded(data, dict[str, msgspec.Raw]) if is_json else read_yaml(data.decode())
