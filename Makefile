@@ -76,7 +76,8 @@ search-eval: $(VENV)/.dev  ## how well the search finds tools, on public sets; A
 
 bench-peers: $(PEERS)/.done  ## install what `make bench` compares us with
 
-openapi: $(OPENAPI)/installed.json  ## install GitHub's OpenAPI document (400 MB), for the test that imports it
+openapi: $(OPENAPI)/installed.json  ## install whole OpenAPI documents (900 MB), and count what becomes of them; ARGS=--all: of all of them
+	PYTHONPATH=tests $(BIN)/python -m tests.openapi_count $(ARGS)
 
 lock: $(VENV)/.dev  ## resolve the dependencies anew (needs uv)
 	uv pip compile --universal --generate-hashes --no-emit-index-url --no-header --no-annotate -q \

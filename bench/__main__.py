@@ -11,6 +11,7 @@ run          code, beside FastMCP's code mode and smolagents
 mcp          the server over stdio and HTTP, beside FastMCP and the official SDK; takes three to four minutes
 servers      other people's servers behind us, beside the SDK's client and FastMCP's proxy; takes about five minutes
 bundles      the store and REST with 100 and 10,000 tools, and invoke beside FastMCP; takes about four minutes
+openapi      importing a large OpenAPI document, beside FastMCP; needs `make openapi`
 scale        10,000 and 100,000 tools in bundles beside what we aim at; takes about ten minutes
 cluster      three replicas on one PostgreSQL: CPU of a call, forwarding, how soon a change is everywhere
 page         the page in a real browser with 10,000 tools, and what it adds to a server that nobody visits
@@ -44,6 +45,7 @@ from bench import (
     cluster,
     cold_start,
     mcp,
+    openapi,
     ot,
     packs,
     page,
@@ -73,6 +75,7 @@ SUBJECTS: dict[str, Measure] = {
     "mcp": mcp.run,
     "servers": servers.run,
     "bundles": bundles.run,
+    "openapi": openapi.run,
     "scale": scale.run,
     "cluster": cluster.run,
     "page": page.run,

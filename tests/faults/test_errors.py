@@ -4,7 +4,9 @@ and the next write works.
 
 import errno
 import os
+import stat
 from itertools import count, cycle
+from threading import Barrier
 
 import pytest
 from faults.crowd import FULL
@@ -67,6 +69,7 @@ CHANGES = {
     "delete a tool": lambda store, mine: store.delete_tool(mine, "forecast", "1"),
     "put a bundle": lambda store, mine: store.put_bundle(an_id(), bundle()),
     "replace a bundle": lambda store, mine: store.put_bundle(mine, bundle("climate")),
+    "put several tools": lambda store, mine: store.put_tools(mine, [("one", "1", tool()), ("two", "1", tool())]),
     "put a whole bundle": lambda store, mine: store.put_all(*whole()),
     "switch something built in": lambda store, mine: store.patch_bundle(BUILT_IN[0].id, False),
 }
@@ -154,4 +157,24 @@ def test_the_disk_is_full_before_there_is_anything(tmp_path, monkeypatch):
                 store.put_bundle(an_id(), bundle())
         assert store.bundles() == []
     assert store.put_bundle(an_id(), bundle())[1]
+    store.close()
+
+
+def test_tools_that_come_together_are_synced_together(tmp_path, monkeypatch):
+    """A disk may take 30 ms to sync a file, and an API may have a thousand: each waits here for another one."""
+    store, id = prepared(tmp_path)
+    together = Barrier(2)
+
+    class Slow:
+        def __getattr__(self, name):
+            return self._sync if name == "fsync" else getattr(os, name)
+
+        def _sync(self, handle):
+            if stat.S_ISREG(os.fstat(handle).st_mode):
+                together.wait(timeout=30)
+            os.fsync(handle)
+
+    monkeypatch.setattr(writing, "os", Slow())
+    store.put_tools(id, [("one", "1", tool()), ("two", "1", tool())])
+    assert {one.slug for one in store.tools()} >= {"one", "two"}
     store.close()

@@ -25,14 +25,14 @@ from onetool.sources.bundles.archive import ImportPlan, Unpacked, plan, unpack
 from onetool.sources.bundles.curl import from_curl
 from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.files.form import time_text
-from onetool.sources.bundles.model import Bundle, Tool
+from onetool.sources.bundles.model import Bundle, Tool, http_of
 from onetool.sources.bundles.names import check_slug, check_version, code_name, new_id
 from onetool.sources.bundles.validation import read_bundle, read_tool
 
 if TYPE_CHECKING:
     from onetool.app.app import App
 
-MOST_FETCHED = 64 * 1024**2  # bytes; who takes it has limits of its own
+MAX_FETCHED = 128 * 1024**2  # bytes; readers have limits of their own
 FETCH_SECONDS = 60.0
 
 
@@ -56,6 +56,9 @@ class ImportOptions(NamedTuple):
     base_url: str | None = None
     document_url: str | None = None
     token: bool = False
+    only: tuple[str, ...] = ()  # with the two below, the operations of a document to import: see Selection
+    tag: tuple[str, ...] = ()
+    operation: tuple[str, ...] = ()
 
 
 def is_archive(data: bytes) -> bool:
@@ -64,6 +67,10 @@ def is_archive(data: bytes) -> bool:
 
 def read_import(app: "App", data: bytes, options: ImportOptions) -> BundleImport:
     """Read what would be stored. Raises InvalidError, and ForbiddenError if this caller may not store it."""
+    if is_archive(data) and (options.only or options.tag or options.operation):
+        raise InvalidError(
+            "This is a ZIP archive, which comes whole: only, tag and operation are for OpenAPI documents"
+        )
     found = _from_archive(app, data, options) if is_archive(data) else _from_openapi(app, data, options)
     for tool in found.plan.new_tools:
         app.bundles.require_bound(tool)
@@ -113,10 +120,16 @@ def _revived(app: "App", bundle: Bundle) -> list[ImportRemark]:
 
 
 def _from_openapi(app: "App", data: bytes, options: ImportOptions) -> BundleImport:
-    from onetool.sources.bundles.openapi import from_openapi
+    from onetool.sources.bundles.openapi import Selection, from_openapi
 
     found = from_openapi(
-        data, document_url=options.document_url, base_url=options.base_url, slug=options.slug, token=options.token
+        data,
+        document_url=options.document_url,
+        base_url=options.base_url,
+        slug=options.slug,
+        token=options.token,
+        selection=Selection(options.only, options.tag, options.operation),
+        stored=partial(_stored_names, app),
     )
     other = live_bundle(app.bundles, found.bundle["slug"])
     here = None if other is None else app.bundles.store.bundle(other["id"])
@@ -132,6 +145,19 @@ def _from_openapi(app: "App", data: bytes, options: ImportOptions) -> BundleImpo
         [ImportRemark(*one) for one in found.notes],
         is_invalid=not tools,
     )
+
+
+def _stored_names(app: "App", slug: str) -> dict[str, list[str]]:
+    """Return the slugs of a bundle's HTTP tools by what they call, oldest first."""
+    from onetool.sources.bundles.openapi import url_key
+
+    other = live_bundle(app.bundles, slug)
+    here = None if other is None else app.bundles.store.bundle(other["id"])
+    found: dict[str, list[str]] = {}
+    for tool in sorted(tools_of(app, here), key=lambda tool: tool.created_at):
+        if tool.type == "http" and (request := http_of(tool).request) is not None:
+            found.setdefault(url_key(request.method, request.url_template), []).append(tool.slug)
+    return found
 
 
 def tools_of(app: "App", bundle: Bundle | None) -> list[Tool]:
@@ -181,7 +207,7 @@ async def fetch_document(app: "App", address: str) -> bytes:
     headers = [("Accept", "application/json, application/yaml, application/zip, */*;q=0.5")]
     try:
         outgoing = HttpRequest("GET", parse_url(address), headers, b"")
-        answer = await context.client.send(outgoing, context.hosts, timeout=FETCH_SECONDS, max_bytes=MOST_FETCHED)
+        answer = await context.client.send(outgoing, context.hosts, timeout=FETCH_SECONDS, max_bytes=MAX_FETCHED)
     except ToolFailure as failure:
         raise InvalidError("\n".join([f"{address}: {failure}", *failure.hints])) from None
     if 300 <= answer.status < 400 and (elsewhere := answer.headers.get("location")):

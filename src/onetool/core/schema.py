@@ -293,9 +293,13 @@ class CompiledSchema:
         self._max_unknown = MOST_PROBLEMS if lenient else MAX_UNKNOWN
         self.is_valid = self._validator.is_valid
         # A costly schema takes small values only; for the usual ones nothing is counted.
-        cost = self._verdict.costs[0]
-        self._most = MOST_CHECKS // cost if cost > CHEAP else None
+        self._most = MOST_CHECKS // self.cost if self.cost > CHEAP else None
         self._most_slow = _most_slow(self._verdict)
+
+    @property
+    def cost(self) -> int:
+        """How often a value may be looked at."""
+        return self._verdict.costs[0]
 
     def check_members(self, value: Mapping[str, Any]) -> list[WrongArgument]:
         """Return the unknown members where there are more than are described, or where the value is large.

@@ -267,3 +267,41 @@ def test_from_an_api_to_a_call_by_the_real_command_line(here, site):
     assert bad.returncode == 1
     assert bad.stderr.startswith("Error: the slug 'a b' has a space in it")
     assert Path(here, ".onetool", "bundles").is_dir()
+
+
+# A part of an API, and an API that comes again
+
+CONSTRUCTS = str(Path(__file__).parents[2] / "data" / "openapi" / "constructs.yaml")
+
+
+def test_a_part_of_a_document():
+    came = did("import", CONSTRUCTS, "--tag", "queues", "--tag", "addresses", "--only", "*-create*")
+    assert [row["slug"] for row in came["changes"]] == ["constructs", "post-create-queue", "reserved-ips-create"]
+    more = did("import", CONSTRUCTS, "--operation", "GET /files/{file_id}")
+    assert [row["slug"] for row in more["changes"] if row["what"] == "new"] == ["get-files-id"]
+    assert len(tools_of("constructs")) == 3
+    whole = did("import", CONSTRUCTS)
+    assert sorted(row["what"] for row in whole["changes"]) == [*["new"] * 6, *["same"] * 4]
+
+
+def test_a_part_that_is_not_there(weather):
+    assert "did you mean queues?" in refused("import", CONSTRUCTS, "--tag", "queue")
+    assert tools_of("weather")
+    run("export", "weather")
+    assert "comes whole" in refused("import", "weather.zip", "--only", "forecast")
+
+
+def test_a_tool_keeps_the_name_that_it_is_stored_under():
+    """An older version named it otherwise, or a user has renamed it."""
+    did("import", CONSTRUCTS, "--tag", "addresses")
+    did("rename", "constructs/reserved-ips-create@1", "reserved-i-ps-create")
+    again = did("import", CONSTRUCTS, "--tag", "addresses")
+    assert {row["slug"]: row["what"] for row in again["changes"]} == {
+        "constructs": "same",
+        "reserved-ips-list": "same",
+        "reserved-i-ps-create": "same",
+    }
+    newer = Path(CONSTRUCTS).read_text(encoding="utf-8").replace('version: "1"', 'version: "2"')
+    did("import", "-", "--only", "/reserved_ips", stdin=newer)
+    assert ("reserved-i-ps-create", "2") in tools_of("constructs")
+    assert "reserved-ips-create" not in dict(tools_of("constructs"))

@@ -217,3 +217,24 @@ def test_with_an_allow_list_nothing_comes_in(start, tmp_path):
     for path in ("zip", "curl", "openapi", "servers"):
         problem(api.ask("POST", f"/tools/imports/{path}", {}), 403, "read_only")
     assert "POST" not in api.ask("OPTIONS", "/tools/imports/zip").headers["allow"]
+
+
+def test_a_part_of_a_document(api):
+    paths = {f"/{name}": {"get": {"operationId": name, "tags": [f"{name}, or not"]}} for name in ("apples", "pears")}
+    data = json.dumps({**DOCUMENT, "paths": paths})
+    for part in (
+        "only=/app*",
+        "tag=apples,%20or%20not",
+        "operation=GET%20/apples",
+        "operation=apples&tag=apples,+or+not",
+    ):
+        found = send(api, f"/tools/imports/openapi?dryRun=true&{part}", data).json()
+        assert [one["slug"] for one in found["tools"]] == ["apples"], part
+    found = send(api, "/tools/imports/openapi?only=app*&only=pea*", data).json()
+    assert [one["slug"] for one in found["tools"]] == ["apples", "pears"]
+    assert (
+        "did you mean pears?"
+        in problem(send(api, "/tools/imports/openapi?operation=pear", data), 400, "invalid")["detail"]
+    )
+    problem(send(api, "/tools/imports/openapi?only=", data), 400, "bad_parameter")
+    problem(send(api, "/tools/imports/zip?only=a", b"PK", **ZIP), 400, "unknown_parameter")

@@ -449,7 +449,7 @@ export interface paths {
         put?: never;
         /**
          * Make tools of an OpenAPI 3 document
-         * @description A tool for each operation; what can't be one is in `skipped`. The document is the body, in JSON or YAML, or at `url`. All of it, or nothing. With `dryRun=true` nothing is changed, and the answer is what the real one would be.
+         * @description A tool for each operation; what can't be one is in `skipped`. The document is the body, in JSON or YAML, or at `url`. `only`, `tag` and `operation` choose a part; each narrows down the others. All of it, or nothing. With `dryRun=true` nothing is changed, and the answer is what the real one would be.
          */
         post: operations["importOpenapi"];
         delete?: never;
@@ -3229,7 +3229,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -3360,7 +3360,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -3518,7 +3518,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -3656,7 +3656,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -3807,7 +3807,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -3942,7 +3942,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -4134,7 +4134,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -4276,7 +4276,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -4431,7 +4431,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -4595,7 +4595,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -4733,7 +4733,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -4872,7 +4872,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -4991,7 +4991,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -5110,7 +5110,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -5242,7 +5242,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -5362,7 +5362,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -5494,7 +5494,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -5629,7 +5629,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -5791,7 +5791,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -5915,7 +5915,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -6075,7 +6075,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -6232,7 +6232,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -6363,7 +6363,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -6492,7 +6492,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -6620,7 +6620,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -6644,6 +6644,17 @@ export interface operations {
                 token?: true | false | 1 | 0;
                 /** @description Where the document is, on a host of allowedHosts; then the body is `{}`. */
                 url?: string;
+                /** @description Only operations whose path (`/users/*`) or tool name (`list-*`) matches: `only=…&only=…`. */
+                only?: string[];
+                /** @description Only operations with one of these tags. */
+                tag?: string[];
+                /**
+                 * @description Only these operations: an operationId, or a method and a path.
+                 * @example [
+                 *       "GET /users/{id}"
+                 *     ]
+                 */
+                operation?: string[];
                 /** @description Say what would come, and change nothing. */
                 dryRun?: true | false | 1 | 0;
             };
@@ -6776,7 +6787,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -6908,7 +6919,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -7045,7 +7056,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -7171,7 +7182,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -7289,7 +7300,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -7406,7 +7417,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -7525,7 +7536,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -7630,7 +7641,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -7750,7 +7761,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -7873,7 +7884,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -8007,7 +8018,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -8141,7 +8152,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -8275,7 +8286,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -8409,7 +8420,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -8522,7 +8533,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -8650,7 +8661,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -8764,7 +8775,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -8869,7 +8880,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -8974,7 +8985,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -9093,7 +9104,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -9227,7 +9238,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -9380,7 +9391,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -9494,7 +9505,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -9599,7 +9610,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -9888,7 +9899,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -9998,7 +10009,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -10118,7 +10129,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -10245,7 +10256,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -10383,7 +10394,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -10507,7 +10518,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -10667,7 +10678,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -10812,7 +10823,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -10930,7 +10941,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -11071,7 +11082,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */

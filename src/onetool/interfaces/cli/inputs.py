@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from onetool.app import App
 
 
-MOST_BYTES = 64 * 1024**2  # who takes it has limits of its own
+MAX_BYTES = 128 * 1024**2  # readers have limits of their own
 STDIN = "-"
 
 Wrong = Callable[[str], click.ClickException]
@@ -37,7 +37,7 @@ def read_bytes(name: str) -> bytes:
     """The bytes of a file, or of standard input."""
     refusal = click.ClickException(printable(f"{name} is no regular file. What comes out of a pipe is read as -"))
     return _read(
-        name, MOST_BYTES, lambda name: open_regular_file(name, refusal), click.ClickException, click.ClickException
+        name, MAX_BYTES, lambda name: open_regular_file(name, refusal), click.ClickException, click.ClickException
     )
 
 

@@ -76,7 +76,8 @@ async def import_openapi(request: RestRequest) -> RestResponse:
         data = await fetch_document(request.context.app, url)
     if data.startswith(b"PK"):
         raise InvalidError("this is a ZIP archive: send it to /tools/imports/zip", "")
-    options = ImportOptions(query["as"], query["baseUrl"], url, query["token"])
+    chosen = (query["only"], query["tag"], query["operation"])
+    options = ImportOptions(query["as"], query["baseUrl"], url, query["token"], *chosen)
     return await asyncio.to_thread(_imported, request, data, options)
 
 

@@ -4,6 +4,7 @@ from onetool.interfaces.rest.openapi_parts import TOOL_PLACE, Part, object_schem
 from onetool.interfaces.rest.openapi_schemas import ID, SLUG, VERSION
 
 _BASE64 = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
+_TEXTS = {"type": "array", "items": {"type": "string", "minLength": 1, "maxLength": 1000}}
 _DRY = " With `dryRun=true` nothing is changed, and the answer is what the real one would be."
 _ALL = " All of it, or nothing." + _DRY
 _GUARDED = " It needs the role admin. No tool can reach it."
@@ -40,6 +41,18 @@ PARAMETERS: dict[str, Part] = {
         "in": "query",
         "description": "Send a bearer token, if the document says nothing about that.",
         "schema": {"enum": [True, False, 1, 0], "default": False},
+    },
+    "only": {
+        "in": "query",
+        "description": "Only operations whose path (`/users/*`) or tool name (`list-*`) matches: `only=…&only=…`.",
+        "schema": _TEXTS,
+    },
+    "tag": {"in": "query", "description": "Only operations with one of these tags.", "schema": _TEXTS},
+    "operation": {
+        "in": "query",
+        "description": "Only these operations: an operationId, or a method and a path.",
+        "schema": _TEXTS,
+        "example": ["GET /users/{id}"],
     },
     "server": {
         "in": "path",
@@ -143,7 +156,7 @@ OPERATIONS: dict[tuple[str, str], tuple[str, Part]] = {
             "gives": {200: ("What came.", "ImportReport")},
             "refused": (409,),
             "note": "A tool for each operation; what can't be one is in `skipped`. The document is the body, in JSON "
-            f"or YAML, or at `url`.{_ALL}",
+            f"or YAML, or at `url`. `only`, `tag` and `operation` choose a part; each narrows down the others.{_ALL}",
             "takes": {
                 "required": True,
                 "content": {

@@ -167,6 +167,13 @@ def _texts(text: str) -> list[str]:
     return [part for part in text.split(",") if part]
 
 
+def _one_text(text: str) -> list[str]:
+    """Read a text that may have commas: others are given by naming the parameter again."""
+    if not text or len(text) > LONGEST_SEARCH:
+        raise ValueError(f"must have 1 to {LONGEST_SEARCH:,} characters")
+    return [text]
+
+
 def _ids(text: str) -> list[str]:
     try:
         return [check_id(part) for part in text.split(",")]
@@ -239,6 +246,9 @@ AS = QueryParameter("as", _slug)
 BASE_URL = QueryParameter("baseUrl", _url)
 URL = QueryParameter("url", _url)
 TOKEN = QueryParameter("token", _boolean, False)
+ONLY = QueryParameter("only", _one_text, (), many=True)
+TAG = QueryParameter("tag", _one_text, (), many=True)
+OPERATION = QueryParameter("operation", _one_text, (), many=True)
 DAYS = QueryParameter("days", _days, USUAL_DAYS)
 AFTER = QueryParameter("after", _words, "")
 FROM = QueryParameter("from", _position, 1)

@@ -34,6 +34,8 @@ from onetool.interfaces.rest.query import (
     LIMIT,
     OF_BUNDLES,
     OF_TOOLS,
+    ONLY,
+    OPERATION,
     OUTCOME,
     PAGE_SIZE,
     PAGE_TOKEN,
@@ -41,6 +43,7 @@ from onetool.interfaces.rest.query import (
     REPLACE,
     SINCE,
     SOURCE,
+    TAG,
     TAGS,
     TOKEN,
     TOOL,
@@ -186,7 +189,9 @@ ROUTES = (
     RestRoute("/imports/curl", _changing(imports.import_curl, DRY_RUN)),
     RestRoute(
         "/imports/openapi",
-        _changing(imports.import_openapi, AS, BASE_URL, TOKEN, URL, DRY_RUN, media=(imports.YAML,)),
+        _changing(
+            imports.import_openapi, AS, BASE_URL, TOKEN, URL, ONLY, TAG, OPERATION, DRY_RUN, media=(imports.YAML,)
+        ),
     ),
     RestRoute("/imports/servers", _admin(servers.import_servers, REPLACE, DRY_RUN)),
     RestRoute("/servers/{server}/approve", _admin(servers.approve_server, DRY_RUN)),

@@ -42,6 +42,7 @@ _SHORTER = {
     "repository": "repo",
 }
 _PARAMETER = re.compile(r"\{[^{}]*\}")
+_ASCII_WORD = re.compile(r"[a-z0-9]+")
 _VERSION_PART = re.compile(r"v[0-9]+([._-]?[0-9a-z]+)?|[0-9]+(\.[0-9]+)*|api", re.IGNORECASE)
 _VERBS = {"get": "get", "put": "update", "patch": "update", "post": "create", "delete": "delete"}
 
@@ -123,16 +124,23 @@ class UniqueSlugs:
     def __init__(self) -> None:
         self._taken: dict[str, int] = {}
 
-    def take(self, slug: str, *others: str) -> str:
-        free = next((one for one in (slug, *others) if one and one not in self._taken), None)
-        number = self._taken.get(slug, 1)
-        while free is None:
-            number += 1
-            self._taken[slug] = number
-            numbered = f"{slug[: LONGEST_SLUG - 8].rstrip('-')}-{number}"
-            free = None if numbered in self._taken else numbered
-        self._taken.setdefault(free, 1)
-        return free
+    def __contains__(self, slug: str) -> bool:
+        return slug in self._taken
+
+    def take(self, slugs: Iterable[str]) -> str:
+        """Return the first of these that isn't taken yet, else the very first with a number."""
+        first = ""
+        for slug in slugs:
+            if slug and slug not in self._taken:
+                self._taken[slug] = 1
+                return slug
+            first = first or slug
+        while True:
+            number = self._taken[first] = self._taken.get(first, 1) + 1
+            numbered = f"{first[: LONGEST_SLUG - 8].rstrip('-')}-{number}"
+            if numbered not in self._taken:
+                self._taken[numbered] = 1
+                return numbered
 
 
 def argument_name(name: str) -> str:
@@ -191,6 +199,8 @@ def _first_paragraph(text: Any) -> str:
 def _slug_words(text: str) -> list[str]:
     """Lower-case words of letters and digits, split at every other sign and between the humps of camelCase."""
     text = CAMEL.sub("-", unicodedata.normalize("NFC", text[:500]))
+    if text.isascii():
+        return _ASCII_WORD.findall(text.lower())
     kept = "".join(sign if fits(sign) else "-" for sign in text.lower())
     kept = unicodedata.normalize("NFC", "".join(sign if fits(sign) else "-" for sign in kept))
     return [word for word in kept.split("-") if word]

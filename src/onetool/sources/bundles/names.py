@@ -13,7 +13,8 @@ from threading import Lock
 from onetool.sources.bundles.errors import InvalidError
 
 LONGEST = 64  # code points
-CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")  # get|Weather, HTTP|Server
+# get|Weather, HTTP|Server; but list|IPs, since a small s at the end of a word makes a plural
+CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z](?!s(?![a-z]))[a-z])")
 
 _PLAIN_SLUG = re.compile(r"[A-Za-z0-9-]{1,64}")
 _PLAIN_VERSION = re.compile(r"[A-Za-z0-9.-]{1,64}")

@@ -458,7 +458,7 @@ def test_clashes_do_not_make_two_processes_look_forever(opened, folder):
 
 def test_schemas_that_many_tools_share_are_compiled_once(store, folder, monkeypatch):
     compiled = []
-    monkeypatch.setattr(form, "_sound", set())
+    monkeypatch.setattr(form, "_costs", {})
     monkeypatch.setattr(form, "CompiledSchema", lambda *a, **how: compiled.append(a) or CompiledSchema(*a, **how))
     (folder / "many" / "tools").mkdir(parents=True)
     (folder / "many" / "bundle.json").write_text('{"slug": "many"}')

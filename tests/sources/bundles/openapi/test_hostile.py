@@ -113,11 +113,15 @@ def test_deep_schemas():
     assert len(str(tool["argSchema"])) < 10_000
 
 
-@pytest.mark.parametrize(
-    "path", ["things", "@evil.example/", "/a#b", "/a b", "/a\\b", "/a\nb", "/${GITHUB_TOKEN}", "/{", "/a\x7f"]
-)
+@pytest.mark.parametrize("path", ["things", "#/a", "@evil.example/", "/a b", "/a\\b", "/a\nb", "/{", "/a\x7f"])
 def test_paths_that_are_none(path):
-    assert "is no path" in skipped({}, path=path)
+    assert "isn't a path" in skipped({}, path=path)
+
+
+def test_a_path_names_no_secret():
+    tool = one({}, path="/${GITHUB_TOKEN}/$${GITHUB_TOKEN}")
+    request = sent(tool, secret=lambda name: pytest.fail(name), GITHUB_TOKEN="mine")
+    assert request.url.target == "/v1/%24mine/$%24mine"
 
 
 @pytest.mark.parametrize(
@@ -202,5 +206,9 @@ def test_more_operations_than_anybody_has(monkeypatch):
     monkeypatch.setattr("onetool.sources.bundles.openapi.MOST_OPERATIONS", 500)
     paths = {f"/x/{{p{n}}}/x": {"get": {"operationId": "same"}} for n in range(600)}
     found = from_openapi(document(paths))
-    assert (len(found.tools), len(found.skipped)) == (500, 100)
+    assert len(found.tools) == 500
+    assert ["100 more operations" in why for _, why in found.skipped] == [True]
     assert len({slug for slug, _, _ in found.tools}) == 500
+    monkeypatch.setattr("onetool.sources.bundles.openapi.MAX_NAMED", 599)
+    with pytest.raises(InvalidError, match="more than 599 operations"):
+        from_openapi(document(paths))

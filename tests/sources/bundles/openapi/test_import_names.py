@@ -22,6 +22,8 @@ from onetool.sources.bundles.names import check_slug, check_version
     ("id", "slug"),
     [
         ("getPetById", "get-pet-by-id"), ("repos/get", "repos-get"), ("Pets_List", "pets-list"),
+        ("reservedIPs_create", "reserved-ips-create"), ("listURLs", "list-urls"), ("VMsList", "vms-list"),
+        ("getASet", "get-a-set"), ("getDNSs2", "get-dnss2"),
         ("getHTTPUrl", "get-http-url"), ("list-all", "list-all"),
         ("v1.users.get", "v1-users-get"), ("Größe ändern", "größe-ändern"), ("获取", "获取"),
     ],

@@ -78,6 +78,19 @@ def export(ctx: click.Context, place: ToolReference, output: str | None, force: 
     help="OpenAPI: the URL of the API, if the document has none or a wrong one.",
 )
 @click.option("--token", is_flag=True, help="OpenAPI: send a bearer token if the document defines no auth.")
+@click.option(
+    "--only",
+    metavar="PATTERN",
+    multiple=True,
+    help="OpenAPI: only operations with such a path ('/users/*') or tool name ('list-*').",
+)
+@click.option("--tag", metavar="TAG", multiple=True, help="OpenAPI: only operations with this tag.")
+@click.option(
+    "--operation",
+    metavar="NAME",
+    multiple=True,
+    help="OpenAPI: only this operation: its operationId, or 'GET /users/{id}'.",
+)
 @allow_hosts_option
 @click.option("--dry-run", is_flag=True, help="Print what would change, but change nothing.")
 @data_options
@@ -88,6 +101,9 @@ def import_bundle(
     slug: str | None,
     base_url: str | None,
     token: bool,
+    only: tuple[str, ...],
+    tag: tuple[str, ...],
+    operation: tuple[str, ...],
     allow: bool,
     dry_run: bool,
     as_json: bool,
@@ -102,7 +118,7 @@ def import_bundle(
         allow_hosts(config_for_hosts(ctx), [read_host(source)])
     app = open_app(ctx)
     data = fetch_url(app, source) if is_url(source) else read_bytes(source)
-    options = ImportOptions(slug, base_url, source if is_url(source) else None, token)
+    options = ImportOptions(slug, base_url, source if is_url(source) else None, token, only, tag, operation)
     _print_please_wait(data)
     bundle_import = read_import(app, data, options)
     if bundle_import.plan.is_new and not bundle_import.plan.refused:

@@ -125,7 +125,7 @@ def _unknown(version: str) -> str:
 Thing = TypeVar("Thing", Bundle, Tool)
 
 DEEPEST = 120  # levels; schemas have 100 at the most
-MOST_SOUND = 10_000
+MAX_COSTS = 10_000
 _BUNDLE_KEYS = ("slug", "displayName", "description", "isEnabled", "id", "createdAt", "modifiedAt", "softDeletedAt")
 _FIRST = ("slug", "version", "type", "displayName", "description", "tags", "isEnabled", "parallel")
 _SCHEMAS = ("argSchema", "outputSchema")
@@ -133,7 +133,7 @@ _IMPLS = ("httpImpl", "pythonImpl", "goImpl", "scriptImpl")
 _LOSSY = "it has values that JSON does not: NaN, infinity, tuples, or keys that are no texts"
 _TOOL_KEYS = (*_FIRST, *_SCHEMAS, "preProcessors", *_IMPLS, "limits", "examples", "id", "createdAt", "modifiedAt")
 _SWITCHED = ("isEnabled", "examples", "id", "createdAt", "modifiedAt", "softDeletedAt")  # what is no structural change
-_sound: set[bytes] = set()  # of schemas that can be used
+_costs: dict[bytes | None, int] = {}  # of schemas that can be used, by their digests
 
 
 def _digested(shape: type[Bundle | Tool], keys: tuple[str, ...]) -> list[tuple[str, str, bool]]:
@@ -294,18 +294,28 @@ def check_schemas(tool: ToolContent) -> None:
 
 
 def _check_schema(pointer: str, schema: dict[str, Any], closed: bool) -> None:
-    """Tools of one API share many schemas, and nothing about a file takes as long as this: each is looked at once."""
-    key = _key(schema, closed) if schema else b""
-    if not schema or key in _sound:
-        return
     try:
-        CompiledSchema(schema, closed=closed)
+        schema_cost(schema, closed)
     except SchemaError as error:
         raise InvalidError(f"{pointer}: {error}", pointer) from None
+
+
+def schema_cost(schema: dict[str, Any], closed: bool) -> int:
+    """Return what the validator may need for one value. Raises SchemaError for a schema that can't be used.
+
+    Nothing about a tool takes as long as this, and tools of one API share many schemas: each is compiled once.
+    """
+    if not schema:
+        return 0
+    key = _key(schema, closed)
+    if key in _costs:
+        return _costs[key]
+    cost = CompiledSchema(schema, closed=closed).cost
     if key is not None:
-        if len(_sound) >= MOST_SOUND:
-            _sound.clear()
-        _sound.add(key)
+        if len(_costs) >= MAX_COSTS:
+            _costs.clear()
+        _costs[key] = cost
+    return cost
 
 
 def _key(schema: dict[str, Any], closed: bool) -> bytes | None:

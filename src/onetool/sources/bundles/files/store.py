@@ -145,27 +145,21 @@ class FileTransaction(StoreTransaction):
         if writing.ensure_folder(self._root, tools_of(folder)):
             made.append(tools_of(folder))
         try:
-            for tool, path, text in zip(tools, paths, texts, strict=True):
-                self._create_tool(tool, path, text)
-                made.append(path)
+            writing.create_all(self._root, list(zip(paths, texts, strict=True)))
+            made += paths
             if bundle is not None:
                 writing.replace(self._root, bundle_file(folder), bundle_text(bundle))
-        except BaseException:
+        except BaseException as error:
             for path in reversed(made):
                 writing.remove_quietly(self._root, path)
+            if isinstance(error, FileExistsError) and error.filename in paths:
+                self._refuse_file(tools[paths.index(error.filename)], error.filename)
             raise
         self._done(result)
         if bundle is not None:
             self._changes.put_bundle(bundle, bundle_file(folder), self._stamp(bundle_file(folder)))
         for tool, path in zip(tools, paths, strict=True):
             self._changes.put_tool(tool, path, self._stamp(path))
-
-    def _create_tool(self, tool: Tool, path: str, text: bytes) -> None:
-        try:
-            writing.create(self._root, path, text)
-        except FileExistsError:
-            self._refuse_file(tool, path)
-            raise
 
     def replace_tool(self, tool: Tool, path: str) -> None:
         writing.replace(self._root, path, tool_text(tool))

@@ -5,8 +5,10 @@ secrets its tools need is reported, for a person to allow and give them. An oper
 with the reason.
 """
 
-from collections.abc import Iterator
-from time import monotonic
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
+from time import thread_time
 from typing import Any, NamedTuple
 
 from onetool.core.errors import OneToolError
@@ -22,7 +24,13 @@ from onetool.sources.bundles.import_names import (
     version_label,
 )
 from onetool.sources.bundles.names import check_slug
-from onetool.sources.bundles.openapi.document import OpenApiDocument, UnresolvedError, read_document
+from onetool.sources.bundles.openapi.document import (
+    IMPORT_A_PART,
+    BadDocumentError,
+    OpenApiDocument,
+    UnresolvedError,
+    read_document,
+)
 from onetool.sources.bundles.openapi.operation import (
     METHODS,
     ApiLocation,
@@ -32,10 +40,14 @@ from onetool.sources.bundles.openapi.operation import (
     base_of,
     host_of,
 )
+from onetool.sources.bundles.openapi.selection import EVERYTHING, Selection
 
 MOST_OPERATIONS = 5_000
-MOST_SECONDS = 60.0
+MAX_NAMED = 100_000  # operations of a document, of which a part is imported
+MAX_SECONDS = 60.0  # of processor time: a busy machine is no reason to refuse a document
 MOST_NOTES = 1_000
+
+_ANY_PARAMETER = re.compile(r"\$*\{[^{}]*\}")
 
 
 class ImportNote(NamedTuple):
@@ -54,6 +66,10 @@ class ImportedBundle(NamedTuple):
     notes: list[ImportNote]  # what is not quite as the document has it
 
 
+StoredNames = Callable[[str], Mapping[str, Sequence[str]]]
+"""Of a bundle's slug: the slugs of its tools by `url_key`, oldest first."""
+
+
 def from_openapi(
     data: bytes | str,
     *,
@@ -61,14 +77,23 @@ def from_openapi(
     base_url: str | None = None,
     slug: str | None = None,
     token: bool = False,
+    selection: Selection = EVERYTHING,
+    stored: StoredNames = lambda slug: {},
 ) -> ImportedBundle:
     """Read a document (JSON or YAML, OpenAPI 3.0 or 3.1). Raises InvalidError for one that can't be read at all.
 
     `document_url` is what relative servers are relative to; `base_url` is where the API is, whatever host the document
     names; `slug` the bundle's, where it shall have another one; `token` sends a bearer token with every call where the
-    document says nothing about auth.
+    document says nothing about auth. Only what is in the `selection` is built. A tool that is stored keeps its name.
     """
-    return _Import(read_document(data), ApiLocation(document_url, base_url), slug, token).made()
+    document = read_document(data, is_part=any(selection))
+    return _Import(document, ApiLocation(document_url, base_url), slug, token).made(selection, stored)
+
+
+def url_key(method: str, url: str) -> str:
+    """Return what two tools for the same operation share: the method and the path, whatever host and arguments."""
+    path = url.partition("://")[2].partition("/")[2].partition("?")[0]
+    return f"{method.upper()} /{_ANY_PARAMETER.sub('{}', path)}"
 
 
 class _Import:
@@ -81,47 +106,78 @@ class _Import:
         self._slug = check_slug(slug) if slug else bundle_slug(printable(self._info.get("title"), 200), self._host())
         self._now = ""  # the operation that is being made
         self._notes: dict[ImportNote, None] = {}
-        self._slugs = UniqueSlugs()
+        self._skipped: list[ImportNote] = []
         security = SecuritySchemes(document, self._slug, self._base, self._note)
         self._maker = OperationConverter(document, security, where, token, self._note)
 
-    def made(self) -> ImportedBundle:
+    def made(self, selection: Selection, stored: StoredNames) -> ImportedBundle:
         tools: list[tuple[str, str, dict[str, Any]]] = []
-        skipped: list[ImportNote] = []
         hosts: dict[str, None] = {}
         secrets: dict[str, None] = {}
-        end = monotonic() + MOST_SECONDS
-        for number, operation in enumerate(self._operations(skipped)):
+        end = thread_time() + MAX_SECONDS
+        operations = selection.choose(self._named(stored(self._slug)))
+        skipped = [] if any(selection) else self._skipped
+        for operation, slug in operations[:MOST_OPERATIONS]:
             self._now = operation.name
-            if monotonic() > end:
-                raise InvalidError(f"the document takes more than {MOST_SECONDS:.0f} s to read; import a part of it")
+            if thread_time() > end:
+                raise InvalidError(f"the document takes more than {MAX_SECONDS:.0f} s to read: {IMPORT_A_PART}")
             try:
-                if number >= MOST_OPERATIONS:
-                    raise UnresolvedError(f"only {MOST_OPERATIONS:,} operations are taken from one document")
-                tool, urls = self._maker.make(operation)
+                tool, urls = self._maker.make(self._decoded(operation))
                 needed = http_tool_of(tool).secrets
+            except BadDocumentError:
+                raise
             except (UnresolvedError, OneToolError, TemplateError) as error:
                 skipped.append(ImportNote(operation.name, str(error)))
                 continue
-            tools.append((self._slugs.take(*operation.slugs()), self._version, tool))
+            tools.append((slug, self._version, tool))
             hosts.update(dict.fromkeys(map(host_of, urls)))
             secrets.update(dict.fromkeys(sorted(needed)))
+        if (left := len(operations) - MOST_OPERATIONS) > 0:
+            why = f"{left:,} more operations: {MOST_OPERATIONS:,} are taken at once; {IMPORT_A_PART}"
+            skipped.append(ImportNote("", why))
         return ImportedBundle(self._bundle(), tools, list(hosts), list(secrets), skipped, list(self._notes))
 
-    def _operations(self, skipped: list[ImportNote]) -> Iterator[Operation]:
-        for path, item in self._document.root["paths"].items():
+    def _named(self, stored: Mapping[str, Sequence[str]]) -> list[tuple[Operation, str]]:
+        """All operations with their slugs, also those that are not wanted: in each part a tool has the same name."""
+        operations = list(islice(self._operations(), MAX_NAMED + 1))
+        if len(operations) > MAX_NAMED:
+            raise InvalidError(f"the document has more than {MAX_NAMED:,} operations: remove paths that you don't need")
+        taken = UniqueSlugs()
+        kept = {number: slug for number, one in enumerate(operations) if (slug := self._kept_slug(one, stored, taken))}
+        return [(one, kept.get(number) or taken.take(one.slugs())) for number, one in enumerate(operations)]
+
+    def _kept_slug(self, operation: Operation, stored: Mapping[str, Sequence[str]], taken: UniqueSlugs) -> str | None:
+        if not stored:
+            return None
+        try:
+            key = url_key(operation.method, self._maker.base(operation) + operation.path.partition("#")[0])
+        except UnresolvedError:
+            return None
+        slugs = [slug for slug in stored.get(key, ()) if slug not in taken]
+        best = next(operation.slugs())
+        if best in slugs:
+            return taken.take([best])
+        # Operations that only `#` tells apart share a URL: it doesn't say which of them a tool is.
+        return taken.take(slugs) if slugs and "#" not in operation.path else None
+
+    def _operations(self) -> Iterator[Operation]:
+        """The operations by their heads: the rest of each is decoded when it is made."""
+        for path, item in self._document.paths():
             if path.startswith("x-"):
                 continue
-            try:
-                item = self._document.object(item)
-            except UnresolvedError as error:
-                skipped.append(ImportNote(printable(path, 200), str(error)))
+            if isinstance(item, UnresolvedError):
+                self._skipped.append(ImportNote(printable(path, 200), str(item)))
                 continue
             for method in METHODS:
-                if isinstance(given := item.get(method), dict):
-                    yield Operation(method, path, given, item)
+                if (head := self._document.head(item, method)) is not None:
+                    self._document.member(item, "servers")
+                    yield Operation(method, path, head, item)
             if "trace" in item:
-                skipped.append(ImportNote(f"TRACE {printable(path, 200)}", "no tool sends TRACE"))
+                self._skipped.append(ImportNote(f"TRACE {printable(path, 200)}", "no tool sends TRACE"))
+
+    def _decoded(self, operation: Operation) -> Operation:
+        self._document.member(operation.item, "parameters")
+        return operation._replace(given=self._document.member(operation.item, operation.method))
 
     def _bundle(self) -> dict[str, Any]:
         name = title(self._info.get("title"))
@@ -141,7 +197,4 @@ class _Import:
             self._notes[ImportNote(self._now, what)] = None
 
 
-# OpenAPI 3 documents -> bundles of HTTP tools: `from_openapi`.
-
-
-__all__ = ["ImportNote", "ImportedBundle", "from_openapi"]
+__all__ = ["ImportNote", "ImportedBundle", "Selection", "from_openapi", "url_key"]

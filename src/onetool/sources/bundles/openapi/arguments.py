@@ -78,7 +78,7 @@ MOST_PARAMETERS = 200
 LONGEST_DESCRIPTION = 500
 
 _IN_PATH = re.compile(r"\{([^{}/]{1,100})\}")
-_UNFIT_IN_PATH = re.compile(r"[\x00-\x20\x7f-\x9f\\#${}]")
+_UNFIT_IN_PATH = re.compile(r"[\x00-\x20\x7f-\x9f\\{}]")
 _OURS = frozenset(("accept", "content-type", "authorization"))  # what OpenAPI says to ignore as parameters
 _COOKIE_NAME = re.compile(r"[A-Za-z0-9!#%&'*+.^_`|~-]{1,100}")
 _ANY_TEXT = Definition({"type": "string"}, ())
@@ -153,10 +153,10 @@ class ParameterConverter:
             return {}
 
     def _put_path(self, path: str, found: dict[tuple[str, str], Parameter], arguments: ToolArguments) -> str:
+        # What stands behind # tells operations on one URL apart, and isn't sent. A dollar would escape a placeholder.
+        path = path.partition("#")[0].replace("${", "%24{")
         if not path.startswith("/") or _UNFIT_IN_PATH.search(_IN_PATH.sub("", path)):
-            raise UnresolvedError(
-                f"{path[:100]!r} is no path: it has to begin with / and can't have # or unseen characters"
-            )
+            raise UnresolvedError(f"{path[:100]!r} isn't a path: it must begin with / and can't have unseen characters")
         placeholders: dict[str, str] = {}
         for name in _IN_PATH.findall(path):
             parameter = found.get(("path", name))

@@ -14,8 +14,8 @@ import msgspec
 
 from onetool.core.errors import SchemaError
 from onetool.core.schema import CHEAP, CompiledSchema
-from onetool.core.schema_guard import guard
 from onetool.core.schema_keywords import map_subschemas
+from onetool.sources.bundles.files.form import schema_cost
 from onetool.sources.bundles.openapi.schemas import Definition
 
 
@@ -213,16 +213,15 @@ def _shallow(schema: Any, levels: int) -> Any:
 
 def _why_no_input(schema: dict[str, Any]) -> str | None:
     try:
-        CompiledSchema(schema, closed=True)
+        schema_cost(schema, closed=True)
     except SchemaError as error:
         return str(error)
     return None
 
 
 def _why_no_output(schema: dict[str, Any]) -> str | None:
-    """Lenient schemas have no keyword that could be wrong: it is their cost that matters."""
     try:
-        return None if guard(schema).costs[0] <= CHEAP else "it is too costly to check"
+        return None if schema_cost(schema, closed=False) <= CHEAP else "it is too costly to check"
     except SchemaError as error:
         return str(error)
 

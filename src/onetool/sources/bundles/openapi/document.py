@@ -1,12 +1,15 @@
 """Reads an OpenAPI document, JSON or YAML, within bounds, and resolves its references. Nothing is fetched.
 
+Of a JSON document only the parts that are asked for are decoded, so that a few tools can be taken out of a large one.
+
 YAML is read by the rules of YAML 1.2, as OpenAPI says: `no` and `2026-11-15` are texts, and every key is one. The
 parser's events are taken one by one, without recursion. An alias counts as often as it stands, so that a bomb of them
 is refused before anything walks through it.
 """
 
+import codecs
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator
 from typing import Any
 from urllib.parse import unquote
 
@@ -178,10 +181,16 @@ def _in_words(error: Exception) -> InvalidError:
 
 
 MAX_BYTES = 32 * 1024**2
+MAX_PART_BYTES = 128 * 1024**2  # of a JSON document of which only a part is imported
 MAX_JSON_VALUES = 4_000_000
 MOST_STEPS = 20  # from one reference to the next
+LAZY_LEVELS = 3  # #/components/schemas/Pet and #/paths/~1pets/get are decoded one by one
+CHUNK = 1024**2
+IMPORT_A_PART = "import a part of it: --only, --tag and --operation choose one (over REST: only=, tag= and operation=)"
 
+_READ_AT_ONCE = ("openapi", "swagger", "info", "servers", "security")
 _VERSION = re.compile(r"3\.[01](\.|-|$)")
+_BOM = b"\xef\xbb\xbf"
 _NOWHERE = object()
 
 
@@ -189,12 +198,58 @@ class UnresolvedError(Exception):
     """A reference that leads to nothing here. The message says which, and why."""
 
 
+class BadDocumentError(InvalidError):
+    """The document is not JSON, or too large: nothing of it can be imported."""
+
+
+class OperationHead(msgspec.Struct):
+    """The members of an operation that it is chosen and named by."""
+
+    operationId: Any = None  # noqa: N815 - as documents have it
+    summary: Any = None
+    tags: Any = None
+    servers: Any = None
+
+
 class OpenApiDocument:
-    """The whole document. `version` is (3, 0) or (3, 1)."""
+    """The whole document. `version` is (3, 0) or (3, 1).
+
+    The parts of a JSON document are decoded when they are first needed: `msgspec.Raw` stands for the others.
+    """
 
     def __init__(self, root: dict[str, Any]) -> None:
         self.root = root
+        for name in _READ_AT_ONCE:
+            self.member(root, name)
+        _check_root(root)
         self.version = (3, 1) if str(root["openapi"]).startswith("3.1") else (3, 0)
+
+    def paths(self) -> Iterator[tuple[str, dict[str, Any] | UnresolvedError]]:
+        """Yield each path with its item, whose members may not be decoded yet; or why there is none."""
+        paths = self.member(self.root, "paths", 1)
+        if not isinstance(paths, dict):
+            what = "expected an object with a path for each key; without it there is nothing to import"
+            raise BadDocumentError(f"paths: {what}")
+        for path in paths:
+            try:
+                yield path, self.object(self.member(paths, path, 2))
+            except UnresolvedError as error:
+                yield path, error
+
+    def head(self, item: dict[str, Any], method: str) -> dict[str, Any] | None:
+        """Return what names an operation, without decoding the rest of it. None: there is no such operation."""
+        given = item.get(method)
+        if not isinstance(given, msgspec.Raw):
+            return given if isinstance(given, dict) else None
+        return msgspec.structs.asdict(_decoded(given, OperationHead)) if _is_object(given) else None
+
+    def member(self, node: dict[str, Any], name: str, level: int = LAZY_LEVELS) -> Any:
+        """Return a member of an object, and decode it in its place if this was not done yet."""
+        value = node.get(name)
+        if isinstance(value, msgspec.Raw):
+            is_lazy = level < LAZY_LEVELS and _is_object(value)
+            value = node[name] = _decoded(value, dict[str, msgspec.Raw] if is_lazy else Any)
+        return value
 
     def at(self, ref: str) -> Any:
         """What stands where a reference points to."""
@@ -205,29 +260,61 @@ class OpenApiDocument:
         if not ref.startswith("#/"):
             raise UnresolvedError(f"it refers to {ref[:100]!r}: write it as a path, #/components/…")
         node: Any = self.root
-        for step in ref[2:].split("/"):
-            node = _step(node, unquote(step).replace("~1", "/").replace("~0", "~"))
+        steps = ref[2:].split("/")
+        for level, step in enumerate(steps, 1):
+            name = unquote(step).replace("~1", "/").replace("~0", "~")
+            if isinstance(node, dict):
+                self.member(node, name, LAZY_LEVELS if level == len(steps) else level)
+            node = _step(node, name)
             if node is _NOWHERE:
                 raise UnresolvedError(f"it refers to {ref[:100]!r}: there is nothing in the document")
-        return node
+        return self._whole(node) if len(steps) < LAZY_LEVELS else node
 
     def object(self, value: Any) -> dict[str, Any]:
         """An object that may be a reference to one, or to a reference."""
         for _ in range(MOST_STEPS):
             if not isinstance(value, dict):
                 raise UnresolvedError("expected an object")
-            ref = value.get("$ref")
+            ref = self.member(value, "$ref")
             if not isinstance(ref, str):
                 return value
             value = self.at(ref)
         raise UnresolvedError("its references go round in a circle")
 
+    def _whole(self, node: Any, level: int = 1) -> Any:
+        """Decode what is left of a node near the root."""
+        if isinstance(node, dict) and level <= LAZY_LEVELS:
+            for name in node:
+                self._whole(self.member(node, name), level + 1)
+        return node
 
-def read_document(data: bytes | str) -> OpenApiDocument:
-    text = _decoded_text(data)
-    root = _json(text) if text.lstrip()[:1] == "{" else _yaml(text)
+
+def read_document(data: bytes | str, is_part: bool = False) -> OpenApiDocument:
+    """Read a document. Raises InvalidError. `is_part`: only some of its operations are wanted, so it may be larger."""
+    data = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
+    is_json = data[:CHUNK].removeprefix(_BOM).lstrip()[:1] == b"{"
+    _check_bytes(data, is_json, is_part)
+    data = data.removeprefix(_BOM)
+    root = _decoded(data, dict[str, msgspec.Raw]) if is_json else read_yaml(data.decode())
     if not isinstance(root, dict):
         raise InvalidError("not an OpenAPI document: expected an object with `openapi`, `info` and `paths`")
+    return OpenApiDocument(root)
+
+
+def _decoded(data: bytes | msgspec.Raw, kind: Any) -> Any:
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except RecursionError:
+        raise BadDocumentError("the document is nested too deep") from None
+    except (msgspec.DecodeError, ValueError) as error:
+        raise BadDocumentError(f"not JSON: {error}") from None
+
+
+def _is_object(part: msgspec.Raw) -> bool:
+    return memoryview(part)[0] == ord("{")
+
+
+def _check_root(root: dict[str, Any]) -> None:
     if "swagger" in root:
         raise InvalidError(
             "a Swagger 2.0 document, and only OpenAPI 3.0 and 3.1 are read; convert it first (swagger2openapi does)"
@@ -236,37 +323,28 @@ def read_document(data: bytes | str) -> OpenApiDocument:
         raise InvalidError("not an OpenAPI document: it has no key `openapi`")
     if not _VERSION.match(str(root["openapi"])):
         raise InvalidError(f"openapi: only 3.0 and 3.1 are read, this is {str(root['openapi'])[:20]!r}")
-    if not isinstance(root.get("paths"), Mapping):
-        raise InvalidError("paths: expected an object with a path for each key; without it there is nothing to import")
-    return OpenApiDocument(root)
 
 
-def _decoded_text(data: bytes | str) -> str:
-    if len(data) > MAX_BYTES:
-        raise InvalidError(f"the document is larger than {MAX_BYTES // 1024**2} MiB")
-    if isinstance(data, str):
-        return data.removeprefix("\ufeff")
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InvalidError(f"the document is not UTF-8 (byte {error.start}); save it as UTF-8") from None
-
-
-def _json(text: str) -> Any:
+def _check_bytes(data: bytes, is_json: bool, is_part: bool) -> None:
+    """Refuse what is too large, or not UTF-8. A chunk at a time: as one text it could take four times its size."""
+    limit = MAX_PART_BYTES if is_json and is_part else MAX_BYTES
+    if len(data) > limit:
+        size = f"the document is larger than {limit // 1024**2} MiB ({len(data) / 1024**2:.0f} MiB)"
+        if is_json and is_part:
+            raise InvalidError(f"{size}: remove paths that you don't need from it")
+        advice = IMPORT_A_PART if is_json else "convert it to JSON, and " + IMPORT_A_PART
+        raise InvalidError(f"{size}: {advice}. Up to {MAX_PART_BYTES // 1024**2} MiB of JSON are read then")
     # Every value but the first stands behind a bracket or a comma.
-    if text.count("[") + text.count("{") + text.count(",") > MAX_JSON_VALUES:
-        raise InvalidError(f"the document has more than {MAX_JSON_VALUES:,} values")
-    try:
-        return msgspec.json.decode(text)
-    except RecursionError:
-        raise InvalidError("the document is nested too deep") from None
-    except (msgspec.DecodeError, ValueError) as error:
-        raise InvalidError(f"not JSON: {error}") from None
-
-
-def _yaml(text: str) -> Any:
-
-    return read_yaml(text)
+    if is_json and data.count(b"[") + data.count(b"{") + data.count(b",") > MAX_JSON_VALUES:
+        raise InvalidError(f"the document has more than {MAX_JSON_VALUES:,} values: remove parts that you don't need")
+    start = 0
+    while start < len(data):
+        chunk = data[start : start + CHUNK]
+        try:
+            start += codecs.utf_8_decode(chunk, "strict", start + CHUNK >= len(data))[1]
+        except UnicodeDecodeError as error:
+            place = start + error.start
+            raise InvalidError(f"the document is not UTF-8 (byte {place}); save it as UTF-8") from None
 
 
 def _step(node: Any, name: str) -> Any:

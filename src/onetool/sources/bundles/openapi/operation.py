@@ -5,7 +5,7 @@ for a secret that is another's.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 from urllib.parse import urljoin
@@ -126,8 +126,10 @@ class SecuritySchemes:
         self._single = {kind for kind in kinds if kinds.count(kind) == 1}
 
     def _read(self, document: OpenApiDocument) -> dict[str, dict[str, Any]]:
-        components = document.root.get("components")
-        schemes = components.get("securitySchemes") if isinstance(components, dict) else None
+        try:
+            schemes = document.at("#/components/securitySchemes")
+        except UnresolvedError:
+            return {}
         found: dict[str, dict[str, Any]] = {}
         for name, scheme in (schemes if isinstance(schemes, dict) else {}).items():
             try:
@@ -358,12 +360,24 @@ class Operation(NamedTuple):
         """`GET /pets/{petId}`, for people."""
         return f"{self.method.upper()} {printable(self.path, 200)}"
 
-    def slugs(self) -> tuple[str, ...]:
-        """The best one first, then what tells it from another of that name."""
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What people may call it: by method and path, and by its id."""
+        id = self.given.get("operationId")
+        return (f"{self.method.upper()} {self.path}", *([id] if isinstance(id, str) else []))
+
+    @property
+    def tags(self) -> list[str]:
+        tags = self.given.get("tags")
+        return [tag for tag in tags if isinstance(tag, str)] if isinstance(tags, list) else []
+
+    def slugs(self) -> Iterator[str]:
+        """Yield the best slug first, then those that tell the operation from another of that name."""
         method = "replace" if self.method == "put" and "patch" in self.item else self.method
         given = self.given
-        slug = operation_slug(given.get("operationId"), self.method, self.path, method, given.get("summary"))
-        return slug, path_slug(method, self.path), path_slug(method, self.path, by=True)
+        yield operation_slug(given.get("operationId"), self.method, self.path, method, given.get("summary"))
+        yield path_slug(method, self.path)
+        yield path_slug(method, self.path, by=True)
 
 
 class OperationConverter:
@@ -389,7 +403,7 @@ class OperationConverter:
         """The tool, and the URLs whose hosts it calls. Raises UnresolvedError for what can't be a tool."""
         given = operation.given
         needed = self._needed(given)
-        base = self._base(operation)
+        base = self.base(operation)
         arguments = ToolArguments(needed.secrets)
         parameters = ParameterConverter(self._document, self._schemas, self._note)
         lists = [operation.item.get("parameters"), given.get("parameters")]
@@ -415,7 +429,7 @@ class OperationConverter:
             return self._security.token()
         return self._security.of(given)
 
-    def _base(self, operation: Operation) -> str:
+    def base(self, operation: Operation) -> str:
         """The nearest servers count."""
         for thing in (operation.given, operation.item, self._document.root):
             if isinstance(servers := thing.get("servers"), list) and servers:
