@@ -17,11 +17,13 @@ from onetool.app.audit import AppAudit
 from onetool.app.bundles import AppBundles, Functions
 from onetool.app.catalog import ToolCatalog
 from onetool.app.database import AppDatabase
-from onetool.app.reload import ConfigWatcher, Read, Reloader
+from onetool.app.reload import ConfigWatcher, Read, Reloader, WatchMode
 from onetool.app.runtime import Runtime
 from onetool.app.view import AppView, internal_handlers
 from onetool.config import Config, Found, find, load_config
+from onetool.config.load import add_servers
 from onetool.core.errors import Mistake
+from onetool.core.limits import worker_share
 from onetool.core.registry import Catalogue
 from onetool.core.spec import ToolSpec
 from onetool.packs.ot import ot_tools
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
     from onetool.app.ask import AskService, ModelOverview, PendingAnswer
     from onetool.app.code_names import CodeNames
     from onetool.ask.sessions import AskSessions
-    from onetool.config.model import Snippet
+    from onetool.config.model import ServerSettings, Snippet
     from onetool.config.trust import Untrusted
     from onetool.core.call import ToolCall, ToolResult
     from onetool.core.context import CallEvent, CallWatch, Gate, Progress, Recorder
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     from onetool.sources.mcp_servers.servers import Servers
 
 
+NO_SERVERS: "Mapping[str, ServerSettings]" = {}
 PATIENCE = 10.0  # seconds that closing waits for a reload under way
 
 
@@ -60,8 +63,10 @@ class App:
         watch: bool = False,
         makes_tables: bool = True,
         found: Found | None = None,
+        servers: "Mapping[str, ServerSettings]" = NO_SERVERS,
     ) -> None:
         """`found` is where the config was found, if it was: then a reload looks for it again."""
+        config = add_servers(config, servers)
         handlers = internal_handlers(
             find=self.search,
             state=self._fresh_health,
@@ -92,13 +97,16 @@ class App:
             handlers=handlers,
             imports=imports,
             own=self._own,
+            servers=servers,
             mistakes=lambda: self.mistakes,
             apply=self._apply,
         )
-        self._watcher = ConfigWatcher(self._reloader, lambda: self._watches(watch), lambda: len(registry))
-        self._is_closed = self._is_connected = False
+        self._watcher = ConfigWatcher(
+            self._reloader, lambda: self._watch_mode(watch), self._note_waiting, lambda: len(registry)
+        )
+        self._is_closed = self._is_connected = self._follows_settings = False
         self._on_close: list[Callable[[], None]] = []
-        self._apply(config, self._reloader.read(config), found)
+        self._reloader.start(found)
 
     def _make_catalog(self, config: Config, registry: Registry) -> ToolCatalog:
         return ToolCatalog(
@@ -119,6 +127,7 @@ class App:
         imports: bool = True,
         watch: bool = False,
         makes_tables: bool = True,
+        servers: "Mapping[str, ServerSettings]" = NO_SERVERS,
     ) -> Self:
         """The app for a config file, or for the one that is found from here. Raises ConfigError if it can't be used.
 
@@ -126,9 +135,11 @@ class App:
         nobody is asked: `untrusted` tells. Without `imports` packs are parsed and not run: the names of their tools
         are known, and calling one fails. With `watch` a connected app reloads on changes, whatever the config says.
         It makes missing tables in the database of the config, unless `makes_tables` says no: then they are an error.
+        `servers` are MCP servers beside those of the config.
         """
         found = config if isinstance(config, Found) else find(config)
-        return cls(load_config(found), imports=imports, watch=watch, makes_tables=makes_tables, found=found)
+        options = {"imports": imports, "watch": watch, "makes_tables": makes_tables, "servers": servers}
+        return cls(load_config(found), found=found, **options)
 
     # What there is
 
@@ -152,7 +163,7 @@ class App:
         """Whether everything that should be there is there. Under an allow-list nothing else is named."""
         from onetool.app.describe import health
 
-        return health(allowed, self.catalog, self.runtime, self._reloader.error)
+        return health(allowed, self.catalog, self.runtime, self._reloader.error, self.unread())
 
     # What it does
 
@@ -373,9 +384,20 @@ class App:
         """Why the last reload changed nothing."""
         return self._reloader.error
 
-    def changed_files(self) -> "list[Path]":
-        """Files of the config, its packs and secrets that have changed since they were read."""
-        return self._reloader.changed_files()
+    @property
+    def reload_count(self) -> int:
+        """How often everything was read again."""
+        return self._reloader.count
+
+    def unread(self) -> list[Mistake]:
+        """Return what has changed in files and is not in force, each with how to load it."""
+        return self._reloader.unread()
+
+    def follow_settings(self) -> None:
+        """Read settings again when their files change, unless the config's `watch` says otherwise. For servers that
+        only this machine reaches; before `connect`.
+        """
+        self._follows_settings = True
 
     @property
     def untrusted(self) -> "Untrusted | None":
@@ -414,13 +436,16 @@ class App:
 
         return LoopThread()
 
-    def _watches(self, is_asked: bool) -> bool:
-        """Of several workers the first one watches: its reload is told to the others."""
-        if not (is_asked or self.config.watch):
-            return False
-        from onetool.core.limits import worker_share
+    def _watch_mode(self, is_asked: bool) -> WatchMode | None:
+        """Of several workers the first one watches everything: its reload is told to the others. Each watches settings
+        by itself.
+        """
+        if is_asked or self.config.watch:
+            return "everything" if worker_share().is_first else None
+        return "settings" if self._follows_settings and self.config.watch is None else None
 
-        return worker_share().is_first
+    def _note_waiting(self) -> None:
+        self.catalog.waiting = self._reloader.waiting
 
     def _count_call(self, event: "CallEvent") -> None:
         """For searches, and for those who want to hear of every call."""
@@ -467,5 +492,6 @@ class App:
                 before.retire()
         end_others()
         self.catalog.set_untrusted(None if found is None else found.untrusted)
+        self._note_waiting()
         if self._is_connected:
             self.connect()

@@ -17,7 +17,7 @@ from onetool.app.call_evidence import CallEvidence
 from onetool.app.config_lint import lint_config
 from onetool.core.errors import Mistake, ToolFailure, message_of
 from onetool.core.json_data import StoreBlob, freeze
-from onetool.core.principal import owner
+from onetool.core.principal import current_principal, owner
 from onetool.core.registry import (
     NO_PACKS,
     Catalogue,
@@ -86,6 +86,7 @@ class ToolCatalog:
         self.resources: Mapping[str, Resource] = freeze({})  # by their uri
         self.servers: Servers | None = None  # none are configured
         self.untrusted: Untrusted | None = None  # the project's folder that was found here and is not used
+        self.waiting: tuple[Mistake, ...] = ()  # code that has changed and is not loaded
         self._config = config
         self._bundles = bundles
         self._store_result, self._redact, self._mask_also = store_result, redact, mask_also
@@ -379,7 +380,7 @@ class ToolCatalog:
             of_its_pack = mistake.key == "packs" and Path(mistake.file or "").stem == pack
             if of_its_pack or mistake.key == name or (mistake.key or "").endswith(f" ({name})"):
                 return ToolFailure(f"it was refused: {self._redact(str(mistake))}", reason="refused")
-        return self._untrusted_folder(name)
+        return self._untrusted_folder(name) or self._not_loaded()
 
     def explain_call(self, result: "ToolResult", name: str) -> "ToolResult":
         """The result; an error says why the tool is missing."""
@@ -400,6 +401,8 @@ class ToolCatalog:
             why = self.servers.missing(found[found.lastindex or 0])
             if why is not None and "Error: " in found[0]:  # Python speaks of its own module
                 error = replace(error, message=message_of(why), hints=error.hints[:1])
+        if why is None and (NO_NAME.search(error.message) or NO_TOOL.search(error.message)):
+            why = self._not_loaded()
         return result if why is None else replace(result, error=_with_reason(error, why))
 
     def names_in_code(self, code: str) -> set[str]:
@@ -440,6 +443,16 @@ class ToolCatalog:
             return None
         told = set(WORD.findall(message))
         return _first(servers.missing(word) for word in words if word in told and word not in self.registry.packs())
+
+    def _not_loaded(self) -> ToolFailure | None:
+        """What waits for a reload, and may be the reason for a missing tool. It names files to those who may edit."""
+        if not self.waiting:
+            return None
+        if not current_principal.get().may("edit"):
+            return ToolFailure("tools of this server have changed and are not loaded yet: tell its owner")
+        return ToolFailure(
+            f"this may be why: not loaded yet is {'; '.join(self._redact(str(one)) for one in self.waiting)}"
+        )
 
     def _untrusted_folder(self, name: str) -> ToolFailure | None:
         """The reason for a missing tool that may belong to an untrusted folder, which is not read to find out."""

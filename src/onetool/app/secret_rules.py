@@ -69,10 +69,11 @@ class SecretRules:
                 self._check_provider_key(name, key, url)
         hosts = self._config.secrets.hosts(name)
         if hosts and not is_bound_to(url, hosts):
+            command = self._command(name, url)
             raise RequestRefusedError(
                 f"the secret {name} is only for requests to {', '.join(hosts)}, and this one goes to "
                 f"{binding_for(url)}",
-                [f"if that is meant, run this, and reload a running server: {self._command(name, url)}"],
+                [f"if that is meant, run this (a server with `watch: false` or for others needs a reload): {command}"],
             )
 
     def why_unbound(self, name: str, url: "Url | None", new: "SecretHosts") -> str | None:
@@ -88,7 +89,8 @@ class SecretRules:
             return None
         return (
             f"${{{name}}} is neither an argument of the tool nor a secret that is bound to {binding_for(url)}. "
-            "An admin binds it on the command line and reloads the server (SIGHUP or ot.reload()): "
+            "An admin binds it on the command line, and reloads a server that other machines reach or that has "
+            "`watch: false` (SIGHUP or ot.reload()): "
             f"{self._command(name, url)}"
         )
 

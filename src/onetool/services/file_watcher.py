@@ -12,6 +12,7 @@ import stat
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from threading import Event, Thread, current_thread
+from time import time_ns
 
 log = logging.getLogger("onetool.watch")
 
@@ -114,6 +115,18 @@ class FileWatcher:
         self._problem = problem
 
 
+def snapshot(paths: Iterable[Path], since: float | None = None) -> FolderSnapshot:
+    """Return what files look like now; without those that have changed since a time, if it is given."""
+    poll = _Poll()
+    return _older({path: poll.at(path) for path in paths}, since)
+
+
+def changed_files(before: FolderSnapshot, now: FolderSnapshot) -> list[str]:
+    """Return the files that are new, gone or different, in order."""
+    old, new = ({name: stamp for files in one.values() for name, stamp in files.items()} for one in (before, now))
+    return sorted(name for name in {*old, *new} if old.get(name) != new.get(name))
+
+
 class _Poll:
     """One poll of all files."""
 
@@ -167,11 +180,12 @@ class _Poll:
 
 
 def _older(snapshot: FolderSnapshot, since: float | None) -> FolderSnapshot:
-    """Without what has changed since: it is news."""
+    """Without what has changed since: it is news. A time in the future says nothing."""
     if since is None:
         return snapshot
+    now = time_ns()
     return {
-        path: {name: stamp for name, stamp in files.items() if stamp[0] < since * 1e9}
+        path: {name: stamp for name, stamp in files.items() if not since * 1e9 <= stamp[0] <= now}
         for path, files in snapshot.items()
     }
 

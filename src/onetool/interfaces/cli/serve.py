@@ -151,6 +151,7 @@ def mcp(ctx: click.Context, menu: str | None, allowed: list[str] | None, watch: 
         click.echo("This is for an MCP client to start; it waits for messages. Ctrl-D ends it.", err=True)
     source = _claim_stdin()
     app = open_app(ctx, allowed, watch=watch)
+    app.follow_settings()
     from onetool.interfaces.mcp.service import Service
     from onetool.interfaces.mcp.stdio import serve
     from onetool.interfaces.watchdog import Watchdog

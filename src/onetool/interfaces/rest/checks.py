@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("onetool.serve")
 
 LEVELS: dict[str, Literal["error", "warning", "hint"]] = {"error": "error", "warning": "warning"}
-CHANGED = "It has changed since it was read, and is not in force as it is now: read it again."
 REACHES = ("runs", "dials", "reads", "secrets")
 
 
@@ -87,11 +86,8 @@ def _check(app: "App") -> CheckReport:
     from onetool.app.findings import findings
 
     wrong, _ = findings(app)
-    if (error := app.reload_error) is not None:  # the file as it is now, which is not in force
-        wrong = (*error.mistakes, *wrong)
-    else:
-        changed = (Mistake(message=CHANGED, file=str(file), severity="warning") for file in app.changed_files())
-        wrong = (*wrong, *changed)
+    error = app.reload_error  # of the file as it is now, which is not in force
+    wrong = (*wrong, *app.unread()) if error is None else (*error.mistakes, *wrong, *app.unread())
     shown = [*(_finding(one) for one in dict.fromkeys(wrong)), *_servers(app)]
     return CheckReport(
         ok=all(one.level != "error" for one in shown),

@@ -70,7 +70,7 @@ class ReloadReports:
 
     def __init__(self, app: "App", channel: SupervisorChannel) -> None:
         self._app, self._channel = app, channel
-        self._in_force = app.config
+        self._count = app.reload_count
         self._is_asked = False
         app.on_change(self._changed)
 
@@ -81,14 +81,14 @@ class ReloadReports:
         try:
             yield
         finally:
-            is_new, self._in_force = self._app.reload_error is None, self._app.config
+            is_new, self._count = self._app.reload_error is None, self._app.reload_count
             self._is_asked = False
             self._channel.tell(Reloaded(is_new, was_asked=True))
 
     def _changed(self) -> None:
-        """In any thread."""
-        if self._app.config is not self._in_force and not self._is_asked:
-            self._in_force = self._app.config
+        """In any thread. Settings that were read again are no news: each worker reads them by itself."""
+        if self._app.reload_count != self._count and not self._is_asked:
+            self._count = self._app.reload_count
             self._channel.tell(Reloaded(is_new=True, was_asked=False))
 
 
