@@ -78,10 +78,7 @@ def load_config(at: Found | Path | None, *, env: Mapping[str, str] = os.environ)
 def add_servers(config: Config, servers: Mapping[str, ServerSettings]) -> Config:
     """Return the config with further servers. Raises ConfigError if it has one of that name."""
     for name in servers.keys() & config.servers.keys():
-        message, hint = (
-            f"there is a server {name} in the config already",
-            "give the other one another name: --name NAME",
-        )
+        message, hint = f"the config has a server {name} already", "choose another name for yours: --name NAME"
         raise ConfigError([Mistake(message=message, file=str(config.path), key=f"servers.{name}", hint=hint)])
     return replace(config, servers={**config.servers, **servers}) if servers else config
 

@@ -120,6 +120,7 @@ def _serve(order: WorkerOrder, channel: SupervisorChannel) -> None:
     from onetool.interfaces.http.serve import serve_app
     from onetool.services.cluster import UNIX, ClusterSettings
     from onetool.services.logs import set_up_logging
+    from onetool.sources.mcp_servers.command_line import server_of
 
     set_up_logging(order.level)
     _number_log_lines(order.number)
@@ -133,7 +134,8 @@ def _serve(order: WorkerOrder, channel: SupervisorChannel) -> None:
     cluster = ClusterSettings(
         f"{UNIX}{order.socket}", order.key, database, lambda: channel.all_stop, lambda: channel.is_last
     )
-    with App.open(order.config, watch=order.watch) as app:
+    servers = {} if order.server is None else server_of(order.server, order.name)
+    with App.open(order.config, watch=order.watch, servers=servers) as app:
         reports = ReloadReports(app, channel)
         serve_app(
             app,
