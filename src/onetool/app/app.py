@@ -101,9 +101,7 @@ class App:
             mistakes=lambda: self.mistakes,
             apply=self._apply,
         )
-        self._watcher = ConfigWatcher(
-            self._reloader, lambda: self._watch_mode(watch), self._note_waiting, lambda: len(registry)
-        )
+        self._watcher = ConfigWatcher(self._reloader, lambda: self._watch_mode(watch), lambda: len(registry))
         self._is_closed = self._is_connected = self._follows_settings = False
         self._on_close: list[Callable[[], None]] = []
         self._reloader.start(found)
@@ -117,6 +115,7 @@ class App:
             redact=lambda value: self.runtime.redact(value),
             mask_also=lambda secret: self.config.secrets.mask_also(secret),
             documents=lambda kind: self.runtime.documents(kind),
+            unread=self.unread,
         )
 
     @classmethod
@@ -138,8 +137,8 @@ class App:
         `servers` are MCP servers beside those of the config.
         """
         found = config if isinstance(config, Found) else find(config)
-        options = {"imports": imports, "watch": watch, "makes_tables": makes_tables, "servers": servers}
-        return cls(load_config(found), found=found, **options)
+        read = load_config(found)
+        return cls(read, imports=imports, watch=watch, makes_tables=makes_tables, found=found, servers=servers)
 
     # What there is
 
@@ -279,6 +278,13 @@ class App:
         """
         self._reloader.reload()
 
+    def reload_settings(self) -> None:
+        """Read the settings again, and no code; but all where other workers don't notice the change by themselves."""
+        if worker_share().workers == 1 or self._watch_mode(False) == "settings":
+            self._reloader.reload_settings()
+        else:
+            self.reload()
+
     def connect(self) -> None:
         """Connect all MCP servers, and watch the files if that is configured, in the background.
 
@@ -394,9 +400,7 @@ class App:
         return self._reloader.unread()
 
     def follow_settings(self) -> None:
-        """Read settings again when their files change, unless the config's `watch` says otherwise. For servers that
-        only this machine reaches; before `connect`.
-        """
+        """Let `connect` watch settings, unless the config has `watch`. For servers that only this machine reaches."""
         self._follows_settings = True
 
     @property
@@ -437,15 +441,10 @@ class App:
         return LoopThread()
 
     def _watch_mode(self, is_asked: bool) -> WatchMode | None:
-        """Of several workers the first one watches everything: its reload is told to the others. Each watches settings
-        by itself.
-        """
+        """Of several workers only the first watches everything: its reload is told to the others."""
         if is_asked or self.config.watch:
             return "everything" if worker_share().is_first else None
         return "settings" if self._follows_settings and self.config.watch is None else None
-
-    def _note_waiting(self) -> None:
-        self.catalog.waiting = self._reloader.waiting
 
     def _count_call(self, event: "CallEvent") -> None:
         """For searches, and for those who want to hear of every call."""
@@ -492,6 +491,5 @@ class App:
                 before.retire()
         end_others()
         self.catalog.set_untrusted(None if found is None else found.untrusted)
-        self._note_waiting()
         if self._is_connected:
             self.connect()

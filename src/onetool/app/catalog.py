@@ -78,19 +78,19 @@ class ToolCatalog:
         redact: Callable[[Any], Any],
         mask_also: Callable[[str], None],
         documents: "Callable[[DocumentKind], Path | Documents]",
+        unread: Callable[[], list[Mistake]],
     ) -> None:
-        """`documents` says where small things of a kind are kept."""
+        """`documents` says where small things of a kind are kept; `unread`, what has changed and is not loaded."""
         self.registry = registry
         self.mistakes: tuple[Mistake, ...] = ()
         self.prompts: Mapping[str, Prompt] = freeze({})
         self.resources: Mapping[str, Resource] = freeze({})  # by their uri
         self.servers: Servers | None = None  # none are configured
         self.untrusted: Untrusted | None = None  # the project's folder that was found here and is not used
-        self.waiting: tuple[Mistake, ...] = ()  # code that has changed and is not loaded
         self._config = config
         self._bundles = bundles
         self._store_result, self._redact, self._mask_also = store_result, redact, mask_also
-        self._documents = documents
+        self._documents, self._unread = documents, unread
         self._own = Catalogue()
         self._owners: ServerOwners | None = None  # where several processes share servers
         self._local = Offered()
@@ -445,14 +445,12 @@ class ToolCatalog:
         return _first(servers.missing(word) for word in words if word in told and word not in self.registry.packs())
 
     def _not_loaded(self) -> ToolFailure | None:
-        """What waits for a reload, and may be the reason for a missing tool. It names files to those who may edit."""
-        if not self.waiting:
+        """What waits for a reload, and may be the reason for a missing tool. Files are named to those who may edit."""
+        if not (unread := self._unread()):
             return None
         if not current_principal.get().may("edit"):
-            return ToolFailure("tools of this server have changed and are not loaded yet: tell its owner")
-        return ToolFailure(
-            f"this may be why: not loaded yet is {'; '.join(self._redact(str(one)) for one in self.waiting)}"
-        )
+            return ToolFailure("files of this server have changed and are not loaded yet: tell its owner")
+        return ToolFailure(f"not loaded yet: {self._redact('; '.join(map(str, unread)))}")
 
     def _untrusted_folder(self, name: str) -> ToolFailure | None:
         """The reason for a missing tool that may belong to an untrusted folder, which is not read to find out."""

@@ -251,5 +251,5 @@ def health(
         **({"stats": stats} if (stats := runtime.stats_health()) and sees_all else {}),
         **({"trust": str(catalog.untrusted)} if catalog.untrusted else {}),
         **({"reload": f"failed: {runtime.redact(str(reload_error))}"} if reload_error and sees_all else {}),
-        **({"not_loaded": not_loaded} if sees_all and (not_loaded := [*map(str, unread)]) else {}),
+        **({"not_loaded": not_loaded} if sees_all and (not_loaded := runtime.redact([*map(str, unread)])) else {}),
     }

@@ -2,7 +2,6 @@
 
 import logging
 import os
-import signal
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -70,8 +69,7 @@ class Reloader:
         self._mistakes, self._apply = mistakes, apply
         self._files_to_mend: tuple[Path, ...] = ()  # that the last reload failed for
         self._stamps: tuple[FolderSnapshot, FolderSnapshot] | None = None  # of settings and code, if they are watched
-        self._waiting_keys: tuple[Mistake, ...] = ()  # code of the config that is not loaded
-        self._waiting_files: tuple[Mistake, ...] = ()  # files of code that are not loaded as they are now
+        self._waiting: list[Mistake] = []  # parts of the config that only `reload` loads
         self._asking, self._reloading = Lock(), Lock()
         self._requested = self._begun = 0  # reloads
         self._thread: int | None = None  # that is reloading
@@ -112,7 +110,7 @@ class Reloader:
                 self._thread = None
 
     def reload_settings(self) -> bool:
-        """Read the settings again if their files have changed, and note which code waits for a reload.
+        """Read the settings again if their files have changed; code stays as it was loaded.
 
         Returns whether other settings are in force. Raises ConfigError as `reload` does.
         """
@@ -132,17 +130,17 @@ class Reloader:
             self._stamps = snapshot(files[0], self.read_at), snapshot(files[1], self.read_at)
         return self._stamps
 
-    @property
-    def waiting(self) -> tuple[Mistake, ...]:
-        """The code that has changed and is not loaded, each with how to load it. Known where settings are watched."""
-        return tuple(replace(one, hint=_how_to_load()) for one in (*self._waiting_keys, *self._waiting_files))
-
     def unread(self) -> list[Mistake]:
-        """Return what has changed and is not in force; where nothing is watched, by the times of all files."""
-        if self._stamps is not None:
-            return [*self.waiting]
-        changed = (str(file) for file in self.files() if _changed_at(file) > self.read_at)
-        return [Mistake(message=CHANGED, file=file, hint=_how_to_load(), severity="warning") for file in changed]
+        """Return what has changed and is not in force, each with how to load it."""
+        if self._stamps is None:
+            files = [str(file) for file in self.files() if _changed_at(file) > self.read_at]
+        else:
+            from onetool.services.file_watcher import changed_files, snapshot
+
+            settings, code = self._stamps
+            files = changed_files(settings, snapshot(settings)) + changed_files(code, snapshot(code))
+        changed = (Mistake(message=CHANGED, file=file, severity="warning") for file in files)
+        return [replace(one, hint=_how_to_load()) for one in (*self._waiting, *changed)]
 
     def files(self) -> list[Path]:
         """Return the files whose change is a reason to reload."""
@@ -166,8 +164,7 @@ class Reloader:
             raise
         if self._is_closed:
             return
-        self.read_at, self._packs = began, read[0]
-        self._waiting_keys = self._waiting_files = ()
+        self.read_at, self._packs, self._waiting = began, read[0], []
         self.count += 1
         is_watched, self._stamps = self._stamps is not None, None
         self._put_in_force(config, read, found)
@@ -177,31 +174,31 @@ class Reloader:
     def _reload_settings(self) -> bool:
         from onetool.services.file_watcher import changed_files, snapshot
 
-        before = self.take_stamps()
+        before, code = self.take_stamps()
         with self._refusing():
-            settings, code = snapshot(self._setting_files()), snapshot(code_files(self._config))
-            changed = changed_files(before[1], code)
-            self._waiting_files = tuple(Mistake(message=CHANGED, file=file, severity="warning") for file in changed)
-            if settings == before[0] and self.error is None:
+            settings = snapshot(self._setting_files())
+            if settings == before and self.error is None:
                 return False
             found, config = self._read_config()
-            in_force = self._config
-            if found is not None and (found.whose, found.folder) != (in_force.whose, in_force.folder):
-                waits = Mistake(message="another config applies here now", file=str(config.path), severity="warning")
-                self._waiting_keys = (waits,)
-                return False
-            if has_other_includes(config, in_force, changed):
-                message = "its includes have changed, so that nothing of it is read again"
-                self._waiting_keys = (Mistake(message=message, file=str(config.path), severity="warning"),)
-                return False
-            config, waiting = without_new_code(config, in_force)
+            place = (self._config.whose, self._config.folder)
+            if found is not None and (found.whose, found.folder) != place:
+                return self._wait_for_reload(config, "it is another config than the one in force")
+            if has_other_includes(config, self._config, changed_files(code, snapshot(code))):
+                return self._wait_for_reload(config, "its includes have changed, so nothing of it is read again")
+            config, waiting = without_new_code(config, self._config)
             read = self._packs, self._declared(config, self._packs)
             self._check_mistakes(read)
         if self._is_closed:
             return False
-        self._waiting_keys, self._stamps = tuple(waiting), (settings, before[1])
+        self._waiting, self._stamps = waiting, (settings, code)
         self._put_in_force(config, read, found)
         return True
+
+    def _wait_for_reload(self, config: Config, message: str) -> bool:
+        """Let the whole config wait."""
+        self.error, self._files_to_mend = None, ()
+        self._waiting = [Mistake(message=message, file=str(config.path), severity="warning")]
+        return False
 
     def _put_in_force(self, config: Config, read: Read, found: Found | None) -> None:
         self.error, self._files_to_mend = None, ()
@@ -259,10 +256,12 @@ class Reloader:
 
 
 def _how_to_load() -> str:
-    """Return what loads code that waits: the signal goes to the supervisor of workers, if there is one."""
+    """Return what loads code that waits: SIGHUP where this process or its supervisor handles it."""
+    import signal  # makes enums, which a short command doesn't need
+
+    is_handled = hasattr(signal, "SIGHUP") and callable(signal.getsignal(signal.SIGHUP))
     pid = os.getpid() if worker_share().workers == 1 else os.getppid()
-    by_signal = f"kill -HUP {pid}, or " if hasattr(signal, "SIGHUP") else ""
-    return f"load it: {by_signal}ot.reload() as admin"
+    return f"load it: {f'kill -HUP {pid}, or ' if is_handled else ''}ot.reload() as admin"
 
 
 def _changed_at(path: Path) -> float:
@@ -276,17 +275,11 @@ def _changed_at(path: Path) -> float:
 class ConfigWatcher:
     """Reloads when files change, in the background: everything, or the settings alone."""
 
-    def __init__(
-        self,
-        reloader: Reloader,
-        mode: Callable[[], WatchMode | None],
-        on_look: Callable[[], None],
-        count: Callable[[], int],
-    ) -> None:
-        """`on_look` is called after each change; `count` is how many tools there are, for the log."""
-        self._reloader, self._mode, self._on_look, self._count = reloader, mode, on_look, count
+    def __init__(self, reloader: Reloader, mode: Callable[[], WatchMode | None], count: Callable[[], int]) -> None:
+        """`count` is how many tools there are, for the log."""
+        self._reloader, self._mode, self._count = reloader, mode, count
         self._watcher: FileWatcher | None = None
-        self._logged: set[Mistake] = set()
+        self._logged: list[Mistake] = []
 
     def start(self) -> None:
         if self._watcher is None and self._mode() is not None:
@@ -306,14 +299,16 @@ class ConfigWatcher:
                 watch_log.info("Reloaded, since files have changed: %d tools", self._count())
             elif self._reloader.reload_settings():
                 watch_log.info("Settings were read again, since files have changed: %d tools", self._count())
+            self._log_unread()
         except ConfigError as error:
             watch_log.error("Not reloaded, what was in force stays: %s", error)
-        waiting = self._reloader.waiting
-        for one in waiting:
-            if one not in self._logged:
-                watch_log.warning("Not loaded: %s", one)
-        self._logged = set(waiting)
-        self._on_look()
         if self._watcher is not None and self._mode() is None:
             self._watcher.close()
             self._watcher = None
+
+    def _log_unread(self) -> None:
+        """Log once what waits."""
+        before, self._logged = self._logged, self._reloader.unread()
+        for one in self._logged:
+            if one not in before:
+                watch_log.warning("Not loaded: %s", one)

@@ -12,7 +12,7 @@ import stat
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from threading import Event, Thread, current_thread
-from time import time_ns
+from time import perf_counter, time_ns
 
 log = logging.getLogger("onetool.watch")
 
@@ -20,6 +20,7 @@ SUFFIXES = (".py", ".yaml", ".yml", ".json")
 MOST_FILES = 10_000  # in all; more are not looked at
 MOST_LEVELS = 16  # of folders below one
 MOST_UNREST = 10  # looks at a file that changes all the time, until what else has changed is told all the same
+SHARE = 20  # polls take at most this fraction of the time
 LAST_WAIT = 2.0  # seconds that closing gives to whoever is being told
 
 # These say nothing of the files: a look that met one is not taken for "they are gone".
@@ -63,9 +64,11 @@ class FileWatcher:
             self._thread.join(LAST_WAIT)
 
     def _watch(self) -> None:
-        before, changing = self._reported, 0
-        while not self._closed.wait(self._every):
+        before, changing, pause = self._reported, 0, self._every
+        while not self._closed.wait(pause):
+            began = perf_counter()
             seen = self._poll()
+            pause = max(self._every, (perf_counter() - began) * SHARE)
             if seen is None:
                 continue
             quiet, before = seen == before, seen

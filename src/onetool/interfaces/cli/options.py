@@ -57,7 +57,9 @@ def menu_option(command: F) -> F:
 
 def watch_option(command: F) -> F:
     """For servers: to read files again when they change."""
-    return click.option("--watch", is_flag=True, help="Reload when the config, its packs or prompts change.")(command)
+    return click.option("--watch", is_flag=True, help="Reload everything when files change, not only settings.")(
+        command
+    )
 
 
 def ignore_hang_up() -> None:

@@ -36,8 +36,9 @@ class ServingCommand(click.Command):
     """A command that takes the command line of an MCP server behind `--`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        own, server = (args[: args.index("--")], args[args.index("--") + 1 :]) if "--" in args else (args, None)
-        rest = super().parse_args(ctx, own)
+        at = args.index("--") if "--" in args else None
+        server = None if at is None else args[at + 1 :]
+        rest = super().parse_args(ctx, args[:at])
         ctx.params["server"] = server
         if ctx.params["name"] is not None and server is None and not ctx.resilient_parsing:
             raise click.UsageError("--name is for a server behind --: onetool serve --name time -- uvx mcp-server-time")

@@ -213,7 +213,7 @@ def _trust(app: "App", asked: TrustRequest, dry_run: bool) -> RestResponse:
         except OSError as error:
             raise RestError(503, "unavailable", f"It could not be remembered: {error.strerror}.") from None
         log.info("Trusted over REST: %s", folder)
-        warnings = reloaded(app) if app.untrusted is not None else []
+        warnings = reloaded(app.reload) if app.untrusted is not None else []
     return RestResponse(
         200,
         encode({"dryRun": dry_run, "folder": str(folder), **found, "warnings": warnings, "digest": digest}),

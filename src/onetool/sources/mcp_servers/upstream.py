@@ -212,7 +212,7 @@ class Upstream:
         if (secret := missing_secret(self.settings)) is not None:
             raise ToolFailure(
                 f"the secret {secret} is not set; run: onetool auth set {secret} "
-                "(then reload a server that other machines reach or that has `watch: false`)"
+                "(a server with `watch: false`, or that other machines reach, then needs a reload)"
             )
         self.server_log.words.clear()
         if self.settings.transport == "stdio":
