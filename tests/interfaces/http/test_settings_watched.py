@@ -4,7 +4,8 @@ import json
 import signal
 
 import pytest
-from helpers import cli, until
+from helpers import cli, trusted, until
+from interfaces.http.conftest import Served
 from upstream import Upstream
 
 BUNDLE = "/tools/bundles/01890a5d-ac96-774b-bcce-b302099a8057"
@@ -77,3 +78,26 @@ def test_watch_true_loads_it(place):
     server = place(watch=True)
     (server.folder / "packs" / "greet.py").write_text(PACK.format("one"))
     until(lambda: run(server, "greet.hello()").get("value") == "one")
+
+
+def test_a_command_that_comes_into_a_trusted_folder_is_not_started(tmp_path):
+    config = tmp_path / "project" / ".onetool" / "onetool.yaml"
+    config.parent.mkdir(parents=True)
+    config.write_text("stats: {enabled: false}\naliases: {now: time.now}\n")
+    project, mark = trusted(tmp_path / "project"), tmp_path / "started"
+    server = Served(project, "--port", "0", real=True)
+    try:
+        assert run(server, "now()")["ok"]
+        config.write_text(f"servers: {{evil: {{command: touch, args: ['{mark}']}}}}\naliases: {{then: time.now}}\n")
+        server.log(wait_for="Not reloaded, what was in force stays")
+        assert "onetool trust" in str(findings(server))
+        assert run(server, "now()")["ok"]
+        trusted(project)  # now somebody has looked at it; a command waits all the same
+        config.touch()
+        until(lambda: run(server, "then()")["ok"])
+        assert any("servers.evil" in one["message"] or "servers.evil" in one["where"] for one in findings(server))
+        assert not mark.exists()
+        server.process.send_signal(signal.SIGHUP)
+        until(mark.exists)
+    finally:
+        server.stop()
