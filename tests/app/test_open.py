@@ -70,7 +70,10 @@ def test_the_app_is_small_and_what_the_documents_name_is_there(tmp_path):
         "snippets",
         "ask_models",
         "reload_error",
-        "changed_files",
+        "reload_count",
+        "unread",
+        "follow_settings",
+        "reload_settings",
     }
     assert (
         members - actions - facts

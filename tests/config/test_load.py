@@ -77,7 +77,7 @@ def test_the_examples_values_are_the_defaults(load: Load, write: Callable[..., P
     write("", "secrets.yaml")
     config = load(EXAMPLE, {"ONETOOL_TOKEN": "sesame"})
     default = load_config(None, env={"HOME": "/home/me"})
-    for section in ("fs", "menu", "watch", "run", "results", "stats"):
+    for section in ("fs", "menu", "run", "results", "stats"):
         assert getattr(config, section) == getattr(default, section), section
     assert (default.http.host, default.http.port, default.http.token) == ("127.0.0.1", 8765, None)
     assert (default.ask.provider, default.ask.model, default.ask.base_url, default.ask.max_steps) == (

@@ -17,11 +17,13 @@ from onetool.app.audit import AppAudit
 from onetool.app.bundles import AppBundles, Functions
 from onetool.app.catalog import ToolCatalog
 from onetool.app.database import AppDatabase
-from onetool.app.reload import ConfigWatcher, Read, Reloader
+from onetool.app.reload import ConfigWatcher, Read, Reloader, WatchMode
 from onetool.app.runtime import Runtime
 from onetool.app.view import AppView, internal_handlers
 from onetool.config import Config, Found, find, load_config
+from onetool.config.load import add_servers
 from onetool.core.errors import Mistake
+from onetool.core.limits import worker_share
 from onetool.core.registry import Catalogue
 from onetool.core.spec import ToolSpec
 from onetool.packs.ot import ot_tools
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
     from onetool.app.ask import AskService, ModelOverview, PendingAnswer
     from onetool.app.code_names import CodeNames
     from onetool.ask.sessions import AskSessions
-    from onetool.config.model import Snippet
+    from onetool.config.model import ServerSettings, Snippet
     from onetool.config.trust import Untrusted
     from onetool.core.call import ToolCall, ToolResult
     from onetool.core.context import CallEvent, CallWatch, Gate, Progress, Recorder
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     from onetool.sources.mcp_servers.servers import Servers
 
 
+NO_SERVERS: "Mapping[str, ServerSettings]" = {}
 PATIENCE = 10.0  # seconds that closing waits for a reload under way
 
 
@@ -60,8 +63,10 @@ class App:
         watch: bool = False,
         makes_tables: bool = True,
         found: Found | None = None,
+        servers: "Mapping[str, ServerSettings]" = NO_SERVERS,
     ) -> None:
         """`found` is where the config was found, if it was: then a reload looks for it again."""
+        config = add_servers(config, servers)
         handlers = internal_handlers(
             find=self.search,
             state=self._fresh_health,
@@ -92,13 +97,14 @@ class App:
             handlers=handlers,
             imports=imports,
             own=self._own,
+            servers=servers,
             mistakes=lambda: self.mistakes,
             apply=self._apply,
         )
-        self._watcher = ConfigWatcher(self._reloader, lambda: self._watches(watch), lambda: len(registry))
-        self._is_closed = self._is_connected = False
+        self._watcher = ConfigWatcher(self._reloader, lambda: self._watch_mode(watch), lambda: len(registry))
+        self._is_closed = self._is_connected = self._follows_settings = False
         self._on_close: list[Callable[[], None]] = []
-        self._apply(config, self._reloader.read(config), found)
+        self._reloader.start(found)
 
     def _make_catalog(self, config: Config, registry: Registry) -> ToolCatalog:
         return ToolCatalog(
@@ -109,6 +115,7 @@ class App:
             redact=lambda value: self.runtime.redact(value),
             mask_also=lambda secret: self.config.secrets.mask_also(secret),
             documents=lambda kind: self.runtime.documents(kind),
+            unread=self.unread,
         )
 
     @classmethod
@@ -119,6 +126,7 @@ class App:
         imports: bool = True,
         watch: bool = False,
         makes_tables: bool = True,
+        servers: "Mapping[str, ServerSettings]" = NO_SERVERS,
     ) -> Self:
         """The app for a config file, or for the one that is found from here. Raises ConfigError if it can't be used.
 
@@ -126,9 +134,11 @@ class App:
         nobody is asked: `untrusted` tells. Without `imports` packs are parsed and not run: the names of their tools
         are known, and calling one fails. With `watch` a connected app reloads on changes, whatever the config says.
         It makes missing tables in the database of the config, unless `makes_tables` says no: then they are an error.
+        `servers` are MCP servers beside those of the config.
         """
         found = config if isinstance(config, Found) else find(config)
-        return cls(load_config(found), imports=imports, watch=watch, makes_tables=makes_tables, found=found)
+        read = load_config(found)
+        return cls(read, imports=imports, watch=watch, makes_tables=makes_tables, found=found, servers=servers)
 
     # What there is
 
@@ -152,7 +162,7 @@ class App:
         """Whether everything that should be there is there. Under an allow-list nothing else is named."""
         from onetool.app.describe import health
 
-        return health(allowed, self.catalog, self.runtime, self._reloader.error)
+        return health(allowed, self.catalog, self.runtime, self._reloader.error, self.unread())
 
     # What it does
 
@@ -268,6 +278,13 @@ class App:
         """
         self._reloader.reload()
 
+    def reload_settings(self) -> None:
+        """Read the settings again, and no code; but all where other workers don't notice the change by themselves."""
+        if worker_share().workers == 1 or self._watch_mode(False) == "settings":
+            self._reloader.reload_settings()
+        else:
+            self.reload()
+
     def connect(self) -> None:
         """Connect all MCP servers, and watch the files if that is configured, in the background.
 
@@ -373,9 +390,18 @@ class App:
         """Why the last reload changed nothing."""
         return self._reloader.error
 
-    def changed_files(self) -> "list[Path]":
-        """Files of the config, its packs and secrets that have changed since they were read."""
-        return self._reloader.changed_files()
+    @property
+    def reload_count(self) -> int:
+        """How often everything was read again."""
+        return self._reloader.count
+
+    def unread(self) -> list[Mistake]:
+        """Return what has changed in files and is not in force, each with how to load it."""
+        return self._reloader.unread()
+
+    def follow_settings(self) -> None:
+        """Let `connect` watch settings, unless the config has `watch`. For servers that only this machine reaches."""
+        self._follows_settings = True
 
     @property
     def untrusted(self) -> "Untrusted | None":
@@ -414,13 +440,11 @@ class App:
 
         return LoopThread()
 
-    def _watches(self, is_asked: bool) -> bool:
-        """Of several workers the first one watches: its reload is told to the others."""
-        if not (is_asked or self.config.watch):
-            return False
-        from onetool.core.limits import worker_share
-
-        return worker_share().is_first
+    def _watch_mode(self, is_asked: bool) -> WatchMode | None:
+        """Of several workers only the first watches everything: its reload is told to the others."""
+        if is_asked or self.config.watch:
+            return "everything" if worker_share().is_first else None
+        return "settings" if self._follows_settings and self.config.watch is None else None
 
     def _count_call(self, event: "CallEvent") -> None:
         """For searches, and for those who want to hear of every call."""

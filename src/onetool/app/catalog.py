@@ -17,7 +17,7 @@ from onetool.app.call_evidence import CallEvidence
 from onetool.app.config_lint import lint_config
 from onetool.core.errors import Mistake, ToolFailure, message_of
 from onetool.core.json_data import StoreBlob, freeze
-from onetool.core.principal import owner
+from onetool.core.principal import current_principal, owner
 from onetool.core.registry import (
     NO_PACKS,
     Catalogue,
@@ -78,8 +78,9 @@ class ToolCatalog:
         redact: Callable[[Any], Any],
         mask_also: Callable[[str], None],
         documents: "Callable[[DocumentKind], Path | Documents]",
+        unread: Callable[[], list[Mistake]],
     ) -> None:
-        """`documents` says where small things of a kind are kept."""
+        """`documents` says where small things of a kind are kept; `unread`, what has changed and is not loaded."""
         self.registry = registry
         self.mistakes: tuple[Mistake, ...] = ()
         self.prompts: Mapping[str, Prompt] = freeze({})
@@ -89,7 +90,7 @@ class ToolCatalog:
         self._config = config
         self._bundles = bundles
         self._store_result, self._redact, self._mask_also = store_result, redact, mask_also
-        self._documents = documents
+        self._documents, self._unread = documents, unread
         self._own = Catalogue()
         self._owners: ServerOwners | None = None  # where several processes share servers
         self._local = Offered()
@@ -375,7 +376,7 @@ class ToolCatalog:
             of_its_pack = mistake.key == "packs" and Path(mistake.file or "").stem == pack
             if of_its_pack or mistake.key == name or (mistake.key or "").endswith(f" ({name})"):
                 return ToolFailure(f"it was refused: {self._redact(str(mistake))}", reason="refused")
-        return self._untrusted_folder(name)
+        return self._untrusted_folder(name) or self._not_loaded()
 
     def explain_call(self, result: "ToolResult", name: str) -> "ToolResult":
         """The result; an error says why the tool is missing."""
@@ -396,6 +397,8 @@ class ToolCatalog:
             why = self.servers.missing(found[found.lastindex or 0])
             if why is not None and "Error: " in found[0]:  # Python speaks of its own module
                 error = replace(error, message=message_of(why), hints=error.hints[:1])
+        if why is None and (NO_NAME.search(error.message) or NO_TOOL.search(error.message)):
+            why = self._not_loaded()
         return result if why is None else replace(result, error=_with_reason(error, why))
 
     def names_in_code(self, code: str) -> set[str]:
@@ -436,6 +439,14 @@ class ToolCatalog:
             return None
         told = set(WORD.findall(message))
         return _first(servers.missing(word) for word in words if word in told and word not in self.registry.packs())
+
+    def _not_loaded(self) -> ToolFailure | None:
+        """What waits for a reload, and may be the reason for a missing tool. Files are named to those who may edit."""
+        if not (unread := self._unread()):
+            return None
+        if not current_principal.get().may("edit"):
+            return ToolFailure("files of this server have changed and are not loaded yet: tell its owner")
+        return ToolFailure(f"not loaded yet: {self._redact('; '.join(map(str, unread)))}")
 
     def _untrusted_folder(self, name: str) -> ToolFailure | None:
         """The reason for a missing tool that may belong to an untrusted folder, which is not read to find out."""

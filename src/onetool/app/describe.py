@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from onetool.app.runtime import Runtime
     from onetool.config import Config
     from onetool.config.model import Snippet
-    from onetool.core.errors import ConfigError
+    from onetool.core.errors import ConfigError, Mistake
     from onetool.core.registry import Snapshot
 
 MOST_TOKENS = 500
@@ -226,7 +226,11 @@ def tool_signature(snapshot: "Snapshot", name: str) -> str | None:
 
 
 def health(
-    allowed: Collection[str] | None, catalog: "ToolCatalog", runtime: "Runtime", reload_error: "ConfigError | None"
+    allowed: Collection[str] | None,
+    catalog: "ToolCatalog",
+    runtime: "Runtime",
+    reload_error: "ConfigError | None",
+    unread: "Iterable[Mistake]",
 ) -> dict[str, Any]:
     """Whether everything that should be there is there. Under an allow-list nothing else is named. What is wrong names
     files, hosts and other callers: it is for those who may change something.
@@ -247,4 +251,5 @@ def health(
         **({"stats": stats} if (stats := runtime.stats_health()) and sees_all else {}),
         **({"trust": str(catalog.untrusted)} if catalog.untrusted else {}),
         **({"reload": f"failed: {runtime.redact(str(reload_error))}"} if reload_error and sees_all else {}),
+        **({"not_loaded": not_loaded} if sees_all and (not_loaded := runtime.redact([*map(str, unread)])) else {}),
     }

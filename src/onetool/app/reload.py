@@ -1,35 +1,47 @@
 """Reads the config and its packs again: on request, or when their files change."""
 
 import logging
+import os
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock, get_ident
 from time import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
+
+from msgspec.structs import replace
 
 from onetool.config import Config, Found, find, load_config
+from onetool.config.code_changes import has_other_includes, without_new_code
 from onetool.config.find import trust_store
-from onetool.config.load import pack_paths, watched_files
+from onetool.config.load import add_servers, code_files, pack_paths, setting_files
+from onetool.config.model import ServerSettings
 from onetool.core.errors import ConfigError, Mistake
+from onetool.core.limits import worker_share
 from onetool.core.registry import Catalogue
 from onetool.core.spec import Handler
 from onetool.sources.catalogues import DeclaredTools, united
 from onetool.sources.packs import PackSource, pack_modules, restore_modules
 
 if TYPE_CHECKING:
-    from onetool.services.file_watcher import FileWatcher
+    from collections.abc import Generator
+
+    from onetool.services.file_watcher import FileWatcher, FolderSnapshot
 
 watch_log = logging.getLogger("onetool.watch")
+
+CHANGED = "It has changed since it was read, and is not in force as it is now."
 
 Read = tuple[Catalogue, Catalogue]
 """The packs of a config, and its declared tools."""
 
 Apply = Callable[[Config, Read, Found | None], None]
 
+WatchMode = Literal["everything", "settings"]
+
 
 class Reloader:
-    """Reads everything again, one reload at a time, and applies all of it or nothing."""
+    """Reads everything again, or the settings alone, one reload at a time, and applies all of it or nothing."""
 
     def __init__(
         self,
@@ -39,23 +51,35 @@ class Reloader:
         handlers: Mapping[str, Handler],
         imports: bool,
         own: Catalogue,
+        servers: Mapping[str, ServerSettings],
         mistakes: Callable[[], Iterable[Mistake]],
         apply: Apply,
     ) -> None:
-        """`mistakes` are those that are known: a reload is refused only for others."""
+        """`servers` are added to those of every config. `mistakes` are those that are known: a reload is refused only
+        for others.
+        """
         self.error: ConfigError | None = None  # why the last reload changed nothing
-        self.read_at = time()
+        self.count = 0  # how often everything was read again
         self.kept: tuple[str, ...] = ()  # keys of the config that a reload may not change
-        self._config = config
+        self.read_at = time()
+        self._config, self._packs = config, Catalogue()
         self._finds_config = found is not None and found.whose != "named"  # and so looks for it again
         self._untrusted = None if found is None else found.untrusted
-        self._handlers, self._imports, self._own = handlers, imports, own
+        self._handlers, self._imports, self._own, self._servers = handlers, imports, own, servers
         self._mistakes, self._apply = mistakes, apply
         self._files_to_mend: tuple[Path, ...] = ()  # that the last reload failed for
+        self._stamps: tuple[FolderSnapshot, FolderSnapshot] | None = None  # of settings and code, if they are watched
+        self._waiting: list[Mistake] = []  # parts of the config that only `reload` loads
         self._asking, self._reloading = Lock(), Lock()
         self._requested = self._begun = 0  # reloads
         self._thread: int | None = None  # that is reloading
         self._is_closed = False
+
+    def start(self, found: Found | None) -> None:
+        """Put the first config in force."""
+        read = self.read(self._config)
+        self._packs = read[0]
+        self._apply(self._config, read, found)
 
     def read(self, config: Config, *, again: bool = False) -> Read:
         """The packs and the declared tools of a config. Nothing is changed by that."""
@@ -63,8 +87,7 @@ class Reloader:
             again or config.whose == "project" or config.project_packs is not None
         )  # what was compiled there is not what was trusted
         packs = PackSource(pack_paths(config), fresh=fresh, imports=self._imports).load()
-        functions = {spec.name: spec.handler for spec in packs.tools if spec.handler}
-        return packs, DeclaredTools(config.tools, functions, self._handlers).load()
+        return packs, self._declared(config, packs)
 
     def reload(self) -> None:
         """Raises ConfigError for what can't be used, or would break what worked; then everything stays as it was."""
@@ -88,15 +111,42 @@ class Reloader:
             finally:
                 self._thread = None
 
-    def files(self) -> list[Path]:
-        """The files whose change is a reason to reload."""
-        waiting = () if self._untrusted is None else (self._untrusted.config, trust_store().file)
-        in_vain = (*self._files_to_mend, *(file for file in waiting if file))
-        return watched_files(self._config, in_vain, self._finds_config)
+    def reload_settings(self) -> bool:
+        """Read the settings again if their files have changed; code stays as it was loaded.
 
-    def changed_files(self) -> list[Path]:
-        """Those of them that have changed since they were read, so that they are not in force as they are now."""
-        return [file for file in self.files() if _changed_at(file) > self.read_at]
+        Returns whether other settings are in force. Raises ConfigError as `reload` does.
+        """
+        with self._reloading:
+            self._thread = get_ident()
+            try:
+                return self._reload_settings()
+            finally:
+                self._thread = None
+
+    def take_stamps(self) -> "tuple[FolderSnapshot, FolderSnapshot]":
+        """Return what the files of settings and of code looked like when they were read, and remember it."""
+        from onetool.services.file_watcher import snapshot
+
+        if self._stamps is None:
+            files = self._setting_files(), code_files(self._config)
+            self._stamps = snapshot(files[0], self.read_at), snapshot(files[1], self.read_at)
+        return self._stamps
+
+    def unread(self) -> list[Mistake]:
+        """Return what has changed and is not in force, each with how to load it."""
+        if self._stamps is None:
+            files = [str(file) for file in self.files() if _changed_at(file) > self.read_at]
+        else:
+            from onetool.services.file_watcher import changed_files, snapshot
+
+            settings, code = self._stamps
+            files = changed_files(settings, snapshot(settings)) + changed_files(code, snapshot(code))
+        changed = (Mistake(message=CHANGED, file=file, severity="warning") for file in files)
+        return [replace(one, hint=_how_to_load()) for one in (*self._waiting, *changed)]
+
+    def files(self) -> list[Path]:
+        """Return the files whose change is a reason to reload."""
+        return list(dict.fromkeys((*self._setting_files(), *code_files(self._config), *self._files_to_mend)))
 
     def close(self, timeout: float) -> None:
         """Nothing is applied from now on. Waits for a reload under way, unless that is what closes."""
@@ -107,26 +157,66 @@ class Reloader:
     def _reload(self) -> None:
         modules, began = pack_modules(), time()
         try:
-            found = self._find_again()
-            config = load_config(self._config.path if found is None else found)
-            if changed := self._kept_but_changed(config):
-                raise ConfigError(changed)
-            read = self.read(config, again=True)
-            if broken := self._new_mistakes(read):
-                raise ConfigError(broken)
-        except OSError as error:  # a path that the system refuses, say
+            with self._refusing():
+                found, config = self._read_config()
+                read = self.read(config, again=True)
+                self._check_mistakes(read)
+        except ConfigError:
             restore_modules(modules)
-            self._refused(ConfigError([Mistake(message=str(error))]))
-            raise self.error or error from None
-        except ConfigError as error:
-            restore_modules(modules)
-            self._refused(error)
             raise
         if self._is_closed:
             return
-        self.error, self._files_to_mend, self.read_at = None, (), began
+        self.read_at, self._packs, self._waiting = began, read[0], []
+        self.count += 1
+        is_watched, self._stamps = self._stamps is not None, None
+        self._put_in_force(config, read, found)
+        if is_watched:
+            self.take_stamps()
+
+    def _reload_settings(self) -> bool:
+        from onetool.services.file_watcher import changed_files, snapshot
+
+        before, code = self.take_stamps()
+        with self._refusing():
+            settings = snapshot(self._setting_files())
+            if settings == before and self.error is None:
+                return False
+            found, config = self._read_config()
+            place = (self._config.whose, self._config.folder)
+            if found is not None and (found.whose, found.folder) != place:
+                return self._wait_for_reload(config, "it is another config than the one in force")
+            if has_other_includes(config, self._config, changed_files(code, snapshot(code))):
+                return self._wait_for_reload(config, "its includes have changed, so nothing of it is read again")
+            config, waiting = without_new_code(config, self._config)
+            read = self._packs, self._declared(config, self._packs)
+            self._check_mistakes(read)
+        if self._is_closed:
+            return False
+        self._waiting, self._stamps = waiting, (settings, code)
+        self._put_in_force(config, read, found)
+        return True
+
+    def _wait_for_reload(self, config: Config, message: str) -> bool:
+        """Let the whole config wait."""
+        self.error, self._files_to_mend = None, ()
+        self._waiting = [Mistake(message=message, file=str(config.path), severity="warning")]
+        return False
+
+    def _put_in_force(self, config: Config, read: Read, found: Found | None) -> None:
+        self.error, self._files_to_mend = None, ()
         self._config, self._untrusted = config, None if found is None else found.untrusted
         self._apply(config, read, found)
+
+    def _read_config(self) -> tuple[Found | None, Config]:
+        """Return the config that applies now. Raises ConfigError also for what may not change."""
+        found = self._find_again()
+        config = add_servers(load_config(self._config.path if found is None else found), self._servers)
+        changed = [key for key in self.kept if getattr(config, key) != getattr(self._config, key)]
+        if changed:
+            file = str(config.path) if config.path else None
+            message = "{} can't change while OneTool serves: it needs a restart"
+            raise ConfigError([Mistake(message=message.format(key), file=file, key=key) for key in changed])
+        return found, config
 
     def _find_again(self) -> Found | None:
         """What is in force here now. A project that was trusted and waits for another look stays as it was."""
@@ -139,21 +229,41 @@ class Reloader:
             raise ConfigError([Mistake(message=message, file=str(config.path or config.folder))])
         return found
 
-    def _kept_but_changed(self, config: Config) -> list[Mistake]:
-        changed = [key for key in self.kept if getattr(config, key) != getattr(self._config, key)]
-        file = str(config.path) if config.path else None
-        message = "{} can't change while OneTool serves: it needs a restart"
-        return [Mistake(message=message.format(key), file=file, key=key) for key in changed]
+    def _declared(self, config: Config, packs: Catalogue) -> Catalogue:
+        functions = {spec.name: spec.handler for spec in packs.tools if spec.handler}
+        return DeclaredTools(config.tools, functions, self._handlers).load()
 
-    def _new_mistakes(self, read: Iterable[Catalogue]) -> list[Mistake]:
-        """Mistakes that were not there before."""
+    def _check_mistakes(self, read: Iterable[Catalogue]) -> None:
+        """Raise ConfigError for mistakes that were not there before."""
         known = {(mistake.key, mistake.message) for mistake in self._mistakes()}
         _, mistakes = united([self._own, *read])
-        return [one for one in mistakes if one.severity == "error" and (one.key, one.message) not in known]
+        broken = [one for one in mistakes if one.severity == "error" and (one.key, one.message) not in known]
+        if broken:
+            raise ConfigError(broken)
 
-    def _refused(self, error: ConfigError) -> None:
-        self.error = error
-        self._files_to_mend = tuple({Path(mistake.file) for mistake in error.mistakes if mistake.file})
+    def _setting_files(self) -> list[Path]:
+        """Return the files of the settings, and those that decide whether a project's folder is used."""
+        untrusted = () if self._untrusted is None else (self._untrusted.config, trust_store().file)
+        return [*setting_files(self._config, finds=self._finds_config), *(file for file in untrusted if file)]
+
+    @contextmanager
+    def _refusing(self) -> "Generator[None]":
+        """Remember the ConfigError of a reload, and the files to mend. A path that the system refuses is one, too."""
+        try:
+            yield
+        except (OSError, ConfigError) as error:
+            self.error = error if isinstance(error, ConfigError) else ConfigError([Mistake(message=str(error))])
+            self._files_to_mend = tuple({Path(mistake.file) for mistake in self.error.mistakes if mistake.file})
+            raise self.error from None
+
+
+def _how_to_load() -> str:
+    """Return what loads code that waits: SIGHUP where this process or its supervisor handles it."""
+    import signal  # makes enums, which a short command doesn't need
+
+    is_handled = hasattr(signal, "SIGHUP") and callable(signal.getsignal(signal.SIGHUP))
+    pid = os.getpid() if worker_share().workers == 1 else os.getppid()
+    return f"load it: {f'kill -HUP {pid}, or ' if is_handled else ''}ot.reload() as admin"
 
 
 def _changed_at(path: Path) -> float:
@@ -165,17 +275,19 @@ def _changed_at(path: Path) -> float:
 
 
 class ConfigWatcher:
-    """Reloads when files change, as long as that is `wanted`, in the background."""
+    """Reloads when files change, in the background: everything, or the settings alone."""
 
-    def __init__(self, reloader: Reloader, wanted: Callable[[], bool], count: Callable[[], int]) -> None:
+    def __init__(self, reloader: Reloader, mode: Callable[[], WatchMode | None], count: Callable[[], int]) -> None:
         """`count` is how many tools there are, for the log."""
-        self._reloader, self._is_wanted, self._count = reloader, wanted, count
+        self._reloader, self._mode, self._count = reloader, mode, count
         self._watcher: FileWatcher | None = None
+        self._logged: list[Mistake] = []
 
     def start(self) -> None:
-        if self._watcher is None and self._is_wanted():
+        if self._watcher is None and self._mode() is not None:
             from onetool.services.file_watcher import FileWatcher
 
+            self._reloader.take_stamps()
             self._watcher = FileWatcher(self._reloader.files, self._reload_on_change, since=self._reloader.read_at)
 
     def close(self) -> None:
@@ -184,11 +296,21 @@ class ConfigWatcher:
 
     def _reload_on_change(self) -> None:
         try:
-            self._reloader.reload()
+            if self._mode() == "everything":
+                self._reloader.reload()
+                watch_log.info("Reloaded, since files have changed: %d tools", self._count())
+            elif self._reloader.reload_settings():
+                watch_log.info("Settings were read again, since files have changed: %d tools", self._count())
+            self._log_unread()
         except ConfigError as error:
             watch_log.error("Not reloaded, what was in force stays: %s", error)
-        else:
-            watch_log.info("Reloaded, since files have changed: %d tools", self._count())
-        if self._watcher is not None and not self._is_wanted():
+        if self._watcher is not None and self._mode() is None:
             self._watcher.close()
             self._watcher = None
+
+    def _log_unread(self) -> None:
+        """Log once what waits."""
+        before, self._logged = self._logged, self._reloader.unread()
+        for one in self._logged:
+            if one not in before:
+                watch_log.warning("Not loaded: %s", one)

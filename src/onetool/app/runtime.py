@@ -12,7 +12,7 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from onetool.config import Config
-from onetool.config.load import roots_within, watched_files
+from onetool.config.load import code_files, roots_within, setting_files
 from onetool.config.model import PROMPTS_FILE
 from onetool.core.context import current_call
 from onetool.core.json_data import freeze
@@ -227,7 +227,8 @@ class Runtime:
         config = self.config
         state = (config.home / name for name in ("bundles", *STATE_FOLDERS))
         read = (config.beside / name for name in (PROMPTS_FILE, "packs", *CONFIG_FILES))
-        return [str(path) for path in (*self._private(), *state, *read, *watched_files(config, (), finds=True))]
+        files = (*setting_files(config, finds=True), *code_files(config))
+        return [str(path) for path in (*self._private(), *state, *read, *files)]
 
     def snapshot(self) -> Snapshot:
         return self._registry.snapshot()

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from onetool.sources.bundles.tool_factory import SecretHosts
 
 
+RELOAD = "a server with `watch: false`, or that other machines reach, then needs a reload"
+
+
 class _KnownValue:
     """A value that is looked for in secrets, also encoded or as a part of them."""
 
@@ -72,7 +75,7 @@ class SecretRules:
             raise RequestRefusedError(
                 f"the secret {name} is only for requests to {', '.join(hosts)}, and this one goes to "
                 f"{binding_for(url)}",
-                [f"if that is meant, run this, and reload a running server: {self._command(name, url)}"],
+                [f"if that is meant, run this ({RELOAD}): {self._command(name, url)}"],
             )
 
     def why_unbound(self, name: str, url: "Url | None", new: "SecretHosts") -> str | None:
@@ -88,8 +91,7 @@ class SecretRules:
             return None
         return (
             f"${{{name}}} is neither an argument of the tool nor a secret that is bound to {binding_for(url)}. "
-            "An admin binds it on the command line and reloads the server (SIGHUP or ot.reload()): "
-            f"{self._command(name, url)}"
+            f"An admin binds it on the command line ({RELOAD}): {self._command(name, url)}"
         )
 
     def _command(self, name: str, url: "Url") -> str:

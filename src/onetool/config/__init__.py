@@ -10,6 +10,7 @@ convert        node + type -> value, or mistakes
 model          every key with its type and default
 cluster        the key `cluster`: where other replicas reach this one, and the secret that they share
 load           all of these in order: a file -> Config; and which files and folders it was read from
+code_changes   which changes of a config are code, and which are settings
 edit           adds servers and hosts to the text of a config file and removes them
 client_files   reads and changes files of other clients
 server_import  servers of other clients -> servers of the config

@@ -1,7 +1,7 @@
 """A config file -> Config, or a ConfigError with everything that is wrong. And what a config was read from."""
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -74,6 +74,14 @@ def load_config(at: Found | Path | None, *, env: Mapping[str, str] = os.environ)
         project_packs=found.project_packs,
         warnings=(*in_order(findings.warnings), *_moved_programs(found)),
     )
+
+
+def add_servers(config: Config, servers: Mapping[str, ServerSettings]) -> Config:
+    """Return the config with further servers. Raises ConfigError if it has one of that name."""
+    for name in servers.keys() & config.servers.keys():
+        message, hint = f"the config has a server {name} already", "choose another name for yours: --name NAME"
+        raise ConfigError([Mistake(message=message, file=str(config.path), key=f"servers.{name}", hint=hint)])
+    return replace(config, servers={**config.servers, **servers}) if servers else config
 
 
 def load_secrets(at: Found | Path | None, *, env: Mapping[str, str] = os.environ) -> Secrets:
@@ -263,16 +271,18 @@ def _importable(path: Path) -> Iterator[Path]:
         yield from (part.path for part in parts_of(path) if part.place)
 
 
-def watched_files(config: Config, failed: Iterable[Path], finds: bool) -> list[Path]:
-    """Files to watch for changes. `failed`: files with the mistakes of a failed reload; `finds`: also watch for a
-    config to appear.
-    """
+def setting_files(config: Config, *, finds: bool) -> list[Path]:
+    """Return the files of the settings: config, prompts and secrets. `finds`: also where a config would appear."""
     beside = _config_folder(config)
     place = beside / NAME if config.path is None and finds else config.path
-    named = (place, *config.include, config.prompts or beside / PROMPTS_FILE, config.secrets.file)
-    files = [*(file for file in named if file), *config.packs, beside / "packs", *failed]
-    files += [config.project_packs] if config.project_packs else []
-    return list(dict.fromkeys(files))
+    named = (place, config.prompts or beside / PROMPTS_FILE, config.secrets.file)
+    return list(dict.fromkeys(file for file in named if file))
+
+
+def code_files(config: Config) -> list[Path]:
+    """Return the includes, and the files and folders of packs."""
+    beside = (_config_folder(config) / "packs", config.project_packs)
+    return list(dict.fromkeys((*config.include, *config.packs, *(path for path in beside if path))))
 
 
 def roots_within(config: Config) -> list[str] | None:

@@ -389,7 +389,7 @@ class Keys(msgspec.Struct, frozen=True, kw_only=True, rename={"allowed_hosts": "
     settings: dict[str, dict[str, Any]] = {}
     fs: FsConfig = FsConfig()
     menu: Menu = "run"
-    watch: bool = False
+    watch: bool | None = None  # true: everything; None: settings, by servers of this machine alone
     servers: dict[str, ServerSettings] = {}
     aliases: dict[str, str] = {}
     snippets: dict[str, Snippet] = {}

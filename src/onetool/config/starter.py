@@ -63,7 +63,6 @@ tools:
 #  docs: {url: "http://127.0.0.1:9000/mcp", headers: {}, auth: "${DOCS_TOKEN}", connect_timeout: 30, replicate: true,
 #    tools: [find], prefix: docs, parallel: true, pin: true, timeout: 10, strict: true, docs_url: "https://example.com"}
 
-#watch: false  # servers (onetool serve, onetool mcp) read everything again when files change
 #docs_url: true  # help names OneTool's documents for packs that have no docs_url of their own
 
 # Texts of your own for models: of the server, of `run`, of packs. And the files that ot.notify writes to.
@@ -84,7 +83,7 @@ tools:
 
 
 def starter_config(example: bool = True) -> str:
-    """A config to begin with: one tool that works, and every other key as a comment with its reason.
+    """A config to begin with: one tool that works, and every other key but `watch` as a comment with its reason.
 
     Without the example that tool is a comment, too: who brings tools of their own should not hand it to an agent.
     """

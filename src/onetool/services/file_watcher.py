@@ -12,6 +12,7 @@ import stat
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from threading import Event, Thread, current_thread
+from time import perf_counter, time_ns
 
 log = logging.getLogger("onetool.watch")
 
@@ -19,6 +20,7 @@ SUFFIXES = (".py", ".yaml", ".yml", ".json")
 MOST_FILES = 10_000  # in all; more are not looked at
 MOST_LEVELS = 16  # of folders below one
 MOST_UNREST = 10  # looks at a file that changes all the time, until what else has changed is told all the same
+SHARE = 20  # polls take at most this fraction of the time
 LAST_WAIT = 2.0  # seconds that closing gives to whoever is being told
 
 # These say nothing of the files: a look that met one is not taken for "they are gone".
@@ -62,9 +64,11 @@ class FileWatcher:
             self._thread.join(LAST_WAIT)
 
     def _watch(self) -> None:
-        before, changing = self._reported, 0
-        while not self._closed.wait(self._every):
+        before, changing, pause = self._reported, 0, self._every
+        while not self._closed.wait(pause):
+            began = perf_counter()
             seen = self._poll()
+            pause = max(self._every, (perf_counter() - began) * SHARE)
             if seen is None:
                 continue
             quiet, before = seen == before, seen
@@ -112,6 +116,18 @@ class FileWatcher:
         if problem and problem != self._problem:
             log.warning(problem)
         self._problem = problem
+
+
+def snapshot(paths: Iterable[Path], since: float | None = None) -> FolderSnapshot:
+    """Return what files look like now; without those that have changed since a time, if it is given."""
+    poll = _Poll()
+    return _older({path: poll.at(path) for path in paths}, since)
+
+
+def changed_files(before: FolderSnapshot, now: FolderSnapshot) -> list[str]:
+    """Return the files that are new, gone or different, in order."""
+    old, new = ({name: stamp for files in one.values() for name, stamp in files.items()} for one in (before, now))
+    return sorted(name for name in {*old, *new} if old.get(name) != new.get(name))
 
 
 class _Poll:
@@ -167,11 +183,12 @@ class _Poll:
 
 
 def _older(snapshot: FolderSnapshot, since: float | None) -> FolderSnapshot:
-    """Without what has changed since: it is news."""
+    """Without what has changed since: it is news. A time in the future says nothing."""
     if since is None:
         return snapshot
+    now = time_ns()
     return {
-        path: {name: stamp for name, stamp in files.items() if stamp[0] < since * 1e9}
+        path: {name: stamp for name, stamp in files.items() if not since * 1e9 <= stamp[0] <= now}
         for path, files in snapshot.items()
     }
 

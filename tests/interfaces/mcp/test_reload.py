@@ -15,7 +15,7 @@ RESOURCE = PROMPT.replace("@prompt", '@resource("wave://it")').replace("import p
 KINDS = ("tools", "prompts", "resources")
 LOUD = {"env": {"ONETOOL_LOG": "info"}}
 TOKEN = "sesame-token-0123456789"
-GUARD = f"http: {{token: {TOKEN}}}\n"  # ot.reload over HTTP is for admins
+GUARD = f"http: {{token: {TOKEN}}}\nwatch: false\n"  # ot.reload over HTTP is for admins; nothing is read by itself
 
 
 def reset(folder):
@@ -323,3 +323,15 @@ def test_on_two_streams_of_one_session_each_message_comes_once(places):
         peer.streams += [peer.listen(), peer.listen()]
         (peer.folder / "packs" / "waving.py").write_text(TOOL)
         reload_tells(peer, "tools/list_changed")
+
+
+@pytest.mark.parametrize("way", ["stdio-new", "http-new"])
+def test_settings_are_read_again_without_a_signal(places, way):
+    peer, watched = places(way), GUARD.replace("watch: false\n", "")
+    reset(peer.folder)
+    (peer.folder / "onetool.yaml").write_text(f"menu: direct\npacks: [packs]\n{watched}")
+    reload(peer)
+    (peer.folder / "packs" / "waves.py").write_text(TOOL)
+    (peer.folder / "onetool.yaml").write_text(f"menu: search\npacks: [packs]\n{watched}")
+    until(lambda: names(peer, "tools") == ["search", "call"])
+    until(lambda: "waves.py" in str(peer.result("tools/call", {"name": "call", "arguments": {"name": "waves.wave"}})))

@@ -186,7 +186,7 @@ def test_an_editor_stores_no_tool_with_it(site, name, place):
     found = refused(site.ask("edit", "PUT", path, site.filled(http(at(place, name)))))
     assert f"onetool auth set {name} " in found
     assert f"--host {site.url}" in found
-    assert "reloads the server" in found
+    assert "then needs a reload" in found
     assert site.ask("edit", "GET", path).status_code == 404
 
 

@@ -157,6 +157,25 @@ def test_a_reload_that_one_worker_was_asked_for_reaches_all(fleet, each, alias):
         until(lambda: fleet.ask("POST", "/call/yours", {}, on=one)[0].status == 200)  # noqa: B023
 
 
+def test_each_reads_settings_by_itself_and_code_waits_in_all(fleet, each, alias):
+    pack = fleet.folder / "pid.py"
+    before = pack.read_text()
+    pack.write_text(before.replace("def get()", "def other()"))
+    alias("ours")
+    for pid, one in each.items():
+        until(lambda: fleet.ask("POST", "/call/ours", {}, on=one)[0].status == 200)  # noqa: B023
+        assert fleet.call("ours", one) == pid
+        until(lambda: f"kill -HUP {fleet.process.pid}" in fleet.ask("POST", "/call/pid.other", {}, on=one)[1].decode())  # noqa: B023
+    fleet.reload()
+    for pid, one in each.items():
+        until(lambda: fleet.ask("POST", "/call/pid.other", {}, on=one)[0].status == 200)  # noqa: B023
+        assert fleet.call("pid.other", one) == pid
+    pack.write_text(before)
+    fleet.reload()
+    for one in each.values():
+        until(lambda: fleet.ask("POST", "/call/pid.get", {}, on=one)[0].status == 200)  # noqa: B023
+
+
 # Ends
 
 

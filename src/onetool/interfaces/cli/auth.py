@@ -22,6 +22,10 @@ PROVIDERS = {
     "anthropic": "ANTHROPIC_API_KEY",
     "ollama": "OLLAMA_API_KEY",
 }
+SEEN = (
+    "A running server that only this machine reaches reads it by itself. Others, and one with `watch: false`, "
+    "need a reload (SIGHUP or ot.reload())."
+)
 
 
 def _hosts(_ctx: click.Context, _param: click.Parameter, hosts: tuple[str, ...]) -> tuple[str, ...]:
@@ -84,7 +88,7 @@ def set_secret(ctx: click.Context, name: str, in_keyring: bool, hosts: tuple[str
     origins = ", ".join(host if "://" in host else f"https://{host}" for host in hosts)
     bound = f", and is sent to {origins} only" if hosts else ""
     click.echo(f"{secret} is kept in {file}{elsewhere}{bound}.", err=True)
-    click.echo("A running server uses it after a reload (SIGHUP or ot.reload()).", err=True)
+    click.echo(SEEN, err=True)
 
 
 @auth.command("list")

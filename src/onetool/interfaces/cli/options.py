@@ -1,6 +1,6 @@
 """Options that many commands take, the checks of these, and the app that they open."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -12,6 +12,7 @@ from onetool.interfaces.cli.output import claim_stdout, printable
 if TYPE_CHECKING:
     from onetool.app import App
     from onetool.config import Found
+    from onetool.config.model import ServerSettings
 
 TOLD = "onetool.untrusted"  # in the context of a command: the person was told
 MENUS = ("run", "search", "direct")  # a test holds them against the config's own
@@ -56,7 +57,9 @@ def menu_option(command: F) -> F:
 
 def watch_option(command: F) -> F:
     """For servers: to read files again when they change."""
-    return click.option("--watch", is_flag=True, help="Reload when the config, its packs or prompts change.")(command)
+    return click.option("--watch", is_flag=True, help="Reload everything when files change, not only settings.")(
+        command
+    )
 
 
 def ignore_hang_up() -> None:
@@ -75,11 +78,13 @@ def open_app(
     imports: bool = True,
     watch: bool = False,
     makes_tables: bool = False,
+    servers: "Mapping[str, ServerSettings] | None" = None,
 ) -> "App":
     """The app for the config that was asked for. Warns about names in the allow-list that match nothing.
 
     `packs` are those whose tools have to be known; None is all. Servers that were never connected are connected for
-    that. Without `imports` no pack is run: for commands that call no tool. Only a server `makes_tables`.
+    that. Without `imports` no pack is run: for commands that call no tool. Only a server `makes_tables`. `servers` are
+    beside those of the config.
     """
     import logging
 
@@ -89,7 +94,8 @@ def open_app(
     found = find_here(ctx)
     claim_stdout()
     trust_log.disabled = True  # it has been told, in words for a person
-    app = ctx.with_resource(App.open(found, imports=imports, watch=watch, makes_tables=makes_tables))
+    opened = App.open(found, imports=imports, watch=watch, makes_tables=makes_tables, servers=servers or {})
+    app = ctx.with_resource(opened)
     trust_log.disabled = False
     if app.servers is not None:
         named = {name.partition(".")[0] for name in allowed or ()}

@@ -3,10 +3,12 @@
 import os
 import signal
 import sys
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
 from onetool.interfaces.cli.options import (
     allow_option,
@@ -16,15 +18,48 @@ from onetool.interfaces.cli.options import (
     open_app,
     watch_option,
 )
-from onetool.interfaces.cli.output import echo, stdout
+from onetool.interfaces.cli.output import echo, printable, stdout
+
+if TYPE_CHECKING:
+    from onetool.sources.mcp_servers.settings import PlacedServer
 
 HOST_HELP = "The address to listen on. The default is the config's: 127.0.0.1."
 DRAIN_HELP = "Seconds in which requests are still taken after SIGTERM. The default is 5 in a cluster, else 0."
 PORT_HELP = "The port. The default is the config's: 8765. With 0 the system chooses."
+NAME_HELP = "The name of the server behind --. The default is that of the package that it starts."
 WORKERS_HELP = "How many processes serve, to use several cores. The default is 1, or ONETOOL_WORKERS."
 
+F = TypeVar("F", bound=Callable[..., Any])
 
-@click.command()
+
+class ServingCommand(click.Command):
+    """A command that takes the command line of an MCP server behind `--`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        at = args.index("--") if "--" in args else None
+        server = None if at is None else args[at + 1 :]
+        rest = super().parse_args(ctx, args[:at])
+        ctx.params["server"] = server
+        if ctx.params["name"] is not None and server is None and not ctx.resilient_parsing:
+            raise click.UsageError("--name is for a server behind --: onetool serve --name time -- uvx mcp-server-time")
+        return rest
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        return [*super().collect_usage_pieces(ctx), "[-- COMMAND [ARGS]...]"]
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        server = ctx.params["server"]
+        if server is None:
+            return super().shell_complete(ctx, incomplete)
+        runners = [] if server else [one for one in ("uvx", "npx", "python", "node") if one.startswith(incomplete)]
+        return [CompletionItem(one) for one in runners] or [CompletionItem(incomplete, type="file")]
+
+
+def name_option(command: F) -> F:
+    return click.option("--name", metavar="NAME", help=NAME_HELP)(command)
+
+
+@click.command(cls=ServingCommand)
 @click.option("--host", metavar="HOST", help=HOST_HELP)
 @click.option("--port", type=click.IntRange(0, 65535), metavar="N", help=PORT_HELP)
 @click.option(
@@ -34,6 +69,7 @@ WORKERS_HELP = "How many processes serve, to use several cores. The default is 1
 @menu_option
 @allow_option
 @watch_option
+@name_option
 @config_option
 @click.pass_context
 def serve(
@@ -45,8 +81,12 @@ def serve(
     menu: str | None,
     allowed: list[str] | None,
     watch: bool,
+    name: str | None,
+    server: list[str] | None,
 ) -> None:
     """Serve MCP and REST over HTTP. Ctrl-C or SIGTERM stops it; SIGHUP reloads.
+
+    A command behind `--` is an MCP server to serve beside those of the config. Nothing of it is stored.
 
     MCP is at /mcp. It listens on this machine only. Any other host needs a credential: http.token or
     http.jwt in the config, or a token made by `onetool tokens add`.
@@ -56,9 +96,10 @@ def serve(
     if host == "":
         raise click.BadParameter("it is empty; leave it out to listen on this machine only.", param_hint="--host")
     if workers > 1:
-        _serve_with_workers(ctx, host, port, workers, menu=menu, allowed=allowed, watch=watch, drain_s=drain_s)
+        options = {"menu": menu, "watch": watch, "drain_s": drain_s, "server": server, "name": name}
+        _serve_with_workers(ctx, host, port, workers, allowed=allowed, **options)
         return
-    app = open_app(ctx, allowed, watch=watch, makes_tables=True)
+    app = open_app(ctx, allowed, watch=watch, makes_tables=True, servers=_servers_of(server, name))
     from onetool.interfaces.http.serve import serve_app
 
     if app.config.cluster is not None and app.config.database is not None:
@@ -87,7 +128,9 @@ def _serve_with_workers(
 
     if os.name != "posix":
         raise click.UsageError("--workers takes a system with Unix sockets; here one process serves.")
-    app = open_app(ctx, allowed, imports=False, makes_tables=True)  # it checks the config, and runs nothing of it
+    servers = _servers_of(options["server"], options["name"])
+    # It checks the config, and runs nothing of it.
+    app = open_app(ctx, allowed, imports=False, makes_tables=True, servers=servers)
     from onetool.interfaces.http.serve import bind_address
     from onetool.interfaces.workers import WorkerOrder
     from onetool.interfaces.workers.supervisor import Supervisor
@@ -114,6 +157,19 @@ def _serve_with_workers(
         raise KeyboardInterrupt
 
 
+def _servers_of(words: list[str] | None, name: str | None) -> "dict[str, PlacedServer]":
+    """Return the server behind `--`, if there is one."""
+    if words is None:
+        return {}
+    from onetool.core.errors import ConfigError
+    from onetool.sources.mcp_servers.command_line import server_of
+
+    try:
+        return server_of(words, name)
+    except ConfigError as error:
+        raise click.UsageError(printable(str(error))) from None
+
+
 def _print_headline(text: str) -> None:
     """Print a line; headlines are bold."""
     if stdout().isatty():
@@ -131,14 +187,24 @@ def _exit_on_signal(_signal: int, _frame: object) -> NoReturn:
 # `onetool mcp`: the MCP server on standard input and output.
 
 
-@click.command()
+@click.command(cls=ServingCommand)
 @menu_option
 @allow_option
 @watch_option
+@name_option
 @config_option
 @click.pass_context
-def mcp(ctx: click.Context, menu: str | None, allowed: list[str] | None, watch: bool) -> None:
+def mcp(
+    ctx: click.Context,
+    menu: str | None,
+    allowed: list[str] | None,
+    watch: bool,
+    name: str | None,
+    server: list[str] | None,
+) -> None:
     """Serve the tools to an MCP client over stdio.
+
+    A command behind `--` is an MCP server to serve beside those of the config. Nothing of it is stored.
 
     The client starts this command: see `onetool init --client`. It ends when the client closes the pipe.
     SIGHUP reloads.
@@ -150,7 +216,8 @@ def mcp(ctx: click.Context, menu: str | None, allowed: list[str] | None, watch: 
     if sys.stdin.isatty():
         click.echo("This is for an MCP client to start; it waits for messages. Ctrl-D ends it.", err=True)
     source = _claim_stdin()
-    app = open_app(ctx, allowed, watch=watch)
+    app = open_app(ctx, allowed, watch=watch, servers=_servers_of(server, name))
+    app.follow_settings()
     from onetool.interfaces.mcp.service import Service
     from onetool.interfaces.mcp.stdio import serve
     from onetool.interfaces.watchdog import Watchdog

@@ -389,6 +389,8 @@ def serve_app(
     are bound already. A reload that a signal asks for is done within `on_reload()`.
     """
     address = address or bind_address(app, host, port)
+    if is_loopback(address.addresses):
+        app.follow_settings()
     _begin_log(app)
     lists = allow_lists(app, allowed)
     shared = _cluster(app, cluster)

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("onetool.serve")
 
 LEVELS: dict[str, Literal["error", "warning", "hint"]] = {"error": "error", "warning": "warning"}
-CHANGED = "It has changed since it was read, and is not in force as it is now: read it again."
 REACHES = ("runs", "dials", "reads", "secrets")
 
 
@@ -87,11 +86,8 @@ def _check(app: "App") -> CheckReport:
     from onetool.app.findings import findings
 
     wrong, _ = findings(app)
-    if (error := app.reload_error) is not None:  # the file as it is now, which is not in force
-        wrong = (*error.mistakes, *wrong)
-    else:
-        changed = (Mistake(message=CHANGED, file=str(file), severity="warning") for file in app.changed_files())
-        wrong = (*wrong, *changed)
+    error = app.reload_error  # of the file as it is now, which is not in force
+    wrong = (*wrong, *app.unread()) if error is None else (*error.mistakes, *wrong, *app.unread())
     shown = [*(_finding(one) for one in dict.fromkeys(wrong)), *_servers(app)]
     return CheckReport(
         ok=all(one.level != "error" for one in shown),
@@ -217,7 +213,7 @@ def _trust(app: "App", asked: TrustRequest, dry_run: bool) -> RestResponse:
         except OSError as error:
             raise RestError(503, "unavailable", f"It could not be remembered: {error.strerror}.") from None
         log.info("Trusted over REST: %s", folder)
-        warnings = reloaded(app) if app.untrusted is not None else []
+        warnings = reloaded(app.reload) if app.untrusted is not None else []
     return RestResponse(
         200,
         encode({"dryRun": dry_run, "folder": str(folder), **found, "warnings": warnings, "digest": digest}),

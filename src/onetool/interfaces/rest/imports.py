@@ -6,7 +6,7 @@ would, with the same status, and changes nothing.
 
 import asyncio
 from base64 import b64decode
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -161,7 +161,7 @@ def _curl(app: "App", asked: CurlRequest, dry_run: bool) -> RestResponse:
         tools=[{"slug": tool.slug, "version": tool.version, "what": "new"}],
         warnings=[
             *({"about": tool.slug, "why": note} for note in found.notes),
-            *(reloaded(app) if secrets and not dry_run else ()),
+            *(reloaded(app.reload_settings) if secrets and not dry_run else ()),
         ],
         secretsKept=list(secrets),
         needs=needs.shown(),
@@ -191,10 +191,10 @@ def _refuse_place(app: "App", home: Mapping[str, Any] | None, tool: Tool) -> Non
         raise ConflictError(f"{name} is there already, and stays as it is: say another version", "exists")
 
 
-def reloaded(app: "App") -> list[dict[str, str]]:
-    """Read the config again, after it or its secrets have changed; warnings where it can't be used as it is now."""
+def reloaded(reload: Callable[[], None]) -> list[dict[str, str]]:
+    """Reload after a change of the config or its secrets; warnings where it can't be used as it is now."""
     try:
-        app.reload()
+        reload()
     except ConfigError as error:
         return [{"about": "config", "why": str(mistake)} for mistake in error.mistakes]
     return []

@@ -227,7 +227,7 @@ def _switched(context: RestContext, status: "ServerStatus", on: bool) -> RestRes
         except (ConfigUnchangedError, ConfigError) as error:
             raise RestError(409, "config_unchanged", str(error)) from None
         log.info("Switched %s over REST: the server %s", "on" if on else "off", name)
-        if wrong := reloaded(app):
+        if wrong := reloaded(app.reload):
             why = "; ".join(one["why"] for one in wrong)
             raise RestError(409, "config_unused", f"{app.config.path} was changed, but can't be used as it is: {why}")
     return _get(context, name)
@@ -309,7 +309,7 @@ def _import_servers(request: RestRequest, data: Any) -> RestResponse:
     except (ConfigUnchangedError, ConfigError) as error:
         raise RestError(409, "config_unchanged", str(error)) from None
     warnings = [{"about": "servers", "why": note} for note in plan.notes]
-    warnings += [] if dry_run or not plan.servers else reloaded(app)
+    warnings += [] if dry_run or not plan.servers else reloaded(app.reload)
     return RestResponse(200, encode(_servers_report(plan, dry_run, warnings)))
 
 

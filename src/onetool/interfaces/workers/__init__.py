@@ -31,6 +31,8 @@ class WorkerOrder(msgspec.Struct, frozen=True, kw_only=True):
     menu: str | None = None
     allowed: list[str] | None = None
     watch: bool = False
+    server: list[str] | None = None  # the command line of an MCP server beside those of the config …
+    name: str | None = None  # … and its name, if it was given
     drain_s: float | None = None  # seconds in which requests are still taken after SIGTERM
     level: str = "warning"  # of the log
 

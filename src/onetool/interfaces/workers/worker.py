@@ -70,7 +70,7 @@ class ReloadReports:
 
     def __init__(self, app: "App", channel: SupervisorChannel) -> None:
         self._app, self._channel = app, channel
-        self._in_force = app.config
+        self._count = app.reload_count
         self._is_asked = False
         app.on_change(self._changed)
 
@@ -81,14 +81,14 @@ class ReloadReports:
         try:
             yield
         finally:
-            is_new, self._in_force = self._app.reload_error is None, self._app.config
+            is_new, self._count = self._app.reload_error is None, self._app.reload_count
             self._is_asked = False
             self._channel.tell(Reloaded(is_new, was_asked=True))
 
     def _changed(self) -> None:
-        """In any thread."""
-        if self._app.config is not self._in_force and not self._is_asked:
-            self._in_force = self._app.config
+        """In any thread. Settings that were read again are no news: each worker reads them by itself."""
+        if self._app.reload_count != self._count and not self._is_asked:
+            self._count = self._app.reload_count
             self._channel.tell(Reloaded(is_new=True, was_asked=False))
 
 
@@ -120,6 +120,7 @@ def _serve(order: WorkerOrder, channel: SupervisorChannel) -> None:
     from onetool.interfaces.http.serve import serve_app
     from onetool.services.cluster import UNIX, ClusterSettings
     from onetool.services.logs import set_up_logging
+    from onetool.sources.mcp_servers.command_line import server_of
 
     set_up_logging(order.level)
     _number_log_lines(order.number)
@@ -133,7 +134,8 @@ def _serve(order: WorkerOrder, channel: SupervisorChannel) -> None:
     cluster = ClusterSettings(
         f"{UNIX}{order.socket}", order.key, database, lambda: channel.all_stop, lambda: channel.is_last
     )
-    with App.open(order.config, watch=order.watch) as app:
+    servers = {} if order.server is None else server_of(order.server, order.name)
+    with App.open(order.config, watch=order.watch, servers=servers) as app:
         reports = ReloadReports(app, channel)
         serve_app(
             app,

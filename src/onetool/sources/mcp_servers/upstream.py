@@ -211,7 +211,8 @@ class Upstream:
             raise ToolFailure("; ".join(map(str, mistakes)))
         if (secret := missing_secret(self.settings)) is not None:
             raise ToolFailure(
-                f"the secret {secret} is not set; run: onetool auth set {secret} (what is running then needs a reload)"
+                f"the secret {secret} is not set; run: onetool auth set {secret} "
+                "(a server with `watch: false`, or that other machines reach, then needs a reload)"
             )
         self.server_log.words.clear()
         if self.settings.transport == "stdio":

@@ -1,0 +1,248 @@
+"""A server of this machine reads settings again by itself; code waits for a reload, and everybody is told."""
+
+import asyncio
+
+import pytest
+from helpers import trusted, until
+
+from onetool.app import App
+from onetool.services import file_watcher
+
+PACK = 'def hello() -> str:\n    """Say hello."""\n    return "{}"\n'
+QUIET = "stats: {enabled: false}\n"
+SERVER = "servers: {clock: {command: no-such-clock, args: [%s]}}\n"
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    """Poll every 20 ms: nobody wants to wait for tests. Gives the watchers that were made."""
+    made = []
+
+    class Quick(file_watcher.FileWatcher):
+        def __init__(self, paths, on_change, since):
+            super().__init__(paths, on_change, every=0.02, since=since)
+            made.append(self)
+
+    monkeypatch.setattr(file_watcher, "FileWatcher", Quick)
+    return made
+
+
+class Place:
+    """A folder with a config and a pack, and the app of a server that only this machine reaches."""
+
+    def __init__(self, folder, config=QUIET):
+        self.folder = folder
+        (folder / "packs").mkdir()
+        self.write(PACK.format("further"), "further.py")
+        self.write(config)
+        self.write(PACK.format("one"), "packs/greet.py")
+        self.app = App.open(folder / "onetool.yaml")
+        self.app.follow_settings()
+        self.app.connect()
+
+    def write(self, text, name="onetool.yaml"):
+        draft = self.folder / f"{name}.draft"
+        draft.write_text(text)
+        draft.chmod(0o600)
+        draft.rename(self.folder / name)
+
+    def run(self, code):
+        return asyncio.run(self.app.run(code))
+
+    def waiting(self):
+        return "\n".join(map(str, self.app.unread()))
+
+
+@pytest.fixture
+def place(tmp_path):
+    with_app = []
+
+    def make(config=QUIET):
+        with_app.append(Place(tmp_path, config))
+        return with_app[0]
+
+    yield make
+    for one in with_app:
+        one.app.close()
+
+
+def test_settings_are_read_again_and_packs_are_not(place):
+    here = place()
+    here.write(PACK.format("two"), "packs/greet.py")
+    here.write(f"{QUIET}aliases: {{hi: greet.hello}}\nallowedHosts: [api.example.com]\n")
+    until(lambda: here.app.config.allowed_hosts)
+    assert here.run("hi()").value() == "one"
+    until(lambda: "greet.py" in here.waiting())
+    here.app.reload()
+    assert here.run("hi()").value() == "two"
+    assert here.waiting() == ""
+
+
+def test_the_first_secret_is_seen_and_a_changed_one(place):
+    here = place()
+    for value in ("first-secret", "second-secret"):
+        here.write(f"KEY: {value}\n", "secrets.yaml")
+        until(lambda value=value: here.app.config.secrets.get("KEY") == value)
+
+
+def test_a_secret_reaches_the_server_that_has_it_in_its_environment(place):
+    here = place(QUIET + "servers: {clock: {command: no-such-clock, args: ['${KEY}'], env: {TOKEN: '${KEY}'}}}\n")
+    here.write("KEY: second-secret\n", "secrets.yaml")
+    until(lambda: here.app.config.servers["clock"].env["TOKEN"] == "second-secret")
+    assert here.app.config.servers["clock"].args == ("second-secret",)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ("", SERVER % "a", "servers.clock"),
+        (SERVER % "a", SERVER % "b", "servers.clock"),
+        (SERVER % "a", (SERVER % "a").replace("args", "env: {PATH: /tmp}, args"), "servers.clock"),
+        ((SERVER % "a").replace("args", "enabled: false, args"), SERVER % "a", "servers.clock"),
+        ("", "packs: [further.py]\n", "packs"),
+        ("", "watch: true\n", "watch"),
+    ],
+)
+def test_code_of_the_config_waits_and_its_settings_do_not(place, caplog, before, after, said):
+    here = place(QUIET + before)
+    code = [getattr(here.app.config, key) for key in ("servers", "packs", "watch")]
+    here.write(f"{QUIET}{after}aliases: {{now: time.now}}\n")
+    until(lambda: here.app.config.aliases)
+    assert [getattr(here.app.config, key) for key in ("servers", "packs", "watch")] == code
+    assert said in here.waiting()
+    assert "ot.reload()" in here.waiting()
+    assert "kill" not in here.waiting()  # nobody handles that signal here: a web app with our tools would end
+    until(lambda: "Not loaded: " in caplog.text)
+    assert said in str(here.app.health()["not_loaded"])
+    here.app.reload()
+    assert [getattr(here.app.config, key) for key in ("servers", "packs", "watch")] != code
+    assert "not_loaded" not in here.app.health()
+
+
+def test_less_code_is_a_setting(place):
+    here = place(QUIET + SERVER % "a")
+    here.write(QUIET + (SERVER % "a").replace("args", "timeout: 5, args"))
+    until(lambda: here.app.config.servers["clock"].timeout == 5)
+    here.write(QUIET + (SERVER % "b").replace("args", "enabled: false, args"))
+    until(lambda: not here.app.config.servers["clock"].enabled)
+    here.write(QUIET)
+    until(lambda: not here.app.config.servers)
+    assert here.waiting() == ""
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_includes_wait(place, tmp_path, is_new):
+    more = "include: [more.yaml]\n"
+    (tmp_path / "more.yaml").write_text("menu: direct\n")
+    here = place(QUIET if is_new else QUIET + more)
+    if is_new:
+        here.write(QUIET + more)
+        until(lambda: "its includes have changed" in here.waiting())
+    else:
+        here.write("menu: search\n", "more.yaml")
+        until(lambda: "more.yaml" in here.waiting())
+    assert here.app.config.menu == ("run" if is_new else "direct")
+    here.app.reload()
+    assert here.app.config.menu == ("direct" if is_new else "search")
+
+
+def test_a_missing_tool_says_what_waits(place):
+    here = place()
+    here.write(PACK.format("one"), "packs/other.py")
+    until(here.waiting)
+    for code in ("other.hello()", "greet.nothing()", "ot.call('other.hello')"):
+        error = here.run(code).error
+        assert "packs/other.py" in error.message, code
+        assert "ot.reload()" in error.message, code
+
+
+def test_settings_alone_are_read_on_request(tmp_path):
+    """As after an import over REST that stores secrets: it may be that of somebody who may not load code."""
+    here = Place(tmp_path, f"{QUIET}watch: false\n")
+    here.write(PACK.format("two"), "packs/greet.py")
+    here.write("KEY: first-secret\n", "secrets.yaml")
+    here.app.reload_settings()
+    assert here.app.config.secrets.get("KEY") == "first-secret"
+    assert here.run("greet.hello()").value() == "one"
+    assert "greet.py" in here.waiting()
+    here.app.close()
+
+
+def test_half_a_file_changes_nothing_and_is_told(place, caplog):
+    here = place(f"{QUIET}aliases: {{now: time.now}}\n")
+    here.write("aliases: {now: [")
+    until(lambda: "failed" in here.app.health().get("reload", ""))
+    until(lambda: "what was in force stays" in caplog.text)
+    assert here.app.config.aliases == {"now": "time.now"}
+    here.write(f"{QUIET}aliases: {{then: time.now}}\n")
+    until(lambda: here.app.config.aliases == {"then": "time.now"})
+    assert "reload" not in here.app.health()
+
+
+def test_watch_false_turns_it_off(place, quick):
+    here = place(QUIET)
+    here.write(f"{QUIET}watch: false\n")
+    until(lambda: here.app.config.watch is False)
+    quick[0]._thread.join(20)
+    assert not quick[0]._thread.is_alive()
+    here.app.connect()
+    assert len(quick) == 1
+
+
+def test_what_was_loaded_by_hand_does_not_wait(place, quick):
+    """Somebody reloads before the watcher has noticed the change."""
+    here = place()
+    here.write(PACK.format("two"), "packs/greet.py")
+    here.app.reload()
+    here.write(PACK.format("three"), "packs/other.py")
+    until(lambda: "other.py" in here.waiting())
+    assert "greet.py" not in here.waiting()
+
+
+def test_an_untrusted_change_of_a_trusted_folder_is_not_loaded(tmp_path, monkeypatch):
+    folder = tmp_path / "project" / ".onetool"
+    folder.mkdir(parents=True)
+    (folder / "onetool.yaml").write_text(QUIET)
+    trusted(tmp_path / "project")
+    monkeypatch.chdir(tmp_path / "project")
+    with App.open() as app:
+        app.follow_settings()
+        app.connect()
+        assert app.config.whose == "project"
+        (folder / "onetool.yaml").write_text(f"{QUIET}{SERVER % 'a'}aliases: {{now: time.now}}\n")
+        until(lambda: "reload" in app.health())
+        assert not app.config.servers
+        assert not app.config.aliases
+        trusted(tmp_path / "project")
+        (folder / "onetool.yaml").touch()
+        until(lambda: app.config.aliases)
+        assert not app.config.servers
+        assert "servers.clock" in str(app.unread())
+
+
+def test_a_folder_that_is_trusted_while_it_runs_waits(tmp_path, monkeypatch):
+    folder = tmp_path / "project" / ".onetool"
+    folder.mkdir(parents=True)
+    (folder / "onetool.yaml").write_text(f"{QUIET}aliases: {{now: time.now}}\n")
+    monkeypatch.chdir(tmp_path / "project")
+    with App.open() as app:
+        app.follow_settings()
+        app.connect()
+        trusted(tmp_path / "project")
+        until(app.unread)
+        assert not app.config.aliases
+        app.reload()
+        assert app.config.aliases
+        assert not app.unread()
+
+
+def test_a_config_that_appears_is_read(own_home, tmp_path, monkeypatch):
+    """`onetool hosts allow` makes one where there is none."""
+    monkeypatch.chdir(tmp_path)
+    with App.open() as app:
+        app.follow_settings()
+        app.connect()
+        config = app.config.home / "onetool.yaml"
+        config.parent.mkdir(exist_ok=True)
+        config.write_text("allowedHosts: [api.example.com]\n")
+        until(lambda: app.config.allowed_hosts)
