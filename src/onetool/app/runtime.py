@@ -367,6 +367,7 @@ class Runtime:
         return Engine(workers.limits, self.executor, environment=self, workers=workers)
 
     def _new_http_context(self) -> "HttpContext":
+        from onetool.app.tool_files import file_sources
         from onetool.http.allowed_hosts import AllowedHosts, HostRule
         from onetool.http.tool import HttpContext
 
@@ -379,6 +380,7 @@ class Runtime:
             secret=self.secret_rules.get,
             check_secret=self.secret_rules.check,
             logins=self.documents("logins"),  # where the logins to MCP servers are, too
+            files=file_sources(self),
         )
 
     def _new_tokens(self) -> "KnownTokens":

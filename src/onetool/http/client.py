@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from onetool.core.json_data import StoreBlob
     from onetool.database.documents import Documents
     from onetool.http.allowed_hosts import AllowedHosts
+    from onetool.http.files import FileSources
     from onetool.http.placeholders import Lookup
     from onetool.http.url import HttpRequest, Url
 
@@ -150,6 +151,7 @@ class HttpContext(NamedTuple):
     secret: "Lookup | None" = None  # by name; those of the call's environment where it is None
     check_secret: Callable[[str, "Url"], None] = lambda *_: None  # raises if this secret may not go to this URL
     logins: "Path | Documents | None" = None  # where the logins of people are: a folder of files, or documents
+    files: "FileSources | None" = None  # what the files that a tool sends are read from
 
 
 def _may_repeat(request: "HttpRequest") -> bool:
