@@ -1,4 +1,4 @@
-"""Structures in queries and forms, and files: encoded as the document says. `tests/data/openapi/forms.yaml` has each."""
+"""Structures in queries and forms, and files, are encoded as the document says: `tests/data/openapi/forms.yaml`."""
 
 from email import message_from_bytes
 from pathlib import Path
@@ -87,7 +87,10 @@ def test_structures_in_a_query(call, args, query):
         ),
         ({"items": [], "metadata": {"k": "v"}}, "metadata[k]=v"),
         ({"items": [], "metadata": ""}, "metadata="),
-        ({"items": [], "address": {"city": "Rome", "line": ["1", "2"]}}, "address[city]=Rome&address[line][0]=1&address[line][1]=2"),
+        (
+            {"items": [], "address": {"city": "Rome", "line": ["1", "2"]}},
+            "address[city]=Rome&address[line][0]=1&address[line][1]=2",
+        ),
         ({"items": [], "plain": ["a", "b"]}, "plain=a&plain=b"),
         ({"items": [], "nested": {"list": [1]}}, "nested[list][0]=1"),
         ({"items": [], "tags": ["a", "b"]}, "tags=a,b"),
