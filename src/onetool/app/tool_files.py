@@ -30,11 +30,11 @@ def file_sources(runtime: "Runtime") -> FileSources:
         if error is None:
             return b64decode(result.data)
         if error.code == "tool_not_found":
-            why = f"is a path, and only callers who may call {READ_FILE} can give one"
-            raise ToolFailure(f"{why}: {error.message}", "denied", [OTHERWISE])
+            why = f"is a path, and only callers who may call {READ_FILE} can give one ({error.message})"
+            raise ToolFailure(f"{why}; {OTHERWISE}", "denied")
         if error.reason == "too_large":
             raise file_too_large(most)
-        raise ToolFailure(f"can't be read as a path: {error.message}", error.reason, [*error.hints, OTHERWISE])
+        raise ToolFailure(f"can't be read as a path: {error.message} If it isn't one, {OTHERWISE}", error.reason)
 
     def read_result(handle: str, max_bytes: int) -> str:
         try:
