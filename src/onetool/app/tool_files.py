@@ -1,31 +1,33 @@
 """Reads the files that HTTP tools send: stored results of the caller, and paths, by the tool `fs.read_file`."""
 
 from base64 import b64decode
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from onetool.core.call import ToolCall, new_id
 from onetool.core.context import current_call
 from onetool.core.errors import ToolFailure
-from onetool.core.principal import owner
 from onetool.http.files import FileSources, file_too_large
 from onetool.packs.fs import MOST_BYTES
 from onetool.services.results import ResultTooLargeError
 
 if TYPE_CHECKING:
-    from onetool.app.runtime import Runtime
+    from onetool.core.executor import Executor
 
 READ_FILE = "fs.read_file"
 OTHERWISE = "give the content as a data: URL (data:text/plain;name=a.txt,Hello), or the handle of a stored result"
 
 
-def file_sources(runtime: "Runtime") -> FileSources:
+def file_sources(executor: "Executor", results: Callable[[str, int], str]) -> FileSources:
+    """`results` reads a stored result of the caller, if it has at most so many bytes."""
+
     async def read_path(path: str, max_bytes: int) -> bytes:
         """Call `fs.read_file` as the caller of the running tool: with its allow-list, and recorded like any call."""
         outer = current_call.get()
         most = min(max_bytes, MOST_BYTES)
         args = {"path": path, "maxBytes": max(most, 1), "encoding": "base64"}
         call = ToolCall(new_id(), READ_FILE, args, "run" if outer is None else outer.call.source)
-        result = await runtime.executor.execute(call, for_tool=True)
+        result = await executor.execute(call, for_tool=True)
         error = result.error
         if error is None:
             return b64decode(result.data)
@@ -38,7 +40,7 @@ def file_sources(runtime: "Runtime") -> FileSources:
 
     def read_result(handle: str, max_bytes: int) -> str:
         try:
-            return runtime.results.read(handle, owner(), max_bytes)
+            return results(handle, max_bytes)
         except ResultTooLargeError:
             raise file_too_large(max_bytes) from None
 

@@ -52,8 +52,15 @@ class FileSources(NamedTuple):
     read_path: Callable[[str, int], Awaitable[bytes]]
 
 
-attached_files: ContextVar[Mapping[str, FileContent]] = ContextVar("onetool_attached_files", default={})  # noqa: B039
-"""The files that the person attached to the question a model is answering, by their names."""
+FindFile = Callable[[str], FileContent | None]
+
+
+def no_files(name: str) -> FileContent | None:
+    return None
+
+
+attached_file: ContextVar[FindFile] = ContextVar("onetool_attached_file", default=no_files)
+"""Finds a file by its name among those that the person attached to the conversation of a model that calls."""
 
 
 async def load_files(
@@ -93,7 +100,7 @@ async def _load(given: Any, sources: FileSources | None, left: int, redact: Reda
         raise ToolFailure("is not a text")
     if given[:5].lower() == DATA:
         return await asyncio.to_thread(read_data_url, given) if len(given) > LARGE else read_data_url(given)
-    if (file := attached_files.get().get(given)) is None:
+    if (file := attached_file.get()(given)) is None:
         if sources is None:
             raise ToolFailure("names a file, and files can't be read here; give its content as a data: URL")
         if _HANDLE.fullmatch(given):
