@@ -35,13 +35,15 @@ _KIND = re.compile(MEDIA_TYPE)
 
 
 class FileContent:
-    """The content of a file, with its name and media type."""
+    """The content of a file, with its name, which is the last part of a path, and its media type."""
 
     __slots__ = ("data", "kind", "name")
 
-    def __init__(self, name: str, kind: str | None, data: bytes) -> None:
-        self.name = name
-        self.kind = kind or guess_type(name)[0] or ANY_BYTES
+    def __init__(self, path: str, kind: str | None, data: bytes) -> None:
+        last = path.replace("\\", "/").rstrip("/").rpartition("/")[2]
+        self.name = last.encode("utf-8", "replace").decode() or "file"
+        is_valid = kind is not None and _KIND.fullmatch(kind)
+        self.kind = kind if kind and is_valid else guess_type(self.name)[0] or ANY_BYTES
         self.data = data
 
 
@@ -92,7 +94,7 @@ def file_shown(given: Any) -> Any:
         return [file_shown(one) for one in given]
     shown = given if isinstance(given, str) and len(given) <= 200 else "a file"
     is_path = not shown.startswith(DATA) and not _HANDLE.fullmatch(shown)
-    return FileContent(_last_part(shown) if is_path else "file", None, f"<content of {shown}>".encode())
+    return FileContent(shown if is_path else "file", None, f"<content of {shown}>".encode())
 
 
 async def _load(given: Any, sources: FileSources | None, left: int, redact: Redact) -> FileContent:
@@ -106,7 +108,7 @@ async def _load(given: Any, sources: FileSources | None, left: int, redact: Reda
         if _HANDLE.fullmatch(given):
             file = await asyncio.to_thread(_stored, sources, given, left)
         else:
-            file = FileContent(_last_part(given), None, await sources.read_path(given, left))
+            file = FileContent(given, None, await sources.read_path(given, left))
     if await asyncio.to_thread(_has_secret, file.data, redact):
         raise ToolFailure("names a file that contains a secret of this server; such files are not sent", "denied")
     return file
@@ -144,10 +146,6 @@ def _has_secret(data: bytes, redact: Redact) -> bool:
 
 def _name_for(kind: str) -> str:
     return f"file{guess_extension(kind) or ''}" if kind else "file"
-
-
-def _last_part(path: str) -> str:
-    return path.replace("\\", "/").rstrip("/").rpartition("/")[2] or "file"
 
 
 def file_too_large(max_bytes: int) -> ToolFailure:

@@ -1,7 +1,7 @@
 """Bodies with files: `multipart/form-data` (RFC 7578), and a body that is one file.
 
 A field is a text with placeholders, or `{"file": "${photo}"}`. No value can end its part or add a header to it: the
-boundary is random, and names are escaped as browsers do (`"` and line ends as %XX).
+boundary is random, and names are escaped as browsers do (`"`, `\\` and line ends as %XX).
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,7 +25,7 @@ MULTIPART = "multipart/form-data"
 POINTER = "/request/multipart"
 FILE_POINTER = "/request/bodyFile"
 
-_ESCAPES = str.maketrans({'"': "%22", "\r": "%0D", "\n": "%0A", "\0": "%00"})
+_ESCAPES = str.maketrans({sign: f"%{ord(sign):02X}" for sign in '"\\\r\n\0'})
 
 
 class BodyFile:

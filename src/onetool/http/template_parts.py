@@ -107,8 +107,8 @@ def _leaves(value: Any, placeholder: Placeholder, size: int) -> list[tuple[tuple
         path, size, one = waiting.pop()
         if isinstance(one, dict | list | tuple):
             members = one.items() if isinstance(one, dict) else enumerate(one)
-            below_it = [((*path, str(key)), size + len(str(key)) + 2, member) for key, member in members]
-            waiting += reversed(below_it)
+            named = [(as_text(placeholder, key), member) for key, member in members]
+            waiting += [((*path, name), size + len(name) + 2, member) for name, member in reversed(named)]
         elif one is not None:
             found.append((path, as_text(placeholder, one)))
             total += size + len(found[-1][1])

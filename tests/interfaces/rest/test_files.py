@@ -1,5 +1,6 @@
 """Files that tools send: by whom they may be named, and how they reach the other server."""
 
+import asyncio
 import json
 from base64 import b64encode
 from email import message_from_bytes
@@ -7,6 +8,7 @@ from email import message_from_bytes
 import pytest
 from helpers import cli, trusted
 from interfaces.rest.served import Api
+from mcp.client import Client
 from upstream import Reply, Upstream
 
 from onetool.services.access_tokens import FOLDER, TokenStore
@@ -126,6 +128,18 @@ def test_code_and_the_command_line_send_files(site):
     done = cli("--config", config, *args, cwd=site.folder, env=env)
     assert done.returncode == 0, done.stdout + done.stderr
     assert site.upstream.seen[-1].body == PICTURE
+
+
+def test_an_mcp_client_sends_files(site):
+    async def main():
+        async with Client(f"{site.api.url}/mcp", cache=None) as client:
+            code = 'mine.upload(file="data:text/plain;name=a.txt,Hello", title="from MCP")'
+            assert not (await client.call_tool("run", {"code": code})).is_error
+            return await client.call_tool("run", {"code": 'mine.upload(file="../outside.txt")'})
+
+    refused = asyncio.run(main())
+    assert "outside of the folders that may be read" in refused.content[0].text
+    assert site.sent()["file"] == ("a.txt", "text/plain", b"Hello")
 
 
 @pytest.mark.attack("files")

@@ -1352,6 +1352,13 @@ export interface components {
              */
             query?: Record<string, never>;
             /**
+             * @description By the names of `query`: how lists and objects are written.
+             * @default {}
+             */
+            queryEncoding?: {
+                [key: string]: components["schemas"]["Encoding"];
+            };
+            /**
              * @description Names and values, with `${name}` in the values.
              * @default {}
              */
@@ -1360,6 +1367,17 @@ export interface components {
             };
             /** @description JSON with `${name}` in its texts, or a text. One that is just a placeholder keeps the value's type. */
             body?: unknown;
+            /** @description Fields of multipart/form-data, in place of `body`; a file is `{"file": "${name}"}`. */
+            multipart?: Record<string, never> | null;
+            /** @description `${name}`, in place of `body`: the file that the argument names. */
+            bodyFile?: string | null;
+            /**
+             * @description The same for the fields of a form or of `multipart`.
+             * @default {}
+             */
+            bodyEncoding?: {
+                [key: string]: components["schemas"]["Encoding"];
+            };
             auth?: (components["schemas"]["Bearer"] | components["schemas"]["Basic"] | components["schemas"]["ApiKey"] | components["schemas"]["Hmac"] | components["schemas"]["OAuth2"]) | null;
             /**
              * @description For each try.
@@ -1375,6 +1393,12 @@ export interface components {
             idempotent?: boolean | null;
             /** @default false */
             followRedirects?: boolean;
+        };
+        /** @description How the value of a query or form field is written, in OpenAPI's words. Without a style, a list of plain values repeats the name, and what is nested has brackets: `items[0][price]`. */
+        Encoding: {
+            style?: ("deepObject" | "form" | "pipeDelimited" | "spaceDelimited") | null;
+            explode?: boolean | null;
+            contentType?: string | null;
         };
         /** @description `Authorization: Bearer <value>`. */
         Bearer: {
@@ -3229,7 +3253,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -3360,7 +3384,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -3518,7 +3542,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -3656,7 +3680,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -3807,7 +3831,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -3942,7 +3966,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -4134,7 +4158,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -4276,7 +4300,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -4431,7 +4455,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -4595,7 +4619,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -4733,7 +4757,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -4872,7 +4896,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -4991,7 +5015,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -5110,7 +5134,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -5242,7 +5266,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -5362,7 +5386,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -5494,7 +5518,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -5629,7 +5653,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -5791,7 +5815,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -5915,7 +5939,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -6075,7 +6099,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -6232,7 +6256,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -6363,7 +6387,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -6492,7 +6516,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -6620,7 +6644,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -6776,7 +6800,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -6908,7 +6932,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -7045,7 +7069,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -7171,7 +7195,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -7289,7 +7313,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -7406,7 +7430,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -7525,7 +7549,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -7630,7 +7654,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -7750,7 +7774,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -7873,7 +7897,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -8007,7 +8031,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -8141,7 +8165,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -8275,7 +8299,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -8409,7 +8433,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -8522,7 +8546,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -8650,7 +8674,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -8764,7 +8788,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -8869,7 +8893,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -8974,7 +8998,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -9093,7 +9117,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -9227,7 +9251,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -9380,7 +9404,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -9494,7 +9518,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -9599,7 +9623,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -9888,7 +9912,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -9998,7 +10022,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -10118,7 +10142,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -10245,7 +10269,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -10383,7 +10407,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -10507,7 +10531,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -10667,7 +10691,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -10812,7 +10836,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -10930,7 +10954,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -11071,7 +11095,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
             503: {
                 headers: {
                     /** @description Seconds. */
