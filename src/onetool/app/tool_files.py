@@ -15,11 +15,12 @@ if TYPE_CHECKING:
     from onetool.core.executor import Executor
 
 READ_FILE = "fs.read_file"
+ENVELOPE = 300  # bytes of a stored data: URL that are not its Base64
 OTHERWISE = "give the content as a data: URL (data:text/plain;name=a.txt,Hello), or the handle of a stored result"
 
 
 def file_sources(executor: "Executor", results: Callable[[str, int], str]) -> FileSources:
-    """`results` reads a stored result of the caller, if it has at most so many bytes."""
+    """Return what tools read files from. `results` reads a stored result of the caller, of at most so many bytes."""
 
     async def read_path(path: str, max_bytes: int) -> bytes:
         """Call `fs.read_file` as the caller of the running tool: with its allow-list, and recorded like any call."""
@@ -40,8 +41,10 @@ def file_sources(executor: "Executor", results: Callable[[str, int], str]) -> Fi
 
     def read_result(handle: str, max_bytes: int) -> str:
         try:
-            return results(handle, max_bytes)
+            return results(handle, max_bytes * 4 // 3 + ENVELOPE)
         except ResultTooLargeError:
             raise file_too_large(max_bytes) from None
+        except ToolFailure as failure:
+            raise ToolFailure(f"can't be read as a stored result: {failure}", failure.reason, failure.hints) from None
 
     return FileSources(read_result, read_path)

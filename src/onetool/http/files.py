@@ -26,7 +26,7 @@ MAX_FILE_BYTES = 16 * 1024**2  # limits.maxRequestBytes of imported tools that s
 FILE_TIMEOUT_MS = 60_000  # and their timeoutMs
 ANY_BYTES = "application/octet-stream"
 DATA = "data:"
-LARGE = 256 * 1024  # bytes: more is decoded and searched by a thread
+LARGE = 256 * 1024  # characters: more is decoded by a thread
 
 _HANDLE = re.compile(r"[0-9a-f]{32}")
 _DATA_URL = re.compile(r"data:([^,]{0,500}?)(;base64)?,", re.IGNORECASE)
@@ -48,7 +48,7 @@ class FileContent:
 
 
 class FileSources(NamedTuple):
-    """What files are read from: by a handle or a path, and at most so many bytes."""
+    """What files are read from, by a handle or a path. A file of more bytes than the second argument is refused."""
 
     read_result: Callable[[str, int], str]
     read_path: Callable[[str, int], Awaitable[bytes]]
@@ -133,7 +133,7 @@ def read_data_url(text: str) -> FileContent:
 
 def _stored(sources: FileSources, handle: str, max_bytes: int) -> FileContent:
     """Read a stored result: bytes are kept as a data: URL, everything else is a text."""
-    text = sources.read_result(handle, max_bytes * 4 // 3 + 300)
+    text = sources.read_result(handle, max_bytes)
     if _STORED_BYTES.fullmatch(text):
         return read_data_url(text)
     return FileContent("result.txt", "text/plain", text.encode("utf-8", "replace"))

@@ -56,7 +56,9 @@ class MultipartTemplate:
                 raise TemplateError("The name of a field can't have placeholders", place)
             encoding = encodings.get(key, DEFAULT_ENCODING)
             items = value if isinstance(value, list | tuple) else [value]
-            self._fields += [_field(name.literal, item, encoding, arguments, place) for item in items]
+            self._fields += [
+                _field(name.literal, item, encoding, arguments, place) for item in items if item is not None
+            ]
         self.placeholders = tuple(hole for field in self._fields for hole in field.placeholders)
         self.files = tuple(field.file for field in self._fields if field.file is not None)
 

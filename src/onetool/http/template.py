@@ -12,6 +12,7 @@ text has its values put in as they are; in XML, escaped.
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from html import escape
 from math import isfinite
@@ -302,7 +303,7 @@ class RequestTemplate:
         pairs += named_pairs(request.query, arguments, "/request/query", request.query_encoding)
         self._query = PairTemplates(pairs)
         self._fields = HeaderTemplates(request.headers, arguments)
-        self.files = frozenset[str]()  # the arguments that are files
+        self._files: tuple[Placeholder, ...] = ()
         self._payload = self._read_body(request, arguments)
         placeholders = [
             placeholder
@@ -310,6 +311,7 @@ class RequestTemplate:
             if part
             for placeholder in part.placeholders
         ]
+        self._refuse_files_in_texts(placeholders)
         self._placeholders = tuple(dict.fromkeys(placeholders))
         self.secrets = frozenset(placeholder.name for placeholder in self._placeholders if placeholder.is_secret)
         self.step_values = frozenset(placeholder for placeholder in self._placeholders if placeholder.step is not None)
@@ -340,6 +342,11 @@ class RequestTemplate:
         """Where every request goes to, as far as the host; None where that depends on the call."""
         return Url(self._scheme, self._host, self._port, "/") if isinstance(self._host, str) else None
 
+    @property
+    def files(self) -> frozenset[str]:
+        """The arguments that are files."""
+        return frozenset(file.name for file in self._files)
+
     def _read_body(self, request: Request, arguments: KnownNames) -> BodyTemplate | MultipartTemplate | BodyFile | None:
         content_type = self._fields.content_type
         if request.multipart is None and request.body_file is None:
@@ -354,8 +361,13 @@ class RequestTemplate:
             raise TemplateError("Only the fields of a form can have an encoding", "/request/bodyEncoding")
         else:
             payload = BodyFile(request.body_file, arguments)
-        self.files = frozenset(placeholder.name for placeholder in payload.files)
+        self._files = payload.files
         return payload
+
+    def _refuse_files_in_texts(self, placeholders: list[Placeholder]) -> None:
+        uses, as_files = Counter(placeholders), Counter(self._files)
+        if wrong := next((file.name for file in as_files if uses[file] > as_files[file]), None):
+            raise TemplateError(f"`${{{wrong}}}` is a file, and can't be part of a text, too", "/request")
 
     def _read_url(self, text: TemplateText) -> list[PairTemplate]:
         """Take the URL apart. Gives the pairs of its query."""

@@ -207,6 +207,18 @@ def test_no_name_adds_a_header_or_a_part(site):
     assert b"\r\nX-Evil: 1" not in site.upstream.seen[-1].body
 
 
+def test_a_curl_command_becomes_a_tool_that_sends_files(site):
+    form = "-F 'photo=@/home/ann/cat.png;type=image/webp' -F title=Cat -F tags=a -F tags=b"
+    body = {"command": f"curl {site.upstream.url}/new {form}", "bundle": "taken", "tool": "upload"}
+    reply = site.api.ask("POST", "/tools/imports/curl", body)
+    assert reply.status_code in (200, 201), reply.text
+    assert "photo" in site.failure("taken.upload")
+    assert site.call("taken.upload", photo="cat.png").json() == {"ok": True}
+    assert site.upstream.seen[-1].body.count(b'name="tags"') == 2
+    assert site.sent()["photo"] == ("cat.png", "image/webp", PICTURE)
+    assert site.sent()["title"] == (None, None, b"Cat")
+
+
 def test_a_preview_reads_nothing(site):
     bundles = site.api.get("/tools/bundles?pageSize=100").json()["bundles"]
     bundle = next(one for one in bundles if one["slug"] == "mine")["id"]
@@ -225,6 +237,8 @@ def test_templates_that_cannot_work(site):
         ({"bodyFile": "${KEY}"}, "/httpImpl/request/bodyFile"),
         ({"bodyFile": "x${file}"}, "/httpImpl/request/bodyFile"),
         ({"multipart": {"a": {"file": "/etc/passwd"}}}, "/httpImpl/request/multipart/a/file"),
+        ({"multipart": {"a": {"file": "${file}"}, "b": "${file}"}}, "/httpImpl/request"),
+        ({"bodyFile": "${file}", "query": {"q": "${file}"}}, "/httpImpl/request"),
         ({"multipart": {"a": {"path": "x"}}}, "/httpImpl/request/multipart/a"),
         ({"multipart": {"${file}": "x"}}, "/httpImpl/request/multipart/${file}"),
         ({"multipart": {}, "headers": {"Content-Type": "multipart/form-data"}}, "/httpImpl/request/headers"),
