@@ -1,6 +1,7 @@
 """A template and arguments become a request: where values stand, and how they are escaped there."""
 
 from typing import Any
+from urllib.parse import unquote
 
 import msgspec
 import pytest
@@ -227,10 +228,18 @@ def test_texts_of_the_query_object_are_data() -> None:
     assert outgoing.url.target == "/x?a%20b%26=c%3Dd%2520&x%3Dy=true&n=1.5"
 
 
-@pytest.mark.parametrize("value", [{"a": 1}, [["a"]], [{"a": 1}], float("nan")])
+@pytest.mark.parametrize("value", [float("nan"), [float("nan")], {"a": "\ud800"}])
 def test_values_that_no_query_can_have(value: Any) -> None:
     with pytest.raises(BadArguments, match="`v`"):
         fill("https://a.example/?q=${v}", {"v": value})
+
+
+@pytest.mark.parametrize(
+    ("value", "query"),
+    [({"a": 1}, "q[a]=1"), ([["a"]], "q[0][0]=a"), ([{"a": 1}], "q[0][a]=1"), ({"]&": "="}, "q[]&]==")],
+)
+def test_what_is_nested_has_brackets(value: Any, query: str) -> None:
+    assert unquote(fill("https://a.example/?q=${v}", {"v": value}).url.target) == f"/?{query}"
 
 
 def test_a_list_repeats_its_key_only_when_it_stands_alone() -> None:

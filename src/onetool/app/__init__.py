@@ -11,6 +11,7 @@ secret_rules    which secrets HTTP tools may send, and where
 tool_backends   how the tool calls of that model are executed and approved
 bundles         the bundles of the config in force
 bundle_runtime  what the tools of bundles use of the app
+tool_files      reads the files that HTTP tools send
 bundle_import   takes in tools: an archive, an OpenAPI document, or a curl command
 view            what the pack `ot` and declared tools see of the app
 describe        what models read about the tools and the server, facts of a tool, health

@@ -8,8 +8,10 @@ can be asked here, and what the tools cost with each question.
 """
 
 import asyncio
+from base64 import b64decode
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Generator, Mapping, Sequence
 from contextlib import aclosing
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -45,6 +47,7 @@ from onetool.ask.providers import NAMES, adapter
 from onetool.ask.sessions import AskSessions, ChatSession, SessionStore
 from onetool.core.call import ToolCall, ToolResult, new_id
 from onetool.core.principal import allowed_by_both, lasting_owner
+from onetool.http.files import FileContent
 
 if TYPE_CHECKING:
     from onetool.app.catalog import ToolCatalog
@@ -145,14 +148,16 @@ class AskService:
         if not (config.ask.with_tools if options.with_tools is None else options.with_tools):
             return NoToolsBackend(caller, catalog)
         approval = Approval(options.approve, catalog)
+        attached = partial(_attached_file, session)
         if (options.menu or config.ask.menu) == "run":
             await catalog.refresh()
             allowed = self._allowed(options, session)
-            return RunBackend(caller, catalog, run_tool(catalog, config, allowed), allowed, approval, options.watch)
+            listing = run_tool(catalog, config, allowed)
+            return RunBackend(caller, catalog, listing, allowed, approval, options.watch, attached)
         await catalog.wait_for_servers(None)  # servers that have not listed their tools yet
         await catalog.refresh()
         allowed = self._allowed(options, session)  # of the tools that there are now: it may have patterns
-        return DirectBackend(caller, catalog, self._tools(allowed), allowed, approval)
+        return DirectBackend(caller, catalog, self._tools(allowed), allowed, approval, attached)
 
     def _allowed(self, options: AskOptions, session: ChatSession) -> Collection[str] | None:
         """Which tools there are: as this question says, else as the session had it before, else as the config says."""
@@ -200,6 +205,15 @@ class AskService:
             base_url=ask.base_url if ours else None,
             timeout=ask.timeout_s,
         )
+
+
+def _attached_file(session: ChatSession, name: str) -> FileContent | None:
+    """Return a file that the person has attached in this conversation; of two with one name the later."""
+    asked = [message for message in session.messages if isinstance(message, User)]
+    for file in (file for message in reversed(asked) for file in message.files if file.name == name):
+        data = b64decode(file.data) if file.data is not None else (file.text or "").encode("utf-8", "replace")
+        return FileContent(file.name, file.kind, data)
+    return None
 
 
 class PendingAnswer:

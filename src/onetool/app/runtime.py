@@ -251,9 +251,9 @@ class Runtime:
         context = current_call.get()
         return self.results.put(self.redact(text), owner(), None if context is None else context.call.name)
 
-    def read_result(self, handle: str) -> str:
-        """Read a stored result of the caller of the running call."""
-        return self.results.read(handle, owner())
+    def read_result(self, handle: str, max_bytes: int | None = None) -> str:
+        """Read a stored result of the caller of the running call. ResultTooLargeError if it has more bytes."""
+        return self.results.read(handle, owner(), max_bytes)
 
     def reply(self, result: "RunResult", whole: bool = False, read_on: "ReadOn | None" = None) -> "RunReply":
         """What a run's caller gets to read. A large result is stored, unless it is wanted whole."""
@@ -368,6 +368,7 @@ class Runtime:
         return Engine(workers.limits, self.executor, environment=self, workers=workers)
 
     def _new_http_context(self) -> "HttpContext":
+        from onetool.app.tool_files import file_sources
         from onetool.http.allowed_hosts import AllowedHosts, HostRule
         from onetool.http.tool import HttpContext
 
@@ -380,6 +381,7 @@ class Runtime:
             secret=self.secret_rules.get,
             check_secret=self.secret_rules.check,
             logins=self.documents("logins"),  # where the logins to MCP servers are, too
+            files=file_sources(self.executor, self.read_result),
         )
 
     def _new_tokens(self) -> "KnownTokens":

@@ -21,6 +21,7 @@ from onetool.core.errors import ToolFailure
 from onetool.core.redaction import mask_arguments
 from onetool.core.signature import signature
 from onetool.core.spec import ToolSpec
+from onetool.http.files import FindFile, attached_file, no_files
 from onetool.script.run_result import RunResult
 
 if TYPE_CHECKING:
@@ -36,11 +37,13 @@ ask_depth: ContextVar[int] = ContextVar("onetool_asked_inside", default=0)
 
 
 @contextmanager
-def nested_ask() -> Generator[None]:
-    before = ask_depth.set(ask_depth.get() + 1)
+def nested_ask(attached: FindFile) -> Generator[None]:
+    """`attached` finds the files of the conversation, which tools may send."""
+    before, files = ask_depth.set(ask_depth.get() + 1), attached_file.set(attached)
     try:
         yield
     finally:
+        attached_file.reset(files)
         ask_depth.reset(before)
 
 
@@ -102,7 +105,9 @@ class DirectBackend:
         toolset: Toolset,
         allowed: Collection[str] | None,
         approval: "Approval",
+        attached: FindFile = no_files,
     ) -> None:
+        self._attached = attached
         self._caller = caller
         self._catalog = catalog
         self._allowed = allowed
@@ -132,7 +137,7 @@ class DirectBackend:
         spec = self.spec(call.name)
         if spec is None:  # what a model does not see it can't call; the result tells it what it may have meant
             return await self._caller.call(call, self._specs.keys())
-        with nested_ask():
+        with nested_ask(self._attached):
             if (meant := _call_target(spec, call.args)) is not None:
                 call = replace(call, name=meant[0], args=meant[1])
             return await self._caller.call(call, self._allowed, gate=self._approval.gate)
@@ -158,9 +163,11 @@ class RunBackend:
         allowed: Collection[str] | None,
         approval: "Approval",
         watch: "CallWatch | None" = None,
+        attached: FindFile = no_files,
     ) -> None:
         """`listing` is what the model reads of `run`: see `describe.run_tool`. `watch` is told of what code calls."""
         self._watch = watch
+        self._attached = attached
         self._caller = caller
         self._catalog = catalog
         self._allowed = allowed
@@ -194,7 +201,7 @@ class RunBackend:
         if not isinstance(code, str) or len(call.args) > 1:
             message = "Invalid arguments for run: expected one, code, the text of a program"
             return _error_result(call, ToolError(code="invalid_args", message=message, hints=(signature(self._spec),)))
-        with nested_ask():
+        with nested_ask(self._attached):
             return await self._caller.run(
                 code, self._allowed, source=SOURCE, gate=self._approval.gate, watch=self._watch
             )

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from onetool.core.json_data import StoreBlob
     from onetool.database.documents import Documents
     from onetool.http.allowed_hosts import AllowedHosts
+    from onetool.http.files import FileSources
     from onetool.http.placeholders import Lookup
     from onetool.http.url import HttpRequest, Url
 
@@ -94,7 +95,7 @@ class HttpClient:
     ) -> HttpResponse:
         url = request.url
         rule = hosts.check(url)
-        data = request_bytes(request)
+        head = head_bytes(request)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
         pool = self._pools.get(loop) or await self._new_pool(loop)
@@ -108,7 +109,9 @@ class HttpClient:
                 dial = self._dialler.dialling(url, rule, hosts, until, pool.drop)
                 connection = await _within(pool.acquire(key, dial), until, url, connect_seconds)
             try:
-                answer = await connection.exchange(data, request.method == "HEAD", max_bytes, deadline, stream, seconds)
+                answer = await connection.exchange(
+                    head, request.method == "HEAD", max_bytes, deadline, stream, seconds, request.body
+                )
             except StaleConnectionError as stale:
                 pool.drop(connection)
                 pool.drop_idle(key)  # the others will be no better
@@ -150,6 +153,7 @@ class HttpContext(NamedTuple):
     secret: "Lookup | None" = None  # by name; those of the call's environment where it is None
     check_secret: Callable[[str, "Url"], None] = lambda *_: None  # raises if this secret may not go to this URL
     logins: "Path | Documents | None" = None  # where the logins of people are: a folder of files, or documents
+    files: "FileSources | None" = None  # what the files that a tool sends are read from
 
 
 def _may_repeat(request: "HttpRequest") -> bool:
@@ -173,8 +177,8 @@ async def _within(work: Awaitable[Connection], deadline: float, url: "Url", seco
         raise ConnectTimeoutError(f"there was no connection to {url.authority}", seconds) from None
 
 
-def request_bytes(request: "HttpRequest") -> bytes:
-    """The bytes of a request, with Host, the length, and defaults for headers that are not set."""
+def head_bytes(request: "HttpRequest") -> bytes:
+    """The bytes of a request before its body, with Host, the length, and defaults for headers that are not set."""
     given = {name.lower() for name, _ in request.headers}
     headers = [("Host", request.url.authority), *request.headers]
     if "user-agent" not in given:
@@ -183,7 +187,7 @@ def request_bytes(request: "HttpRequest") -> bytes:
         headers.append(("Accept-Encoding", "gzip, deflate"))
     headers.append((FROM_TOOL, "tool"))  # always: a server without a token has routes, too, that a tool must not reach
     try:
-        return request_head(request.method, request.url.target, headers, request.body)
+        return request_head(request.method, request.url.target, headers, len(request.body))
     except ValueError as error:
         raise RequestRefusedError(f"a header can't be sent: it has {error} in it") from None
 

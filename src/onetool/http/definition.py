@@ -21,6 +21,8 @@ Method = Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 Text = Annotated[str, Meta(min_length=1)]
 Status = Annotated[int, Meta(ge=100, le=599)]
 Milliseconds = Annotated[int, Meta(ge=1, le=600_000)]
+MEDIA_TYPE = r"^[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+-]+(; ?[A-Za-z0-9-]+=[A-Za-z0-9_.-]+)*$(?!\n)"
+MediaType = Annotated[str, Meta(pattern=MEDIA_TYPE, max_length=200)]
 StepName = Annotated[str, Meta(pattern="^[A-Za-z_][A-Za-z0-9_]*$", max_length=64)]
 
 
@@ -92,19 +94,48 @@ class OAuth2(CamelStruct, frozen=True, kw_only=True, tag="oauth2", tag_field="ty
 Auth = Bearer | Basic | ApiKey | Hmac | OAuth2
 
 
+class Encoding(CamelStruct, frozen=True, kw_only=True):
+    """How the value of a query or form field is written, in OpenAPI's words.
+
+    Without a style, a list of plain values repeats the name, and what is nested has brackets: `items[0][price]`.
+    """
+
+    style: Literal["form", "spaceDelimited", "pipeDelimited", "deepObject"] | None = None
+    explode: bool | None = None  # None: as OpenAPI has it, false for the delimited styles
+    content_type: MediaType | None = None  # of a part of a multipart body; a form field with JSON is written as JSON
+
+    @property
+    def separator(self) -> str | None:
+        """What stands between the items of a list that is one value; None: each item is a value of its own."""
+        explode = self.style in (None, "form", "deepObject") if self.explode is None else self.explode
+        return None if explode or self.style == "deepObject" else _SEPARATORS.get(self.style or "form")
+
+
+_SEPARATORS = {"form": ",", "spaceDelimited": " ", "pipeDelimited": "|"}
+DEFAULT_ENCODING = Encoding()
+
+
 class Request(CamelStruct, frozen=True, kw_only=True):
     """The request, with `${name}` for arguments and secrets."""
 
     url_template: Text
     method: Method = "GET"
     query: dict[str, Any] = {}
+    query_encoding: dict[str, Encoding] = {}
     headers: dict[str, str] = {}
     body: Any = None  # JSON with placeholders, or a text
+    multipart: dict[str, Any] | None = None  # fields of multipart/form-data; `{"file": "${photo}"}` is a file
+    body_file: Text | None = None  # `${photo}`: the body is this file
+    body_encoding: dict[str, Encoding] = {}  # of fields of a form or of multipart
     auth: Auth | None = None
     timeout_ms: Milliseconds = 10_000  # for each try
     retries: Annotated[int, Meta(ge=0, le=10)] = 0
     idempotent: bool | None = None  # may be tried again, whatever its method says
     follow_redirects: bool = False
+
+    def __post_init__(self) -> None:
+        if sum(given is not None for given in (self.body, self.multipart, self.body_file)) > 1:
+            raise ValueError("a request has one of `body`, `multipart` and `bodyFile`")
 
 
 class ResponseOptions(CamelStruct, frozen=True, kw_only=True):
@@ -149,11 +180,14 @@ class HttpImpl(CamelStruct, frozen=True, kw_only=True):
         return (RequestStep(name="", request=self.request, response=self.response or ResponseOptions()),)
 
 
+MAX_REQUEST_BYTES = 64 * 1024**2
+
+
 class ToolLimits(CamelStruct, frozen=True, kw_only=True):
     """Limits of a tool. The last three apply to HTTP tools only."""
 
     max_calls_per_minute: Annotated[int, Meta(ge=1)] | None = None
-    max_request_bytes: Annotated[int, Meta(ge=1, le=64 * 1024**2)] = 1024**2
+    max_request_bytes: Annotated[int, Meta(ge=1, le=MAX_REQUEST_BYTES)] = 1024**2
     max_response_bytes: Annotated[int, Meta(ge=1, le=256 * 1024**2)] = 4 * 1024**2
     max_retries: Annotated[int, Meta(ge=0, le=10)] | None = None
 

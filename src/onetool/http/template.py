@@ -12,6 +12,7 @@ text has its values put in as they are; in XML, escaped.
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from html import escape
 from math import isfinite
@@ -21,8 +22,9 @@ import msgspec
 
 from onetool.core.errors import BadArguments
 from onetool.core.redaction import sounds_secret
-from onetool.http.definition import Request, below
+from onetool.http.definition import Encoding, Request, below
 from onetool.http.errors import RequestRefusedError
+from onetool.http.multipart import BodyFile, MultipartTemplate
 from onetool.http.placeholders import (
     MARK,
     KnownNames,
@@ -38,10 +40,14 @@ from onetool.http.placeholders import (
     unmarked,
 )
 from onetool.http.template_parts import (
+    HEADERS_POINTER,
+    FilledBody,
     HeaderTemplates,
     PairTemplate,
     PairTemplates,
     PathTemplate,
+    check_encodings,
+    json_bytes,
     named_pairs,
     written_pairs,
 )
@@ -64,19 +70,27 @@ class BodyTemplate(NamedTuple):
     """How a body is made; None is no body. `content_type` is for those who have not said it themselves."""
 
     content_type: str
-    fill: Callable[[Values], bytes | None]
+    make: Callable[[Values], bytes | None]
     placeholders: tuple[Placeholder, ...]
 
+    def fill(self, values: Values) -> FilledBody | None:
+        data = self.make(values)
+        return None if data is None else FilledBody(self.content_type, data)
 
-def body_template(body: Any, content_type: str | None, arguments: Mapping[str, Any]) -> BodyTemplate | None:
+
+def body_template(
+    body: Any, content_type: str | None, arguments: Mapping[str, Any], encodings: Mapping[str, Encoding]
+) -> BodyTemplate | None:
     """Read a body. `arguments` are the argSchema's properties."""
     if body is None:
         return None
     kind = (content_type or "").partition(";")[0].strip().lower()
     if kind.startswith("multipart/"):
-        raise TemplateError("multipart bodies can't be made of a template; send JSON or a form", BODY_POINTER)
+        raise TemplateError("A multipart body is given as `multipart`, by its fields, and not as `body`", BODY_POINTER)
     if kind == FORM:
-        return _form(body, arguments)
+        return _form(body, arguments, encodings)
+    if encodings:
+        raise TemplateError("Only the fields of a form can have an encoding", "/request/bodyEncoding")
     is_json = kind == JSON or kind.endswith("+json")
     if not isinstance(body, str):
         return _json(body, arguments)
@@ -93,13 +107,14 @@ def body_template(body: Any, content_type: str | None, arguments: Mapping[str, A
     return _text(body, kind, arguments)
 
 
-def _form(body: Any, arguments: Collection[str]) -> BodyTemplate:
+def _form(body: Any, arguments: Collection[str], encodings: Mapping[str, Encoding]) -> BodyTemplate:
     if isinstance(body, str):
+        check_encodings(body, encodings, BODY_POINTER)
         text = parse_text(body, arguments, BODY_POINTER)
         with refused_at(BODY_POINTER):
             pairs = written_pairs(text.marked, iter(text.placeholders))
     elif isinstance(body, dict):
-        pairs = named_pairs(body, arguments, BODY_POINTER)
+        pairs = named_pairs(body, arguments, BODY_POINTER, encodings)
     else:
         raise TemplateError("a form is a text, a=1&b=2, or an object", BODY_POINTER)
     form = PairTemplates(pairs)
@@ -126,12 +141,12 @@ def _json(body: Any, arguments: Collection[str]) -> BodyTemplate:
     placeholders: list[Placeholder] = []
     make = _maker(body, arguments, BODY_POINTER, placeholders)
     if not placeholders:
-        fixed = _encoded(make({}))
+        fixed = json_bytes(make({}))
         return BodyTemplate(JSON, lambda values: fixed, ())
 
     def fill(values: Values) -> bytes | None:
         value = make(values)
-        return None if value is _ABSENT else _encoded(value)
+        return None if value is _ABSENT else json_bytes(value)
 
     return BodyTemplate(JSON, fill, tuple(placeholders))
 
@@ -150,7 +165,7 @@ def _lines(body: str, arguments: Collection[str]) -> BodyTemplate:
 
     def fill(values: Values) -> bytes:
         made = [(mark, make(values)) for mark, make in makers]
-        lines = [mark.encode() + _encoded(value) for mark, value in made if value is not _ABSENT]
+        lines = [mark.encode() + json_bytes(value) for mark, value in made if value is not _ABSENT]
         return b"\n".join(lines) + (b"\n" if body.endswith("\n") and lines else b"")
 
     return BodyTemplate(LINES, fill, tuple(placeholders))
@@ -230,14 +245,6 @@ def _whole(placeholder: Placeholder, value: Any) -> Any:
     return value
 
 
-def _encoded(value: Any) -> bytes:
-    try:
-        return msgspec.json.encode(value)
-    except (UnicodeEncodeError, RecursionError, TypeError, ValueError, OverflowError):
-        why = "half a character in it, too many digits, nested too deep, or no data at all"
-        raise BadArguments(f"an argument can't be sent as JSON: {why}") from None
-
-
 def _json_in(text: str) -> Any:
     """The JSON that a text is, once its bare placeholders are in quotes; _ABSENT when it is none."""
     try:
@@ -293,16 +300,18 @@ class RequestTemplate:
         self.method = request.method
         self._idempotent = request.idempotent
         pairs = self._read_url(parse_text(request.url_template, arguments, URL_POINTER))
-        pairs += named_pairs(request.query, arguments, "/request/query")
+        pairs += named_pairs(request.query, arguments, "/request/query", request.query_encoding)
         self._query = PairTemplates(pairs)
         self._fields = HeaderTemplates(request.headers, arguments)
-        self._payload = body_template(request.body, self._fields.content_type, arguments)
+        self._files: tuple[Placeholder, ...] = ()
+        self._payload = self._read_body(request, arguments)
         placeholders = [
             placeholder
             for part in (*self._parts, *pairs, self._fields, self._payload)
             if part
             for placeholder in part.placeholders
         ]
+        self._refuse_files_in_texts(placeholders)
         self._placeholders = tuple(dict.fromkeys(placeholders))
         self.secrets = frozenset(placeholder.name for placeholder in self._placeholders if placeholder.is_secret)
         self.step_values = frozenset(placeholder for placeholder in self._placeholders if placeholder.step is not None)
@@ -324,14 +333,41 @@ class RequestTemplate:
         url = Url(self._scheme, host, self._port, f"{path}?{query}" if query else path)
         headers = self._fields.fill(values)
         body = None if self._payload is None else self._payload.fill(values)
-        if body is not None and self._fields.content_type is None and self._payload is not None:
-            headers.append(("Content-Type", self._payload.content_type))
-        return HttpRequest(self.method, url, headers, body or b"", self._idempotent)
+        if body is not None and self._fields.content_type is None:
+            headers.append(("Content-Type", body.content_type))
+        return HttpRequest(self.method, url, headers, b"" if body is None else body.data, self._idempotent)
 
     @property
     def fixed_url(self) -> Url | None:
         """Where every request goes to, as far as the host; None where that depends on the call."""
         return Url(self._scheme, self._host, self._port, "/") if isinstance(self._host, str) else None
+
+    @property
+    def files(self) -> frozenset[str]:
+        """The arguments that are files."""
+        return frozenset(file.name for file in self._files)
+
+    def _read_body(self, request: Request, arguments: KnownNames) -> BodyTemplate | MultipartTemplate | BodyFile | None:
+        content_type = self._fields.content_type
+        if request.multipart is None and request.body_file is None:
+            return body_template(request.body, content_type, arguments, request.body_encoding)
+        if request.body_file is None:
+            if content_type is not None:
+                raise TemplateError(
+                    "Remove Content-Type: it is set with the boundary between the parts", HEADERS_POINTER
+                )
+            payload = MultipartTemplate(request, arguments)
+        elif request.body_encoding:
+            raise TemplateError("Only the fields of a form can have an encoding", "/request/bodyEncoding")
+        else:
+            payload = BodyFile(request.body_file, arguments)
+        self._files = payload.files
+        return payload
+
+    def _refuse_files_in_texts(self, placeholders: list[Placeholder]) -> None:
+        uses, as_files = Counter(placeholders), Counter(self._files)
+        if wrong := next((file.name for file in as_files if uses[file] > as_files[file]), None):
+            raise TemplateError(f"`${{{wrong}}}` is a file, and can't be part of a text, too", "/request")
 
     def _read_url(self, text: TemplateText) -> list[PairTemplate]:
         """Take the URL apart. Gives the pairs of its query."""

@@ -5,12 +5,16 @@ characters it has. A pair or a header is left out when one of its values is abse
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import Any
-from urllib.parse import quote, unquote
+from typing import Any, NamedTuple
+from urllib.parse import quote, unquote, unquote_plus
 
+import msgspec
+
+from onetool.core.errors import BadArguments
 from onetool.core.redaction import sounds_secret
-from onetool.http.definition import below
+from onetool.http.definition import DEFAULT_ENCODING, MAX_REQUEST_BYTES, Encoding, below
 from onetool.http.placeholders import Placeholder, TemplateError, TemplateText, Values, as_text, parse_text, unmarked
 from onetool.http.url import escape_unsafe
 
@@ -20,6 +24,13 @@ _UNRESERVED = re.compile(r"[A-Za-z0-9_.~-]*")
 def escaped(placeholder: Placeholder, value: str) -> str:
     """A value for a path or a query. All but letters, digits, `-`, `.`, `_` and `~` becomes %XX."""
     return value if _UNRESERVED.fullmatch(value) else quote(value, safe="")
+
+
+class FilledBody(NamedTuple):
+    """The body of one call. `content_type` counts where the template has no header that says it."""
+
+    content_type: str
+    data: bytes
 
 
 class PathTemplate:
@@ -62,16 +73,80 @@ def _not_empty(placeholder: Placeholder, value: str) -> str:
 # Pairs of names and values with placeholders, `a=${x}&b=1`: the query of a URL, or a form as the body.
 
 
-class PairTemplate:
-    __slots__ = ("key", "value")
+def field_values(
+    name: str, value: Any, encoding: Encoding, placeholder: Placeholder, escape: Callable[[str], str] = str
+) -> list[tuple[str, str]]:
+    """Write a value as fields of a form, each with its name. `escape` is applied to the names of members."""
+    if "json" in (encoding.content_type or ""):
+        return [(name, json_bytes(value).decode())]
+    if not isinstance(value, list | tuple | dict):
+        return [] if value is None else [(name, as_text(placeholder, value))]
+    found = _leaves(value, placeholder, len(name))
+    is_object = isinstance(value, dict)
+    if (separator := encoding.separator) is not None:
+        if any(len(path) > 1 for path, _ in found):
+            raise placeholder.bad(f"is nested, and the style {encoding.style or 'form'} has no form for that")
+        texts = [part for path, text in found for part in ((*path, text) if is_object else (text,))]
+        return [(name, separator.join(texts))] if texts else []
+    if is_object and encoding.style == "form":
+        return [(escape(path[0] + _in_brackets(path[1:])), text) for path, text in found]
+    if not is_object and encoding.style != "deepObject" and all(len(path) == 1 for path, _ in found):
+        return [(name, text) for _, text in found]
+    return [(name + escape(_in_brackets(path)), text) for path, text in found]
 
-    def __init__(self, key: TemplateText, value: TemplateText | None) -> None:
+
+def _leaves(value: Any, placeholder: Placeholder, size: int) -> list[tuple[tuple[str, ...], str]]:
+    """Return the plain values inside, each with the way to it. Null has no form, and is left out.
+
+    A name is repeated for all that is below it, so that a small value can be very large when it is written.
+    """
+    found: list[tuple[tuple[str, ...], str]] = []
+    waiting: list[tuple[tuple[str, ...], int, Any]] = [((), size, value)]
+    total = 0
+    while waiting:
+        path, size, one = waiting.pop()
+        if isinstance(one, dict | list | tuple):
+            members = one.items() if isinstance(one, dict) else enumerate(one)
+            named = [(as_text(placeholder, key), member) for key, member in members]
+            waiting += [((*path, name), size + len(name) + 2, member) for name, member in reversed(named)]
+        elif one is not None:
+            found.append((path, as_text(placeholder, one)))
+            total += size + len(found[-1][1])
+            if total > MAX_REQUEST_BYTES:
+                raise placeholder.bad(f"is more than {MAX_REQUEST_BYTES:,} bytes when it is written as a form")
+    return found
+
+
+def _in_brackets(path: tuple[str, ...]) -> str:
+    return "".join(f"[{part}]" for part in path)
+
+
+def json_bytes(value: Any) -> bytes:
+    try:
+        return msgspec.json.encode(value)
+    except (UnicodeEncodeError, RecursionError, TypeError, ValueError, OverflowError):
+        why = "half a character in it, too many digits, nested too deep, or no data at all"
+        raise BadArguments(f"an argument can't be sent as JSON: {why}") from None
+
+
+class PairTemplate:
+    __slots__ = ("encoding", "key", "value")
+
+    def __init__(self, key: TemplateText, value: TemplateText | None, encoding: Encoding = DEFAULT_ENCODING) -> None:
         self.key = key
         self.value = value  # None: a name alone, without `=`
+        self.encoding = encoding
 
     @property
     def placeholders(self) -> tuple[Placeholder, ...]:
         return self.key.placeholders + (() if self.value is None else self.value.placeholders)
+
+    def is_object(self, values: Values) -> bool:
+        return (
+            self.value is not None
+            and self.value.alone is not None
+            and isinstance(values.get(self.value.alone.name), dict)
+        )
 
     def fill(self, values: Values) -> list[str]:
         key = self.key.fill(values, escaped)
@@ -80,8 +155,9 @@ class PairTemplate:
         if self.value is None:
             return [key]
         alone = self.value.alone
-        if alone is not None and isinstance(items := values.get(alone.name), list | tuple):
-            return [f"{key}={escaped(alone, as_text(alone, item))}" for item in items if item is not None]
+        if alone is not None and not isinstance(found := values.get(alone.name), str | None):
+            pairs = field_values(key, found, self.encoding, alone, _literal)
+            return [f"{name}={escaped(alone, text)}" for name, text in pairs]
         value = self.value.fill(values, escaped)
         return [] if value is None else [f"{key}={value}"]
 
@@ -103,12 +179,26 @@ class PairTemplates:
         if self.fixed is not None:
             return self.fixed
         filled: list[str] = []
+        chosen: list[str] = []  # pairs whose names come from the caller
         for part in self.parts:
-            if isinstance(part, str):
-                filled.append(part)
-            else:
-                filled += part.fill(values)
+            pairs = [part] if isinstance(part, str) else part.fill(values)
+            filled += pairs
+            if not isinstance(part, str) and part.is_object(values):
+                chosen += pairs
+        if chosen:
+            refuse_twice(map(_name, chosen), map(_name, filled))
         return "&".join(filled)
+
+
+def refuse_twice(chosen: Iterable[str], names: Iterable[str]) -> None:
+    """Raise BadArguments for a name of the caller's that is there twice: it must not replace what the template says."""
+    counted = Counter(names)
+    if twice := next((name for name in chosen if counted[name] > 1), None):
+        raise BadArguments(f"The request would have the field {twice[:100]!r} twice; leave it out of the object")
+
+
+def _name(pair: str) -> str:
+    return unquote_plus(pair.partition("=")[0])
 
 
 def written_pairs(marked: str, placeholders: Iterator[Placeholder]) -> list[PairTemplate]:
@@ -121,23 +211,39 @@ def written_pairs(marked: str, placeholders: Iterator[Placeholder]) -> list[Pair
     return pairs
 
 
-def named_pairs(given: Mapping[str, Any], arguments: Collection[str], pointer: str) -> list[PairTemplate]:
+def named_pairs(
+    given: Mapping[str, Any], arguments: Collection[str], pointer: str, encodings: Mapping[str, Encoding]
+) -> list[PairTemplate]:
     """Pairs given as a mapping: their texts are data, and escaped."""
+    check_encodings(given, encodings, pointer)
     pairs: list[PairTemplate] = []
     for name, value in given.items():
         place = below(pointer, name)
         key = parse_text(name, arguments, place).changed(_literal)
         items = value if isinstance(value, list | tuple) else [value]
-        pairs += [PairTemplate(key, _pair_value(item, arguments, place)) for item in items if item is not None]
+        encoding = encodings.get(name, DEFAULT_ENCODING)
+        pairs += [
+            PairTemplate(key, pair_value(item, arguments, place, _literal), encoding)
+            for item in items
+            if item is not None
+        ]
     return pairs
 
 
-def _pair_value(value: Any, arguments: Collection[str], pointer: str) -> TemplateText:
+def check_encodings(given: Any, encodings: Mapping[str, Encoding], pointer: str) -> None:
+    """Raise TemplateError for the encoding of a field that is not there."""
+    for name in encodings:
+        if not isinstance(given, Mapping) or name not in given:
+            raise TemplateError(f"There is no field {name!r} that could be encoded", below(f"{pointer}Encoding", name))
+
+
+def pair_value(value: Any, arguments: Collection[str], pointer: str, escape: Callable[[str], str]) -> TemplateText:
+    """Read the value of a field. `escape` is applied to what the template itself says."""
     if isinstance(value, str):
-        return parse_text(value, arguments, pointer).changed(_literal)
+        return parse_text(value, arguments, pointer).changed(escape)
     if isinstance(value, dict | list | tuple):
         raise TemplateError("has to be a text, a number, true, false, or a list of them", pointer)
-    return TemplateText([_literal(as_text(Placeholder("", is_secret=False), value))])
+    return TemplateText([escape(as_text(Placeholder("", is_secret=False), value))])
 
 
 def _literal(text: str) -> str:

@@ -19,6 +19,7 @@ from onetool.http.auth import Authenticator, encoded_parts
 from onetool.http.client import HttpContext
 from onetool.http.definition import HttpImpl, RequestStep, ToolLimits, all_sending_seconds, total_seconds
 from onetool.http.errors import with_message
+from onetool.http.files import load_files
 from onetool.http.placeholders import (
     STEPS,
     KnownNames,
@@ -211,6 +212,8 @@ class HttpTool:
         self._total = all_sending_seconds(impl, limits)
         self.timeout = total_seconds(impl, limits)
         self.secrets = frozenset[str]().union(*(step.request.secrets for step in self._steps))
+        self._files = sorted(frozenset[str]().union(*(step.request.files for step in self._steps)))
+        self._max_request_bytes = limits.max_request_bytes
 
     @property
     def fixed_urls(self) -> list[Url]:
@@ -244,15 +247,26 @@ class HttpTool:
         secret = context.secret or (_no_secret if environment is None else environment.secret)
         if environment is not None:
             context = context._replace(redact=lambda value: environment.redact(value, args))
+        loaded = args
+        if self._files:
+            loaded = await load_files(self._files, args, context.files, self._max_request_bytes, context.redact)
         if self._alone is not None:
-            return await self._alone.send(args, secret, context, call.progress if call else None, self._total)
-        return await self._send_all(args, secret, context, call)
+            return await self._alone.send(loaded, secret, context, call.progress if call else None, self._total)
+        return await self._send_all(args, loaded, secret, context, call)
 
     async def _send_all(
-        self, args: Mapping[str, Any], secret: Lookup, context: HttpContext, call: CallContext | None
+        self,
+        args: Mapping[str, Any],
+        loaded: Mapping[str, Any],
+        secret: Lookup,
+        context: HttpContext,
+        call: CallContext | None,
     ) -> Any:
-        """One after the other. The value of the last that was sent; None if none was."""
-        self._rehearse(args, secret, context)
+        """One after the other. The value of the last that was sent; None if none was.
+
+        `loaded` are the arguments with the content of files; conditions see `args`, as they were given.
+        """
+        self._rehearse(loaded, secret, context)
         until = monotonic() + self._seconds_for(call)
         mask = CredentialMask()
         within = context._replace(redact=lambda value: mask(context.redact(value)))
@@ -270,7 +284,7 @@ class HttpTool:
                 tell = call.progress if call is not None and is_last else None
                 seconds = max(until - monotonic(), 0.001)
                 clean = None if is_last else context.redact
-                result = await step.request.send({**args, **given}, secret, within, tell, seconds, clean)
+                result = await step.request.send({**loaded, **given}, secret, within, tell, seconds, clean)
             if not is_last:  # a secret that a server sends back goes no further
                 values[step.name] = result = await asyncio.to_thread(context.redact, result)
             done.append(step.name)

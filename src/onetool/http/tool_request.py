@@ -17,6 +17,7 @@ from onetool.http.auth import Authenticator, Destination, Signer, authenticator_
 from onetool.http.client import HttpContext
 from onetool.http.definition import OAuth2, RequestStep, ToolLimits, sending_seconds
 from onetool.http.errors import Redact, WireError, with_message
+from onetool.http.files import file_shown
 from onetool.http.placeholders import KnownNames, Lookup, Placeholder, StepNames
 from onetool.http.response import ResponseReader, Tell
 from onetool.http.sending import Retries, Sender
@@ -59,6 +60,7 @@ class ToolRequest:
         self._sending = Sender(retries, request.timeout_ms / 1000, *sizes, request.follow_redirects, self._streams)
         self._seconds = sending_seconds(request, limits)
         self.secrets, self.step_values = self._template.secrets, self._template.step_values
+        self.files = self._template.files
         self.credentials = self._template.credentials  # values of steps that have to be masked
         if self.auth is not None:
             self.secrets |= self.auth.secrets
@@ -164,6 +166,10 @@ def previewed(
 ) -> PreviewRequest:
     """BadArguments or ToolFailure when a value does not fit."""
     words = _Words(request.step_values)
+    args = {
+        name: file_shown(value) if name in request.files and value is not None else value
+        for name, value in args.items()
+    }
     filled = request.unsigned({**args, **words.steps}, lambda _: words.secret)
     signed = _signed(request, filled, {**args, **words.steps}, words.secret, outside)
     body, body_notes = _body(signed.body, words)

@@ -100,7 +100,11 @@ class TestRequest:
             "assistant",
             "user",
         ]
-        assert sent[1] == {"role": "user", "content": "What?\n\nFile a.txt:\n```\none\n```", "images": ["aGk="]}
+        assert sent[1] == {
+            "role": "user",
+            "content": "What?\n\nFile a.txt:\n```\none\n```\n\nAttached pictures: b.png",
+            "images": ["aGk="],
+        }
         assert sent[2]["tool_calls"] == [
             {"id": "c1", "function": {"name": "time__now", "arguments": {}}},
             {"id": "c2", "function": {"name": "weather", "arguments": {"city": "Ü"}}},
@@ -112,7 +116,13 @@ class TestRequest:
         picture = File(name="b.png", kind="image/png", data="aGk=")
         again = User(text="Two", files=(picture,))
         sent = body(prompt(User(text="One", files=(picture,)), again, Assistant(text=" "), User(text="Three")))
-        assert sent["messages"] == [{"role": "user", "content": "One\n\nTwo\n\nThree", "images": ["aGk=", "aGk="]}]
+        assert sent["messages"] == [
+            {
+                "role": "user",
+                "content": "One\n\nTwo\n\nThree\n\nAttached pictures: b.png, b.png",
+                "images": ["aGk=", "aGk="],
+            }
+        ]
 
     def test_settings(self) -> None:
         sent = body(prompt(temperature=0.0, max_tokens=5, context_tokens=1234))

@@ -132,7 +132,7 @@ class TestRequest:
             "user",
         ]
         assert sent[1]["content"] == [
-            {"type": "text", "text": "What is it like?\n\nFile a.txt:\n```\none\n```"},
+            {"type": "text", "text": "What is it like?\n\nFile a.txt:\n```\none\n```\n\nAttached pictures: b.png"},
             {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}},
         ]
         assert sent[2]["tool_calls"] == [
@@ -214,7 +214,7 @@ class TestRequest:
         )
         question, _, _, bridge, last = body(prompt(*messages, model=model))["messages"]
         assert [part.get("text", "picture") for part in question["content"]] == [
-            "One\n\nFile a.txt:\n```\na\n```\n\nTwo",
+            "One\n\nFile a.txt:\n```\na\n```\n\nTwo\n\nAttached pictures: b.png, b.png",
             "picture",
             "picture",
         ]

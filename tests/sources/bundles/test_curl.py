@@ -258,6 +258,42 @@ def test_options():
     assert request("curl localhost:9000/a")["urlTemplate"] == "http://localhost:9000/a"
 
 
+def test_files():
+    made = from_curl(
+        "curl https://x.example -H 'Content-Type: multipart/form-data'"
+        " -F 'photo=@/home/me/cat.png;type=image/png;filename=\"k.png\"'"
+        " -F 'title=My cat; yes' -F n=3 -F token=sk-123 -F 'notes=<n.txt' -F 'q=@\"a;b.png\"'"
+        " --form-string 's=@x;type=y'"
+    )
+    assert made.tool["httpImpl"]["request"] == {
+        "method": "POST",
+        "urlTemplate": "https://x.example",
+        "multipart": {
+            "photo": {"file": "${photo}", "filename": "k.png"},
+            "title": "${title}",
+            "n": "${n}",
+            "token": "${X_TOKEN}",
+            "notes": "${notes}",
+            "q": {"file": "${q}"},
+            "s": "${s}",
+        },
+        "bodyEncoding": {"photo": {"contentType": "image/png"}},
+        "timeoutMs": 60_000,
+    }
+    schema = made.tool["argSchema"]
+    assert schema["required"] == ["photo", "notes", "q"]
+    assert "default" not in schema["properties"]["photo"]
+    assert [schema["properties"][name]["default"] for name in ("title", "n", "s")] == ["My cat; yes", 3, "@x;type=y"]
+    assert made.secrets == {"X_TOKEN": "sk-123"}
+    assert made.tool["limits"] == {"maxRequestBytes": 16 * 1024**2}
+
+
+def test_a_body_that_is_a_file():
+    assert request("curl -T a.bin https://x.example/up")["method"] == "PUT"
+    made = request("curl --data-binary @a.bin -H 'Content-Type: image/png' https://x.example")
+    assert (made["method"], made["bodyFile"], made["headers"]) == ("POST", "${file}", {"Content-Type": "image/png"})
+
+
 @pytest.mark.parametrize(
     ("command", "encoding"),
     [
@@ -282,10 +318,11 @@ def test_how_the_answer_is_read(command, encoding):
         ("curl https://x.example --next https://y.example", "one by one"),
         ("curl -H", "needs a value"),
         ("curl --frobnicate https://x.example", "--frobnicate is not known"),
-        ("curl -F file=@x https://x.example", "multipart"),
+        ("curl -F file https://x.example", "name=@path for a file"),
+        ("curl -F a=1 -d b=2 https://x.example", "several bodies"),
+        ("curl -F 'a=@x;type=no type' https://x.example", "contentType"),
         ("curl https://x.example -H 'Content-Type: multipart/form-data; boundary=x' --data-raw 'x'", "multipart"),
         ("curl -d @body.json https://x.example", "a file is not read"),
-        ("curl -T x https://x.example", "files are not sent"),
         ("curl -b cookies.txt https://x.example", "a file of cookies"),
         ('curl ^"https://x.example^"', "Windows"),
         ("curl https://x.example ^\n -X POST", "Windows"),

@@ -1352,6 +1352,13 @@ export interface components {
              */
             query?: Record<string, never>;
             /**
+             * @description By the names of `query`: how lists and objects are written.
+             * @default {}
+             */
+            queryEncoding?: {
+                [key: string]: components["schemas"]["Encoding"];
+            };
+            /**
              * @description Names and values, with `${name}` in the values.
              * @default {}
              */
@@ -1360,6 +1367,17 @@ export interface components {
             };
             /** @description JSON with `${name}` in its texts, or a text. One that is just a placeholder keeps the value's type. */
             body?: unknown;
+            /** @description Fields of multipart/form-data, in place of `body`; a file is `{"file": "${name}"}`. */
+            multipart?: Record<string, never> | null;
+            /** @description `${name}`, in place of `body`: the file that the argument names. */
+            bodyFile?: string | null;
+            /**
+             * @description The same for the fields of a form or of `multipart`.
+             * @default {}
+             */
+            bodyEncoding?: {
+                [key: string]: components["schemas"]["Encoding"];
+            };
             auth?: (components["schemas"]["Bearer"] | components["schemas"]["Basic"] | components["schemas"]["ApiKey"] | components["schemas"]["Hmac"] | components["schemas"]["OAuth2"]) | null;
             /**
              * @description For each try.
@@ -1375,6 +1393,12 @@ export interface components {
             idempotent?: boolean | null;
             /** @default false */
             followRedirects?: boolean;
+        };
+        /** @description How the value of a query or form field is written, in OpenAPI's words. Without a style, a list of plain values repeats the name, and what is nested has brackets: `items[0][price]`. */
+        Encoding: {
+            style?: ("deepObject" | "form" | "pipeDelimited" | "spaceDelimited") | null;
+            explode?: boolean | null;
+            contentType?: string | null;
         };
         /** @description `Authorization: Bearer <value>`. */
         Bearer: {

@@ -185,7 +185,15 @@ def as_json(value: Any) -> str:
 
 
 def with_files(user: User) -> str:
-    """The text of a user message with the texts of its files."""
+    """Return the text of a user message with the texts of its files, and the names of its pictures, if there are any.
+
+    A tool that sends files takes an attached one by its name.
+    """
+    names = ", ".join(on_one_line(file.name) for file in user.files if file.data is not None)
+    return "\n\n".join(filter(None, (_with_texts(user), f"Attached pictures: {names}" if names else "")))
+
+
+def _with_texts(user: User) -> str:
     files = (f"File {on_one_line(file.name)}:\n{fenced(file.text)}" for file in user.files if file.text is not None)
     return replace_surrogates("\n\n".join(filter(None, (user.text, *files))))
 
@@ -247,7 +255,7 @@ def is_blank(message: Message) -> bool:
 
 
 def _merged(first: User, second: User) -> User:
-    texts = filter(None, (with_files(first), with_files(second)))
+    texts = filter(None, (_with_texts(first), _with_texts(second)))
     pictures = (file for file in (*first.files, *second.files) if file.data is not None)
     return User(text="\n\n".join(texts), files=tuple(pictures))
 

@@ -2,6 +2,7 @@
 
 import json
 import socket
+from base64 import b64encode
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
@@ -10,6 +11,7 @@ import pytest
 from ask.stand_in import Fails, Says, StandIn, Wants
 from helpers import until
 from interfaces.rest.served import TOKEN, Api, problem, read_events, with_model
+from upstream import Upstream
 
 SWITCH = {
     "name": "lamp.switch",
@@ -222,3 +224,31 @@ def test_many_at_once_never_cross(server, ask, model):
 
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(one, range(16))) == [f"Say {number}." for number in range(16)]
+
+
+@pytest.mark.parametrize("menu", ["direct", "run"])
+def test_a_tool_sends_a_file_that_was_attached(tmp_path, model, menu):
+    """The model knows its name alone: of a picture it could not repeat the content."""
+    picture = b"\x89PNG\r\n\x1a\n"
+    with Upstream() as upstream:
+        hosts = [{"host": upstream.netloc, "allowPrivate": True}]
+        env = with_model(tmp_path, model, allowedHosts=hosts, secrets={"OPENAI_API_KEY": "sk-of-the-server-0123"})
+        api = Api(real=tmp_path, env=env)
+        try:
+            schema = {"type": "object", "properties": {"file": {"type": "string"}}}
+            request = {"method": "PUT", "urlTemplate": upstream.url, "bodyFile": "${file}"}
+            api.tool(slug="put", type="http", argSchema=schema, httpImpl={"request": request}, pythonImpl=None)
+            calls = [Wants("mine__put", {"file": "plan.png"})]
+            if menu == "run":
+                calls = [Wants("run", {"code": 'mine.put(file="plan.png")'})]
+            model.will(Says("I send it.", calls=calls), Says("Done."))
+            del model.seen[:]
+            file = {"name": "plan.png", "kind": "image/png", "data": b64encode(picture).decode()}
+            body = {"prompt": "Send it.", "files": [file], "menu": menu, "approve": "always"}
+            reply = api.ask("POST", "/ask", body)
+            assert reply.json()["answer"] == "Done.", reply.text
+            assert "Attached pictures: plan.png" in json.dumps(model.seen[0].body)
+        finally:
+            api.stop()
+    (seen,) = upstream.seen
+    assert (seen.body, seen.headers["content-type"]) == (picture, "image/png")

@@ -1,6 +1,5 @@
 """Where parameters go, and what becomes of styles that a template can't write."""
 
-import pytest
 from sources.bundles.openapi.documents import HOST, imported, one, parameter, parameters, sent, skipped
 
 STRINGS = {"type": "array", "items": {"type": "string"}}
@@ -41,25 +40,19 @@ def test_those_of_the_path_are_shared_and_replaced():
 def test_lists_repeat_their_name_or_are_one_text():
     tool = one(parameters(parameter("tag", schema=STRINGS)))
     assert sent(tool, tag=["a", "b"]).url.target == "/v1/things?tag=a&tag=b"
-    found = imported({"/things": {"get": parameters(parameter("tag", schema=STRINGS, explode=False))}})
+    found = imported({"/things/{tag}": {"get": parameters(parameter("tag", "path", STRINGS, required=True))}})
     ((_, _, tool),) = found.tools
     assert tool["argSchema"]["properties"]["tag"] == {
         "type": "string",
         "description": "Several are separated by commas.",
     }
-    assert found.notes == [("GET /things", "tag is given as one text, its values separated by commas")]
-    pipes = one(parameters(parameter("tag", schema=STRINGS, style="pipeDelimited")))
-    assert "separated by |" in pipes["argSchema"]["properties"]["tag"]["description"]
+    assert found.notes == [("GET /things/{tag}", "tag is given as one text, its values separated by commas")]
 
 
-@pytest.mark.parametrize(("style", "target"), [("deepObject", "at[x]=1&at[y]=2"), ("form", "x=1&y=2")])
-def test_members_of_an_object_in_a_query(style, target):
-    tool = one(parameters(parameter("at", schema=POINT, style=style, required=True)))
-    names = ["at_x", "at_y"] if style == "deepObject" else ["x", "y"]
-    assert tool["argSchema"]["required"] == names[:1]
-    from urllib.parse import unquote
-
-    assert unquote(sent(tool, **dict(zip(names, (1, 2), strict=True))).url.target) == f"/v1/things?{target}"
+def test_members_of_an_object_in_a_query():
+    tool = one(parameters(parameter("at", schema=POINT, style="form", required=True)))
+    assert tool["argSchema"]["required"] == ["x"]
+    assert sent(tool, x=1, y=2).url.target == "/v1/things?x=1&y=2"
 
 
 def test_styles_of_a_path():
@@ -72,12 +65,12 @@ def test_styles_of_a_path():
 
 
 def test_what_has_no_form_is_left_out_or_skips_the_operation():
-    free = {"type": "object", "additionalProperties": True}
-    found = imported({"/things": {"get": parameters(parameter("q", schema=free), parameter("n"))}})
+    given = parameters(parameter("q", "header", POINT), parameter("n"))
+    found = imported({"/things": {"get": given}})
     assert set(found.tools[0][2]["argSchema"]["properties"]) == {"n"}
     assert "its optional parameter 'q' is left out" in found.notes[0].why
-    why = skipped(parameters(parameter("q", schema=free, required=True)))
-    assert why == "its parameter 'q': an object without known members has no form in a query"
+    why = skipped(parameters(parameter("q", "header", POINT, required=True)))
+    assert why == "its parameter 'q': an object has no form in the header"
 
 
 def test_a_parameter_with_content_is_a_text_of_json():

@@ -118,7 +118,7 @@ def test_lists_in_queries_bodies_and_texts(shop):
     call, upstream = shop
     assert call("find-pets-by-tags", tags=["a b", "c"])[0]["name"] == "tags=a%20b&tags=c"
     assert call("create-users-with-list-input", body=[{"username": "ada"}]) == {"username": "ada"}
-    assert call("upload-file", petId=7, body="bytes") == {
+    assert call("upload-file", petId=7, body="data:,bytes") == {
         "code": 200, "message": "bytes", "type": "application/octet-stream",
     }  # fmt: skip
     assert call("get-inventory") == {"sold": 3}

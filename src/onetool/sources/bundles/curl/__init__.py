@@ -13,6 +13,7 @@ from urllib.parse import unquote
 
 from onetool.http.definition import Method
 from onetool.http.errors import RequestRefusedError
+from onetool.http.files import FILE_TIMEOUT_MS, MAX_FILE_BYTES
 from onetool.http.placeholders import TemplateError
 from onetool.http.url import parse_url
 from onetool.sources.bundles.curl.arguments import (
@@ -22,6 +23,7 @@ from onetool.sources.bundles.curl.arguments import (
     body_of,
     is_credential,
     looks_random,
+    multipart_of,
     shell_text,
     word_for,
 )
@@ -72,11 +74,12 @@ class _ToolMaker:
         for name, value in self._command.headers:
             self._read_header(name, value)
         method = self._method()
-        query, body = self._read_data()
+        query, sent = self._read_data()
+        body = sent.get("body")
         request: dict[str, Any] = {"method": method, "urlTemplate": self._base + path}
         request |= {"query": query} if query else {}
         request |= {"headers": self._headers} if self._headers else {}
-        request |= {"body": body} if body is not None else {}
+        request |= sent
         request |= {"auth": self._auth} if self._auth else {}
         request |= self._settings()
         slug = path_slug(method.lower(), plain_path)
@@ -88,6 +91,8 @@ class _ToolMaker:
             "argSchema": self._filling.schema(),
             "httpImpl": {"request": request, "response": {"encoding": self._encoding(body)}},
         }
+        if self._command.sends_files:
+            tool["limits"] = {"maxRequestBytes": MAX_FILE_BYTES}
         _check(tool)
         return FromCurl(slug, tool, [self._host], self._secrets.found, self._notes)
 
@@ -204,14 +209,16 @@ class _ToolMaker:
 
     def _method(self) -> str:
         command = self._command
-        method = command.method or (
-            "HEAD" if command.is_head else "POST" if command.data and not command.is_get else "GET"
-        )
+        method = command.method or "GET"
+        if not command.method and not command.is_get:
+            sends = command.data or command.fields or command.file
+            method = "HEAD" if command.is_head else "PUT" if command.is_put else "POST" if sends else "GET"
         if method not in _METHODS:
             raise InvalidError(f"-X {shell_text(method)[:20]}: a tool can send {', '.join(_METHODS)}")
         return method
 
-    def _read_data(self) -> tuple[dict[str, Any], Any]:
+    def _read_data(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the query, and the members of the request that are about its body."""
         pairs = CommandPairs(self._filling, self._secrets)
         pairs.written(self._query_text)
         for text in self._command.query:
@@ -222,12 +229,21 @@ class _ToolMaker:
                 (pairs.named if kind == "pair" else pairs.written)(text)
             data = []
         query = pairs.taken()
+        if bool(data) + bool(self._command.fields) + bool(self._command.file) > 1:
+            raise InvalidError("the command has several bodies: use one of -d, -F, -T and --data-binary @FILE")
+        if self._command.file:
+            return query, {"bodyFile": self._filling.file("file", self._command.file)}
+        if self._command.fields:
+            for name in [name for name in self._headers if name.lower() == "content-type"]:
+                del self._headers[name]  # it is set with the boundary
+            fields, encoding = multipart_of(self._command.fields, self._filling, self._secrets)
+            return query, {"multipart": fields} | ({"bodyEncoding": encoding} if encoding else {})
         if not data:
-            return query, None
+            return query, {}
         body, content_type = body_of(data, self._content_type(), self._filling, self._secrets, self._notes)
         if content_type and self._content_type() is None:
             self._headers["Content-Type"] = content_type
-        return query, body
+        return query, {} if body is None else {"body": body}
 
     def _content_type(self) -> str | None:
         return next((value for name, value in self._headers.items() if name.lower() == "content-type"), None)
@@ -235,7 +251,8 @@ class _ToolMaker:
     def _settings(self) -> dict[str, Any]:
         command = self._command
         found: dict[str, Any] = {"followRedirects": True} if command.follows else {}
-        found |= {"timeoutMs": command.timeout_ms} if command.timeout_ms else {}
+        timeout_ms = command.timeout_ms or (FILE_TIMEOUT_MS if command.sends_files else 0)
+        found |= {"timeoutMs": timeout_ms} if timeout_ms else {}
         return found | ({"retries": command.retries} if command.retries else {})
 
     def _encoding(self, body: Any) -> str:

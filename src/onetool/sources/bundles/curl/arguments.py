@@ -12,8 +12,9 @@ from urllib.parse import unquote_plus
 import msgspec
 
 from onetool.core.redaction import sounds_secret
+from onetool.http.files import FILE_SCHEMA
 from onetool.http.template import FORM
-from onetool.sources.bundles.curl.command import BEGIN, END, pieces, variables
+from onetool.sources.bundles.curl.command import BEGIN, END, FormField, pieces, variables
 from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.import_names import argument_name, literal, placeholder, secret_prefix
 
@@ -148,6 +149,21 @@ class ArgumentCollector:
         self._properties[chosen] = {**_typed(value), "default": value}
         return placeholder(chosen)
 
+    def file(self, name: str, path: str) -> str:
+        """Add an argument for a file. It has no default: the path is that of whoever wrote the command."""
+        chosen = self._free(argument_name(name))
+        example = path.replace("\\", "/").rpartition("/")[2]
+        self._properties[chosen] = FILE_SCHEMA | ({"examples": [example]} if example and BEGIN not in path else {})
+        self._required.append(chosen)
+        return placeholder(chosen)
+
+    def text(self, name: str) -> str:
+        """Add an argument for a text that the command reads from a file."""
+        chosen = self._free(argument_name(name))
+        self._properties[chosen] = {"type": "string"}
+        self._required.append(chosen)
+        return placeholder(chosen)
+
     def defaults(self) -> dict[str, Any]:
         return {name: one["default"] for name, one in self._properties.items() if "default" in one}
 
@@ -223,11 +239,11 @@ class CommandPairs:
     def _value(self, name: str, values: list[str]) -> Any:
         if len(values) > 1:
             if any(BEGIN in value or is_credential(name, value) for value in values):
-                return [self._one(name, value) for value in values]
+                return [self.one(name, value) for value in values]
             return self._filling.sample(name, values)
-        return self._one(name, values[0])
+        return self.one(name, values[0])
 
-    def _one(self, name: str, value: str) -> str:
+    def one(self, name: str, value: str) -> str:
         if is_credential(name, value):
             return self._secrets.take(value, word_for(name))
         if found := _PLACE.fullmatch(value):
@@ -235,6 +251,27 @@ class CommandPairs:
         if BEGIN in value:
             return self._filling.template(value, required=False)
         return self._filling.sample(name, number_in(value))
+
+
+def multipart_of(
+    fields: list[FormField], filling: ArgumentCollector, secrets: CommandSecrets
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the fields of a multipart body as a template, and their encoding."""
+    made: dict[str, list[Any]] = {}
+    encoding: dict[str, Any] = {}
+    texts = CommandPairs(filling, secrets)
+    for field in fields:
+        name = literal(_plain(field.name))
+        if field.kind == "file":
+            value: Any = {"file": filling.file(field.name, field.value)}
+            if field.filename:
+                value["filename"] = filling.template(field.filename, required=True)
+        else:
+            value = filling.text(field.name) if field.kind == "text_file" else texts.one(field.name, field.value)
+        made.setdefault(name, []).append(value)
+        if field.media_type:
+            encoding[name] = {"contentType": shell_text(field.media_type)}
+    return {name: values[0] if len(values) == 1 else values for name, values in made.items()}, encoding
 
 
 def body_of(
@@ -266,7 +303,7 @@ def body_of(
             (pairs.named if kind == "pair" else pairs.written)(text)
         return pairs.taken(), FORM
     if media.startswith("multipart/"):
-        raise InvalidError("multipart bodies can't be made by a tool; if the API takes JSON or a plain form, use that")
+        raise InvalidError("a multipart body is not read; write its fields with -F name=text or -F name=@path")
     if looks_secret(joined):
         raise InvalidError("the body has a secret in it, and is neither JSON nor a form; put $NAME in its place")
     return filling.template(joined, required=True), None

@@ -7,7 +7,7 @@ that only matter to curl itself are left out.
 
 import re
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from onetool.sources.bundles.errors import InvalidError
 
@@ -203,6 +203,22 @@ def _joined(text: str) -> str:
 
 
 _RETRIES = 10
+_FORM_OPTION = re.compile(r';\s*(type|filename|encoder|headers)=("[^"]*"|[^;]*)')
+_QUOTED_VALUE = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
+
+
+FieldKind = Literal["text", "file", "text_file"]
+_FIELD_KINDS: dict[str, FieldKind] = {"": "text", "@": "file", "<": "text_file"}
+
+
+class FormField(NamedTuple):
+    """One -F. `kind` says what `value` is: the text itself, or the path of a file, or of a file with the text."""
+
+    name: str
+    value: str
+    kind: FieldKind = "text"
+    media_type: str = ""
+    filename: str = ""
 
 
 class Command:
@@ -213,15 +229,22 @@ class Command:
         self.method = ""
         self.headers: list[tuple[str, str]] = []
         self.data: list[tuple[str, str]] = []  # ("raw" | "pair" | "json", text)
+        self.fields: list[FormField] = []  # of -F
+        self.file = ""  # the path of a file that is the body
         self.user = ""
         self.bearer = ""
         self.is_get = False
         self.is_head = False
+        self.is_put = False
         self.follows = False
         self.retries = 0
         self.timeout_ms = 0
         self.query: list[str] = []
         self.notes: list[str] = []
+
+    @property
+    def sends_files(self) -> bool:
+        return bool(self.file) or any(field.kind == "file" for field in self.fields)
 
 
 # Options with a value that we ignore: they are about the connection, the output, or curl itself.
@@ -241,8 +264,6 @@ _NOTED = {
     "--haproxy-clientip": "it",
 }
 _REFUSED = {
-    "-F": "multipart forms can't be made by a tool; if the API takes JSON or a plain form, write it with -d",
-    "-T": "files are not sent by a tool; write the content with -d",
     "-K": "a config file is not read; write its options into the command",
     "-E": "client certificates are not supported",
     "--aws-sigv4": "signatures of AWS are not supported",
@@ -254,7 +275,7 @@ _REFUSED = {
     "--ntlm": "this kind of auth is not supported",
 }
 _SAME = {
-    "--form": "-F", "--form-string": "-F", "--upload-file": "-T", "--config": "-K", "--cert": "-E", "--key": "-E",
+    "--form": "-F", "--upload-file": "-T", "--config": "-K", "--cert": "-E", "--key": "-E",
     "-:": "--next", "--netrc": "-n", "--netrc-file": "-n", "--anyauth": "--digest", "--request": "-X",
     "--header": "-H", "--data": "-d", "--data-ascii": "-d", "--user": "-u", "--cookie": "-b", "--user-agent": "-A",
     "--referer": "-e", "--get": "-G", "--head": "-I", "--location": "-L", "--max-time": "-m",
@@ -299,7 +320,10 @@ class _Options:
             "-H": self._header,
             "-d": lambda text: self._data("raw", text),
             "--data-raw": lambda text: command.data.append(("raw", text)),
-            "--data-binary": lambda text: self._data("raw", text),
+            "--data-binary": self._binary,
+            "-F": self._form,
+            "--form-string": lambda text: command.fields.append(FormField(*_name_and_value(text))),
+            "-T": self._upload,
             "--data-urlencode": self._urlencode,
             "--json": lambda text: self._data("json", text),
             "-u": lambda text: setattr(command, "user", text),
@@ -390,6 +414,29 @@ class _Options:
             raise InvalidError(f"-d {text[:40]}: a file is not read; write its content there")
         self._command.data.append((kind, text))
 
+    def _upload(self, text: str) -> None:
+        self._command.file, self._command.is_put = text, True
+
+    def _binary(self, text: str) -> None:
+        if text.startswith("@"):
+            self._command.file = text[1:]
+        else:
+            self._command.data.append(("raw", text))
+
+    def _form(self, text: str) -> None:
+        """`name=text`, `name=@path` or `name=<path`, each with `;type=image/png;filename=a.png`."""
+        name, value = _name_and_value(text)
+        sign = value[:1] if value[:1] in ("@", "<") else ""
+        value = value.removeprefix(sign)
+        if quoted := _QUOTED_VALUE.match(value):
+            value, rest = re.sub(r"\\(.)", r"\1", quoted[1]), value[quoted.end() :]
+        else:
+            end = found.start() if (found := _FORM_OPTION.search(value)) else len(value)
+            value, rest = value[:end], value[end:]
+        options = {key: one.strip('"') for key, one in _FORM_OPTION.findall(rest)}
+        kind = _FIELD_KINDS[sign]
+        self._command.fields.append(FormField(name, value, kind, options.get("type", ""), options.get("filename", "")))
+
     def _urlencode(self, text: str) -> None:
         name, equals, value = text.partition("=")
         if not equals and "@" in text:
@@ -408,6 +455,13 @@ class _Options:
 
     def _retry(self, text: str) -> None:
         self._command.retries = min(max(int(_number("--retry", text)), 0), _RETRIES)
+
+
+def _name_and_value(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise InvalidError(f"-F {text[:40]}: write name=text, or name=@path for a file")
+    return name, value
 
 
 def _number(name: str, text: str) -> Any:

@@ -1,9 +1,7 @@
-"""Turns the parameters and the body of an operation into arguments of a tool, and says where they go in the request.
+"""Turns the parameters of an operation into arguments of a tool, and says where they go in the request.
 
-The members of a body that is an object become arguments beside the parameters. A body that is no plain object (a list,
-alternatives, a map of anything) is one argument, `body`. A style that a template can't write is approximated where a
-person can write it (several values in one text, separated by commas), and reported; what can't be approximated is left
-out where it is optional, and else skips the operation.
+Lists and objects in a query are encoded as the document says. Lists in paths, headers and cookies are one text, with
+commas, which is reported. What has no form is left out where it is optional, and else skips the operation.
 """
 
 import re
@@ -13,19 +11,9 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from onetool.http.template import FORM
 from onetool.sources.bundles.import_names import argument_name, is_header_name, literal, placeholder, printable
 from onetool.sources.bundles.openapi.document import OpenApiDocument, UnresolvedError
-from onetool.sources.bundles.openapi.schemas import (
-    Definition,
-    Schemas,
-    is_json,
-    is_multipart,
-    is_xml,
-    kind_of,
-    known_media,
-    samples_of,
-)
+from onetool.sources.bundles.openapi.schemas import Definition, Schemas, kind_of, samples_of
 
 Place = Literal["path", "query", "header", "cookie", "body"]
 MOST_ARGUMENTS = 500
@@ -82,7 +70,6 @@ _UNFIT_IN_PATH = re.compile(r"[\x00-\x20\x7f-\x9f\\{}]")
 _OURS = frozenset(("accept", "content-type", "authorization"))  # what OpenAPI says to ignore as parameters
 _COOKIE_NAME = re.compile(r"[A-Za-z0-9!#%&'*+.^_`|~-]{1,100}")
 _ANY_TEXT = Definition({"type": "string"}, ())
-_SEPARATORS = {"form": "commas", "simple": "commas", "pipeDelimited": "|", "spaceDelimited": "spaces"}
 
 
 class Parameter(NamedTuple):
@@ -114,6 +101,7 @@ class ParameterConverter:
         self._schemas = schemas
         self._note = note
         self.query: dict[str, Any] = {}
+        self.query_encoding: dict[str, Any] = {}
         self.headers: dict[str, str] = {}
         self._cookies: list[str] = []
 
@@ -188,35 +176,34 @@ class ParameterConverter:
         return bool(_COOKIE_NAME.fullmatch(parameter.name)) and (parameter.required or not self._cookies)
 
     def _put_query(self, parameter: Parameter, arguments: ToolArguments) -> None:
-        kind = kind_of(parameter.schema)
-        name = parameter.name
-        if kind == "object" and "content" not in parameter.given:
-            self._put_members(parameter, arguments)
-        elif kind == "array" and parameter.style == "form" and parameter.explode:
-            if kind_of(self._resolved(parameter.schema.get("items", {}))) in ("object", "array"):
-                raise UnresolvedError("a list of structures has no form in a query")
-            definition = self._described(parameter, self._schemas.read(parameter.given["schema"], "in"))
-            self.query[literal(name)] = arguments.add(name, "query", definition, parameter.required)
-        else:
-            self.query[literal(name)] = arguments.add(name, "query", self._scalar(parameter), parameter.required)
+        name, kind = literal(parameter.name), kind_of(parameter.schema)
+        if "content" in parameter.given or "schema" not in parameter.given:
+            self.query[name] = arguments.add(parameter.name, "query", self._scalar(parameter), parameter.required)
+            return
+        if (
+            kind == "object"
+            and parameter.style == "form"
+            and parameter.explode
+            and self._put_members(parameter, arguments)
+        ):
+            return
+        definition = self._described(parameter, self._schemas.read(parameter.given["schema"], "in"))
+        self.query[name] = arguments.add(parameter.name, "query", definition, parameter.required)
+        if encoding := field_encoding(parameter.style, parameter.explode, kind):
+            self.query_encoding[name] = encoding
 
-    def _put_members(self, parameter: Parameter, arguments: ToolArguments) -> None:
-        """`filter[name]=…` or `name=…`, a pair for each member of an object."""
-        deep = parameter.style == "deepObject"
-        if not deep and not (parameter.style == "form" and parameter.explode):
-            raise UnresolvedError(f"an object in the style {parameter.style[:40]!r} has no form in a template")
+    def _put_members(self, parameter: Parameter, arguments: ToolArguments) -> bool:
+        """Put each member of an object under its own name, `name=…`, if all of them are known and plain."""
         members = parameter.schema.get("properties")
         if not isinstance(members, dict) or not members or len(members) > MOST_PARAMETERS:
-            raise UnresolvedError("an object without known members has no form in a query")
+            return False
+        if any(kind_of(self._resolved(schema)) == "object" for schema in members.values()):
+            return False
         required = parameter.schema.get("required") if parameter.required else ()
         for name, schema in members.items():
-            if kind_of(self._resolved(schema)) == "object":
-                self._note(f"{parameter.name[:60]}.{name[:60]} is left out: objects in objects have no form in a query")
-                continue
-            key = f"{parameter.name}[{name}]" if deep else name
-            definition = self._schemas.read(schema, "in")
             needed = isinstance(required, list) and name in required
-            self.query[literal(key)] = arguments.add(key, "query", definition, needed)
+            self.query[literal(name)] = arguments.add(name, "query", self._schemas.read(schema, "in"), needed)
+        return True
 
     def _scalar(self, parameter: Parameter) -> Definition:
         """One text or number. Structures are given as the text that is sent."""
@@ -228,9 +215,8 @@ class ParameterConverter:
             return self._described(parameter, self._schemas.read(media["schema"], "in"))
         kind = kind_of(parameter.schema)
         if kind == "array":
-            between = _SEPARATORS.get(parameter.style, "commas")
-            self._note(f"{parameter.name[:60]} is given as one text, its values separated by {between}")
-            return self._described(parameter, _ANY_TEXT, f"Several are separated by {between}.")
+            self._note(f"{parameter.name[:60]} is given as one text, its values separated by commas")
+            return self._described(parameter, _ANY_TEXT, "Several are separated by commas.")
         if kind == "object":
             raise UnresolvedError(f"an object has no form in the {parameter.place}")
         return self._described(parameter, self._schemas.read(parameter.given.get("schema", parameter.schema), "in"))
@@ -247,177 +233,14 @@ class ParameterConverter:
         return Definition(schema, definition.uses)
 
 
-# Bodies
-
-
-MOST_MEMBERS = 200  # members that become arguments
-DEEPEST_MEMBERS = 8  # allOf inside of allOf
-
-_ONLY_REQUIRED = frozenset(("required", "type", "title", "description"))
-
-
-class BodyMembers(NamedTuple):
-    schemas: dict[str, Any]
-    required: frozenset[str]
-
-
-class BodyTemplateParts(NamedTuple):
-    template: Any = None
-    content_type: str | None = None  # where the template alone does not say it
-
-
-class BodyConverter:
-    def __init__(self, document: OpenApiDocument, schemas: Schemas, note: Callable[[str], None]) -> None:
-        self._document = document
-        self._schemas = schemas
-        self._note = note
-
-    def put(self, given: Any, arguments: ToolArguments) -> BodyTemplateParts:
-        """Take the body of one operation."""
-        body = self._document.object(given)
-        required = body.get("required") is True
-        content = body.get("content")
-        try:
-            return self._put(content if isinstance(content, dict) else {}, required, body.get("description"), arguments)
-        except UnresolvedError as error:
-            if required:
-                raise
-            self._note(f"its optional body is left out: {error}")
-            return BodyTemplateParts()
-
-    def _put(
-        self, content: dict[str, Any], required: bool, description: Any, arguments: ToolArguments
-    ) -> BodyTemplateParts:
-        media_type = _chosen(content)
-        media = self._document.object(content[media_type])
-        samples = self._samples(media)
-        name = known_media(media_type)
-        if is_json(media_type):
-            members = self._members(media.get("schema"), DEEPEST_MEMBERS)
-            if members is None:
-                return BodyTemplateParts(
-                    self._whole(media.get("schema", {}), required, description, samples, arguments), name
-                )
-            template = self._flat(members, required, samples, arguments)
-            return BodyTemplateParts(template, None if name == "application/json" else name)
-        if name == FORM:
-            members = self._members(media.get("schema"), DEEPEST_MEMBERS)
-            if members is None:
-                raise UnresolvedError("a form without known members can't be made")
-            return BodyTemplateParts(self._flat(self._flat_only(members), required, samples, arguments), FORM)
-        if not name.startswith("text/"):
-            self._note(f"its body ({name}) is given as a text")
-        return BodyTemplateParts(self._whole({"type": "string"}, required, description, [], arguments), name)
-
-    def _samples(self, media: dict[str, Any]) -> list[Any]:
-        """Examples may be references."""
-        named = media.get("examples")
-        if isinstance(named, dict):
-            found: dict[str, Any] = {}
-            for name, one in list(named.items())[:3]:
-                try:
-                    found[name] = self._document.object(one)
-                except UnresolvedError:
-                    continue
-            media = {**media, "examples": found}
-        return samples_of(media)
-
-    def _whole(
-        self, schema: Any, required: bool, description: Any, samples: list[Any], arguments: ToolArguments
-    ) -> str:
-        definition = self._schemas.read(schema, "in")
-        found = dict(definition.schema) if isinstance(definition.schema, dict) else {}
-        if "description" not in found and (text := printable(description, 500)):
-            found["description"] = text
-        if samples and "examples" not in found:
-            found["examples"] = samples
-        return arguments.add("body", "body", Definition(found, definition.uses), required)
-
-    def _flat(
-        self, members: BodyMembers, required: bool, samples: list[Any], arguments: ToolArguments
-    ) -> dict[str, Any]:
-        template: dict[str, Any] = {}
-        for name, schema in members.schemas.items():
-            definition = self._schemas.read(schema, "in")
-            found = definition.schema if isinstance(definition.schema, dict) else {}
-            said = [one[name] for one in samples if isinstance(one, dict) and name in one]
-            if said and "examples" not in found and "default" not in found and "enum" not in found:
-                found = {**found, "examples": said[:1]}
-            needed = required and name in members.required
-            template[literal(name)] = arguments.add(name, "body", Definition(found, definition.uses), needed)
-        return template
-
-    def _flat_only(self, members: BodyMembers) -> BodyMembers:
-        """What a form can carry: texts, numbers, and lists of them."""
-        kept: dict[str, Any] = {}
-        for name, schema in members.schemas.items():
-            if self._is_flat(schema):
-                kept[name] = schema
-            elif name in members.required:
-                raise UnresolvedError(f"its form has an object in it ({name[:60]!r}), which has no form of its own")
-            else:
-                self._note(f"{name[:60]!r} of its form is left out: it is an object")
-        return BodyMembers(kept, members.required)
-
-    def _is_flat(self, schema: Any) -> bool:
-        found = self._document.object(schema)
-        if kind_of(found) == "array":
-            found = self._document.object(found.get("items", {}))
-            return kind_of(found) not in ("object", "array")
-        return kind_of(found) != "object" and not any(word in found for word in ("allOf", "anyOf", "oneOf"))
-
-    def _members(self, schema: Any, levels: int) -> BodyMembers | None:
-        """The members of a plain object; None for anything else, and for objects with unknown members."""
-        found = self._document.object(schema if schema is not None else {})
-        parts = found.get("allOf")
-        if levels == 0 or kind_of(found) not in ("object", None) or not (parts or found.get("properties")):
-            return None
-        alternatives = [found[word] for word in ("anyOf", "oneOf") if word in found]
-        if not all(map(_says_only_required, alternatives)) or found.get("nullable") is True:
-            return None
-        schemas: dict[str, Any] = {}
-        required: set[str] = set()
-        for part in parts if isinstance(parts, list) else ():
-            if (inner := self._part(part, levels - 1)) is None:
-                return None
-            schemas |= inner.schemas
-            required |= inner.required
-        own = found.get("properties")
-        schemas |= own if isinstance(own, dict) else {}
-        names = found.get("required")
-        required |= {name for name in names if isinstance(name, str)} if isinstance(names, list) else set()
-        kept = {name: one for name, one in schemas.items() if name and not self._is_read_only(one)}
-        return BodyMembers(kept, frozenset(required)) if len(kept) <= MOST_MEMBERS else None
-
-    def _part(self, part: Any, levels: int) -> BodyMembers | None:
-        """One of allOf may also say nothing but what is required."""
-        found = self._document.object(part)
-        if found.keys() <= _ONLY_REQUIRED:
-            return BodyMembers({}, frozenset(name for name in found.get("required") or () if isinstance(name, str)))
-        return self._members(part, levels)
-
-    def _is_read_only(self, schema: Any) -> bool:
-        try:
-            return self._document.object(schema).get("readOnly") is True
-        except UnresolvedError:
-            return False
-
-
-def _says_only_required(arms: Any) -> bool:
-    """`anyOf: [{required: [a]}, {required: [b]}]` is left to the server to check."""
-    return isinstance(arms, list) and all(isinstance(arm, dict) and arm.keys() <= _ONLY_REQUIRED for arm in arms)
-
-
-def _chosen(content: dict[str, Any]) -> str:
-    """The media type that a template can write best."""
-    if not content:
-        raise UnresolvedError("its body has no content")
-    for fits in (lambda one: known_media(one) == "application/json", is_json, lambda one: known_media(one) == FORM):
-        for media_type in content:
-            if fits(media_type):
-                return media_type
-    plain = [one for one in content if known_media(one) and not is_multipart(one) and not is_xml(one)]
-    if plain:
-        return plain[0]
-    kinds = ", ".join(printable(one, 60) for one in list(content)[:3])
-    raise UnresolvedError(f"its body is {kinds}: only JSON, forms and texts can be made of a template")
+def field_encoding(style: Any, explode: bool, kind: str | None) -> dict[str, Any]:
+    """Return the encoding of a field for httpImpl; nothing where it is as without one."""
+    if style == "deepObject":
+        return {"style": style}
+    if style in ("spaceDelimited", "pipeDelimited"):
+        return {} if explode else {"style": style}
+    if style != "form" or kind in ("string", "integer", "number", "boolean"):
+        return {}
+    if not explode:
+        return {"style": "form", "explode": False}
+    return {} if kind == "array" else {"style": "form"}

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urljoin
 
 from onetool.http.errors import RequestRefusedError
+from onetool.http.files import FILE_TIMEOUT_MS, MAX_FILE_BYTES
 from onetool.http.url import parse_url
 from onetool.sources.bundles.import_names import (
     described,
@@ -24,13 +25,9 @@ from onetool.sources.bundles.import_names import (
     tags_of,
     title,
 )
-from onetool.sources.bundles.openapi.arguments import (
-    BodyConverter,
-    BodyTemplateParts,
-    ParameterConverter,
-    ToolArguments,
-)
+from onetool.sources.bundles.openapi.arguments import ParameterConverter, ToolArguments
 from onetool.sources.bundles.openapi.assembly import SchemaAssembler
+from onetool.sources.bundles.openapi.bodies import BodyConverter, BodyTemplateParts
 from onetool.sources.bundles.openapi.document import OpenApiDocument, UnresolvedError
 from onetool.sources.bundles.openapi.schemas import Definition, Schemas, encoding_of, is_json, known_media
 
@@ -422,6 +419,8 @@ class OperationConverter:
             "outputSchema": self._output(answer),
             "httpImpl": {"request": request, "response": {"encoding": answer.encoding}},
         }
+        if body.has_files:
+            tool["limits"] = {"maxRequestBytes": MAX_FILE_BYTES}
         return tool, [base, *needed.urls]
 
     def _needed(self, given: dict[str, Any]) -> RequiredAuth:
@@ -464,6 +463,8 @@ def _request_data(
     request: dict[str, Any] = {"method": method.upper(), "urlTemplate": url}
     if query := {**parameters.query, **needed.query}:
         request["query"] = query
+    if parameters.query_encoding:
+        request["queryEncoding"] = parameters.query_encoding
     headers = {"Accept": answer.accept} if answer.accept else {}
     headers |= {**parameters.headers, **needed.headers}
     if body.content_type:
@@ -471,7 +472,11 @@ def _request_data(
     if headers:
         request["headers"] = headers
     if body.template is not None:
-        request["body"] = body.template
+        request[body.key] = body.template
+    if body.encoding:
+        request["bodyEncoding"] = body.encoding
+    if body.has_files:
+        request["timeoutMs"] = FILE_TIMEOUT_MS
     if needed.auth:
         request["auth"] = needed.auth
     if answer.redirects:

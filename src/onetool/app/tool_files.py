@@ -1,0 +1,50 @@
+"""Reads the files that HTTP tools send: stored results of the caller, and paths, by the tool `fs.read_file`."""
+
+from base64 import b64decode
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from onetool.core.call import ToolCall, new_id
+from onetool.core.context import current_call
+from onetool.core.errors import ToolFailure
+from onetool.http.files import FileSources, file_too_large
+from onetool.packs.fs import MOST_BYTES
+from onetool.services.results import ResultTooLargeError
+
+if TYPE_CHECKING:
+    from onetool.core.executor import Executor
+
+READ_FILE = "fs.read_file"
+ENVELOPE = 300  # bytes of a stored data: URL that are not its Base64
+OTHERWISE = "give the content as a data: URL (data:text/plain;name=a.txt,Hello), or the handle of a stored result"
+
+
+def file_sources(executor: "Executor", results: Callable[[str, int], str]) -> FileSources:
+    """Return what tools read files from. `results` reads a stored result of the caller, of at most so many bytes."""
+
+    async def read_path(path: str, max_bytes: int) -> bytes:
+        """Call `fs.read_file` as the caller of the running tool: with its allow-list, and recorded like any call."""
+        outer = current_call.get()
+        most = min(max_bytes, MOST_BYTES)
+        args = {"path": path, "maxBytes": max(most, 1), "encoding": "base64"}
+        call = ToolCall(new_id(), READ_FILE, args, "run" if outer is None else outer.call.source)
+        result = await executor.execute(call, for_tool=True)
+        error = result.error
+        if error is None:
+            return b64decode(result.data)
+        if error.code == "tool_not_found":
+            why = f"is a path, and only callers who may call {READ_FILE} can give one ({error.message})"
+            raise ToolFailure(f"{why}; {OTHERWISE}", "denied")
+        if error.reason == "too_large":
+            raise file_too_large(most)
+        raise ToolFailure(f"can't be read as a path: {error.message} If it isn't one, {OTHERWISE}", error.reason)
+
+    def read_result(handle: str, max_bytes: int) -> str:
+        try:
+            return results(handle, max_bytes * 4 // 3 + ENVELOPE)
+        except ResultTooLargeError:
+            raise file_too_large(max_bytes) from None
+        except ToolFailure as failure:
+            raise ToolFailure(f"can't be read as a stored result: {failure}", failure.reason, failure.hints) from None
+
+    return FileSources(read_result, read_path)

@@ -1,0 +1,159 @@
+"""Files that HTTP tools send: an argument names a stored result, a file attached to the question, or a path, or is a
+`data:` URL.
+
+A path is read by the tool `fs.read_file`, as the caller: whoever may not call it can't give a path. What is read on the
+server must not contain a secret of the app: elsewhere those are masked, and a file can't be.
+"""
+
+import asyncio
+import re
+from base64 import b64decode
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextvars import ContextVar
+from mimetypes import guess_extension, guess_type
+from typing import Any, NamedTuple
+from urllib.parse import unquote, unquote_to_bytes
+
+from onetool.core.errors import BadArguments, ToolFailure
+from onetool.http.definition import MEDIA_TYPE
+from onetool.http.errors import Redact
+
+FILE_SCHEMA = {
+    "type": "string",
+    "description": "A file: its path, the handle of a stored result, or a URL like data:text/plain;name=a.txt,Hello",
+}
+MAX_FILE_BYTES = 16 * 1024**2  # limits.maxRequestBytes of imported tools that send files
+FILE_TIMEOUT_MS = 60_000  # and their timeoutMs
+ANY_BYTES = "application/octet-stream"
+DATA = "data:"
+LARGE = 256 * 1024  # characters: more is decoded by a thread
+
+_HANDLE = re.compile(r"[0-9a-f]{32}")
+_DATA_URL = re.compile(r"data:([^,]{0,500}?)(;base64)?,", re.IGNORECASE)
+_STORED_BYTES = re.compile(r"data:[^,;]{1,200};base64,[A-Za-z0-9+/]*={0,2}")
+_KIND = re.compile(MEDIA_TYPE)
+
+
+class FileContent:
+    """The content of a file, with its name, which is the last part of a path, and its media type."""
+
+    __slots__ = ("data", "kind", "name")
+
+    def __init__(self, path: str, kind: str | None, data: bytes) -> None:
+        last = path.replace("\\", "/").rstrip("/").rpartition("/")[2]
+        self.name = last.encode("utf-8", "replace").decode() or "file"
+        is_valid = kind is not None and _KIND.fullmatch(kind)
+        self.kind = kind if kind and is_valid else guess_type(self.name)[0] or ANY_BYTES
+        self.data = data
+
+
+class FileSources(NamedTuple):
+    """What files are read from, by a handle or a path. A file of more bytes than the second argument is refused."""
+
+    read_result: Callable[[str, int], str]
+    read_path: Callable[[str, int], Awaitable[bytes]]
+
+
+FindFile = Callable[[str], FileContent | None]
+
+
+def no_files(name: str) -> FileContent | None:
+    return None
+
+
+attached_file: ContextVar[FindFile] = ContextVar("onetool_attached_file", default=no_files)
+"""Finds a file by its name among those that the person attached to the conversation of a model that calls."""
+
+
+async def load_files(
+    names: Iterable[str], args: Mapping[str, Any], sources: FileSources | None, max_bytes: int, redact: Redact
+) -> dict[str, Any]:
+    """Return the arguments with the content of files in place of what names them. `max_bytes` is for all of them."""
+    loaded = dict(args)
+    left = max_bytes
+    for name in names:
+        given = args.get(name)
+        if given is None:
+            continue
+        files: list[FileContent] = []
+        for one in given if isinstance(given, list | tuple) else (given,):
+            try:
+                files.append(await _load(one, sources, left, redact))
+            except ToolFailure as failure:
+                raise _bad_file(name, failure) from None
+            left -= len(files[-1].data)
+            if left < 0:
+                raise _bad_file(name, file_too_large(max_bytes))
+        loaded[name] = files if isinstance(given, list | tuple) else files[0]
+    return loaded
+
+
+def file_shown(given: Any) -> Any:
+    """Return a stand-in for a file, for previews: nothing is read."""
+    if isinstance(given, list | tuple):
+        return [file_shown(one) for one in given]
+    shown = given if isinstance(given, str) and len(given) <= 200 else "a file"
+    is_path = not shown.startswith(DATA) and not _HANDLE.fullmatch(shown)
+    return FileContent(shown if is_path else "file", None, f"<content of {shown}>".encode())
+
+
+async def _load(given: Any, sources: FileSources | None, left: int, redact: Redact) -> FileContent:
+    if not isinstance(given, str):
+        raise ToolFailure("is not a text")
+    if given[:5].lower() == DATA:
+        return await asyncio.to_thread(read_data_url, given) if len(given) > LARGE else read_data_url(given)
+    if (file := attached_file.get()(given)) is None:
+        if sources is None:
+            raise ToolFailure("names a file, and files can't be read here; give its content as a data: URL")
+        if _HANDLE.fullmatch(given):
+            file = await asyncio.to_thread(_stored, sources, given, left)
+        else:
+            file = FileContent(given, None, await sources.read_path(given, left))
+    if await asyncio.to_thread(_has_secret, file.data, redact):
+        raise ToolFailure("names a file that contains a secret of this server; such files are not sent", "denied")
+    return file
+
+
+def read_data_url(text: str) -> FileContent:
+    """Read `data:image/png;name=a.png;base64,…`. Raises ToolFailure if the text isn't a data: URL."""
+    found = _DATA_URL.match(text)
+    if found is None:
+        raise ToolFailure("is not a data: URL: write data:text/plain,Hello or data:image/png;base64,iVBOR…")
+    kind, *parameters = found[1].split(";")
+    name = next((unquote(one[5:]) for one in parameters if one.lower().startswith("name=")), "")
+    if kind and not _KIND.fullmatch(kind):
+        raise ToolFailure(f"has an invalid media type: {kind[:60]!r} (expected one like image/png)")
+    try:
+        content = text[found.end() :]
+        data = b64decode(unquote(content), validate=True) if found[2] else unquote_to_bytes(content)
+    except (ValueError, UnicodeEncodeError):
+        raise ToolFailure("is a data: URL whose content can't be decoded: after `;base64,` comes Base64") from None
+    return FileContent(name or _name_for(kind), kind or None, data)
+
+
+def _stored(sources: FileSources, handle: str, max_bytes: int) -> FileContent:
+    """Read a stored result: bytes are kept as a data: URL, everything else is a text."""
+    text = sources.read_result(handle, max_bytes)
+    if _STORED_BYTES.fullmatch(text):
+        return read_data_url(text)
+    return FileContent("result.txt", "text/plain", text.encode("utf-8", "replace"))
+
+
+def _has_secret(data: bytes, redact: Redact) -> bool:
+    text = data.decode("latin-1")
+    return redact(text) != text
+
+
+def _name_for(kind: str) -> str:
+    return f"file{guess_extension(kind) or ''}" if kind else "file"
+
+
+def file_too_large(max_bytes: int) -> ToolFailure:
+    """Make the failure of a file that is more than may be sent."""
+    return ToolFailure(f"is more than the tool may send: {max_bytes:,} bytes (limits.maxRequestBytes)", "too_large")
+
+
+def _bad_file(name: str, failure: ToolFailure) -> BadArguments:
+    wrong = BadArguments(f"the argument `{name}` {failure}", failure.reason, failure.hints)
+    wrong.argument = name
+    return wrong

@@ -1,0 +1,163 @@
+"""Bodies with files: `multipart/form-data` (RFC 7578), and a body that is one file.
+
+A field is a text with placeholders, or `{"file": "${photo}"}`. No value can end its part or add a header to it: the
+boundary is random, and names are escaped as browsers do (`"`, `\\` and line ends as %XX).
+"""
+
+from collections.abc import Iterator, Mapping
+from secrets import token_hex
+from typing import Any, NamedTuple
+
+from onetool.http.definition import DEFAULT_ENCODING, Encoding, Request, below
+from onetool.http.files import FileContent
+from onetool.http.placeholders import KnownNames, Placeholder, TemplateError, TemplateText, Values, parse_text
+from onetool.http.template_parts import (
+    FilledBody,
+    check_encodings,
+    field_values,
+    json_bytes,
+    one_line,
+    pair_value,
+    refuse_twice,
+)
+
+MULTIPART = "multipart/form-data"
+POINTER = "/request/multipart"
+FILE_POINTER = "/request/bodyFile"
+
+_ESCAPES = str.maketrans({sign: f"%{ord(sign):02X}" for sign in '"\\\r\n\0'})
+
+
+class BodyFile:
+    """A body that is a file."""
+
+    def __init__(self, text: str, arguments: KnownNames) -> None:
+        self._file = _file_argument(text, arguments, FILE_POINTER)
+        self.placeholders = self.files = (self._file,)
+
+    def fill(self, values: Values) -> FilledBody | None:
+        if (value := values.get(self._file.name)) is None:
+            return None
+        file = _content(self._file, value)
+        return FilledBody(file.kind, file.data)
+
+
+class MultipartTemplate:
+    """The fields of a multipart body, in order. A field with an absent value is left out."""
+
+    def __init__(self, request: Request, arguments: KnownNames) -> None:
+        fields, encodings = request.multipart or {}, request.body_encoding
+        check_encodings(fields, encodings, "/request/body")
+        self._fields: list[_Field] = []
+        for key, value in fields.items():
+            place = below(POINTER, key)
+            name = parse_text(key, (), place)
+            if name.placeholders:
+                raise TemplateError("The name of a field can't have placeholders", place)
+            encoding = encodings.get(key, DEFAULT_ENCODING)
+            items = value if isinstance(value, list | tuple) else [value]
+            self._fields += [
+                _field(name.literal, item, encoding, arguments, place) for item in items if item is not None
+            ]
+        self.placeholders = tuple(hole for field in self._fields for hole in field.placeholders)
+        self.files = tuple(field.file for field in self._fields if field.file is not None)
+
+    def fill(self, values: Values) -> FilledBody:
+        boundary = token_hex(16)
+        chosen: list[str] = []
+        names: list[str] = []
+        pieces: list[bytes] = []
+        for field in self._fields:
+            parts = list(field.fill(values))
+            names += [part.name for part in parts]
+            chosen += [part.name for part in parts] if field.is_object(values) else []
+            for part in parts:
+                pieces += [f"--{boundary}\r\n{part.head}\r\n\r\n".encode(), part.data, b"\r\n"]
+        refuse_twice(chosen, names)
+        pieces.append(f"--{boundary}--\r\n".encode())
+        return FilledBody(f"{MULTIPART}; boundary={boundary}", b"".join(pieces))
+
+
+class _Part(NamedTuple):
+    name: str
+    data: bytes
+    kind: str | None = None
+    filename: str | None = None
+
+    @property
+    def head(self) -> str:
+        head = f'Content-Disposition: form-data; name="{self.name.translate(_ESCAPES)}"'
+        if self.filename is not None:
+            head += f'; filename="{self.filename.translate(_ESCAPES)}"'
+        return f"{head}\r\nContent-Type: {self.kind}" if self.kind else head
+
+
+class _Field(NamedTuple):
+    name: str
+    value: TemplateText
+    encoding: Encoding
+    file: Placeholder | None = None
+    filename: TemplateText | None = None
+
+    @property
+    def placeholders(self) -> tuple[Placeholder, ...]:
+        return self.value.placeholders + (() if self.filename is None else self.filename.placeholders)
+
+    def is_object(self, values: Values) -> bool:
+        return self.value.alone is not None and isinstance(values.get(self.value.alone.name), dict)
+
+    def fill(self, values: Values) -> Iterator[_Part]:
+        kind, alone = self.encoding.content_type, self.value.alone
+        value = None if alone is None else values.get(alone.name)
+        if self.file is not None:
+            filename = None if self.filename is None else self.filename.fill(values, one_line)
+            for one in value if isinstance(value, list | tuple) else () if value is None else (value,):
+                content = _content(self.file, one)
+                yield _Part(self.name, content.data, kind or content.kind, filename or content.name)
+        elif alone is None or isinstance(value, str | None):
+            text = self.value.fill(values, lambda _, text: text)
+            if text is not None:
+                yield _Part(self.name, text.encode(), kind)
+        elif self.encoding.style is None and _is_nested(value):
+            for one in value if isinstance(value, list | tuple) else (value,):
+                yield _Part(self.name, json_bytes(one), kind or "application/json")
+        else:
+            for name, text in field_values(self.name, value, self.encoding, alone):
+                yield _Part(name, text.encode(), kind)
+
+
+def _field(name: str, value: Any, encoding: Encoding, arguments: KnownNames, pointer: str) -> _Field:
+    if not isinstance(value, Mapping):
+        return _Field(name, pair_value(value, arguments, pointer, str), encoding)
+    if "file" not in value or not value.keys() <= {"file", "filename"} or not all(map(_is_text, value.values())):
+        raise TemplateError('A field is a text, or a file: {"file": "${photo}", "filename": "a.png"}', pointer)
+    file = _file_argument(value["file"], arguments, below(pointer, "file"))
+    filename = value.get("filename")
+    named = None if filename is None else parse_text(filename, arguments, below(pointer, "filename"))
+    return _Field(name, TemplateText([file]), encoding, file, named)
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _file_argument(text: str, arguments: KnownNames, pointer: str) -> Placeholder:
+    """Return the argument that a file is given by. Only callers name files: never a server's answer, nor a secret."""
+    placeholder = parse_text(text, arguments, pointer).alone
+    if placeholder is None or placeholder.is_secret or placeholder.step is not None:
+        raise TemplateError(
+            "A file is given by one argument of the tool: write ${name}, and add it to argSchema", pointer
+        )
+    return placeholder
+
+
+def _content(placeholder: Placeholder, value: Any) -> FileContent:
+    if not isinstance(value, FileContent):
+        raise placeholder.bad("is not a file")
+    return value
+
+
+def _is_nested(value: Any) -> bool:
+    if isinstance(value, dict):
+        return True
+    return isinstance(value, list | tuple) and any(isinstance(one, dict | list | tuple) for one in value)

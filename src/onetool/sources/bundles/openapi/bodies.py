@@ -1,0 +1,264 @@
+"""Turns the body of an operation into arguments of a tool, and says how the body is made of them.
+
+The members of a body that is an object become arguments beside the parameters. A body that is no plain object (a list,
+alternatives, a map of anything) is one argument, `body`. Fields of forms are encoded as the document says. Fields of a
+multipart body that are binary, and bodies that are, are files.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+
+from onetool.http.definition import MEDIA_TYPE
+from onetool.http.files import FILE_SCHEMA
+from onetool.http.multipart import MULTIPART
+from onetool.http.template import FORM
+from onetool.sources.bundles.import_names import literal, printable
+from onetool.sources.bundles.openapi.arguments import LONGEST_DESCRIPTION, ToolArguments, field_encoding
+from onetool.sources.bundles.openapi.document import OpenApiDocument, UnresolvedError
+from onetool.sources.bundles.openapi.schemas import (
+    Definition,
+    Schemas,
+    encoding_of,
+    is_json,
+    is_multipart,
+    is_xml,
+    kind_of,
+    known_media,
+    samples_of,
+)
+
+MOST_MEMBERS = 200  # members that become arguments
+DEEPEST_MEMBERS = 8  # allOf inside of allOf
+
+_ALWAYS_BINARY = ("application/octet-stream", "audio/", "font/", "image/", "video/")
+_ONLY_REQUIRED = frozenset(("required", "type", "title", "description"))
+
+
+class BodyMembers(NamedTuple):
+    schemas: dict[str, Any]
+    required: frozenset[str]
+
+
+class BodyTemplateParts(NamedTuple):
+    template: Any = None
+    content_type: str | None = None  # where the template alone does not say it
+    key: Literal["body", "multipart", "bodyFile"] = "body"
+    encoding: dict[str, Any] | None = None
+
+    @property
+    def has_files(self) -> bool:
+        return self.key == "bodyFile" or (
+            self.key == "multipart" and any(isinstance(field, dict) for field in self.template.values())
+        )
+
+
+class BodyConverter:
+    def __init__(self, document: OpenApiDocument, schemas: Schemas, note: Callable[[str], None]) -> None:
+        self._document = document
+        self._schemas = schemas
+        self._note = note
+
+    def put(self, given: Any, arguments: ToolArguments) -> BodyTemplateParts:
+        """Take the body of one operation."""
+        body = self._document.object(given)
+        required = body.get("required") is True
+        content = body.get("content")
+        try:
+            return self._put(content if isinstance(content, dict) else {}, required, body.get("description"), arguments)
+        except UnresolvedError as error:
+            if required:
+                raise
+            self._note(f"its optional body is left out: {error}")
+            return BodyTemplateParts()
+
+    def _put(
+        self, content: dict[str, Any], required: bool, description: Any, arguments: ToolArguments
+    ) -> BodyTemplateParts:
+        media_type = self._chosen(content)
+        media = self._document.object(content[media_type])
+        schema = media.get("schema", {})
+        name = known_media(media_type)
+        if name == FORM or is_multipart(media_type):
+            return self._fields(media, required, description, arguments, is_multipart(media_type))
+        if is_json(media_type):
+            samples = self._samples(media)
+            members = self._members(schema, DEEPEST_MEMBERS)
+            if members is None:
+                return BodyTemplateParts(self._whole(schema, required, description, samples, arguments), name)
+            template = self._flat(members, required, samples, arguments)
+            return BodyTemplateParts(template, None if name == "application/json" else name)
+        if _is_binary(name, self._document.object(schema)):
+            kind = None if "*" in name else name
+            file = self._whole(FILE_SCHEMA, required, description, [], arguments)
+            return BodyTemplateParts(file, kind, "bodyFile")
+        if not name.startswith("text/"):
+            self._note(f"its body ({name}) is given as a text")
+        return BodyTemplateParts(self._whole({"type": "string"}, required, description, [], arguments), name)
+
+    def _fields(
+        self, media: dict[str, Any], required: bool, description: Any, arguments: ToolArguments, multipart: bool
+    ) -> BodyTemplateParts:
+        """Take a form: urlencoded, or multipart, which may have files."""
+        schema = self._document.object(media.get("schema", {}))
+        content_type: str | None = None if multipart else FORM
+        key: Literal["body", "multipart"] = "multipart" if multipart else "body"
+        members = self._members(schema, DEEPEST_MEMBERS)
+        if members is None:
+            if schema.get("properties") == {} and schema.get("additionalProperties") is False:
+                return BodyTemplateParts()  # it has no fields
+            if kind_of(schema) not in ("object", None):
+                raise UnresolvedError("a form that is not an object can't be made")
+            whole = self._whole({"type": "object", **schema}, required, description, [], arguments)
+            return BodyTemplateParts({"body": whole}, content_type, key, {"body": {"style": "form"}})
+        files = {name for name, one in members.schemas.items() if multipart and self._is_file(name, one)}
+        shown = {name: self._file(one) if name in files else one for name, one in members.schemas.items()}
+        template = self._flat(members._replace(schemas=shown), required, self._samples(media), arguments)
+        encoding: dict[str, Any] = {}
+        for name, one in members.schemas.items():
+            field = literal(name)
+            if name in files:
+                template[field] = {"file": template[field]}
+            if found := self._encoding(media, name, one, multipart):
+                encoding[field] = found
+        return BodyTemplateParts(template, content_type, key, encoding)
+
+    def _encoding(self, media: dict[str, Any], name: str, schema: Any, multipart: bool) -> dict[str, Any]:
+        """Return what the document says of the encoding of a field, as httpImpl has it."""
+        given = media.get("encoding")
+        found = given.get(name) if isinstance(given, dict) else None
+        if not isinstance(found, dict):
+            return {}
+        content_type = found.get("contentType")
+        if isinstance(content_type, str) and (multipart or is_json(content_type)):
+            # A list, or `image/*`, leaves it to the file.
+            return (
+                {"contentType": content_type}
+                if re.fullmatch(MEDIA_TYPE, content_type) and "*" not in content_type
+                else {}
+            )
+        if "style" not in found and "explode" not in found:
+            return {}
+        style, explode = found.get("style", "form"), found.get("explode")
+        exploded = explode if isinstance(explode, bool) else style == "form"
+        return field_encoding(style, exploded, kind_of(self._document.object(schema)))
+
+    def _is_file(self, name: str, schema: Any) -> bool:
+        """Whether a field of a multipart body is a file, or a list of files."""
+        found = self._document.object(schema)
+        if kind_of(found) == "array":
+            return self._is_file("", found.get("items", {}))
+        if kind_of(found) != "string" or "enum" in found:
+            return False
+        by_media = "contentMediaType" in found and "contentEncoding" not in found
+        return found.get("format") == "binary" or by_media or (name == "file" and "format" not in found)
+
+    def _file(self, schema: Any) -> dict[str, Any]:
+        """Return the schema of an argument that is a file, or a list of files."""
+        found = self._document.object(schema)
+        own = printable(found.get("description"), LONGEST_DESCRIPTION)
+        if kind_of(found) == "array":
+            return {"type": "array", "items": FILE_SCHEMA} | ({"description": own} if own else {})
+        return FILE_SCHEMA | ({"description": f"{own} {FILE_SCHEMA['description']}"} if own else {})
+
+    def _chosen(self, content: dict[str, Any]) -> str:
+        """Return the media type to send: multipart if it has files, else what a template can write best."""
+        if not content:
+            raise UnresolvedError("its body has no content")
+        multipart = [one for one in content if known_media(one) == MULTIPART]
+        for one in multipart:
+            members = self._members(self._document.object(content[one]).get("schema"), DEEPEST_MEMBERS)
+            if members is not None and any(self._is_file(*member) for member in members.schemas.items()):
+                return one
+        json = [one for one in content if known_media(one) == "application/json"] + [*filter(is_json, content)]
+        forms = [one for one in content if known_media(one) == FORM]
+        others = [one for one in content if known_media(one) and not is_multipart(one) and not is_xml(one)]
+        if found := (*json, *forms, *multipart, *others):
+            return found[0]
+        kinds = ", ".join(printable(one, 60) for one in list(content)[:3])
+        raise UnresolvedError(f"its body is {kinds}: only JSON, forms, texts and files can be sent")
+
+    def _samples(self, media: dict[str, Any]) -> list[Any]:
+        """Examples may be references."""
+        named = media.get("examples")
+        if isinstance(named, dict):
+            found: dict[str, Any] = {}
+            for name, one in list(named.items())[:3]:
+                try:
+                    found[name] = self._document.object(one)
+                except UnresolvedError:
+                    continue
+            media = {**media, "examples": found}
+        return samples_of(media)
+
+    def _whole(
+        self, schema: Any, required: bool, description: Any, samples: list[Any], arguments: ToolArguments
+    ) -> str:
+        definition = self._schemas.read(schema, "in")
+        found = dict(definition.schema) if isinstance(definition.schema, dict) else {}
+        if "description" not in found and (text := printable(description, 500)):
+            found["description"] = text
+        if samples and "examples" not in found:
+            found["examples"] = samples
+        return arguments.add("body", "body", Definition(found, definition.uses), required)
+
+    def _flat(
+        self, members: BodyMembers, required: bool, samples: list[Any], arguments: ToolArguments
+    ) -> dict[str, Any]:
+        template: dict[str, Any] = {}
+        for name, schema in members.schemas.items():
+            definition = self._schemas.read(schema, "in")
+            found = definition.schema if isinstance(definition.schema, dict) else {}
+            said = [one[name] for one in samples if isinstance(one, dict) and name in one]
+            if said and "examples" not in found and "default" not in found and "enum" not in found:
+                found = {**found, "examples": said[:1]}
+            needed = required and name in members.required
+            template[literal(name)] = arguments.add(name, "body", Definition(found, definition.uses), needed)
+        return template
+
+    def _members(self, schema: Any, levels: int) -> BodyMembers | None:
+        """The members of a plain object; None for anything else, and for objects with unknown members."""
+        found = self._document.object(schema if schema is not None else {})
+        parts = found.get("allOf")
+        if levels == 0 or kind_of(found) not in ("object", None) or not (parts or found.get("properties")):
+            return None
+        alternatives = [found[word] for word in ("anyOf", "oneOf") if word in found]
+        if not all(map(_says_only_required, alternatives)) or found.get("nullable") is True:
+            return None
+        schemas: dict[str, Any] = {}
+        required: set[str] = set()
+        for part in parts if isinstance(parts, list) else ():
+            if (inner := self._part(part, levels - 1)) is None:
+                return None
+            schemas |= inner.schemas
+            required |= inner.required
+        own = found.get("properties")
+        schemas |= own if isinstance(own, dict) else {}
+        names = found.get("required")
+        required |= {name for name in names if isinstance(name, str)} if isinstance(names, list) else set()
+        kept = {name: one for name, one in schemas.items() if name and not self._is_read_only(one)}
+        return BodyMembers(kept, frozenset(required)) if len(kept) <= MOST_MEMBERS else None
+
+    def _part(self, part: Any, levels: int) -> BodyMembers | None:
+        """One of allOf may also say nothing but what is required."""
+        found = self._document.object(part)
+        if found.keys() <= _ONLY_REQUIRED:
+            return BodyMembers({}, frozenset(name for name in found.get("required") or () if isinstance(name, str)))
+        return self._members(part, levels)
+
+    def _is_read_only(self, schema: Any) -> bool:
+        try:
+            return self._document.object(schema).get("readOnly") is True
+        except UnresolvedError:
+            return False
+
+
+def _says_only_required(arms: Any) -> bool:
+    """`anyOf: [{required: [a]}, {required: [b]}]` is left to the server to check."""
+    return isinstance(arms, list) and all(isinstance(arm, dict) and arm.keys() <= _ONLY_REQUIRED for arm in arms)
+
+
+def _is_binary(media: str, schema: dict[str, Any]) -> bool:
+    """Whether a body is a file. A string that isn't said to be binary is a text, where its media type may be one."""
+    is_said = kind_of(schema) != "string" or schema.get("format") == "binary"
+    return encoding_of(media) == "binary" and (is_said or media.startswith(_ALWAYS_BINARY))
