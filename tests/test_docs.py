@@ -81,7 +81,7 @@ def structs_in(kind):
 
 
 def test_every_config_key_is_documented():
-    """The table of the config's page has the keys of the first level; those inside are there or on a page of their own."""
+    """Keys of the first level are in the table of the config's page, those inside there or on a page of their own."""
     page, keys = text_of("docs/config.md"), list(config_keys(Keys))
     assert len(keys) >= 100
     pages = [page, *(text_of(f"docs/{name}") for name in ("servers.md", "serve.md", "access.md", "run.md"))]
