@@ -8,11 +8,12 @@ NODE    := .node-servers
 MODELS  := .node-models
 OPENAPI := .node-openapi
 WEB     := .node-web
-# Two more than there are cores: many tests wait for a process or a clock.
-WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 2)')
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print(os.cpu_count() or 1)')
+# Neighbours stay together, and with them what they share. Hundreds of tests start a process, which needs bytecode.
+PYTEST  := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --dist=worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve test check lint web web-check browser test-browser screenshots conformance test-cluster faults attack fuzz bench \
+.PHONY: help setup serve test test-all check lint web web-check browser test-browser screenshots conformance test-cluster faults attack fuzz bench \
   search-eval bench-peers openapi lock clean
 
 help:  ## what there is
@@ -24,7 +25,10 @@ serve: $(VENV)/.run  ## set up and run the product; ARGS="--port N" and other op
 	@$(BIN)/onetool serve $(ARGS)
 
 test: setup  ## set up and run all tests
-	$(BIN)/python -m tests.suite -n $(WORKERS) $(ARGS)
+	$(PYTEST) -n $(WORKERS) $(ARGS)
+
+test-all: setup  ## every suite, one after the other, and a table at the end: an hour and more
+	@$(BIN)/python -m tests.all_suites $(ARGS)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
