@@ -154,7 +154,8 @@ def _members(root: dict[str, Any], schema: Any) -> list[str] | None:
         return None
     parts = [_members(root, part) for part in schema.get("allOf", ())]
     own = schema.get("properties", {})
-    if None in parts or not (parts or own):
+    is_empty = schema.get("properties") == {} and not schema.get("additionalProperties")
+    if None in parts or not (parts or own or is_empty):
         return None
     names = [name for part in parts for name in part or ()]
     return list(dict.fromkeys([*names, *(name for name, one in own.items() if not _at(root, one).get("readOnly"))]))
