@@ -49,7 +49,7 @@ browser:  ## install the browser that tests of the page need: Debian's Chromium,
 	@$(PYTHON) -m tests.browser.install
 
 test-browser: setup  ## the page in a browser: every flow, and every screen in all languages, themes and sizes
-	ONETOOL_BROWSER=full $(BIN)/python -m pytest tests/browser -n 2 $(ARGS)
+	ONETOOL_BROWSER=full $(BIN)/python -m pytest -m '' tests/browser -n 2 $(ARGS)
 
 screenshots: setup  ## the pictures of docs/page.md
 	PYTHONPATH=tests $(BIN)/python -m tests.browser.screenshots docs/pictures $(ARGS)
@@ -59,10 +59,10 @@ conformance: $(VENV)/.dev  ## the official MCP suite and real clients against th
 
 test-cluster: setup  ## three replicas behind haproxy and nginx: killed, restarted, cut off; some minutes, installs both as root
 	@$(BIN)/python -m tests.replicas.install
-	ONETOOL_CLUSTER=full $(BIN)/python -m pytest tests/replicas $(ARGS)
+	ONETOOL_CLUSTER=full $(BIN)/python -m pytest -m '' tests/replicas $(ARGS)
 
-faults: $(VENV)/.dev  ## what the store of bundles must withstand, at full length: some minutes
-	ONETOOL_FAULTS=full $(BIN)/python -m pytest tests/faults $(ARGS)
+faults: $(VENV)/.dev  ## what stores must withstand, and a system without POSIX: some minutes
+	ONETOOL_FAULTS=full $(BIN)/python -m pytest -m '' tests/faults tests/without_posix $(ARGS)
 
 attack: setup  ## every attack test, and a table: area, attempts, how many got through; ARGS=--record: write it to docs/security.md
 	ONETOOL_BROWSER=full $(BIN)/python -m tests.attack -n $(WORKERS) $(ARGS)

@@ -18,6 +18,8 @@ from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from without_posix.conftest import hidden_environment
 
+pytestmark = pytest.mark.long  # each starts processes of its own; `make faults` runs them
+
 ECHO = {
     "type": "python",
     "argSchema": {"type": "object", "properties": {"message": {"type": "string"}}, "required": ["message"]},

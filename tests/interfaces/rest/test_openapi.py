@@ -7,9 +7,7 @@ from pathlib import Path
 import jsonschema_rs
 import msgspec
 import pytest
-from ask.stand_in import StandIn
-from interfaces.rest.fuzz import fuzz
-from interfaces.rest.served import BUILT_IN, TOKEN, problem, with_model
+from interfaces.rest.served import BUILT_IN, problem
 
 from onetool.interfaces import rest
 from onetool.interfaces.rest import ASK_PATH as ASK
@@ -249,17 +247,6 @@ def test_docs_show_examples_for_this_server_and_nothing_of_an_enemys(api):
     text = api.get("/docs").text
     assert f"curl &#x27;{api.url}/tools/bundles&#x27;" in text
     assert "<script>" not in api.raw("GET", "/docs", headers=[("X", "<script>")]).text
-
-
-def test_fuzz_finds_nothing(start, tmp_path):
-    """One request of each kind. `make fuzz` also goes into every corner, which takes longer than all the rest."""
-    options = ["--max-examples", "1", "--seed", "8", "--workers", "1", "--no-shrink"]
-    options += ["--phases", "examples,fuzzing,stateful"]
-    with StandIn(keys=False) as model:
-        api = start(real=tmp_path, env=with_model(tmp_path, model, http={"token": TOKEN}))
-        code, said = fuzz(api.url, tmp_path, *options, seconds=120)
-    assert code == 0, said
-    assert model.seen
 
 
 def test_the_built_in_id_is_one(api):
