@@ -88,10 +88,11 @@ def test_get_tool_by_name():
     many = Registry()
     for number in range(5_000):
         many.register(definition(f"tool{number}"))
-    with calls() as few_calls:
+    with calls() as among_few:
         registry.get("weather")
-    with calls(few_calls()):
+    with calls() as among_many:
         many.get("tool4999")
+    assert among_many() == among_few()
 
 
 def test_tool_not_found():
