@@ -242,7 +242,7 @@ def test_an_answer_nobody_asked_for_ends_an_idle_connection(upstream):
     async def main():
         client, hosts = HttpClient(), allowed(upstream)
         first = await client.send(get(f"{upstream.url}/"), hosts, timeout=5, max_bytes=99)
-        await asyncio.sleep(0.15)
+        await until_async(lambda: upstream.open == 0)
         return first.body, (await client.send(get(f"{upstream.url}/"), hosts, timeout=5, max_bytes=99)).body
 
     assert run(main()) == (b"a", b"b")

@@ -2,6 +2,7 @@
 
 import asyncio
 import gzip
+import threading
 import tracemalloc
 
 import pytest
@@ -81,8 +82,9 @@ def upstream():
 
 
 def test_a_tool_passes_them_on_as_they_come(upstream):
+    go_on = threading.Event()
     upstream.say(
-        [HEAD + b"\r\n", b'data: {"token": "Hel"}\n\n', 0.3, b'data: "lo"\n\ndata: 5\n\ndata: [DONE]\n\n', CLOSE]
+        [HEAD + b"\r\n", b'data: {"token": "Hel"}\n\n', go_on, b'data: "lo"\n\ndata: 5\n\ndata: [DONE]\n\n', CLOSE]
     )
     tool = stage(upstream, response={"encoding": "sse"})
 
@@ -90,7 +92,9 @@ def test_a_tool_passes_them_on_as_they_come(upstream):
         call = asyncio.ensure_future(tool.call())
         await until_async(lambda: tool.told or call.done())
         assert not call.done()
-        return list(tool.told), await call
+        early = list(tool.told)
+        go_on.set()
+        return early, await call
 
     early, value = run(main())
     assert early == [(1, None, '{"token": "Hel"}')]
