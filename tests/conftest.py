@@ -94,6 +94,12 @@ def plain_logging():
     log.setLevel(logging.NOTSET)
 
 
+@pytest.fixture(autouse=True)
+def own_stdout(monkeypatch):
+    """A command claims standard output for the rest of its process, which here runs other tests, too."""
+    monkeypatch.setattr("onetool.interfaces.cli.options.claim_stdout", lambda: None)
+
+
 @pytest.fixture(scope="session")
 def live_tools():
     """527 tools of 70 real MCP servers."""

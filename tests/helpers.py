@@ -2,12 +2,13 @@
 
 import asyncio
 import os
+import selectors
 import subprocess
 import sys
+import threading
 import time
 from collections import defaultdict
 from contextlib import contextmanager
-from threading import Event
 
 import warm
 
@@ -83,7 +84,7 @@ def start(*args, cold=False, terminal=False, script=None, **options):
     return subprocess.Popen([sys.executable, *([str(script)] if script else ["-m", "onetool"]), *args], **options)
 
 
-def until(true, within=20):
+def until(true, within=60):
     """Wait until something is true, and give it. The seconds are for what never comes: nothing is measured by them."""
     deadline = time.monotonic() + within
     while not (found := true()):
@@ -92,7 +93,7 @@ def until(true, within=20):
     return found
 
 
-async def until_async(true, within=20):
+async def until_async(true, within=60):
     """The same for who must not hold up the loop."""
     deadline = time.monotonic() + within
     while not (found := true()):
@@ -106,11 +107,39 @@ async def forever():
     await asyncio.sleep(10**6)  # and not an event, of which the loop knows nothing: its task could be collected
 
 
+class FakeClock:
+    """A clock that jumps to the next timer as soon as its event loop has nothing else to do. Not for threads."""
+
+    def __init__(self):
+        self.now = 1000.0
+
+    def __call__(self):
+        return self.now
+
+    def run(self, work):
+        """Run a coroutine on a loop of this clock."""
+        with asyncio.Runner(loop_factory=self._loop) as runner:
+            return runner.run(work)
+
+    def _loop(self):
+        selector = selectors.DefaultSelector()
+        select = selector.select
+
+        def jump(timeout=None):
+            self.now += timeout or 0.0
+            return select(timeout and 0)
+
+        selector.select = jump
+        loop = asyncio.SelectorEventLoop(selector)
+        loop.time = self
+        return loop
+
+
 class Checkpoint:
     """Where a tool stops until its test lets it go on. So neither has to guess how long the other takes."""
 
     def __init__(self):
-        self.reached, self._opened = Event(), Event()
+        self.reached, self._opened = threading.Event(), threading.Event()
 
     async def pause(self):
         """Said by the tool: it is here, and waits."""
@@ -119,7 +148,7 @@ class Checkpoint:
 
     def pause_thread(self):
         self.reached.set()
-        assert self._opened.wait(20), "nobody opened it"
+        assert self._opened.wait(60), "nobody opened it"
 
     async def arrival(self):
         """Said by the test: wait until the tool is there."""
@@ -133,12 +162,26 @@ CHECKPOINTS = defaultdict(Checkpoint)  # by name, for packs that are written as 
 
 
 @contextmanager
-def computing(at_most):
-    """What is done in here takes this process so many seconds of computing; what others do does not count."""
-    before = time.process_time()
-    yield
-    took = time.process_time() - before
-    assert took < at_most, f"it took {took:.1f} s of computing"
+def calls(at_most=sys.maxsize):
+    """Count calls of functions, Python's and C's, in this thread and in those that it starts; fail where more are made.
+
+    So work that grows too fast is found on any machine, however busy it is. Gives a function that says how many.
+    """
+    events = 0  # two of each call: it begins, and it ends
+
+    def count(_frame, _event, _argument):
+        nonlocal events
+        events += 1
+        assert events <= 2 * at_most, f"more than {at_most:,} calls"
+
+    threading.setprofile(count)
+    sys.setprofile(count)
+    try:
+        yield lambda: events // 2
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+    assert events <= 2 * at_most, f"more than {at_most:,} calls"
 
 
 @contextmanager

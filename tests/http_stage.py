@@ -17,7 +17,7 @@ from onetool.http.tool import HttpTool
 from onetool.http.url import HttpRequest, parse_url
 from onetool.services.secrets import Secrets
 
-PATIENCE = 20.0
+PATIENCE = 60
 
 
 def allowed(*upstreams, private=True):

@@ -5,8 +5,9 @@
         …
         assert upstream.seen[0].raw.startswith(b"GET /a?b=c HTTP/1.1\r\n")
 
-What it can be told: a `Reply`; bytes, sent as they are; a list of bytes, seconds to wait, and CLOSE; or a function that
-takes what was seen and gives one of these. The connection stays open, unless a `Reply` says `close`, or CLOSE is told.
+What it can be told: a `Reply`; bytes, sent as they are; a list of bytes, seconds or events to wait for, and CLOSE; or
+a function that takes what was seen and gives one of these. The connection stays open, unless a `Reply` says `close`, or
+CLOSE is told.
 """
 
 import socket
@@ -179,6 +180,10 @@ class Upstream:
                 return False
             if isinstance(step, bytes):
                 connection.sendall(step)
+            elif isinstance(step, threading.Event):
+                while not step.wait(0.01):
+                    if self._over.is_set():
+                        return False
             elif self._over.wait(step):
                 return False
         return True

@@ -8,7 +8,7 @@ import time
 from types import SimpleNamespace
 
 import pytest
-from helpers import until
+from helpers import Checkpoint, until
 from interfaces.http.matrix import ADDRESS
 from upstream import Reply, Upstream
 
@@ -468,25 +468,21 @@ def test_only_what_is_ours_is_built_in(tmp_path):
 
 def test_the_loop_is_not_held_up_while_tools_are_loaded(app, monkeypatch):
     bundle(app, say=ECHO)
-    load = app.bundles.loading.load
+    load, loop_runs = app.bundles.loading.load, Checkpoint()
 
     def slow(*args):
-        time.sleep(0.3)
+        loop_runs.pause_thread()
         return load(*args)
 
     monkeypatch.setattr(app.bundles.loading, "load", slow)
 
-    async def ticks():
+    async def main():
         calling = asyncio.create_task(app.call(ToolCall("1", "mine.say", {"message": "x"})))
-        count = 0
-        while not calling.done():
-            await asyncio.sleep(0.01)
-            count += 1
-        return count, calling.result().data
+        await loop_runs.arrival()
+        loop_runs.open()
+        return (await calling).data
 
-    count, data = asyncio.run(ticks())
-    assert data == "x"
-    assert count > 5
+    assert asyncio.run(main()) == "x"
 
 
 def test_the_tag_of_a_tool_changes_when_its_function_goes(app):

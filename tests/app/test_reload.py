@@ -24,7 +24,7 @@ TOOL = (
     "tools: [{name: weather, description: Tells it., type: function, handler: weather,"
     " parameters: {type: object, properties: {}}, implementation: {type: mock, mock_response: 21}}]\n"
 )
-PATIENCE = 20.0
+PATIENCE = 60
 GATE = "from helpers import CHECKPOINTS\ngate = CHECKPOINTS['reload']\n"  # how a pack begins that waits at it
 
 

@@ -8,7 +8,7 @@ from onetool.ask.model_client import ModelClient
 from onetool.ask.providers import ProviderRequest
 from onetool.http.client import HttpClient
 
-PATIENCE = 20.0
+PATIENCE = 60
 KEY = "sk-very-secret-0123456789"
 PROMPT = ModelPrompt(model="m1", messages=(User(text="hi"),))
 REASONS = {401: "unauthorized", 402: "quota", 404: "model_not_found", 413: "too_long", 429: "rate_limited"}

@@ -1,10 +1,8 @@
 """What fits into a model's window."""
 
-import time
-
 import pytest
 from ask.sessions.things import paired
-from helpers import computing
+from helpers import calls
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -110,19 +108,19 @@ def test_everything_that_is_sent_counts():
 
 def test_ten_thousand_messages_are_soon_counted():
     messages = [one for number in range(2_500) for one in turn(f"question {number} " * 20, content=f"{number} " * 60)]
-    started = time.process_time()
-    assert fit(messages, 10**7) == (messages, 0)
-    first, started = time.process_time() - started, time.process_time()
-    assert fit(messages, 10**7) == (messages, 0)
-    again, started = time.process_time() - started, time.process_time()
-    kept, left_out = fit(messages, 20_000)
-    few = time.process_time() - started
+    with calls() as first:
+        assert fit(messages, 10**7) == (messages, 0)
+    with calls() as again:
+        assert fit(messages, 10**7) == (messages, 0)
+    with calls() as few:
+        kept, left_out = fit(messages, 20_000)
     assert 0 < len(kept) == 10_000 - left_out
-    assert (first < 6.0, again < first, few < first) == (True, True, True)  # 0.3, 0.02 and 0.0 s on an idle machine
+    assert again() < first() < 30 * len(messages)
+    assert few() < first() / 10
 
 
 def test_a_huge_result_is_soon_shortened():
-    with computing(6.0):
+    with calls(5_000):
         kept, _ = fit(turn(content="word " * 200_000), 10_000)
         assert size(kept) <= 10_000
 

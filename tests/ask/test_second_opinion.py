@@ -28,7 +28,7 @@ from onetool.http.client import HttpClient
 
 FOLDER = Path(__file__).parents[2] / ".node-models"
 WANTED = Path(__file__).parent / "npm"
-PATIENCE = 20.0
+PATIENCE = 60
 KEY = "a-key"
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
 TOOLS = Toolset([ToolSpec(name="weather.at", description="What the weather is like", input_schema=SCHEMA)])

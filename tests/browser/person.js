@@ -47,7 +47,7 @@ globalThis.__person = (() => {
   }
 
   function where(kind, name, role, nth) {
-    return named(kind === "field" ? FIELDS : INTERACTIVE, name, role)[nth] ?? null;
+    return named(kind === "field" ? FIELDS : INTERACTIVE, name, role).at(nth) ?? null;
   }
 
   let aimed = null;

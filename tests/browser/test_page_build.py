@@ -211,7 +211,7 @@ def test_a_script_is_made_and_renamed_and_its_bundle_is_exported_deleted_and_com
     person.click("Delete")
     person.see("Deleted: shoes")
     assert bundle_of(served, "shoes") is None
-    person.click("Undo", nth=1)  # the first one is that of the new name
+    person.click("Undo", nth=-1)  # the one of the new name goes by itself, soon
     until(lambda: tool(served, SHOES, "twice", "1"))
 
     person.open("#/build?import=1")

@@ -8,7 +8,7 @@ import time
 from contextlib import suppress
 
 import pytest
-from helpers import computing, executor_for, forever, run, until_async
+from helpers import calls, executor_for, forever, run, until_async
 
 from onetool import Executor, Registry, ToolCall, ToolSpec
 from onetool.core.errors import BadArguments, ToolFailure
@@ -220,19 +220,19 @@ def test_a_time_out_really_stops_waiting(kind):
     assert "0.1 s" in result.error.message
 
 
-def test_the_deadline_is_the_calls_then_the_tools_then_the_default():
+def test_the_deadline_is_the_calls_then_the_tools_then_the_default(clock):
     async def sleeps():
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(30)
         return "done"
 
     async def outcome(default, tools, calls):
         executor = Executor(_registry(sleeps, timeout=tools), timeout=default)
         return (await executor.execute(ToolCall("1", "t", {}, timeout=calls))).ok
 
-    assert asyncio.run(outcome(0.01, None, None)) is False
-    assert asyncio.run(outcome(0.01, 5, None)) is True
-    assert asyncio.run(outcome(5, 0.01, None)) is False
-    assert asyncio.run(outcome(0.01, 0.01, 5)) is True
+    assert clock.run(outcome(1, None, None)) is False
+    assert clock.run(outcome(1, 50, None)) is True
+    assert clock.run(outcome(50, 1, None)) is False
+    assert clock.run(outcome(1, 1, 50)) is True
 
 
 def test_cancelling_the_call_cancels_the_handler_and_is_recorded():
@@ -471,7 +471,7 @@ def test_however_rude_a_failure_is_it_becomes_a_result():
         wide = ExceptionGroup("g", [wide] * 5)
     for error in (FaultyFailure(), OddFailure("odd"), deep, wide):
         for handler in _raises(error):
-            with computing(2):
+            with calls(20_000):
                 assert run(executor_for(handler)).error.code == "execution_error"
     assert run(executor_for(RudeModel)).error.reason == "output_invalid"
 
@@ -479,7 +479,7 @@ def test_however_rude_a_failure_is_it_becomes_a_result():
 def test_a_mock_object_is_no_data():
     from unittest.mock import Mock
 
-    with computing(2):
+    with calls(20_000):
         assert run(executor_for(lambda: Mock())).error.reason == "output_invalid"
 
 
@@ -537,7 +537,7 @@ def test_an_allow_list_can_only_be_narrowed():
 
 
 def test_a_tool_name_of_a_megabyte_is_refused_in_short():
-    with computing(1):
+    with calls(20_000):
         error = run(executor_for(lambda: 1), "x" * 1_000_000).error
     assert len(error.message) < 500
 

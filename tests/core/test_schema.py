@@ -6,7 +6,7 @@ from copy import deepcopy
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
-from helpers import computing
+from helpers import calls
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -237,17 +237,17 @@ HOSTILE = {  # what is large is made where it is used: every worker of pytest re
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_schema_is_refused_within_a_second(name):
+def test_a_hostile_schema_is_refused_with_little_work(name):
     hostile = HOSTILE[name]
     schema = {"type": "object", **(hostile() if callable(hostile) else hostile)}
-    with computing(1), pytest.raises(SchemaError):
+    with calls(4_000_000), pytest.raises(SchemaError):
         CompiledSchema(schema)
 
 
 def test_a_large_web_of_definitions_is_judged_quickly():
     names = [f"d{n}" for n in range(60)]
     one = {"type": "object", "properties": {other: {"$ref": f"#/$defs/{other}"} for other in names[:30]}}
-    with computing(2):
+    with calls(5_000_000):
         CompiledSchema(
             {
                 "type": "object",
@@ -318,7 +318,7 @@ def _chain(length, last):
 
 def test_a_recursive_schema_takes_deep_values_and_refuses_wrong_ones_quickly():
     compiled = CompiledSchema(RECURSIVE, closed=True)
-    with computing(1):
+    with calls(10_000):
         assert compiled.check(_chain(60, "b")) == []
         assert compiled.check(_chain(3, "c"))
         assert "too deep" in compiled.check(_chain(60, "c"))[0].got
@@ -326,7 +326,7 @@ def test_a_recursive_schema_takes_deep_values_and_refuses_wrong_ones_quickly():
 
 def test_a_large_wrong_value_is_refused_quickly():
     schema = {"type": "object", "properties": {"x": {"items": {"anyOf": [{"type": "string"}, {"type": "null"}]}}}}
-    with computing(1):
+    with calls(20_000):
         problems = CompiledSchema(schema).check({"x": list(range(500_000))})
         assert (len(problems), problems[0].path) == (20, "x[0]")
 
@@ -344,12 +344,12 @@ EXPENSIVE = {
 def test_a_costly_schema_and_a_large_value_do_not_multiply(name):
     schema, value = EXPENSIVE[name]
     compiled = CompiledSchema({"type": "object", "properties": {"x": schema}})
-    with computing(1.5):
+    with calls(100_000):
         compiled.check({"x": value})
 
 
 def test_an_unknown_argument_with_a_huge_name_is_told_in_short():
-    with computing(1):
+    with calls(20_000):
         (problem,) = told(PERSON, {"name": "Ann", "x" * 5_000_000: 1})
         assert len(problem) < 500
 
@@ -359,7 +359,7 @@ def test_a_catastrophic_pattern_does_not_hang():
         "type": "object",
         "properties": {"x": {"type": "string", "pattern": "^(a+)+$"}, "y": {"pattern": r"^(a+)+\1$"}},
     }
-    with computing(1):
+    with calls(10_000):
         assert CompiledSchema(schema).check({"x": "a" * 5_000 + "b", "y": "a" * 5_000 + "b"})
 
 

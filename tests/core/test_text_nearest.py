@@ -1,7 +1,7 @@
 """Near misses: the likely name first, and nothing where nothing is close."""
 
 import pytest
-from helpers import computing
+from helpers import calls
 
 from onetool.core.text import did_you_mean, nearest
 
@@ -31,7 +31,6 @@ def test_nothing_close_gives_nothing(wrong):
 
 
 def test_quick_among_many():
-
     names = [f"pack{n % 100}.tool_number_{n}" for n in range(100_000)]
-    with computing(2):
+    with calls(300_000):
         assert nearest("pack7.tool_numbr_107", names)

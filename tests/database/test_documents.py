@@ -17,7 +17,7 @@ from onetool.database.postgres import Postgres
 SECRET = b"a secret that all replicas know, and nobody else"
 
 
-def wait_until(condition, seconds=10):
+def wait_until(condition, seconds=60):
     until = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < until

@@ -8,7 +8,7 @@ import time
 
 import pytest
 from faults.crowd import Victims, an_id, bundle, some
-from helpers import computing, until
+from helpers import until
 
 from onetool.sources.bundles.files.store import FileStore
 
@@ -39,9 +39,8 @@ def test_no_acknowledged_write_is_lost(tmp_path, victims):
 def check(folder, id, log):
     """Holds what is there against what was told. The log begins anew with what is known to be there."""
     lines = [json.loads(line) for line in log.read_text().splitlines()]
-    with computing(2):
-        store = FileStore(folder)
-        found = {one.slug: one for one in store.tools(include_disabled=True)}
+    store = FileStore(folder)
+    found = {one.slug: one for one in store.tools(include_disabled=True)}
     open_change = lines[-1][1:] if lines[-1][0] == "begin" else None
     expected, text = replayed([line for line in lines if line[0] == "done"])
     allowed = [(expected, text)]

@@ -46,10 +46,8 @@ def test_a_holder_that_is_stopped_is_waited_for_a_while_and_named(store, holder,
     holder.process.send_signal(signal.SIGSTOP)
     monkeypatch.setattr(FolderLock.held.__wrapped__, "__defaults__", (0.3,))
     monkeypatch.setattr(FolderLock.alone.__wrapped__, "__defaults__", (0.3,))
-    started = time.monotonic()
     with pytest.raises(UnavailableError, match=f"process {holder.pid} .*stopped.* for more than 0.3 s"):
         store.put_bundle(an_id(), bundle())
-    assert time.monotonic() - started >= 0.3
     assert len(store.bundles()) == 1
     holder.process.send_signal(signal.SIGCONT)
     monkeypatch.undo()

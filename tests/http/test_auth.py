@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl
 
 import msgspec
 import pytest
-from helpers import until_async
+from helpers import forever, until_async
 from http_stage import allowed, run, stage
 from upstream import CLOSE, Reply, Upstream
 
@@ -464,7 +464,8 @@ def test_one_fetch_for_many_loops_and_one_that_is_cancelled():
     async def fetch(newer):
         fetches.append(newer)
         started.set()
-        await asyncio.sleep(0.2)
+        if len(fetches) == 1:
+            await forever()  # until it is cancelled
         return FetchedToken(f"t{len(fetches)}", 100.0)
 
     got = []
@@ -483,7 +484,7 @@ def test_one_fetch_for_many_loops_and_one_that_is_cancelled():
 
     run(cancelled())
     for thread in threads:
-        thread.join(5)
+        thread.join(60)
     assert got == ["t2"] * 5
     assert len(fetches) == 2
 

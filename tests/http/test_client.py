@@ -242,7 +242,7 @@ def test_an_answer_nobody_asked_for_ends_an_idle_connection(upstream):
     async def main():
         client, hosts = HttpClient(), allowed(upstream)
         first = await client.send(get(f"{upstream.url}/"), hosts, timeout=5, max_bytes=99)
-        await asyncio.sleep(0.15)
+        await until_async(lambda: upstream.open == 0)
         return first.body, (await client.send(get(f"{upstream.url}/"), hosts, timeout=5, max_bytes=99)).body
 
     assert run(main()) == (b"a", b"b")
@@ -483,7 +483,7 @@ def test_name_servers_that_are_silent_hold_up_nobody_else(upstream, monkeypatch)
 
     def silent(host, *_, **__):
         asked.append(host)
-        over.wait(10)
+        over.wait(60)
         raise socket.gaierror(-3, "Temporary failure in name resolution")
 
     monkeypatch.setattr(socket, "getaddrinfo", silent)
@@ -497,18 +497,15 @@ def test_name_servers_that_are_silent_hold_up_nobody_else(upstream, monkeypatch)
 
         slow = [asyncio.ensure_future(send(f"http://h{number}.example.com/")) for number in range(40)]
         slow += [asyncio.ensure_future(send("http://h0.example.com/")) for _ in range(40)]
-        await asyncio.sleep(0.1)
-        started = time.monotonic()
+        await until_async(lambda: len(asked) == 32)
         here = await send(f"http://localhost:{upstream.port}/")
         await asyncio.to_thread(time.sleep, 0)  # nor does anybody who needs a thread
-        took = time.monotonic() - started
-        busy = len(asked)
+        assert len(asked) == 32
         over.set()
-        return here.status, took, busy, await asyncio.gather(*slow, return_exceptions=True)
+        return here.status, await asyncio.gather(*slow, return_exceptions=True)
 
-    status, took, busy, others = run(main())
-    assert (status, busy) == (200, 32)
-    assert took < 1
+    status, others = run(main())
+    assert status == 200
     assert all("can't be resolved: Temporary failure" in str(one) for one in others)
     assert len(asked) == 40  # those who asked for the same name shared one lookup
 

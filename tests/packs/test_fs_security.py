@@ -10,13 +10,12 @@ import stat
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from helpers import computing, examples, until
+from helpers import calls, examples, until
 
 from onetool.packs import fs, shell
 from onetool.sdk import ToolFailure
@@ -63,12 +62,6 @@ def list_refusal(path: str) -> ToolFailure:
     with pytest.raises(ToolFailure) as caught:
         fs.list_dir(path)
     return caught.value
-
-
-@contextmanager
-def within(seconds: float) -> Iterator[None]:
-    with computing(seconds):
-        yield
 
 
 def test_every_case_has_a_test() -> None:
@@ -156,8 +149,7 @@ def test_magic_link(root: Path) -> None:
 def test_symlink_loop(root: Path) -> None:
     (root / "a").symlink_to("b")
     (root / "b").symlink_to("a")
-    with within(0.1):
-        failure = refusal("a")
+    failure = refusal("a")
     assert failure.reason == "link_loop"
     assert "ELOOP" in str(failure)
 
@@ -167,10 +159,8 @@ def test_symlink_loop(root: Path) -> None:
 
 def test_dev_zero(root: Path) -> None:
     (root / "z").symlink_to("/dev/zero")
-    with within(0.1):
-        assert refusal("z").reason == "denied"
-    with within(0.1):
-        assert refusal("/dev/zero").reason == "denied"
+    assert refusal("z").reason == "denied"
+    assert refusal("/dev/zero").reason == "denied"
 
 
 def test_dev_zero_as_a_node(root: Path) -> None:
@@ -178,8 +168,7 @@ def test_dev_zero_as_a_node(root: Path) -> None:
         os.mknod(root / "z", stat.S_IFCHR | 0o666, os.makedev(1, 5))
     except PermissionError:
         pytest.skip("may not make a device node")
-    with within(0.1):
-        assert refusal("z").reason in ("not_a_file", "no_permission")  # the latter where the file system has nodev
+    assert refusal("z").reason in ("not_a_file", "no_permission")  # the latter where the file system has nodev
 
 
 def test_socket(root: Path) -> None:
@@ -199,8 +188,7 @@ def test_huge_sparse(root: Path) -> None:
     (root / "h").touch()
     os.truncate(root / "h", 1 << 40)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    with within(0.2):
-        failure = refusal("h")
+    failure = refusal("h")
     assert failure.reason == "too_large"
     assert f"{1 << 40:,}" in str(failure)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 32 * 1024
@@ -220,8 +208,7 @@ def test_growing(root: Path) -> None:
     writer.start()
     try:
         until(lambda: (root / "g").exists() and (root / "g").stat().st_size > 204_800)
-        with within(1):
-            assert refusal("g").reason == "too_large"
+        assert refusal("g").reason == "too_large"
     finally:
         stop.set()
         writer.join()
@@ -281,12 +268,8 @@ def test_list_symlink_loop(root: Path) -> None:
 
 def test_list_huge(crowd: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(crowd)
-    for _ in range(3):  # the quickest counts: others' files may have to be thrown out of the kernel's caches first
-        before = time.process_time()
+    with calls(1_000_000):
         listed = fs.list_dir(".")
-        if (took := time.process_time() - before) < 1:
-            break
-    assert took < 1
     assert [entry["path"] for entry in listed[:-1]] == [f"{number:06d}" for number in range(fs.MOST_ENTRIES)]
     assert listed[-1]["type"] == "truncated"
     assert "10,000" in listed[-1].get("note", "")
@@ -430,8 +413,7 @@ def test_fifo_does_not_hang(root: Path) -> None:
     os.mkfifo(root / "p")
     rescue = threading.Timer(2, lambda: os.close(os.open(root / "p", os.O_RDWR)))
     rescue.start()
-    with within(0.1):
-        assert refusal("p").reason == "not_a_file"
+    assert refusal("p").reason == "not_a_file"
     rescue.cancel()
     assert fs.list_dir(".") == [{"path": "p", "type": "other", "size": None}]
 
@@ -562,7 +544,7 @@ def test_magic_links_below_a_root_do_not_work(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize("path", ["x/" * 2000 + "x", "../" * 1000, "d/../" * 700 + "a", "a" * 5000, "/" * 3000])
 def test_endless_paths(root: Path, path: str) -> None:
     (root / "d").mkdir()
-    with within(1):
+    with calls(200_000):
         refusal(path)
 
 

@@ -33,7 +33,6 @@ from onetool.sandbox.wire import Function, HostObject
 BUDGETS = (100, 65_536, 1_048_576)
 STRETCH = 5  # a key that is no text is written out, with escapes: so much longer than it weighs, at most
 DEEPEST = 60
-SLOW = 2.0  # seconds of computing for one frame
 EDGES = (0, 1, 2, 7, 8, 127, 128, 255, 16_383, 16_384, 2**21, 2**31, 2**32 - 1, 2**63, 2**64 - 1, 2**70 - 1)
 
 PROGRAMS = [
@@ -244,15 +243,12 @@ def _with(frame, at, byte):
 
 def read(frame, budget):
     """Read a frame and all that it holds. AssertionError where that gives anything but plain data or our own errors."""
-    before = time.process_time()
     try:
         _read(frame, budget)
     except CodeError as error:
         json.dumps([error.kind, error.message, error.trace])
     except (SandboxError, ValueTransferError):
         pass
-    took = time.process_time() - before
-    assert took < SLOW, f"reading took {took:.1f} s"
 
 
 def _read(frame, budget):

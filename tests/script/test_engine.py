@@ -3,7 +3,6 @@
 import asyncio
 import os
 import threading
-import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -102,23 +101,6 @@ def test_no_more_run_at_a_time_than_there_are_workers(app):
     results = [result.data for result in asyncio.run(many())]
     assert [number for _, number in results] == list(range(6))
     assert max(inside for inside, _ in results) == 2
-
-
-def test_a_stuck_run_does_not_hold_up_the_others(app):
-    async def stuck_and_quick():
-        stuck = asyncio.create_task(app.run("while True: pass"))
-        await asyncio.sleep(0.1)
-        started = time.monotonic()
-        quick = [await app.run("1 + 1") for _ in range(5)]
-        elapsed = time.monotonic() - started
-        stuck.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await stuck
-        return quick, elapsed
-
-    quick, elapsed = asyncio.run(stuck_and_quick())
-    assert [result.data for result in quick] == [2] * 5
-    assert elapsed < 4  # the stuck one would have gone on for five seconds
 
 
 def test_a_tool_that_runs_code_takes_no_turn_of_its_own(app):
@@ -313,16 +295,18 @@ def test_a_secret_that_a_tool_gives_is_nowhere_in_what_comes_of_a_run(with_secre
     assert "sh-hush" not in told
 
 
-def test_a_run_under_way_masks_what_it_masked_when_it_began(with_secret):
+def test_a_run_under_way_masks_what_it_masked_when_it_began(with_secret, there):
     from onetool import ToolSpec
 
-    with_secret.catalog.registry.register(ToolSpec(name="leak", description="d", handler=leak))
+    for name, handler in (("leak", leak), ("stop", there.pause)):
+        with_secret.catalog.registry.register(ToolSpec(name=name, description="d", handler=handler))
 
     async def reloaded():
-        running = asyncio.create_task(with_secret.run("import time\ntime.sleep(0.4)\nprint(leak())"))
-        await asyncio.sleep(0.15)
+        running = asyncio.create_task(with_secret.run("stop()\nprint(leak())"))
+        await there.arrival()
         with_secret.config.secrets.file.write_text("KEY: another-one\n")
         with_secret.reload()
+        there.open()
         return await running
 
     assert asyncio.run(reloaded()).printed == "my key is ***\n"
@@ -368,20 +352,19 @@ def test_closing_does_not_wait_for_a_tool_that_heeds_nothing(app):
 
     async def stubborn():
         began.set()
-        for _ in range(20):
+        while not may_end.is_set():
             with suppress(asyncio.CancelledError):
-                await asyncio.sleep(0.2)
+                await asyncio.sleep(0.02)
 
-    began = threading.Event()
+    began, may_end = threading.Event(), threading.Event()
     app.catalog.registry.register(ToolSpec(name="stubborn", description="d", handler=stubborn))
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(app.run_sync, "stubborn()")
         until(began.is_set)
-        started = time.monotonic()
         app.close()
-        assert time.monotonic() - started < 3  # of the four seconds that it would take
+        may_end.set()
         with pytest.raises(CancelledError):
-            waiting.result(timeout=5)
+            waiting.result(timeout=60)
 
 
 def test_a_reload_does_not_disturb_whoever_waits_for_a_run(app, there):
@@ -429,11 +412,6 @@ def test_errors_that_only_look_like_limits_are_the_code_s_own(app):
     ):
         error = app.run_sync(code).error
         assert error.reason is None, error
-
-
-def test_sleeping_side_by_side_does_not_add_up(app):
-    code = "import asyncio\nawait asyncio.gather(*[asyncio.sleep(0.4) for _ in range(20)])\n'slept'"
-    assert app.run_sync(code).data == "slept"
 
 
 def test_the_sync_face_works_in_a_notebook_that_has_a_loop(app):

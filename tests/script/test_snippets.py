@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 import pytest
-from helpers import computing, examples, sandboxed
+from helpers import calls, examples, sandboxed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -407,5 +407,5 @@ def test_the_sandbox_reads_them_as_we_do():
     ["$research topic=" + " " * 50_000 + "x", "$research topic=" + "a " * 50_000, "$research topic='" + "\\" * 100_001],
 )
 def test_long_calls_are_read_quickly(call):
-    with computing(1), contextlib.suppress(SnippetError):
+    with calls(1_000_000), contextlib.suppress(SnippetError):
         expand(call, SNIPPETS)

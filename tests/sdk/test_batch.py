@@ -15,7 +15,7 @@ from multiprocessing import get_context
 from types import SimpleNamespace
 
 import pytest
-from helpers import computing, executor_for, forever, run, until_async
+from helpers import calls, executor_for, forever, run, until_async
 
 from onetool import ToolCall, ToolSpec
 from onetool.core.context import CallContext, current_call
@@ -176,7 +176,7 @@ def test_duplicate_labels_keep_both():
 
 
 def test_many_equal_labels_are_told_apart_quickly():
-    with computing(5), ThreadPoolExecutor(1) as pool:
+    with calls(2_000_000), ThreadPoolExecutor(1) as pool:
         assert len(batch_execute(["same"] * 5_000, str, as_dict=True, executor=pool)) == 5_000
 
 
@@ -419,9 +419,7 @@ def test_a_hanging_item_does_not_lose_the_others(kind):
     pool = ThreadPoolExecutor(1) if kind == "pool" else None
     func = hangs_async if kind == "async" else hangs
     work = partial(batch_execute, ["a", "hangs", "b"], func, max_workers=2, as_dict=True, executor=pool)
-    started = time.monotonic()
     result = with_a_deadline(1, work)
-    assert time.monotonic() - started > 0.8
     stop.set()
     if pool:
         pool.shutdown()

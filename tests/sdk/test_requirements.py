@@ -3,7 +3,6 @@
 import os
 import signal
 import sys
-import time
 from contextlib import suppress
 from functools import wraps
 from pathlib import Path
@@ -220,11 +219,9 @@ def test_a_child_that_is_left_behind_is_not_waited_for(command, tmp_path):
 
 
 def test_a_command_that_never_ends_to_print_is_stopped(command, monkeypatch):
-    monkeypatch.setattr(requirements, "SECONDS", 60)
+    monkeypatch.setattr(requirements, "SECONDS", 10**6)
     command("tool", "exec yes 1.5")
-    started = time.monotonic()
     assert finding("cli", "tool", version_flag="--version")["version"] == "1.5"
-    assert time.monotonic() - started < 30  # it was not its time that was up
 
 
 def test_a_number_without_end(command):

@@ -14,7 +14,7 @@ from onetool.services import file_watcher as module
 from onetool.services.file_watcher import FileWatcher
 
 EVERY = 0.02
-PATIENCE = 20.0  # seconds; only a failure takes so long
+PATIENCE = 60  # seconds; only a failure takes so long
 
 
 class Watched:

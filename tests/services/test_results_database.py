@@ -92,6 +92,7 @@ def large(results):
     return results.put(many * (20 * MB // len(many)))
 
 
+@patch("onetool.services.results.paging.MOST_SECONDS", 600)  # tracing is slow
 def test_a_page_of_a_large_text_loads_no_more_than_it_shows(results, large):
     for offset in (1, large.lines // 2, large.lines - 99):
         tracemalloc.start()

@@ -173,10 +173,11 @@ class Counted(io.FileIO):
 
 @contextmanager
 def counting():
-    """Tells the bytes read, and the most memory that was taken meanwhile."""
+    """Tells the bytes read, and the most memory that was taken meanwhile. However long it takes: tracing is slow."""
     Counted.read_bytes = 0
     cost = {}
-    with patch(f"{ROOM}.open", lambda file, mode: io.BufferedReader(Counted(file, "r")), create=True):
+    counted = patch(f"{ROOM}.open", lambda file, mode: io.BufferedReader(Counted(file, "r")), create=True)
+    with counted, patch(f"{ROOM}.paging.MOST_SECONDS", 600):
         tracemalloc.start()
         try:
             yield cost

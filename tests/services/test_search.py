@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import computing
+from helpers import calls
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -262,7 +262,7 @@ def test_ways_to_write_a_name() -> None:
     )
 
 
-# --- how quickly. The limits are wide, for busy machines; what they catch is a step that became quadratic.
+# --- how much work. The limits are wide; what they catch is a step that became quadratic.
 
 
 @cache
@@ -273,7 +273,7 @@ def many() -> SearchIndex:
         for copy in range(45)
         for kind in kinds
     ]
-    with computing(5):
+    with calls(3_000_000):
         return SearchIndex(specs)
 
 
@@ -288,7 +288,7 @@ def test_two_thousand_tools_answer_at_once() -> None:
     index = many()
     for query in queries:
         index.search(query)
-    with computing(0.25):
+    with calls(20_000):
         for query in queries:
             index.search(query)
 
@@ -311,7 +311,7 @@ def test_two_thousand_tools_answer_at_once() -> None:
 def test_long_and_weird_queries_are_quick_and_safe(query: str) -> None:
     index = many()
     index.search("file")  # the first search makes the vectors
-    with computing(1):
+    with calls(1_000_000):
         index.search(query)
 
 

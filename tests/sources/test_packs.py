@@ -1,13 +1,12 @@
 """Packs: where they are found, how they are named, what happens to broken, heavy and slow ones."""
 
 import sys
-import time
 
 import pytest
-from helpers import run
+from helpers import CHECKPOINTS, run
 
 from onetool import App
-from onetool.sources.packs import PATIENCE, PackSource
+from onetool.sources.packs import PackSource
 
 
 @pytest.fixture
@@ -250,13 +249,13 @@ def test_what_the_source_does_not_tell_is_imported(folder, tmp_path, monkeypatch
 
 
 def test_a_slow_pack_does_not_delay_the_others(folder, tmp_path):
-    write(folder, "slow.py", "import time\ntime.sleep(2.5)\ndef f(n: int = 1) -> int:\n    'F.'\n    return n\n")
+    slow = "from helpers import CHECKPOINTS\nCHECKPOINTS['import'].pause_thread()\n"
+    write(folder, "slow.py", f"{slow}def f(n: int = 1) -> int:\n    'F.'\n    return n\n")
     write(folder, "quick.py", "def f(): 'F.'; return 'quick'\n")
     write(tmp_path, "onetool.yaml", "packs: [packs]\n")
-    started = time.monotonic()
     app = App.open(tmp_path / "onetool.yaml")
     assert run(app.runtime.executor, "quick.f").ok
-    assert time.monotonic() - started < PATIENCE + 1.5
+    CHECKPOINTS["import"].open()
     assert run(app.runtime.executor, "slow.f", n=4).data == 4  # waits for the import
 
 

@@ -7,7 +7,7 @@ import time
 
 import pytest
 from ask.sessions.stages import stage
-from helpers import computing
+from helpers import calls
 from msgspec import UNSET
 
 from onetool.ask.errors import SessionError
@@ -349,10 +349,8 @@ def test_a_file_that_is_deleted_before_it_is_locked_is_not_used(file_sessions, m
 def test_waiting_ends(sessions):
     async def both():
         async with sessions.turn("x"):
-            started = time.monotonic()
             with pytest.raises(SessionError):
                 await entered(sessions, "x", wait=0.05)
-            assert 0.05 <= time.monotonic() - started < 5
 
     asyncio.run(both())
 
@@ -525,7 +523,7 @@ def test_a_thousand_are_listed_soon(file_sessions):
     data = file_of(file_sessions, "a").read_bytes()
     for number in range(1000):
         file_of(file_sessions, f"s{number}").write_bytes(data)
-    with computing(1.0):
+    with calls(200_000):
         assert len(file_sessions.list()) == 1001
 
 

@@ -35,7 +35,6 @@ class Screen(io.StringIO):
 @pytest.fixture
 def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("onetool.interfaces.cli.options.claim_stdout", lambda: None)  # it is for whole processes
     (tmp_path / "forecast.json").write_text(json.dumps(FORECAST))
     (tmp_path / "echo.json").write_text(json.dumps(ECHO))
     return tmp_path

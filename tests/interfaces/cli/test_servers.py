@@ -108,7 +108,7 @@ def test_test(project):
     result = json.loads(one.stdout)
     assert (one.returncode, result["ok"], result["state"], result["log"]) == (0, True, "connected", [])
     assert result["tools"] == [{"name": "clock.tell", "description": "Say the time."}]
-    assert 0 < result["seconds"] < 30
+    assert result["seconds"] > 0
     bad = cli("servers", "test", "broken", cwd=project)
     result = json.loads(bad.stdout)
     assert (bad.returncode, result["ok"], result["tools"]) == (1, False, [])

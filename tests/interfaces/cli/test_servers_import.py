@@ -13,7 +13,7 @@ from select import select
 from time import monotonic
 
 import pytest
-from helpers import cli, computing, start, trusted
+from helpers import calls, cli, start, trusted
 
 from onetool.config import load_config
 from onetool.config.client_files import JsoncError
@@ -554,7 +554,7 @@ def test_files_that_are_none_or_too_large(project):
 def test_a_large_file_of_a_client_is_read_in_good_time(project):
     history = {str(number): "x" * 1000 for number in range(20_000)}
     file = put(project / "big.json", {"history": history, "mcpServers": {"a": {"command": "x"}}})
-    with computing(5):
+    with calls(5_000):
         assert list(read_servers(file, project).servers) == ["a"]
 
 

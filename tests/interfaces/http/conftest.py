@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from helpers import start
+from helpers import start, until
 
 STAND_IN = Path(__file__).with_name("stand_in.py")
-PATIENCE = 20
+PATIENCE = 60
 
 
 class Reply(NamedTuple):
@@ -126,6 +126,11 @@ class Served:
                 break
             time.sleep(0.02)
         return [json.loads(line) for line in text.splitlines()]
+
+    def wait_begun(self, count=1):
+        """Wait until so many requests have come to the stand-in."""
+        began = self.folder / "began"
+        until(lambda: began.exists() and began.stat().st_size >= count)
 
     def requests(self, wait_for=None):
         return [line for line in self.log(wait_for) if line["logger"] == "onetool.access"]

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm, get_default_algorithms
 
 AUDIENCE = "onetool"
-PATIENCE = 20  # seconds that it holds an answer back at most
+PATIENCE = 60  # seconds that it holds an answer back at most
 KINDS = {
     "RSA": (lambda: rsa.generate_private_key(65537, 2048), RSAAlgorithm, "RS256"),
     "weak": (lambda: rsa.generate_private_key(65537, 1024), RSAAlgorithm, "RS256"),

@@ -18,7 +18,7 @@ HOST = "127.0.0.1:8765"
 ADDRESS = BoundAddress("127.0.0.1", 8765, ("127.0.0.1",))
 ID = "01890a5d-0000-7000-8000-000000000001"
 SAMPLES = {"bundleID": ID, "toolSlug": "nothing", "version": "1"}
-PATIENCE = 20
+PATIENCE = 60
 
 # Routes that answer everybody, also where there is a token.
 READ = ("GET", "HEAD")

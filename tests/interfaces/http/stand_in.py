@@ -4,6 +4,7 @@ python stand_in.py serve --port 0
 
 echo (the default)   the size of the body, the principal
 wait=SECONDS         answers after that time
+file=NAME            answers when that file is there
 stream               events until it is told to stop, or the client leaves
 flood                writes without end
 gone                 waits until the client leaves
@@ -12,6 +13,8 @@ fail                 raises
 late_fail            raises when the answer has begun
 swallow              catches everything that happens while it reads
 log=TEXT             TEXT goes into the log line
+
+The file `began` gets a character for each request.
 """
 
 import asyncio
@@ -31,6 +34,8 @@ class StandIn:
     async def __call__(self, scope, receive, send):
         asked = dict(parse_qsl(scope["query_string"].decode(), keep_blank_values=True))
         scope["log"]["rpc"] = asked.get("log", next(iter(asked), "echo"))
+        with open("began", "a") as file:
+            file.write(".")
         if "early" in asked:
             await answer(send, {"early": True})
         elif "gone" in asked:
@@ -50,16 +55,18 @@ class StandIn:
             await send({"type": "http.response.body", "body": b"half", "more_body": True})
             raise RuntimeError("late")
         else:
-            await self.echo(scope, receive, send, float(asked.get("wait", 0)), "swallow" in asked)
+            await self.echo(scope, receive, send, asked)
 
-    async def echo(self, scope, receive, send, seconds, swallow):
+    async def echo(self, scope, receive, send, asked):
         size, more = 0, True
         while more:
             message = await receive()
-            if message["type"] == "http.disconnect" and not swallow:
+            if message["type"] == "http.disconnect" and "swallow" not in asked:
                 return
             size, more = size + len(message.get("body", b"")), message.get("more_body", False)
-        await asyncio.sleep(seconds)
+        await asyncio.sleep(float(asked.get("wait", 0)))
+        while "file" in asked and not os.path.exists(asked["file"]):
+            await asyncio.sleep(0.01)
         await answer(send, {"size": size, "principal": scope["principal"].name, "menu": self.menu})
 
     async def stream(self, send):
@@ -93,10 +100,13 @@ async def answer(send, data):
     await send({"type": "http.response.body", "body": body})
 
 
-def with_limits(**changes):
-    """Shorter limits than people get, so that tests need not wait for them."""
+def with_limits(patience_s=None, **changes):
+    """Other limits than people get, so that tests need not wait for them."""
+    from onetool.interfaces.http import server
     from onetool.interfaces.http.connection import ConnectionLimits
 
+    if patience_s is not None:
+        server.serve.__kwdefaults__["patience_s"] = patience_s
     ConnectionLimits.__new__.__defaults__ = tuple(ConnectionLimits(**changes))
 
 

@@ -1,8 +1,6 @@
 """How much a request may carry: 413 beyond it, with a declared length or in chunks, whatever the route does."""
 
 import socket
-import time
-from contextlib import suppress
 
 import pytest
 
@@ -74,13 +72,8 @@ def test_a_client_that_sends_all_before_it_reads_gets_the_answer(server):
 def test_what_never_ends_is_cut_off(server):
     with server.connect() as client:
         client.sendall(head(server, "/mcp", "Transfer-Encoding: chunked"))
-        piece, sent, began = b"%x\r\n%s\r\n" % (65536, b"x" * 65536), 0, time.monotonic()
-        with suppress(ConnectionError):
-            while time.monotonic() - began < 15:
-                client.sendall(piece)
-                sent += 65536
-    assert time.monotonic() - began < 10
-    assert sent < 100 * MIB
+        with pytest.raises(ConnectionError):
+            client.sendall(b"%x\r\n%s\r\n" % (65536, b"x" * 65536) * 1600)
     assert server.ask("/healthz").status == 200
 
 

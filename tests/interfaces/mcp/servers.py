@@ -14,7 +14,7 @@ from pathlib import Path
 from helpers import start, until
 
 CONFIG = Path(__file__).parent / "fixture" / "onetool.yaml"
-PATIENCE = 20  # seconds, after which something that should come is taken not to
+PATIENCE = 60  # seconds, after which something that should come is taken not to
 
 
 def environment(folder, **more):

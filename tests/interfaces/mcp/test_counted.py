@@ -51,7 +51,7 @@ def test_a_client_with_a_menu_of_one(stdio_peer, era):
     assert (client, sent) == ("peer", pytest.approx(len(json.dumps([listed])), rel=0.2))
     assert full > sent
     ((waited,),) = kept(folder, "SELECT duration_ms FROM gaps")
-    assert 250 <= waited < 10_000
+    assert waited >= 250
     summary = UsageStats(folder / "state" / "stats.db").summary()
     assert (summary["runs"], summary["calls_in_runs"]) == (2, 3)
     assert summary["clients"] == [{"name": "peer", "calls": 3}]

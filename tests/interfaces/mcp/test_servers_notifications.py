@@ -15,7 +15,7 @@ from onetool.sources.mcp_servers.server_cache import Offers
 from onetool.sources.mcp_servers.upstream import ServerListing
 
 CHANGED = "notifications/tools/list_changed"
-PATIENCE = 10.0
+PATIENCE = 60
 
 
 @pytest.fixture

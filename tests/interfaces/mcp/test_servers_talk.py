@@ -71,13 +71,15 @@ def loud(peer):
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_progress_and_messages_come_while_the_call_runs(peer, era):
+def test_progress_and_messages_come_while_the_call_runs(site, peer, era):
+    file = site.file("wait")
     more = {"meta": {"progressToken": "p", **loud(peer).get("meta", {})}}
-    pending = begin(peer, f"{era}__slow", {"seconds": 0.3}, **more)
-    assert peer.hear(PROGRESS) == {"progressToken": "p", "progress": 1, "total": 10, "message": "step 1"}
+    pending = begin(peer, f"{era}__waits", {"file": str(file), "then": ""}, **more)
+    assert peer.hear(PROGRESS) == {"progressToken": "p", "progress": 1, "total": 2, "message": "waits"}
     assert not pending.is_answered
-    assert answered(pending) == "done"
-    assert [told["progress"] for told in heard(peer, PROGRESS)] == list(range(2, 11))
+    file.touch()
+    assert answered(pending) == "it came"
+    assert [told["progress"] for told in heard(peer, PROGRESS)] == [2]
     assert peer.text(f"{era}__logs", {"words": "careful"}, **more) == "logged"
     assert peer.hear(MESSAGE) == {"level": "warning", "data": "careful", "logger": "ok"}
 

@@ -1,7 +1,6 @@
 """Calls that may take long, for clients that know tasks: the call is answered with a task, which is asked about."""
 
 import re
-import time
 
 import pytest
 from helpers import until
@@ -70,7 +69,7 @@ def test_a_tool_that_says_nothing_of_tasks_is_waited_for(knowing, tmp_path):
     path = tmp_path / "it"
     slow = knowing.begin("tools/call", {"name": "working__wait_for", "arguments": {"path": str(path)}})
     until((tmp_path / "it.began").exists)
-    time.sleep(0.2)
+    knowing.result("tools/list")
     assert not slow.is_answered
     path.touch()
     assert slow.answer()["result"]["resultType"] == "complete"
@@ -81,7 +80,7 @@ def test_without_the_extension_the_call_is_waited_for(shared_peers, tmp_path):
         peer, path = shared_peers(way), tmp_path / way
         for tool in ("job", "long_job") if way.endswith("old") else ("job",):
             slow = peer.begin("tools/call", {"name": f"jobs__{tool}", "arguments": {"path": str(path)}})
-            time.sleep(0.2)
+            peer.result("tools/list")
             assert not slow.is_answered
             path.touch()
             assert slow.answer()["result"]["content"][0]["text"] == "done"

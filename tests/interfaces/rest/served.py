@@ -15,7 +15,7 @@ from helpers import start, trusted
 from onetool.services.access_tokens import FOLDER, TokenStore
 
 STAND_IN = Path(__file__).with_name("stand_in.py")
-PATIENCE = 20
+PATIENCE = 60
 BUILT_IN = "01890a5d-0000-7000-8000-000000000001"
 KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "OLLAMA_API_KEY")
 TOKEN = "sesame-token-0123456789"

@@ -3,7 +3,6 @@
 import json
 import socket
 from concurrent.futures import ThreadPoolExecutor
-from time import monotonic
 
 import httpx
 import pytest
@@ -120,14 +119,9 @@ def test_events_from_a_thread_keep_their_order(api):
 
 
 def test_events_come_as_they_happen(api):
-    asked = {"args": {"count": 2, "pause": 1.2}}
+    asked = {"args": {"count": 2, "pause": 600}}
     with httpx.stream("POST", api.url + path("steps"), json=asked, headers={"Accept": "text/event-stream"}) as reply:
-        began = monotonic()
-        pieces = reply.iter_text()
-        first = next(pieces)
-        assert monotonic() - began < 1.1
-        assert next(read_events(first)).name == "progress"
-        assert "result" in "".join(pieces)
+        assert next(read_events(next(reply.iter_text()))).name == "progress"
 
 
 def test_a_quiet_call_is_a_stream_all_the_same(api):

@@ -28,7 +28,7 @@ def slow(seconds: float, begun: str) -> int:
     time.sleep(seconds)
     return os.getpid()
 '''
-PATIENCE = 40
+PATIENCE = 60
 TOKEN = "the-token-of-its-owner"
 LIMITED, ALSO_LIMITED = "ot_" + "a" * 40, "ot_" + "b" * 40
 

@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from helpers import computing
+from helpers import calls
 
 from onetool import App, ToolCall, ToolSpec
 from onetool.core.inferred_schema import SeenValues
@@ -165,15 +165,12 @@ def test_what_has_no_fields_is_told_by_its_type(value, told):
     assert ask.tools(catalogue, info="full")[0]["returns"] == f"{told} (inferred from 1 result)"
 
 
-def test_ten_thousand_tools_are_listed_in_no_time(app):
-    for number in range(10_000):
-        app.catalog.registry.add(
-            spec(f"pack-{number % 200}.tool-{number}", description="What it does, in some words. " * 5)
-        )
-    assert len(tools(app)) > 10_000  # this one also finds out what they are called
-    with computing(2):
-        assert tools(app, pattern="tool-777", info="list")[0] == "pack_177.tool_777"
-        assert len(tools(app)) > 10_000
+def test_ten_thousand_tools_are_listed_with_little_work():
+    names = [f"pack-{number % 200}.tool-{number}" for number in range(10_000)]
+    ask, catalogue = listing(*(spec(name, description="What it does, in some words. " * 5) for name in names))
+    with calls(100 * len(names)):
+        assert ask.tools(catalogue, pattern="tool-777", info="list")[0] == "pack-177.tool-777"
+        assert len(ask.tools(catalogue)) == 10_000
 
 
 LONG = ("x y zz " * 430_000, "x" * 3_000_000)
@@ -196,6 +193,6 @@ LONG = ("x y zz " * 430_000, "x" * 3_000_000)
 def test_a_query_of_megabytes_costs_what_its_beginning_does(name, argument, more, query):
     with App.open() as app:
         asyncio.run(app.call(ToolCall("1", name, {argument: "x", **more})))  # what is made once
-        with computing(0.5):
+        with calls(10_000):
             result = asyncio.run(app.call(ToolCall("2", name, {argument: query, **more})))
     assert len(str(result.data)) + len(str(result.error)) < 5_000

@@ -7,7 +7,7 @@ import zipfile
 from io import BytesIO
 
 import pytest
-from helpers import computing
+from helpers import calls
 from msgspec.structs import replace
 
 from onetool.sources.bundles.archive import MAX_ENTRY, pack, plan, unpack
@@ -45,7 +45,7 @@ def good():
 
 
 def refused(data):
-    with computing(5), pytest.raises(InvalidError) as caught:
+    with calls(20_000), pytest.raises(InvalidError) as caught:
         unpack(data)
     return str(caught.value)
 

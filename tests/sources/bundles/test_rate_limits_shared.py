@@ -198,7 +198,7 @@ def test_a_process_that_stopped_with_the_lock_holds_up_nobody(app, monkeypatch):
 
 
 def test_the_event_loop_goes_on_while_a_call_waits_for_the_lock(app, monkeypatch):
-    monkeypatch.setattr(rate_limits, "PATIENCE", 2.0)
+    monkeypatch.setattr(rate_limits, "PATIENCE", 60)
     call(app)
     (file,) = files(app)
 

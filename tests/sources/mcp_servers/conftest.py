@@ -1,7 +1,5 @@
 """What the tests of other people's servers share."""
 
-from time import monotonic
-
 import pytest
 from sources.mcp_servers.nasty.http_server import HttpServer
 from sources.mcp_servers.stage import Stage
@@ -18,10 +16,3 @@ def stage(tmp_path):
 def http():
     with HttpServer() as server:
         yield server
-
-
-@pytest.fixture
-def took():
-    """Seconds since the test began."""
-    began = monotonic()
-    return lambda: monotonic() - began

@@ -44,7 +44,7 @@ class Stage:
     def started(self):
         return [int(pid) for pid in self._pids.read_text().split()] if self._pids.exists() else []
 
-    def left(self, within=20.0):
+    def left(self, within=60.0):
         """Process ids of servers that are still there, when they have had some time to go."""
         return [pid for pid in self.started() if not is_gone(pid, within)]
 
@@ -62,7 +62,7 @@ def ran(app, code):
     return asyncio.run(app.run(code))
 
 
-def settle(app, within=5.0):
+def settle(app, within=60.0):
     """Every server's status, when each has connected or failed. One that is told to go gets some time for it."""
     asyncio.run(app.servers.wait_connected())
     with suppress(AssertionError):
@@ -95,7 +95,7 @@ def kill(app, server, pid):
         assert is_gone(pid)
 
 
-def is_gone(pid, within=20.0):
+def is_gone(pid, within=60.0):
     """Whether a process goes, within some time. The seconds are for what never comes: nothing is measured by them."""
     deadline = monotonic() + within
     while _is_there(pid):

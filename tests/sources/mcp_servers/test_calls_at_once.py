@@ -11,7 +11,7 @@ from sources.mcp_servers.nasty.http_server import HELLO, Quiet, tool
 
 from onetool import ToolCall
 
-PATIENCE = 20.0
+PATIENCE = 60
 
 
 class Shop(BaseHTTPRequestHandler):

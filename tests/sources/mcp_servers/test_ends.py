@@ -5,6 +5,7 @@ import logging
 import signal
 import sys
 import threading
+from pathlib import Path
 from time import sleep
 
 import pytest
@@ -54,8 +55,7 @@ def test_servers_that_start_at_once_get_nothing_of_ours(stage, http):
 
 @pytest.mark.parametrize("script", ["hangs_up", "lists_slowly"])
 def test_a_call_after_the_end_of_a_process_goes_to_the_next_one(stage, script):
-    args = ["0"] if script == "lists_slowly" else []
-    with stage.app({"bad": stage.nasty(script, *args)}) as app:
+    with stage.app({"bad": stage.nasty(script, "/")}) as app:
         for _ in range(2):
             pid = int(call(app, "bad.pid").data)
             kill(app, "bad", pid)
@@ -73,19 +73,22 @@ def test_signals_without_a_name_have_a_number():
 
 
 def test_one_that_never_tells_its_new_tools_can_be_used(stage):
-    with stage.app({"bad": stage.nasty("lists_slowly", 1000, connect_timeout=LONG)}) as app:
+    gate = stage.folder / "gate"
+    asked = Path(f"{gate}.asked")
+    with stage.app({"bad": stage.nasty("lists_slowly", gate, connect_timeout=LONG)}) as app:
         first = int(call(app, "bad.grow").data)
-        sleep(0.4)
+        until(asked.exists)
+        asked.unlink()
         assert call(app, "bad.echo", text="a").data == "a"
         kill(app, "bad", first)
         assert call(app, "bad.echo", text="b").data == "b"
         assert call(app, "bad.grow").error is None
-        sleep(0.4)
+        until(asked.exists)
         assert settle(app)["bad"].state == "connected"
 
 
 def test_that_it_does_not_tell_is_noted_and_it_may_tell_later(stage):
-    with stage.app({"bad": stage.nasty("lists_slowly", 1000, connect_timeout=1)}) as app:
+    with stage.app({"bad": stage.nasty("lists_slowly", stage.folder / "gate", connect_timeout=1)}) as app:
         settle(app)  # a busy machine may take longer than a second
         until(lambda: call(app, "bad.grow").error is None)
         until(lambda: any("does not tell which" in line for line in app.servers.log_lines("bad", 50)))

@@ -1,9 +1,11 @@
 """A reload, seen from the servers: the old one teaches the new one nothing, and what was a secret stays one."""
 
 import asyncio
-from time import sleep
+from pathlib import Path
 
 import pytest
+from helpers import until, until_async
+from interfaces.mcp.upstreams import Site
 from sources.mcp_servers.stage import call, is_gone, settle, tools_of
 
 from onetool.sources.mcp_servers.server_cache import Offers
@@ -13,12 +15,14 @@ SECRET = "tok-abcdefghijklmnop"
 
 
 def test_one_that_is_replaced_does_not_teach_its_successor(stage):
-    with stage.app({"one": stage.nasty("lists_slowly", 1, pin=True)}) as app:
-        call(app, "one.grow")
-        sleep(0.4)  # it is being asked what it has now
+    gate = stage.folder / "gate"
+    with stage.app({"one": stage.nasty("lists_slowly", gate, pin=True)}) as app:
+        old = call(app, "one.grow").data
+        until(Path(f"{gate}.asked").exists)
         stage.config({"one": stage.nasty("ok", pin=True)})
         app.reload()
-        sleep(1.2)
+        gate.touch()
+        assert is_gone(int(old))
         memory = app.servers.proxy("one").cached
         assert (memory.tools, memory.approved) == (None, None)
         assert settle(app)["one"].changed == ()
@@ -87,16 +91,19 @@ def test_those_to_be_settled_may_be_given_as_they_come(stage, kind):
 
 
 def test_a_call_under_way_ends_with_the_server_that_it_began_with(stage):
-    with stage.app({"one": stage.nasty("ok")}) as app:
+    site, file = Site(stage.folder), stage.folder / "file"
+    with stage.app({"one": site.upstream()}) as app:
         old = call(app, "one.pid").data
 
         async def both():
-            slow = asyncio.create_task(app.run("[one.slow(seconds=1.5), one.echo(text='after')]"))
-            await asyncio.sleep(0.4)
-            stage.config({"one": stage.nasty("ok", env={"OTHER": "yes"})})
+            code = f"[one.waits(file={str(file)!r}, then=''), one.echo(text='after')]"
+            slow = asyncio.create_task(app.run(code))
+            await until_async(Path(f"{file}.began").exists)
+            stage.config({"one": site.upstream(env={"OTHER": "yes"})})
             await asyncio.to_thread(app.reload)
             assert not slow.done()
             new = (await app.run("one.pid()")).value()
+            file.touch()
             return new, (await slow).value()
 
         new, (_, after) = asyncio.run(both())
@@ -106,12 +113,13 @@ def test_a_call_under_way_ends_with_the_server_that_it_began_with(stage):
 
 
 def test_who_is_left_with_a_call_ends_with_the_app(stage):
-    with stage.app({"one": stage.nasty("ok")}) as app:
+    file = stage.folder / "file"
+    with stage.app({"one": Site(stage.folder).upstream()}) as app:
         old = call(app, "one.pid").data
 
         async def left():
-            slow = asyncio.create_task(app.run("one.slow(seconds=20)"))
-            await asyncio.sleep(0.4)
+            slow = asyncio.create_task(app.run(f"one.waits(file={str(file)!r}, then='')"))
+            await until_async(Path(f"{file}.began").exists)
             stage.config({})
             await asyncio.to_thread(app.reload)
             await asyncio.to_thread(app.close)

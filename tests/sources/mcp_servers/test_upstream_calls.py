@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from helpers import forever
+from helpers import FakeClock, forever
 
 from onetool.core.errors import ToolFailure
 from onetool.sources.mcp_servers.upstream_calls import UpstreamCall, UpstreamCalls
@@ -27,7 +27,7 @@ def test_a_question_that_outlives_its_call_is_answered_all_the_same():
             await asyncio.sleep(0.02)
         return await asked
 
-    assert asyncio.run(scene()) == "answer"
+    assert FakeClock().run(scene()) == "answer"
 
 
 def test_a_question_after_the_end_of_its_call_is_refused_in_words():
@@ -46,24 +46,24 @@ def test_a_question_after_the_end_of_its_call_is_refused_in_words():
 def test_the_clock_stands_still_until_the_last_question_is_answered():
     async def scene():
         flight = UpstreamCall()
-        async with flight.within(0.4):
-            short = asyncio.create_task(flight.on_caller_loop(of(0.05, "short")))
+        async with flight.within(4):
+            short = asyncio.create_task(flight.on_caller_loop(of(1, "short")))
             await asyncio.sleep(0)
-            long = asyncio.create_task(flight.on_caller_loop(of(1.0, "long")))
+            long = asyncio.create_task(flight.on_caller_loop(of(10, "long")))
             return await short, await long
 
-    assert asyncio.run(scene()) == ("short", "long")
+    assert FakeClock().run(scene()) == ("short", "long")
 
 
 def test_and_goes_on_with_what_was_left():
     async def scene():
         flight = UpstreamCall()
-        async with flight.within(0.3):
-            await asyncio.gather(*(flight.on_caller_loop(of(n / 10)) for n in range(3)))
+        async with flight.within(3):
+            await asyncio.gather(*(flight.on_caller_loop(of(n * 10)) for n in range(3)))
             await forever()
 
     with pytest.raises(TimeoutError):
-        asyncio.run(asyncio.wait_for(scene(), 20))
+        FakeClock().run(scene())
 
 
 @pytest.mark.parametrize("how", ["error", "cancelled"])
@@ -73,7 +73,7 @@ def test_the_clock_goes_on_when_a_question_fails(how):
 
     async def scene():
         flight = UpstreamCall()
-        async with flight.within(0.3):
+        async with flight.within(3):
             if how == "error":
                 with pytest.raises(LookupError):
                     await flight.on_caller_loop(fails)
@@ -84,7 +84,7 @@ def test_the_clock_goes_on_when_a_question_fails(how):
             await forever()
 
     with pytest.raises(TimeoutError):
-        asyncio.run(asyncio.wait_for(scene(), 20))
+        FakeClock().run(scene())
 
 
 def test_calls_that_are_under_way():

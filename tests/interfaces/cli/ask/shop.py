@@ -95,7 +95,7 @@ class Terminal:
 
     def until(self, text):
         """Wait until this is shown, after what was waited for before; gives all that came until then."""
-        start, end = len(self.seen), time.monotonic() + 20
+        start, end = len(self.seen), time.monotonic() + 60
         while text is None or text not in self.seen[start:]:
             assert time.monotonic() < end, f"{text!r} did not come: {self.seen!r}"
             if not self._read():
@@ -112,7 +112,7 @@ class Terminal:
         Python's `input` does not notice one that comes after it has shown the prompt, and before it waits for keys: a
         person presses it again.
         """
-        start, end = len(self.seen), time.monotonic() + 20
+        start, end = len(self.seen), time.monotonic() + 60
         while text not in self.seen[start:]:
             assert time.monotonic() < end, f"{text!r} did not come: {self.seen!r}"
             self.type(b"\x03")
@@ -138,7 +138,6 @@ class Terminal:
 
 @pytest.fixture
 def shop(tmp_path, monkeypatch):
-    monkeypatch.setattr("onetool.interfaces.cli.options.claim_stdout", lambda: None)  # it is for whole processes
     monkeypatch.chdir(tmp_path)
     with Stage(tmp_path, packs={"shop": PACK}) as stage:
         yield Shop(stage)

@@ -4,7 +4,6 @@ import base64
 import io
 import os
 import sys
-import time
 
 import click
 import pytest
@@ -168,12 +167,10 @@ def what_comes(monkeypatch):
 
 def test_an_open_pipe_that_nobody_writes_to_is_not_waited_for(what_comes):
     theirs, ours = os.pipe()
-    started = time.monotonic()
     try:
         assert what_comes(theirs) is None
     finally:
         os.close(ours)
-    assert 0.1 <= time.monotonic() - started < 10
 
 
 def test_pipes_and_files_are_read_and_devices_are_not(what_comes, tmp_path):

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 from interfaces.rest.served import Event
 
-PATIENCE = 20
+PATIENCE = 60
 
 
 class Door:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
+from helpers import FakeClock
 from interfaces.rest.ask.fakes import ANSWER, STARTED, App, failing, post
 
 from onetool.ask.errors import ModelError, Reason
@@ -313,7 +314,7 @@ def test_a_stream_begins_while_the_model_still_thinks():
         leaving.set()
         return await asked
 
-    assert [event.name for event in asyncio.run(begun()).events] == ["started"]
+    assert [event.name for event in FakeClock().run(begun()).events] == ["started"]
 
 
 @pytest.mark.parametrize("accept", ["*/*", EVENTS])
@@ -326,7 +327,7 @@ def test_a_client_that_leaves_ends_it(accept):
         await asked
         return app.asking.ended
 
-    assert asyncio.run(left()) == "cancelled"
+    assert FakeClock().run(left()) == "cancelled"
 
 
 def test_a_server_that_stops_ends_it_too():
@@ -339,7 +340,7 @@ def test_a_server_that_stops_ends_it_too():
             await asked
         return app.asking.ended
 
-    assert asyncio.run(stopped()) == "cancelled"
+    assert FakeClock().run(stopped()) == "cancelled"
 
 
 def test_a_slow_reader_gets_everything_and_the_model_waits_for_it():
@@ -354,7 +355,7 @@ def test_a_slow_reader_gets_everything_and_the_model_waits_for_it():
         reading.set()
         return told, await asked
 
-    told, client = asyncio.run(slow())
+    told, client = FakeClock().run(slow())
     assert 1 < told <= MOST_UNSENT // len(piece) + 2
     assert [event.name for event in client.events] == ["started", *["text"] * count, "answer"]
 
@@ -369,7 +370,7 @@ def test_a_slow_reader_that_leaves_ends_it():
         await asked
         return app.asking
 
-    asking = asyncio.run(left())
+    asking = FakeClock().run(left())
     assert asking.ended == "early"
     assert asking.told < 20
 

@@ -26,7 +26,7 @@ def replica(database_url, database, tmp_path):
 
 @pytest.fixture
 def wait_until():
-    def wait(condition, seconds=20):
+    def wait(condition, seconds=60):
         until = time.monotonic() + seconds
         while not condition():
             assert time.monotonic() < until

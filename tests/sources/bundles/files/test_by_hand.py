@@ -6,7 +6,6 @@ import shutil
 import time
 
 import pytest
-from helpers import computing
 from sources.bundles.files.things import an_id, built_in, bundle, file_of, files, reasons, tool, with_tool
 
 from onetool.core.schema import CompiledSchema
@@ -203,8 +202,7 @@ def test_what_is_no_file(store, folder, tmp_path):
     with open(tools / "large.json", "wb") as file:
         file.truncate(1024**3)
     (folder / "linked").symlink_to(tools.parent)
-    with computing(10):
-        store.sync()
+    store.sync()
     found = reasons(store)
     assert "link" in found["link.json"]
     assert "no regular file" in found["folder.json"]

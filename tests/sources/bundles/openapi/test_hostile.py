@@ -1,7 +1,7 @@
 """Documents that are no documents, or were written by an enemy: refused or skipped with words, in little time."""
 
 import pytest
-from helpers import computing
+from helpers import calls
 from sources.bundles.openapi.documents import body, document, imported, one, parameter, parameters, sent, skipped
 
 from onetool.core.schema_guard import MAX_COST, guard
@@ -16,7 +16,7 @@ BILLION = "a: &a [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
 
 @pytest.fixture(autouse=True)
 def soon():
-    with computing(10):
+    with calls(5_000_000):
         yield
 
 

@@ -1,9 +1,10 @@
-"""Says that it has other tools, and takes the seconds of its argument to tell which."""
+"""Says that it has other tools, and does not tell which before the file GATE is there. GATE.asked: it was asked."""
 
 import os
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 from wire import Call, Server, text, tool
@@ -22,7 +23,9 @@ class ListsSlowly(Server):
     def list(self, params: dict[str, Any]) -> dict[str, Any]:
         self.listed += 1
         if self.listed > 1:
-            time.sleep(float(sys.argv[1]))
+            Path(f"{sys.argv[1]}.asked").touch()
+            while not os.path.exists(sys.argv[1]):
+                time.sleep(0.01)
         return super().list(params)
 
     def call(self, name: str, args: dict[str, Any], call: Call) -> dict[str, Any]:

@@ -1,10 +1,11 @@
-"""Needs SECONDS before it answers anything."""
+"""Answers nothing before the file GATE is there."""
 
+import os
 import sys
 import time
 from typing import Any
 
-from wire import Call, Server, text, tool
+from wire import Call, Server, note_pid, text, tool
 
 
 class Slow(Server):
@@ -14,5 +15,7 @@ class Slow(Server):
         return text("fine")
 
 
-time.sleep(float(sys.argv[1]))
+note_pid(os.getpid())
+while not os.path.exists(sys.argv[1]):
+    time.sleep(0.01)
 Slow().run()
