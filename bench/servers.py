@@ -22,7 +22,7 @@ import onetool
 from bench.mcp_client import Message, NoReply, as_line, listing
 from bench.mcp_contenders import ONETOOL, PEERS_PYTHON, ROOT, Home, Process
 from bench.mcp_rows import NOTE, number
-from bench.servers_stage import Block, Blocks, Stage
+from bench.servers_stage import Block, Blocks, Harness
 from bench.table import OURS, Row, row, show
 
 Rounds = dict[str, list[float]]
@@ -45,11 +45,11 @@ def run() -> Iterator[Row]:
     for folder in (Path(onetool.__file__).parent, ROOT / "bench"):
         compileall.compile_dir(str(folder), quiet=2)
     with Home() as home:
-        stage = Stage(home.path)
-        yield from _calls(stage)
-        yield from _through(stage)
-        yield from _first_starts(stage)
-        yield from _second_starts(stage)
+        harness = Harness(home.path)
+        yield from _calls(harness)
+        yield from _through(harness)
+        yield from _first_starts(harness)
+        yield from _second_starts(harness)
     if not PEERS_PYTHON.exists():
         print("  The peers are not installed; `make bench-peers` does that.")
 
@@ -60,12 +60,12 @@ def run() -> Iterator[Row]:
 WHICH = [("sdk", "stdio"), ("sdk", "http"), ("bare", "stdio"), ("bare", "http")]
 
 
-def _calls(stage: Stage) -> Iterator[Row]:
+def _calls(harness: Harness) -> Iterator[Row]:
     kinds = [kind for kind in TITLES if "fastmcp" not in kind or PEERS_PYTHON.exists()]
     rows: list[list[str]] = []
     for which, transport in WHICH:
-        with stage.server(which, transport) as block, ExitStack() as stack:
-            callers = {kind: stack.enter_context(stage.caller(kind, {"up": block})) for kind in kinds}
+        with harness.server(which, transport) as block, ExitStack() as stack:
+            callers = {kind: stack.enter_context(harness.caller(kind, {"up": block})) for kind in kinds}
             taken = _in_turns(callers)
         rows.append([_title(which, transport), *_cells(taken, "sdk")])
         ours_first = {TITLES[kind]: taken[kind] for kind in sorted(kinds, key=lambda kind: kind != "onetool")}
@@ -77,14 +77,14 @@ def _calls(stage: Stage) -> Iterator[Row]:
     show(title, _columns([TITLES[kind] for kind in kinds]), rows)
 
 
-def _through(stage: Stage) -> Iterator[Row]:
+def _through(harness: Harness) -> Iterator[Row]:
     rows: list[list[str]] = []
     for which, transport in WHICH:
-        with stage.server(which, transport) as block, ExitStack() as stack:
-            ways = {ALONE: block, "onetool mcp": stage.gateway({"up": block})}
+        with harness.server(which, transport) as block, ExitStack() as stack:
+            ways = {ALONE: block, "onetool mcp": harness.gateway({"up": block})}
             if PEERS_PYTHON.exists():
-                ways["FastMCP"] = stage.peer_gateway({"up": block})
-            callers = {way: stack.enter_context(stage.caller("sdk", {"up": block})) for way, block in ways.items()}
+                ways["FastMCP"] = harness.peer_gateway({"up": block})
+            callers = {way: stack.enter_context(harness.caller("sdk", {"up": block})) for way, block in ways.items()}
             taken = _in_turns(callers)
         rows.append([_title(which, transport), *_cells(taken, ALONE)])
         turns = {OURS: taken["onetool mcp"], **{way: of for way, of in taken.items() if way != "onetool mcp"}}
@@ -151,14 +151,14 @@ class Start(NamedTuple):
     whole: float
 
 
-def _first_starts(stage: Stage) -> Iterator[Row]:
+def _first_starts(harness: Harness) -> Iterator[Row]:
     taken: dict[str, list[Start]] = {}
-    slow = {"s": stage.bare("stdio", seconds=SLOWEST)}
-    every = {f"s{n}": stage.bare("stdio", seconds=SLOWEST * n / SERVERS) for n in range(1, SERVERS + 1)}
+    slow = {"s": harness.bare("stdio", seconds=SLOWEST)}
+    every = {f"s{n}": harness.bare("stdio", seconds=SLOWEST * n / SERVERS) for n in range(1, SERVERS + 1)}
     for _ in range(FIRST_STARTS):
-        for name, start in _all_starts(stage, slow, every):
+        for name, start in _all_starts(harness, slow, every):
             taken.setdefault(name, []).append(start)
-    taken |= {name: [start] for name, start in _sums(stage, every)}
+    taken |= {name: [start] for name, start in _sums(harness, every)}
     whole = {name: median(start.whole for start in starts) for name, starts in taken.items()}
     rows: list[list[str]] = []
     for name, starts in taken.items():
@@ -182,29 +182,29 @@ def _first_starts(stage: Stage) -> Iterator[Row]:
         yield row(started, "s", turns, floors=["SDK clients"], chart="start")
 
 
-def _all_starts(stage: Stage, slow: Blocks, every: Blocks) -> Iterator[tuple[str, Start]]:
+def _all_starts(harness: Harness, slow: Blocks, every: Blocks) -> Iterator[tuple[str, Start]]:
     for what, blocks in ((ALONE_TOO, slow), (f"{SERVERS}", every)):
-        yield f"onetool mcp, {what}", _listed(stage, stage.gateway(blocks), blocks)
-        yield f"SDK clients, {what}", _connected(stage, "sdk-at-once", blocks)
+        yield f"onetool mcp, {what}", _listed(harness, harness.gateway(blocks), blocks)
+        yield f"SDK clients, {what}", _connected(harness, "sdk-at-once", blocks)
         if PEERS_PYTHON.exists():
-            yield f"FastMCP, {what}", _listed(stage, stage.peer_gateway(blocks), blocks)
-    yield f"onetool mcp, {SERVERS}, a client of 2025", _listed(stage, stage.gateway(every), every, handshake=True)
+            yield f"FastMCP, {what}", _listed(harness, harness.peer_gateway(blocks), blocks)
+    yield f"onetool mcp, {SERVERS}, a client of 2025", _listed(harness, harness.gateway(every), every, handshake=True)
     if PEERS_PYTHON.exists():
-        mounted = stage.peer_gateway(every, "serve-fastmcp-mounted")
-        yield f"FastMCP, {SERVERS} mounted one by one", _listed(stage, mounted, every)
+        mounted = harness.peer_gateway(every, "serve-fastmcp-mounted")
+        yield f"FastMCP, {SERVERS} mounted one by one", _listed(harness, mounted, every)
 
 
-def _sums(stage: Stage, every: Blocks) -> Iterator[tuple[str, Start]]:
+def _sums(harness: Harness, every: Blocks) -> Iterator[tuple[str, Start]]:
     """Those that wait for one after the other: long, and once is enough."""
-    yield f"SDK clients, {IN_TURN}", _connected(stage, "sdk-in-turn", every)
+    yield f"SDK clients, {IN_TURN}", _connected(harness, "sdk-in-turn", every)
     if PEERS_PYTHON.exists():
-        gateway = stage.peer_gateway(every)
-        yield f"FastMCP, {SERVERS}, a client of 2025", _listed(stage, gateway, every, handshake=True)
+        gateway = harness.peer_gateway(every)
+        yield f"FastMCP, {SERVERS}, a client of 2025", _listed(harness, gateway, every, handshake=True)
 
 
-def _listed(stage: Stage, gateway: Block, blocks: Blocks, handshake: bool = False) -> Start:
+def _listed(harness: Harness, gateway: Block, blocks: Blocks, handshake: bool = False) -> Start:
     began = perf_counter()
-    with stage.process(gateway) as server:
+    with harness.process(gateway) as server:
         if handshake:
             _shake_hands(server)
         names = _names(server, handshake)
@@ -252,9 +252,9 @@ def _result(server: Process, asked: Message) -> Any:
         data = b""
 
 
-def _connected(stage: Stage, kind: str, blocks: Blocks) -> Start:
+def _connected(harness: Harness, kind: str, blocks: Blocks) -> Start:
     began = perf_counter()
-    with stage.caller(kind, blocks) as caller:
+    with harness.caller(kind, blocks) as caller:
         told = _answer(caller)
         taken = perf_counter() - began
     assert told == {"tools": len(blocks)}, told
@@ -264,22 +264,22 @@ def _connected(stage: Stage, kind: str, blocks: Blocks) -> Start:
 # A second start, when their tools are remembered
 
 
-def _second_starts(stage: Stage) -> Iterator[Row]:
-    few = {f"s{n}": stage.bare("stdio") for n in range(SERVERS)}
-    many = {f"s{n}": stage.bare("stdio", MANY_TOOLS // MANY_SERVERS - 1) for n in range(MANY_SERVERS)}
+def _second_starts(harness: Harness) -> Iterator[Row]:
+    few = {f"s{n}": harness.bare("stdio") for n in range(SERVERS)}
+    many = {f"s{n}": harness.bare("stdio", MANY_TOOLS // MANY_SERVERS - 1) for n in range(MANY_SERVERS)}
     which = {"no servers": {}, f"{SERVERS} servers": few, f"{MANY_SERVERS} servers, {MANY_TOOLS:,} tools": many}
-    homes = {name: stage.home() for name in which}
+    homes = {name: harness.home() for name in which}
     for name, blocks in which.items():
-        stage.gateway(blocks, homes[name])
+        harness.gateway(blocks, homes[name])
         _tools_list(homes[name])  # the first one asks them
-    before = stage.started
+    before = harness.started
     lists = {name: list[float]() for name in which}
     for _, name in product(range(STARTS), which):
         lists[name].append(_tools_list(homes[name]))
-    assert stage.started == before, "a server was started to list what is known of it"
+    assert harness.started == before, "a server was started to list what is known of it"
     menus = {name: list[float]() for name in which}
     for _, name in product(range(STARTS), which):
-        menus[name].append(_listed(stage, stage.gateway(which[name], homes[name]), which[name]).whole)
+        menus[name].append(_listed(harness, harness.gateway(which[name], homes[name]), which[name]).whole)
     rows = [[name, *_ratio(lists, name), *_ratio(menus, name)] for name in which]
     columns = ["", "onetool tools list, s", "×", "onetool mcp, all listed, s", "×"]
     show(f"Servers: a second start, median of {STARTS} (aim: no process, near 1)", columns, rows)

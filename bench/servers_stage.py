@@ -15,7 +15,7 @@ Block = dict[str, Any]
 Blocks = dict[str, Block]
 
 
-class Stage:
+class Harness:
     """The folder, and commands and blocks for what is started in it."""
 
     def __init__(self, folder: Path) -> None:

@@ -104,12 +104,12 @@ def test_every_public_name_is_there_and_documented():
 
 
 def test_the_example_of_ask_runs(tmp_path):
-    from ask.stage import Stage
+    from ask.harness import Harness
     from ask.stand_in import Says, Wants
 
-    with Stage(tmp_path) as stage:
-        stage.model.will("It is large.", Says("", calls=[Wants("time__now", {})]), "It is small.")
-        env = {**os.environ, "ONETOOL_CONFIG": str(stage.config)}
+    with Harness(tmp_path) as harness:
+        harness.model.will("It is large.", Says("", calls=[Wants("time__now", {})]), "It is small.")
+        env = {**os.environ, "ONETOOL_CONFIG": str(harness.config)}
         command = [sys.executable, "-W", "error", "-c", blocks("docs/python.md", "python")[-1]]
         done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")

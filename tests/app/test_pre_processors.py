@@ -1,4 +1,4 @@
-"""Pre-processors of tools in bundles: through every door, before validation, and never with a tool in hand."""
+"""Pre-processors of tools in bundles: through every interface, before validation, and never with a tool in hand."""
 
 import asyncio
 import json

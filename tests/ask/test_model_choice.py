@@ -6,7 +6,7 @@ import json
 import msgspec
 import pytest
 from ask.fake import KEY, Fake, listen, run
-from ask.stage import Stage
+from ask.harness import Harness
 from ask.stand_in import Says
 from upstream import Reply, Upstream
 
@@ -311,9 +311,9 @@ def test_ollama_is_not_below_v1():
     ("provider", "version"), [("gemini", "/v1beta"), ("gemini", "/v1beta/"), ("anthropic", "/v1"), ("ollama", "/v1/")]
 )
 def test_the_version_of_the_api_may_stand_at_the_end_of_base_url(tmp_path, provider, version):
-    with Stage(tmp_path, provider) as stage:
-        at = stage.model.urls[provider].removesuffix("/v1").removesuffix("/v1beta")
-        stage.config.write_text(stage.config.read_text().replace(stage.model.urls[provider], at + version))
-        stage.app.reload()
-        stage.model.will(Says("Noon."))
-        assert stage.ask().answer == "Noon."
+    with Harness(tmp_path, provider) as harness:
+        at = harness.model.urls[provider].removesuffix("/v1").removesuffix("/v1beta")
+        harness.config.write_text(harness.config.read_text().replace(harness.model.urls[provider], at + version))
+        harness.app.reload()
+        harness.model.will(Says("Noon."))
+        assert harness.ask().answer == "Noon."

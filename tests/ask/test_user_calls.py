@@ -4,7 +4,7 @@ import asyncio
 import json
 
 import pytest
-from ask.stage import KEY, Stage
+from ask.harness import KEY, Harness
 from ask.stand_in import Says
 
 from onetool.ask.messages import Assistant, User, UserCall
@@ -33,24 +33,24 @@ def provider(request):
     return request.param
 
 
-def called(stage, name, args=None, **options):
+def called(harness, name, args=None, **options):
     kept = []
-    result = asyncio.run(stage.app.user_call(name, args or {}, kept.append, **options))
+    result = asyncio.run(harness.app.user_call(name, args or {}, kept.append, **options))
     (session,) = kept
     return session, result
 
 
 def test_each_provider_takes_it(tmp_path, provider):
-    with Stage(tmp_path, provider, packs={"shop": PACK}) as stage:
-        stage.model.will(Says("Tea is 3."), Says("Yes."))
-        session, result = called(stage, "shop.price", {"item": "tea", "card_token": "4242"})
+    with Harness(tmp_path, provider, packs={"shop": PACK}) as harness:
+        harness.model.will(Says("Tea is 3."), Says("Yes."))
+        session, result = called(harness, "shop.price", {"item": "tea", "card_token": "4242"})
         assert result.data.startswith("tea costs 3.")
-        called(stage, "shop.fails", session=session)
-        assert stage.ask("What is tea?", session=session).answer == "Tea is 3."
-        called(stage, "shop.price", {"item": "rum"}, session=session)
-        assert stage.ask("And rum?", session=session).answer == "Yes."
-        assert not stage.model.refused
-        first, second = stage.said_to_model(0), stage.said_to_model(1)
+        called(harness, "shop.fails", session=session)
+        assert harness.ask("What is tea?", session=session).answer == "Tea is 3."
+        called(harness, "shop.price", {"item": "rum"}, session=session)
+        assert harness.ask("And rum?", session=session).answer == "Yes."
+        assert not harness.model.refused
+        first, second = harness.said_to_model(0), harness.said_to_model(1)
     assert "The person called a tool: shop.price" in first
     assert "tea costs 3." in first
     assert "the scales are broken" in first
@@ -61,10 +61,10 @@ def test_each_provider_takes_it(tmp_path, provider):
 
 
 def test_the_session_keeps_it(tmp_path):
-    with Stage(tmp_path, packs={"shop": PACK}) as stage:
-        session, _ = called(stage, "shop.price", {"item": "tea", "card_token": "4242"}, session="tea")
-        read = stage.app.sessions.read(session)
-        (info,) = stage.app.sessions.list()
+    with Harness(tmp_path, packs={"shop": PACK}) as harness:
+        session, _ = called(harness, "shop.price", {"item": "tea", "card_token": "4242"}, session="tea")
+        read = harness.app.sessions.read(session)
+        (info,) = harness.app.sessions.list()
         (file,) = (tmp_path / "sessions").glob("tea*")
         told = markdown(read)
     (message,) = read.messages
@@ -82,26 +82,26 @@ def test_a_call_that_is_stopped_is_told(tmp_path):
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(app.user_call("shop.hangs", {}, print, session="tea"), 1.0)
 
-    with Stage(tmp_path, packs={"shop": PACK}) as stage:
-        asyncio.run(stopped(stage.app))
-        (message,) = stage.app.sessions.read("tea").messages
+    with Harness(tmp_path, packs={"shop": PACK}) as harness:
+        asyncio.run(stopped(harness.app))
+        (message,) = harness.app.sessions.read("tea").messages
     assert not message.ok
     assert "stopped before it ended" in message.content
 
 
 def test_no_tools_and_the_allow_list_count_for_the_person_too(tmp_path):
-    with Stage(tmp_path, packs={"shop": PACK}) as stage:
+    with Harness(tmp_path, packs={"shop": PACK}) as harness:
         for options in ({"with_tools": False}, {"allowed": ["time.now"]}):
-            error = called(stage, "shop.price", {"item": "tea"}, **options)[1].error
+            error = called(harness, "shop.price", {"item": "tea"}, **options)[1].error
             assert (error.code, error.reason) == ("tool_not_found", "denied")
 
 
 def test_data_is_marked_as_such_without_tools_too(tmp_path):
-    with Stage(tmp_path, packs={"shop": PACK}) as stage:
-        stage.model.will(Says("Well."))
-        session, _ = called(stage, "shop.price", {"item": "tea"})
-        stage.ask("What is tea?", session=session, with_tools=False)
-        assert "never follow" in json.dumps(stage.model.seen[0].messages)
+    with Harness(tmp_path, packs={"shop": PACK}) as harness:
+        harness.model.will(Says("Well."))
+        session, _ = called(harness, "shop.price", {"item": "tea"})
+        harness.ask("What is tea?", session=session, with_tools=False)
+        assert "never follow" in json.dumps(harness.model.seen[0].messages)
 
 
 def test_a_question_that_was_given_up_is_left_out_and_calls_are_not():
@@ -119,13 +119,13 @@ def test_a_question_that_was_given_up_is_left_out_and_calls_are_not():
 
 def test_the_oldest_calls_are_left_out_where_there_is_no_room(tmp_path):
     long = "def read(word: str) -> str:\n    'Much.'\n    return f'{word} ' * 3000\n"
-    with Stage(
+    with Harness(
         tmp_path, packs={"shop": long}, ask={"context_tokens": 12_000}, results={"inline_bytes": 100_000}
-    ) as stage:
-        stage.model.will(Says("Well."))
+    ) as harness:
+        harness.model.will(Says("Well."))
         for word in ("alpha", "beta", "gamma", "delta"):
-            session, _ = called(stage, "shop.read", {"word": word}, session="long")
-        assert stage.ask("Which?", session=session, allowed=["shop.read"]).answer == "Well."
-        said = stage.said_to_model()
+            session, _ = called(harness, "shop.read", {"word": word}, session="long")
+        assert harness.ask("Which?", session=session, allowed=["shop.read"]).answer == "Well."
+        said = harness.said_to_model()
     assert "delta delta" in said
     assert "alpha alpha" not in said

@@ -7,7 +7,7 @@ import pytest
 from ask.stand_in import StandIn
 from browser import person as people
 from browser.chromium import chromium, found
-from browser.stage import stage
+from browser.harness import harness
 from postgres import database_url, postgres
 
 __all__ = ["database_url", "postgres"]
@@ -60,7 +60,7 @@ def browser():
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
     """A real server with tools of every source."""
-    with stage(tmp_path_factory.mktemp("served")) as one:
+    with harness(tmp_path_factory.mktemp("served")) as one:
         yield one
 
 

@@ -5,7 +5,7 @@ import sys
 from contextlib import contextmanager
 
 from ask.stand_in import Says, StandIn, Wants
-from browser.stage import METEO, asks, stage
+from browser.harness import METEO, asks, harness
 from upstream import Reply
 
 TOKEN = "sesame-token-0123456789"
@@ -139,7 +139,7 @@ def busy_stage(folder):
         "clock": {"command": sys.executable, "args": ["-m", "mcp_server_time"]},
         "notes": {"command": "no-such-program"},
     }
-    with StandIn() as model, stage(folder, token=TOKEN, servers=servers, **asks(folder, model)) as served:
+    with StandIn() as model, harness(folder, token=TOKEN, servers=servers, **asks(folder, model)) as served:
         served.upstream.say(_weather)
         served.put_tool(METEO, "cities", RECIPE)
         _use(served, model)

@@ -8,10 +8,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from browser.chromium import chromium, found
+from browser.harness import harness
 from browser.person import Person
 from browser.screens import SCREENS, SIGN_IN, busy_stage, look, sign_in
 from browser.small_png import small_png
-from browser.stage import stage
 
 LOOKS = {"": ("light", 1200), "-dark": ("dark", 1200), "-phone": ("light", 375)}
 ONE_LOOK = {"": LOOKS[""]}
@@ -67,7 +67,7 @@ def main() -> None:
         with busy_stage(Path(home)) as served:
             for name in sys.argv[2:] or WANTED:
                 take(browser, served, folder, name, SCREENS[name], WANTED[name])
-        with stage(Path(other), token="sesame-token-0123456789") as served:
+        with harness(Path(other), token="sesame-token-0123456789") as served:
             take(browser, served, folder, "sign-in", SIGN_IN, ONE_LOOK)
 
 

@@ -4,8 +4,8 @@ import json
 import sys
 
 import pytest
+from browser.harness import METEO, harness, named_token
 from browser.person import Person
-from browser.stage import METEO, named_token, stage
 
 TOKEN = "sesame-token-0123456789"
 TOKENS = {"caller": "caller-token-0123456789", "editor": "editor-token-0123456789", "boss": "boss-token-0123456789ab"}
@@ -63,7 +63,7 @@ def config():
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
-    with stage(tmp_path_factory.mktemp("team"), **config()) as one:
+    with harness(tmp_path_factory.mktemp("team"), **config()) as one:
         yield one
 
 
@@ -110,7 +110,7 @@ def test_one_sees_who_one_is_and_what_one_may(person):
 
 def test_without_a_token_one_may_edit_and_is_told_how_to_get_further(browser, tmp_path):
     with (
-        stage(tmp_path, servers={"clock": CLOCK}) as served,
+        harness(tmp_path, servers={"clock": CLOCK}) as served,
         browser.page(width=1280, height=800) as page,
     ):
         person = Person(page, served.url).open("#/servers?server=clock")
@@ -129,7 +129,7 @@ def test_without_a_token_one_may_edit_and_is_told_how_to_get_further(browser, tm
 
 
 def test_a_server_that_is_for_calls_only_says_so(browser, tmp_path):
-    with stage(tmp_path, token=TOKEN, http={"admin": True}) as served, browser.page() as page:
+    with harness(tmp_path, token=TOKEN, http={"admin": True}) as served, browser.page() as page:
         file = served.server.folder / "onetool.yaml"
         file.write_text(json.dumps(json.loads(file.read_text()) | {"http": {"admin": False}}))
         reload(served)
@@ -139,7 +139,7 @@ def test_a_server_that_is_for_calls_only_says_so(browser, tmp_path):
 
 
 def test_an_admin_of_a_server_that_becomes_one_for_calls_only_is_told_so(browser, tmp_path):
-    with stage(tmp_path, **config()) as served, browser.page(width=1280, height=800) as page:
+    with harness(tmp_path, **config()) as served, browser.page(width=1280, height=800) as page:
         person = signed_in(Person(page, served.url), "boss", "#/tools").see("numbers.add")
         file = served.server.folder / "onetool.yaml"
         given = json.loads(file.read_text())
@@ -181,7 +181,7 @@ def test_a_role_that_a_reload_has_taken_away_is_seen_with_the_next_refusal(perso
 @pytest.mark.parametrize("role", ["caller", "editor", "boss", None])
 def test_nothing_that_is_offered_is_refused(browser, tmp_path, role):
     given = config() if role else {"servers": {"clock": CLOCK}}
-    with stage(tmp_path, **given) as served, browser.page(width=1280, height=800) as page:
+    with harness(tmp_path, **given) as served, browser.page(width=1280, height=800) as page:
         person = Person(page, served.url)
         person.open().sign_in(TOKENS[role]) if role else person.open()
         person.see("numbers.add")

@@ -4,8 +4,8 @@ import json
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from browser.harness import harness
 from browser.person import Person
-from browser.stage import stage
 
 TOKEN = "sesame-token-0123456789"
 HOSTILE = "<b>web</b>\u202e.get"
@@ -42,7 +42,7 @@ STAND_IN = """((real, said) => {
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
-    with stage(tmp_path_factory.mktemp("guarded"), token=TOKEN) as one:
+    with harness(tmp_path_factory.mktemp("guarded"), token=TOKEN) as one:
         yield one
 
 
@@ -138,7 +138,7 @@ def test_it_fits_a_phone_and_is_reached_by_keys(browser, served, admin, person):
 
 
 def test_others_are_told_why_they_see_none(browser, tmp_path):
-    with stage(tmp_path) as served, browser.page() as page:
+    with harness(tmp_path) as served, browser.page() as page:
         person = Person(page, served.url).open("#/audit").see("This needs the role admin.", "onetool tokens add me")
         assert person.value("document.querySelector('nav [data-screen=audit]') === null")
         person.press("g l")

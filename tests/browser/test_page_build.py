@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from io import BytesIO
 
 from browser.chromium import Page
+from browser.harness import METEO, harness
 from browser.person import Person
-from browser.stage import METEO, stage
 from helpers import until
 
 TOKEN = "sesame-token-0123456789"
@@ -235,7 +235,7 @@ def export(person):
 
 
 def test_servers_of_another_client_come_with_their_token_in_the_secrets_file(browser, tmp_path):
-    with stage(tmp_path, token=TOKEN) as served, browser.page(width=1280, height=800) as page:
+    with harness(tmp_path, token=TOKEN) as served, browser.page(width=1280, height=800) as page:
         _import_servers(Person(page, served.url), served)
 
 

@@ -4,8 +4,8 @@ import json
 
 import pytest
 from ask.stand_in import Breaks, Fails, Says, Wants
+from browser.harness import asks, harness
 from browser.person import Person
-from browser.stage import asks, stage
 from helpers import until
 
 MARKDOWN = """## Found
@@ -49,7 +49,7 @@ NESTED = "> " * 3000 + "deep " + "**a *b " * 3000 + "- " * 2000 + "[" * 5000
 @pytest.fixture(scope="module")
 def served(tmp_path_factory, model):
     folder = tmp_path_factory.mktemp("chat")
-    with stage(folder, **asks(folder, model)) as one:
+    with harness(folder, **asks(folder, model)) as one:
         yield one
 
 
@@ -265,7 +265,7 @@ def test_nothing_stands_in_the_way_of_anybody(browser, served, model):
 
 
 def test_without_a_model_there_is_one_next_step(browser, tmp_path):
-    with stage(tmp_path) as bare, browser.page(width=1280, height=800) as page:
+    with harness(tmp_path) as bare, browser.page(width=1280, height=800) as page:
         person = Person(page, bare.url)
         person.open("#/chat").see("No model is set up", "onetool auth set openai")
         assert person.value("document.querySelector('form button[type=submit]').disabled")

@@ -4,8 +4,8 @@ import json
 
 import pytest
 from ask.stand_in import Says, Wants
+from browser.harness import asks, harness
 from browser.person import Person
-from browser.stage import asks, stage
 
 SOON = 3  # seconds until silence is no
 IMPATIENT = f"""
@@ -20,12 +20,12 @@ ROWS = 130_000  # of numbers.table: 5 MB
 @pytest.fixture(scope="module")
 def served(tmp_path_factory, model):
     folder = tmp_path_factory.mktemp("chat")
-    with stage(folder, **asks(folder, model), command=("-c", IMPATIENT)) as one:
+    with harness(folder, **asks(folder, model), command=("-c", IMPATIENT)) as one:
         yield one
 
 
 def test_a_server_that_vanishes_and_comes_back(browser, model, tmp_path):
-    with stage(tmp_path, **asks(tmp_path, model)) as served, browser.page(width=375, height=760) as page:
+    with harness(tmp_path, **asks(tmp_path, model)) as served, browser.page(width=375, height=760) as page:
         person = Person(page, served.url)
         person.open("#/chat").see("Ask anything", "With tools")
         model.will(

@@ -4,8 +4,8 @@ import json
 
 import pytest
 from ask.stand_in import Says, Wants
+from browser.harness import METEO, asks, harness
 from browser.person import Person
-from browser.stage import METEO, asks, stage
 from helpers import until
 
 ADD = Wants("numbers__add", {"a": 1, "b": 2})
@@ -14,14 +14,14 @@ ADD = Wants("numbers__add", {"a": 1, "b": 2})
 @pytest.fixture(scope="module")
 def served(tmp_path_factory, model):
     folder = tmp_path_factory.mktemp("chat")
-    with stage(folder, **asks(folder, model)) as one:
+    with harness(folder, **asks(folder, model)) as one:
         yield one
 
 
 def test_calls_of_code_are_approved_and_show_what_came_of_them(browser, model, tmp_path):
     given = asks(tmp_path, model)
     given["ask"]["menu"] = "run"
-    with stage(tmp_path, **given) as served, browser.page(width=1280, height=800) as page:
+    with harness(tmp_path, **given) as served, browser.page(width=1280, height=800) as page:
         person = Person(page, served.url)
         person.open("#/chat").see("Ask anything", "With tools")
         model.will(Says(calls=[Wants("run", {"code": "numbers.add(a=20, b=3)"})]), Says("It is 23."))

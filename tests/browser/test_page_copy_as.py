@@ -10,8 +10,8 @@ from urllib.parse import quote
 
 import httpx
 import pytest
+from browser.harness import METEO, harness
 from browser.person import Person
-from browser.stage import METEO, stage
 from helpers import until
 
 TOKEN = "a-token-for-the-page-" + "x" * 32
@@ -36,7 +36,7 @@ NASTY = {
 def served(tmp_path_factory):
     schema = {"type": "object", "properties": {"message": {}}, "required": ["message"]}
     echo = {"type": "python", "argSchema": schema, "pythonImpl": {"func": "tools.echo"}}
-    with stage(tmp_path_factory.mktemp("served"), token=TOKEN) as one:
+    with harness(tmp_path_factory.mktemp("served"), token=TOKEN) as one:
         for version in ("1", "2"):
             one.put_tool(METEO, "echo", echo, version)
         until(lambda: OLDER in one.tools())

@@ -5,14 +5,14 @@ from contextlib import ExitStack
 
 import httpx
 import pytest
+from browser.harness import harness
 from browser.person import Person
 from browser.screens import look, remember
-from browser.stage import stage
 from browser.test_page_matrix import untranslated, wrong
 from cluster.members import Replica
 from helpers import until
 from interfaces.http.conftest import Served
-from sources.mcp_servers.stage import Stage
+from sources.mcp_servers.harness import Harness
 
 TOKEN = "sesame-token-0123456789"
 CLOCK = {"command": "echo", "args": ["<b>tick</b>"], "enabled": False}
@@ -20,7 +20,7 @@ CLOCK = {"command": "echo", "args": ["<b>tick</b>"], "enabled": False}
 
 @pytest.mark.parametrize("token", [TOKEN, None])
 def test_nothing_is_wrong_until_something_is(browser, tmp_path, token):
-    with stage(tmp_path, token=token) as served, browser.page(width=1280, height=800) as page:
+    with harness(tmp_path, token=token) as served, browser.page(width=1280, height=800) as page:
         person = Person(page, served.url).open("#/health")
         person.forgive("status of 4")  # the broken pack is refused
         if token:
@@ -128,7 +128,7 @@ def _trusted(person, config):
 @pytest.fixture
 def replicas(tmp_path, database_url):
     """Two over one database, which share a server. The token counts while the database is away, too."""
-    more = {"servers": {"ok": Stage(tmp_path).nasty("ok")}, "http": {"token": TOKEN}}
+    more = {"servers": {"ok": Harness(tmp_path).nasty("ok")}, "http": {"token": TOKEN}}
     lines = "".join(f"{key}: {json.dumps(value)}\n" for key, value in more.items())
     with ExitStack() as ends:
         made = []

@@ -4,9 +4,9 @@ import re
 from itertools import product
 
 import pytest
+from browser.harness import harness
 from browser.person import Person
 from browser.screens import SCREENS, SIGN_IN, busy_stage, look, sign_in
-from browser.stage import stage
 from interfaces.web.test_catalogues import catalogue
 
 LOOKS = list(product(("en", "zh-CN"), ("light", "dark"), (1280, 375)))
@@ -25,7 +25,7 @@ def busy(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory):
-    with stage(tmp_path_factory.mktemp("guarded"), token="sesame-token-0123456789") as one:
+    with harness(tmp_path_factory.mktemp("guarded"), token="sesame-token-0123456789") as one:
         yield one
 
 

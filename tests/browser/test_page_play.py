@@ -2,8 +2,8 @@
 
 import threading
 
+from browser.harness import METEO, harness
 from browser.person import Person
-from browser.stage import METEO, stage
 from upstream import Reply
 
 HOSTILE = "<img src=x onerror=alert(1)>\u202egpj"
@@ -87,7 +87,7 @@ def test_a_server_that_goes_away_while_code_runs_is_told(browser, tmp_path):
         waits.wait(20)
         return Reply()
 
-    with stage(tmp_path) as served, browser.page(width=375, height=760) as page:
+    with harness(tmp_path) as served, browser.page(width=375, height=760) as page:
         served.upstream.say(slow)
         person = Person(page, served.url)
         person.open("#/play")

@@ -5,7 +5,7 @@ import json
 
 import pytest
 from ask.stand_in import Says, Wants
-from browser.stage import METEO, asks, stage
+from browser.harness import METEO, asks, harness
 from helpers import cli
 from mcp.client import Client
 from upstream import Reply
@@ -49,7 +49,7 @@ class Post:
 @pytest.fixture(scope="module")
 def served(tmp_path_factory, model):
     folder = tmp_path_factory.mktemp("recipe")
-    with stage(folder, **asks(folder, model)) as one:
+    with harness(folder, **asks(folder, model)) as one:
         yield one
 
 

@@ -1,8 +1,8 @@
 """A newcomer makes a recipe with the keyboard, saves it without a bundle, and finds it again."""
 
 import pytest
+from browser.harness import METEO, harness
 from browser.person import Person
-from browser.stage import METEO, stage
 from upstream import Reply
 
 
@@ -30,7 +30,7 @@ def is_at(person, name):
 
 
 def test_without_a_bundle_saving_makes_one(tmp_path, browser):
-    with stage(tmp_path) as served, browser.page(width=1280, height=800) as page:
+    with harness(tmp_path) as served, browser.page(width=1280, height=800) as page:
         for path in (served.path_of("meteo.report"), served.path_of("meteo.forecast"), f"/tools/bundles/{METEO}"):
             assert served.api.delete(path).status_code in (200, 204)
         person = Person(page, served.url)

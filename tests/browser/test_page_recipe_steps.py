@@ -3,8 +3,8 @@
 import json
 
 import pytest
+from browser.harness import METEO, harness
 from browser.person import Person
-from browser.stage import METEO, stage
 from upstream import Reply
 
 TEXT = {"type": "string"}
@@ -58,7 +58,7 @@ def served(tmp_path_factory):
     folder = tmp_path_factory.mktemp("served")
     (folder / "more").mkdir()
     (folder / "more" / "lab.py").write_text(PACK, encoding="utf-8")
-    with stage(folder, packs=["packs", "more"]) as one:
+    with harness(folder, packs=["packs", "more"]) as one:
         yield one
 
 
@@ -267,7 +267,7 @@ def test_no_secret_stays_in_the_browser(person, served, shop):
 
 
 def test_signing_out_takes_what_steps_gave(tmp_path, browser):
-    with stage(tmp_path, token=TOKEN) as served, browser.page(width=1280, height=800) as page:
+    with harness(tmp_path, token=TOKEN) as served, browser.page(width=1280, height=800) as page:
         person = Person(page, served.url)
         person.forgive("status of 401")
         person.open("#/recipe").see("Sign in to OneTool")

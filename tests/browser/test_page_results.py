@@ -1,7 +1,7 @@
 """Stored results in a real browser: found, read page by page, and deleted with a way back."""
 
+from browser.harness import harness
 from browser.person import Person
-from browser.stage import stage
 from helpers import until
 
 CODE = "[{'name': f'row {n} <b>x</b>', 'square': n * n} for n in range(5000)]"
@@ -31,7 +31,7 @@ def test_a_large_result_is_read_and_deleted(person, served):
 
 
 def test_results_outlive_the_server_and_one_that_is_gone_says_so(browser, tmp_path):
-    with stage(tmp_path) as served, browser.page(width=1280, height=800) as page:
+    with harness(tmp_path) as served, browser.page(width=1280, height=800) as page:
         handle = served.api.post("/run", json={"code": CODE}).json()["stored"]
         served.vanish()
         served.come_back()

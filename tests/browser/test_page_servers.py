@@ -5,8 +5,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from browser.harness import harness
 from browser.person import Person
-from browser.stage import stage
 
 TOKEN = "sesame-token-0123456789"
 SERVER = Path(__file__).parents[1] / "sources" / "mcp_servers" / "nasty" / "changes.py"
@@ -32,7 +32,7 @@ def guarded(request, tmp_path, says, browser):
         "gone": {"command": "no-such-program"},
     }
     with (
-        stage(tmp_path, token=request.param, servers=blocks) as served,
+        harness(tmp_path, token=request.param, servers=blocks) as served,
         browser.page(width=1280, height=800) as page,
     ):
         yield served, Person(page, served.url)
@@ -88,7 +88,7 @@ def _only_seen(served, person):
 
 
 def test_nobody_has_servers_at_first(browser, tmp_path):
-    with stage(tmp_path, token=TOKEN) as served, browser.page(width=1280, height=800) as page:
+    with harness(tmp_path, token=TOKEN) as served, browser.page(width=1280, height=800) as page:
         _adds(Person(page, served.url))
 
 

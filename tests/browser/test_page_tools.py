@@ -1,8 +1,8 @@
 """The list of tools in a real browser: found, opened, switched, with the mouse and by keys alone."""
 
 import pytest
+from browser.harness import harness
 from browser.person import Person
-from browser.stage import stage
 from helpers import until
 
 TOKEN = "sesame-token-0123456789"
@@ -135,7 +135,7 @@ def test_ctrl_k_finds_tools_screens_and_actions(person):
 @pytest.fixture
 def guarded(tmp_path, browser):
     """A server with a token of its own, and somebody who opens its page."""
-    with stage(tmp_path, token=TOKEN) as served, browser.page(width=1280, height=800) as page:
+    with harness(tmp_path, token=TOKEN) as served, browser.page(width=1280, height=800) as page:
         yield served, Person(page, served.url)
 
 

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from browser.stage import METEO, stage
+from browser.harness import METEO, harness
 
 HOSTILE = "<img src=x onerror=alert(1)>\u202egpj\u200b"
 SEEN = "<img src=x onerror=alert(1)>⟨U+202E⟩gpj⟨U+200B⟩"
@@ -78,7 +78,7 @@ def served(tmp_path_factory):
     folder = tmp_path_factory.mktemp("served")
     (folder / "more").mkdir()
     (folder / "more" / "lab.py").write_text(PACK, encoding="utf-8")
-    with stage(folder, packs=["packs", "more"]) as one:
+    with harness(folder, packs=["packs", "more"]) as one:
         schema = {"type": "object", "properties": {"order": ORDER}, "required": ["order"], "$defs": ORDER["$defs"]}
         tool = {"type": "python", "description": "Takes an order.", "pythonImpl": {"func": "lab.take"}}
         one.put_tool(METEO, "order", {**tool, "argSchema": schema})

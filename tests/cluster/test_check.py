@@ -8,7 +8,7 @@ from cluster.members import KEY, Replica
 from helpers import cli, until
 from interfaces.cli.test_db import on_a_terminal
 from interfaces.rest.test_openapi import checker
-from sources.mcp_servers.stage import Stage
+from sources.mcp_servers.harness import Harness
 
 NOWHERE = "postgresql://onetool:hidden-password@127.0.0.1:1/onetool"
 
@@ -37,7 +37,7 @@ def test_members_without_a_database_of_the_config(pair):
 
 @pytest.fixture
 def replicas(database_url, tmp_path):
-    server = json.dumps({"ok": Stage(tmp_path).nasty("ok")})
+    server = json.dumps({"ok": Harness(tmp_path).nasty("ok")})
     with ExitStack() as ends:
         made = []
         for name, address in {"a": None, "b": "${REPLICA_ADDRESS}"}.items():

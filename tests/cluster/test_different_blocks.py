@@ -8,7 +8,7 @@ import pytest
 from cluster.members import KEY, Replica
 from helpers import cli, until
 from interfaces.mcp.peers import HttpPeer
-from sources.mcp_servers.stage import Stage
+from sources.mcp_servers.harness import Harness
 
 TOLD = "ok is configured differently on the replica"
 
@@ -18,12 +18,12 @@ class Two:
 
     def __init__(self, folder, database, database_url, *args):
         """`args` are those of the server in the second one's config."""
-        self.stage, self.database = Stage(folder), database
+        self.harness, self.database = Harness(folder), database
         self.first = Replica(folder / "a", database_url, "--drain-s", "0", more=self.block())
         self.second = Replica(folder / "b", database_url, "--drain-s", "0", more=self.block(*args))
 
     def block(self, *args):
-        return f"servers: {json.dumps({'ok': self.stage.nasty('ok', *args)})}\nhttp: {{token: {KEY}}}\n"
+        return f"servers: {json.dumps({'ok': self.harness.nasty('ok', *args)})}\nhttp: {{token: {KEY}}}\n"
 
     def leases(self):
         rows = self.database.read(lambda work: work.execute("SELECT name, replica FROM leases"))
@@ -59,7 +59,7 @@ def test_equal_configs_in_different_folders_share_it_until_one_is_changed(two):
     pair = two()
     before = pid(pair.first)
     assert pid(pair.second) == before
-    assert pair.stage.started() == [before]
+    assert pair.harness.started() == [before]
     assert pair.leases() == (1, 1)
     assert TOLD not in pair.first.log() + pair.second.log()
     config = pair.first.folder / "onetool.yaml"
@@ -72,7 +72,7 @@ def test_equal_configs_in_different_folders_share_it_until_one_is_changed(two):
 def test_different_ones_do_not_share_it_and_tell(two):
     pair = two(1)
     assert pid(pair.first) != pid(pair.second)
-    assert len(pair.stage.started()) == 2
+    assert len(pair.harness.started()) == 2
     assert pair.leases() == (2, 2)
     until(lambda: TOLD in pair.first.log() and TOLD in pair.second.log())
     (told,) = [one for one in checked(pair.first) if TOLD in one["message"]]

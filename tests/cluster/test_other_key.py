@@ -10,7 +10,7 @@ import pytest
 from cluster.members import KEY, Replica
 from cluster.test_rows import settings
 from helpers import cli, until
-from sources.mcp_servers.stage import Stage
+from sources.mcp_servers.harness import Harness
 
 from onetool.services.cluster import ClusterSettings, members
 from onetool.services.cluster.members import Members, read_members
@@ -122,7 +122,7 @@ def test_nothing_is_sent_where_a_forged_row_points(own_pair):
 @pytest.fixture
 def strangers(database_url, tmp_path):
     """Two replicas on one database with different keys, and a server that they would share."""
-    server = json.dumps({"ok": Stage(tmp_path).nasty("ok")})
+    server = json.dumps({"ok": Harness(tmp_path).nasty("ok")})
     with ExitStack() as ends:
         made = []
         for name, key in (("a", KEY), ("b", KEY[::-1])):

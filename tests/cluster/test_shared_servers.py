@@ -10,7 +10,7 @@ from cluster.conftest import shared_file
 from cluster.members import Member
 from helpers import until
 from interfaces.mcp.peers import HttpPeer
-from sources.mcp_servers.stage import Stage, is_gone
+from sources.mcp_servers.harness import Harness, is_gone
 
 from onetool.database.sqlite import SqliteDatabase
 from onetool.services.cluster.leases import forget_replica
@@ -18,16 +18,16 @@ from onetool.services.cluster.leases import forget_replica
 
 def block_of(pair, **settings):
     """The config with two stdio servers, of which one is in every replica."""
-    stage = Stage(pair)
-    servers = {"ok": stage.nasty("ok"), "many": stage.nasty("ok", replicate=True, env={"PIDS": str(pair / "many")})}
-    return stage, stage.config(servers, menu="direct", **settings)
+    harness = Harness(pair)
+    servers = {"ok": harness.nasty("ok"), "many": harness.nasty("ok", replicate=True, env={"PIDS": str(pair / "many")})}
+    return harness, harness.config(servers, menu="direct", **settings)
 
 
 class Pair:
     """Two replicas with one config, and a client of each."""
 
     def __init__(self, folder, ends):
-        self.stage, config = block_of(folder)
+        self.harness, config = block_of(folder)
         file = shared_file(folder)
         self.members = []
         for name in ("a", "b"):
@@ -71,7 +71,7 @@ def pair(tmp_path_factory):
 def test_one_process_answers_whoever_is_asked(pair):
     own, other = (pair.peer(number).text("ok__pid") for number in (0, 1))
     assert own == other
-    assert pair.stage.started() == [int(own)]
+    assert pair.harness.started() == [int(own)]
 
 
 def test_a_server_that_is_replicated_runs_in_every_replica(pair):

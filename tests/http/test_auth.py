@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl
 import msgspec
 import pytest
 from helpers import forever, until_async
-from http_stage import allowed, run, stage
+from http_harness import allowed, harness, run
 from upstream import CLOSE, Reply, Upstream
 
 from onetool.core.errors import BadArguments, ToolFailure
@@ -27,7 +27,7 @@ def upstream():
 
 
 def seen(upstream, auth, request=None, secrets=SECRETS, path="/x", schema=None, **args):
-    stage(upstream, {"auth": auth, **(request or {})}, path=path, secrets=secrets, schema=schema)(**args)
+    harness(upstream, {"auth": auth, **(request or {})}, path=path, secrets=secrets, schema=schema)(**args)
     return upstream.seen[-1]
 
 
@@ -43,7 +43,7 @@ def test_an_argument_can_be_the_value(upstream):
     auth = {"type": "bearer", "value": "${token}"}
     assert seen(upstream, auth, schema=schema, token="abc").headers["authorization"] == "Bearer abc"
     with pytest.raises(BadArguments, match="`token` is needed"):
-        stage(upstream, {"auth": auth}, schema=schema)()
+        harness(upstream, {"auth": auth}, schema=schema)()
 
 
 def test_basic(upstream):
@@ -76,22 +76,22 @@ def test_api_keys(upstream):
 )
 def test_values_that_would_be_more_than_a_value(upstream, auth, secret):
     with pytest.raises(ToolFailure) as caught:
-        stage(upstream, {"auth": auth}, secrets={"S": secret})()
+        harness(upstream, {"auth": auth}, secrets={"S": secret})()
     assert secret not in str(caught.value)
     assert not upstream.seen
 
 
 def test_a_secret_that_is_not_there(upstream):
     with pytest.raises(ToolFailure, match="the secret NOPE is not set"):
-        stage(upstream, {"auth": {"type": "bearer", "value": "${NOPE}"}})()
+        harness(upstream, {"auth": {"type": "bearer", "value": "${NOPE}"}})()
     assert not upstream.seen
 
 
 def test_which_secrets_a_tool_needs(upstream):
     auth = {"type": "oauth2", "tokenUrl": "https://x/${TENANT}", "clientId": "${ID}", "clientSecret": "${SECRET}"}
-    tool = stage(upstream, {"auth": auth, "query": {"a": "${OTHER}"}})
+    tool = harness(upstream, {"auth": auth, "query": {"a": "${OTHER}"}})
     assert tool.tool.secrets == {"TENANT", "ID", "SECRET", "OTHER"}
-    tool = stage(upstream, {"auth": {"type": "hmac", "secret": "${SIGN}", "prefix": "${P}"}})
+    tool = harness(upstream, {"auth": {"type": "hmac", "secret": "${SIGN}", "prefix": "${P}"}})
     assert tool.tool.secrets == {"SIGN", "P"}
 
 
@@ -117,7 +117,7 @@ def test_which_secrets_a_tool_needs(upstream):
 )  # fmt: skip
 def test_what_can_not_work_is_told_at_definition(upstream, auth, pointer):
     with pytest.raises(TemplateError) as caught:
-        stage(upstream, {"auth": auth})
+        harness(upstream, {"auth": auth})
     assert caught.value.pointer == pointer
 
 
@@ -179,7 +179,7 @@ def oauth(upstream, authority_url, client=None, **more):
     }
     hosts = allowed(upstream, authority_url.removeprefix("http://"))
     secrets = {"SECRET": "cl1ent secret", "REFRESH": "refresh-0"}
-    return stage(upstream, {"auth": auth}, secrets=secrets, hosts=hosts, client=client)
+    return harness(upstream, {"auth": auth}, secrets=secrets, hosts=hosts, client=client)
 
 
 def clock_of(tool):
@@ -249,7 +249,7 @@ def test_a_token_that_is_too_long(upstream, name):
     ],
 )
 def test_a_credential_that_is_too_long(upstream, auth):
-    tool = stage(upstream, {"auth": auth}, schema={"properties": {"a": {"type": "string"}}})
+    tool = harness(upstream, {"auth": auth}, schema={"properties": {"a": {"type": "string"}}})
     with pytest.raises(ToolFailure, match="of the tool's auth has more than 8,192 characters"):
         tool(a="a" * 9_000)
     assert not upstream.seen
@@ -264,14 +264,14 @@ def known_by(tool):
 
 def test_credentials_made_of_arguments_are_not_masked_for_good(upstream):
     schema = {"properties": {"u": {"type": "string"}}}
-    tool = stage(upstream, {"auth": {"type": "basic", "username": "${u}", "password": "p"}}, schema=schema)
+    tool = harness(upstream, {"auth": {"type": "basic", "username": "${u}", "password": "p"}}, schema=schema)
     told = known_by(tool)
     for number in range(5):
         tool(u=f"user-number-{number}")
     assert not told
     with Upstream(Authority()) as server:
         auth = {"type": "oauth2", "tokenUrl": server.url, "clientId": "${u}", "clientSecret": "${u}"}
-        tool = stage(upstream, {"auth": auth}, schema=schema, hosts=allowed(upstream, server))
+        tool = harness(upstream, {"auth": auth}, schema=schema, hosts=allowed(upstream, server))
         told = known_by(tool)
         tool(u="user-number-0")
     assert not told
@@ -282,7 +282,7 @@ def test_a_secret_beside_an_argument_is_masked_whatever_the_argument_is(upstream
     upstream.say(lambda seen: Reply(400, body=f"you sent {seen.headers['authorization']} to me".encode()))
     schema = {"properties": {"u": {"type": "string"}}}
     auth = {"type": "basic", "username": "${u}", "password": "${KEY}"}
-    tool = stage(upstream, {"auth": auth}, schema=schema, secrets={"KEY": "S3cret-number-one"})
+    tool = harness(upstream, {"auth": auth}, schema=schema, secrets={"KEY": "S3cret-number-one"})
     told = known_by(tool)
     with pytest.raises(ToolFailure) as caught:
         tool(u=user)
@@ -407,7 +407,7 @@ def test_a_token_endpoint_that_is_not_there_for_a_moment(upstream):
     authority = Authority()
     with Upstream([CLOSE], authority) as server:
         auth = {"type": "oauth2", "tokenUrl": f"{server.url}/token", "clientId": "me"}
-        tool = stage(upstream, {"auth": auth, "retries": 1}, hosts=allowed(upstream, server))
+        tool = harness(upstream, {"auth": auth, "retries": 1}, hosts=allowed(upstream, server))
         assert tool() == {}
         assert len(server.seen) == 2
 
@@ -416,7 +416,7 @@ def test_the_token_endpoint_has_to_be_allowed(upstream):
     with Upstream() as server:
         auth = {"type": "oauth2", "tokenUrl": f"{server.url}/token", "clientId": "me"}
         with pytest.raises(ToolFailure, match="allowedHosts") as caught:
-            stage(upstream, {"auth": auth}, hosts=allowed(upstream))()
+            harness(upstream, {"auth": auth}, hosts=allowed(upstream))()
         assert caught.value.reason == "denied"
         assert not server.seen
 
@@ -512,4 +512,4 @@ def test_what_is_made_of_a_secret_is_masked_where_a_server_shows_it(upstream):
     upstream.say(lambda seen: Reply(400, body=f"you sent {seen.headers['authorization']}".encode()))
     auth = {"type": "basic", "username": "${USER}", "password": "${PASSWORD}"}
     with pytest.raises(ToolFailure, match=r"you sent Basic \*\*\*"):
-        stage(upstream, {"auth": auth}, secrets=SECRETS)()
+        harness(upstream, {"auth": auth}, secrets=SECRETS)()

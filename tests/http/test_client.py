@@ -10,7 +10,7 @@ import zlib
 
 import pytest
 from helpers import forever, until, until_async
-from http_stage import allowed, certificate, fetched, get, run
+from http_harness import allowed, certificate, fetched, get, run
 from upstream import CLOSE, Reply, Upstream
 
 from onetool import __version__

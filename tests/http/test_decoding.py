@@ -7,7 +7,7 @@ import tracemalloc
 
 import pytest
 from helpers import until_async
-from http_stage import run, stage
+from http_harness import harness, run
 from hypothesis import given
 from hypothesis import strategies as st
 from upstream import CLOSE, Reply, Upstream
@@ -86,7 +86,7 @@ def test_a_tool_passes_them_on_as_they_come(upstream):
     upstream.say(
         [HEAD + b"\r\n", b'data: {"token": "Hel"}\n\n', go_on, b'data: "lo"\n\ndata: 5\n\ndata: [DONE]\n\n', CLOSE]
     )
-    tool = stage(upstream, response={"encoding": "sse"})
+    tool = harness(upstream, response={"encoding": "sse"})
 
     async def main():
         call = asyncio.ensure_future(tool.call())
@@ -106,18 +106,18 @@ def test_a_tool_passes_them_on_as_they_come(upstream):
 
 def test_secrets_are_not_in_what_is_passed_on(upstream):
     upstream.say(Reply(headers=STREAM, body=b"data: your key is top-secret-1\n\n"))
-    tool = stage(upstream, {"query": {"k": "${KEY}"}}, {"encoding": "sse"}, secrets={"KEY": "top-secret-1"})
+    tool = harness(upstream, {"query": {"k": "${KEY}"}}, {"encoding": "sse"}, secrets={"KEY": "top-secret-1"})
     tool()
     assert tool.told[0][2] == "your key is ***"
 
 
 def test_a_selector_chooses_from_the_list(upstream):
     upstream.say(Reply(headers=STREAM, body=b'data: {"t": "a"}\n\ndata: {"t": "b"}\n\n'))
-    assert stage(upstream, response={"encoding": "sse", "selector": "join('', [].t)"})() == "ab"
+    assert harness(upstream, response={"encoding": "sse", "selector": "join('', [].t)"})() == "ab"
 
 
 def test_streams_that_go_wrong(upstream):
-    tool = stage(upstream, {"timeoutMs": 300}, {"encoding": "sse"}, limits={"maxResponseBytes": 1000})
+    tool = harness(upstream, {"timeoutMs": 300}, {"encoding": "sse"}, limits={"maxResponseBytes": 1000})
     for answer, words, reason in (
         (Reply(500, body=b"out of tokens"), "500 Internal Server Error: out of tokens", "upstream_error"),
         (Reply(headers={"Content-Type": "application/json"}, body=b"{}"), "no stream of events", "upstream_error"),
@@ -134,7 +134,7 @@ def test_streams_that_go_wrong(upstream):
 def test_a_reader_that_is_slow_holds_the_server_up_and_loses_nothing(upstream):
     """Much more than what is kept in memory."""
     upstream.say([HEAD + b"\r\n", *[b"data: " + b"a" * 10_000 + b"\n\n"] * 300, CLOSE])
-    tool = stage(upstream, response={"encoding": "sse"})
+    tool = harness(upstream, response={"encoding": "sse"})
     value = tool()
     assert [len(one) for one in value] == [10_000] * 300
 
@@ -145,7 +145,7 @@ def test_a_connection_is_never_given_back_deaf(upstream, zipped):
     body = (b"data: " + b"a" * 1_000 + b"\n\n") * 1_000
     packed = Reply(headers={**STREAM, "Content-Encoding": "gzip"}, body=gzip.compress(body))
     upstream.say(packed if zipped else Reply(headers=STREAM, body=body))
-    tool = stage(upstream, {"timeoutMs": 3_000}, {"encoding": "sse"})
+    tool = harness(upstream, {"timeoutMs": 3_000}, {"encoding": "sse"})
 
     async def main():
         return [len(await tool.call()) for _ in range(4)]
@@ -160,7 +160,7 @@ def test_a_connection_is_not_deaf_either_when_its_stream_was_left(upstream, monk
     monkeypatch.setattr(response, "MOST_EVENTS", 10)
     body = gzip.compress((b"data: " + b"a" * 1_000 + b"\n\n") * 1_000)
     upstream.say(Reply(headers={**STREAM, "Content-Encoding": "gzip"}, body=body), Reply(headers=STREAM, body=b""))
-    tool = stage(upstream, {"timeoutMs": 2_000}, {"encoding": "sse"})
+    tool = harness(upstream, {"timeoutMs": 2_000}, {"encoding": "sse"})
 
     async def main():
         with pytest.raises(ToolFailure, match=r"sends more than 10 events") as caught:
@@ -173,7 +173,7 @@ def test_a_connection_is_not_deaf_either_when_its_stream_was_left(upstream, monk
 def test_many_events_do_not_hold_up_the_loop(upstream):
     body = gzip.compress(b"data:1\n\n" * 90_000)
     upstream.say(Reply(headers={**STREAM, "Content-Encoding": "gzip"}, body=body))
-    tool = stage(upstream, response={"encoding": "sse"})
+    tool = harness(upstream, response={"encoding": "sse"})
 
     async def main():
         call, at_once = asyncio.ensure_future(tool.call()), 0
@@ -191,12 +191,14 @@ def test_many_events_do_not_hold_up_the_loop(upstream):
 def test_a_deep_event_is_a_text(upstream):
     deep = "[" * 600 + "]" * 600
     upstream.say(Reply(headers=STREAM, body=f"data: {deep}\n\n".encode()))
-    assert stage(upstream, response={"encoding": "sse"})() == [deep]
+    assert harness(upstream, response={"encoding": "sse"})() == [deep]
 
 
 def test_a_stream_that_redirects_to_nowhere_keeps_no_connection(upstream):
     upstream.say([b"HTTP/1.1 302 Found\r\nLocation: ftp://a/\r\nContent-Length: 9\r\n\r\n", 3.0])
-    tool = stage(upstream, {"followRedirects": True, "timeoutMs": 500}, {"encoding": "sse"}, client=HttpClient(most=1))
+    tool = harness(
+        upstream, {"followRedirects": True, "timeoutMs": 500}, {"encoding": "sse"}, client=HttpClient(most=1)
+    )
 
     async def main():
         for _ in range(2):
@@ -214,7 +216,7 @@ def test_the_connection_of_a_stream_is_used_again_and_one_that_was_left_is_not(u
         [HEAD + b"Content-Length: 99\r\n\r\ndata: a\n\n", 5.0],
         Reply(headers=STREAM, body=body),
     )
-    tool = stage(upstream, response={"encoding": "sse"})
+    tool = harness(upstream, response={"encoding": "sse"})
 
     async def main():
         await tool.call()

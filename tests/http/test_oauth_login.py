@@ -62,7 +62,7 @@ class Api:
         self.server.server_close()
 
 
-class Stage:
+class Harness:
     def __init__(self, folder, authority, **settings):
         self.authority, self.api, self.elsewhere = authority, Api(authority), Api(authority)
         with socket.create_server(("127.0.0.1", 0)) as free:
@@ -120,23 +120,23 @@ class Stage:
 
 
 @pytest.fixture
-def stage(tmp_path):
+def harness(tmp_path):
     with Authority() as authority:
-        stage = Stage(tmp_path, authority)
-        yield stage
-        stage.app.close()
-        stage.api.close()
-        stage.elsewhere.close()
+        harness = Harness(tmp_path, authority)
+        yield harness
+        harness.app.close()
+        harness.api.close()
+        harness.elsewhere.close()
 
 
-def test_without_a_login_it_says_what_to_type(stage):
-    error = stage.call("vault.look_again").error
-    assert (error.reason, stage.api.requests) == ("denied", [])
+def test_without_a_login_it_says_what_to_type(harness):
+    error = harness.call("vault.look_again").error
+    assert (error.reason, harness.api.requests) == ("denied", [])
     assert error.message == "it needs a login: onetool bundles login vault/look-again"
 
 
-def test_a_person_logs_in_on_the_command_line(stage):
-    place = ["vault/peek", "--config", str(stage.config)]
+def test_a_person_logs_in_on_the_command_line(harness):
+    place = ["vault/peek", "--config", str(harness.config)]
     process = start("bundles", "login", *place, stderr=subprocess.PIPE, text=True)
     lines = []
     while not (page := re.search(r"http://\S+/authorize\S+", "".join(lines))):
@@ -144,25 +144,25 @@ def test_a_person_logs_in_on_the_command_line(stage):
         assert lines[-1], lines
     asked = parse_qs(urlsplit(page[0]).query)
     assert (asked["code_challenge_method"], asked["scope"], asked["client_id"]) == (["S256"], ["read"], ["us"])
-    assert f"Whoever answers at http://{stage.api.host} will get the token" in lines[0]
+    assert f"Whoever answers at http://{harness.api.host} will get the token" in lines[0]
     assert visit(page[0])[0] == 200
     rest = process.stderr.read()
     process.stderr.close()
     assert process.wait() == 0
     assert "Logged in for vault (read). It is for look-again, peek." in rest
-    assert not any(secret in rest for secret in stage.authority.secrets)
+    assert not any(secret in rest for secret in harness.authority.secrets)
 
     # An app that was open before sees it, for all tools that share it. Its token is masked.
     for name in ("vault.peek", "vault.look_again"):
-        result = stage.call(name)
+        result = harness.call(name)
         assert result.data == {"gold": 1, "sent": "***"}
-    assert stage.file().stat().st_mode & 0o777 == 0o600
-    assert stage.file().parent.stat().st_mode & 0o777 == 0o700
+    assert harness.file().stat().st_mode & 0o777 == 0o600
+    assert harness.file().parent.stat().st_mode & 0o777 == 0o700
 
-    again = cli("bundles", "logout", *place, cwd=stage.config.parent)
+    again = cli("bundles", "logout", *place, cwd=harness.config.parent)
     assert again.returncode == 0
     assert "forgotten" in again.stderr
-    assert "onetool bundles login vault/peek" in stage.call().error.message
+    assert "onetool bundles login vault/peek" in harness.call().error.message
 
 
 def test_what_is_kept_of_a_login_is_not_shown():
@@ -170,46 +170,46 @@ def test_what_is_kept_of_a_login_is_not_shown():
 
 
 @pytest.mark.parametrize("change", ["edited", "removed", "secret"])
-def test_a_bundle_forgets_also_the_logins_that_no_tool_needs_any_more(stage, change):
-    stage.log_in()
-    other = stage.file().with_name(f"bundle.{stage.bundle}-x-{'0' * 16}.auth.json")  # of a bundle with a longer id
+def test_a_bundle_forgets_also_the_logins_that_no_tool_needs_any_more(harness, change):
+    harness.log_in()
+    other = harness.file().with_name(f"bundle.{harness.bundle}-x-{'0' * 16}.auth.json")  # of a bundle with a longer id
     other.write_text("{}")
     for slug in ("peek", "look-again"):
-        stage.app.bundles.delete_tool(stage.bundle, slug, "1")
+        harness.app.bundles.delete_tool(harness.bundle, slug, "1")
     if change != "removed":
         auth = {"scope": "other"} if change == "edited" else {"clientId": "${NOT_SET}"}
-        stage.app.bundles.put_tool(stage.bundle, "peek", "2", stage.tool(**auth))
-    command = ["bundles", "logout", "vault", "--config", str(stage.config)]
-    done = cli(*command, cwd=stage.config.parent)
+        harness.app.bundles.put_tool(harness.bundle, "peek", "2", harness.tool(**auth))
+    command = ["bundles", "logout", "vault", "--config", str(harness.config)]
+    done = cli(*command, cwd=harness.config.parent)
     assert (done.returncode, done.stderr) == (0, "The login for vault is forgotten.\n")
-    assert stage.file() == other
-    again = cli(*command, cwd=stage.config.parent)
+    assert harness.file() == other
+    again = cli(*command, cwd=harness.config.parent)
     assert again.returncode == 1
     assert "there is no login for vault" in again.stderr
 
 
-def test_a_token_that_has_ended_is_refreshed_once_for_all_who_wait(stage):
-    stage.log_in()
-    stage.authority.expire_everything()
-    stage.authority.slow = 0.1
+def test_a_token_that_has_ended_is_refreshed_once_for_all_who_wait(harness):
+    harness.log_in()
+    harness.authority.expire_everything()
+    harness.authority.slow = 0.1
 
     async def crowd():
-        calls = [stage.app.call(ToolCall(str(number), "vault.peek", {})) for number in range(5)]
+        calls = [harness.app.call(ToolCall(str(number), "vault.peek", {})) for number in range(5)]
         return await asyncio.gather(*calls)
 
     assert all(result.ok for result in asyncio.run(crowd()))
-    assert stage.refreshes() == 1
-    stage.authority.slow = 0
-    stage.file().write_text(json.dumps(json.loads(stage.file().read_text()) | {"expires_at": time.time() + 5}))
-    assert stage.call().ok  # by the clock, before anybody refuses it
-    assert stage.refreshes() == 2
+    assert harness.refreshes() == 1
+    harness.authority.slow = 0
+    harness.file().write_text(json.dumps(json.loads(harness.file().read_text()) | {"expires_at": time.time() + 5}))
+    assert harness.call().ok  # by the clock, before anybody refuses it
+    assert harness.refreshes() == 2
 
 
 @pytest.mark.parametrize("ends", ["cancelled", "timeout"])
-def test_a_refresh_is_kept_also_when_its_call_has_ended(stage, ends, monkeypatch):
-    stage.log_in()
-    stage.authority.expire_everything()
-    stage.authority.slow = 1.0
+def test_a_refresh_is_kept_also_when_its_call_has_ended(harness, ends, monkeypatch):
+    harness.log_in()
+    harness.authority.expire_everything()
+    harness.authority.slow = 1.0
     fsyncs = []
     write = FileDocuments.write
     monkeypatch.setattr(
@@ -218,65 +218,65 @@ def test_a_refresh_is_kept_also_when_its_call_has_ended(stage, ends, monkeypatch
 
     async def given_up():
         limit = 0.5 if ends == "timeout" else None
-        call = asyncio.create_task(stage.app.call(ToolCall("1", "vault.peek", {}, timeout=limit)))
-        await until_async(lambda: stage.refreshes() or call.done())
+        call = asyncio.create_task(harness.app.call(ToolCall("1", "vault.peek", {}, timeout=limit)))
+        await until_async(lambda: harness.refreshes() or call.done())
         if ends == "cancelled":
             call.cancel()
         await asyncio.wait([call])
         assert call.cancelled() or not call.result().ok
-        stage.authority.slow = 0
-        return await stage.app.call(ToolCall("2", "vault.peek", {}))
+        harness.authority.slow = 0
+        return await harness.app.call(ToolCall("2", "vault.peek", {}))
 
     assert asyncio.run(given_up()).ok
-    assert stage.refreshes() == 1
+    assert harness.refreshes() == 1
     assert threading.main_thread() not in fsyncs, "the event loop waits for no disk"
 
 
-def test_a_login_that_was_taken_back_wants_a_new_one(stage):
-    stage.log_in()
-    stage.authority.expire_everything()
-    stage.authority.refreshes.clear()
-    error = stage.call().error
+def test_a_login_that_was_taken_back_wants_a_new_one(harness):
+    harness.log_in()
+    harness.authority.expire_everything()
+    harness.authority.refreshes.clear()
+    error = harness.call().error
     assert "its login has ended: onetool bundles login vault/peek" in error.message
-    assert "onetool bundles login" in stage.call().error.message
-    assert stage.log_in("vault/peek") == ["read"]
-    assert stage.call().ok
+    assert "onetool bundles login" in harness.call().error.message
+    assert harness.log_in("vault/peek") == ["read"]
+    assert harness.call().ok
 
 
-def test_an_authorization_server_in_trouble_costs_no_login(stage):
-    stage.log_in()
-    stage.authority.expire_everything()
-    stage.authority.fault = (503, {"error": "temporarily_unavailable"})
-    assert "answered 503" in stage.call().error.message
-    stage.authority.fault = None
-    assert stage.call().ok
+def test_an_authorization_server_in_trouble_costs_no_login(harness):
+    harness.log_in()
+    harness.authority.expire_everything()
+    harness.authority.fault = (503, {"error": "temporarily_unavailable"})
+    assert "answered 503" in harness.call().error.message
+    harness.authority.fault = None
+    assert harness.call().ok
 
 
-def test_another_bundle_does_not_get_it(stage):
-    stage.log_in()
-    stage.new_bundle("thief", "peek")
-    assert "onetool bundles login thief/peek" in stage.call("thief.peek").error.message
-    assert stage.api.requests == []
+def test_another_bundle_does_not_get_it(harness):
+    harness.log_in()
+    harness.new_bundle("thief", "peek")
+    assert "onetool bundles login thief/peek" in harness.call("thief.peek").error.message
+    assert harness.api.requests == []
 
 
-def test_it_goes_to_the_hosts_of_its_login_alone(stage):
-    stage.log_in()
-    stage.app.bundles.put_tool(stage.bundle, "send-away", "1", stage.tool(stage.elsewhere.host))
-    error = stage.call("vault.send_away").error
-    assert f"the login is only for requests to http://{stage.api.host}" in error.message
-    assert stage.elsewhere.requests == []
-    stage.log_in("vault/send-away")  # whoever means it logs in again
-    assert stage.call("vault.send_away").ok
-    assert stage.call().ok
+def test_it_goes_to_the_hosts_of_its_login_alone(harness):
+    harness.log_in()
+    harness.app.bundles.put_tool(harness.bundle, "send-away", "1", harness.tool(harness.elsewhere.host))
+    error = harness.call("vault.send_away").error
+    assert f"the login is only for requests to http://{harness.api.host}" in error.message
+    assert harness.elsewhere.requests == []
+    harness.log_in("vault/send-away")  # whoever means it logs in again
+    assert harness.call("vault.send_away").ok
+    assert harness.call().ok
 
 
-def test_another_token_url_or_client_is_another_login(stage):
-    stage.log_in()
+def test_another_token_url_or_client_is_another_login(harness):
+    harness.log_in()
     for number, other in enumerate(
-        ({"tokenUrl": f"{stage.authority.issuer}/token?x"}, {"clientId": "them"}, {"scope": "read write"})
+        ({"tokenUrl": f"{harness.authority.issuer}/token?x"}, {"clientId": "them"}, {"scope": "read write"})
     ):
-        stage.app.bundles.put_tool(stage.bundle, f"other-{number}", "1", stage.tool(**other))
-        assert "it needs a login" in stage.call(f"vault.other_{number}").error.message
+        harness.app.bundles.put_tool(harness.bundle, f"other-{number}", "1", harness.tool(**other))
+        assert "it needs a login" in harness.call(f"vault.other_{number}").error.message
 
 
 def answering(more):
@@ -293,33 +293,33 @@ def answering(more):
 
 
 @pytest.mark.parametrize("issuer", ["", "https://login.example.com"])
-def test_an_answer_of_another_issuer_is_refused(stage, issuer):
-    stage.app.bundles.put_tool(stage.bundle, "named", "1", stage.tool(issuer=issuer, scope="read"))
+def test_an_answer_of_another_issuer_is_refused(harness, issuer):
+    harness.app.bundles.put_tool(harness.bundle, "named", "1", harness.tool(issuer=issuer, scope="read"))
     said = "https%3A%2F%2Fevil.example.com"
     with pytest.raises(AuthError, match=r"is of https://evil\.example\.com, and not of"):
-        stage.log_in("vault/named", answering(f"&iss={said}"))
-    assert [kind for kind, _ in stage.authority.requests] == []
-    assert not list(stage.app.config.home.glob("servers/bundle.*.auth.json"))
+        harness.log_in("vault/named", answering(f"&iss={said}"))
+    assert [kind for kind, _ in harness.authority.requests] == []
+    assert not list(harness.app.config.home.glob("servers/bundle.*.auth.json"))
 
 
-def test_an_answer_of_the_right_issuer_is_taken(stage):
-    assert stage.log_in(browse=answering(f"&iss={stage.authority.issuer}")) == ["read"]
+def test_an_answer_of_the_right_issuer_is_taken(harness):
+    assert harness.log_in(browse=answering(f"&iss={harness.authority.issuer}")) == ["read"]
 
 
-def test_who_says_no_is_told_so_and_the_last_login_stays(stage):
-    stage.log_in()
-    before = stage.file().read_bytes()
-    stage.authority.denies = True
+def test_who_says_no_is_told_so_and_the_last_login_stays(harness):
+    harness.log_in()
+    before = harness.file().read_bytes()
+    harness.authority.denies = True
     with pytest.raises(AuthError, match=r"the login was refused \(access_denied: the user said no\)"):
-        stage.log_in()
+        harness.log_in()
     with pytest.raises(AuthError, match="nobody has finished the login for vault within 0 s"):
-        stage.log_in(browse=lambda url: None, patience=0.2)
-    assert stage.file().read_bytes() == before
+        harness.log_in(browse=lambda url: None, patience=0.2)
+    assert harness.file().read_bytes() == before
 
 
-def test_a_bundle_without_such_tools_has_nothing_to_log_in_to(stage):
-    stage.new_bundle("plain")
-    done = cli("bundles", "login", "plain", "--config", str(stage.config), cwd=stage.config.parent)
+def test_a_bundle_without_such_tools_has_nothing_to_log_in_to(harness):
+    harness.new_bundle("plain")
+    done = cli("bundles", "login", "plain", "--config", str(harness.config), cwd=harness.config.parent)
     assert done.returncode == 1
     assert "plain needs no login" in done.stderr
 
@@ -335,17 +335,17 @@ def test_a_bundle_without_such_tools_has_nothing_to_log_in_to(stage):
         ({"clientId": "${who}"}, "/httpImpl/request/auth", "argument"),
     ],
 )
-def test_what_can_never_be_a_login(stage, auth, pointer, words):
-    tool = stage.tool(**auth) | {"argSchema": {"type": "object", "properties": {"who": {"type": "string"}}}}
+def test_what_can_never_be_a_login(harness, auth, pointer, words):
+    tool = harness.tool(**auth) | {"argSchema": {"type": "object", "properties": {"who": {"type": "string"}}}}
     with pytest.raises(InvalidError, match=words) as caught:
-        stage.app.bundles.put_tool(stage.bundle, "wrong", "1", tool)
+        harness.app.bundles.put_tool(harness.bundle, "wrong", "1", tool)
     assert caught.value.pointer == pointer
 
 
-def test_the_host_of_a_tool_with_a_login_is_written_out(stage):
-    tool = stage.tool(host="${TENANT}.example.com")
+def test_the_host_of_a_tool_with_a_login_is_written_out(harness):
+    tool = harness.tool(host="${TENANT}.example.com")
     with pytest.raises(InvalidError, match="the host has to be written out"):
-        stage.app.bundles.put_tool(stage.bundle, "wrong", "1", tool)
+        harness.app.bundles.put_tool(harness.bundle, "wrong", "1", tool)
 
 
 # Replicas
@@ -353,39 +353,39 @@ def test_the_host_of_a_tool_with_a_login_is_written_out(stage):
 
 @pytest.fixture
 def replicas(tmp_path, database_url):
-    """The stage, and another app on the same database, with a folder of its own."""
+    """The harness, and another app on the same database, with a folder of its own."""
     cluster = {"address": "127.0.0.1:8765", "key": "a key that is long enough for everybody"}
     (tmp_path / "one").mkdir(mode=0o700)
     (tmp_path / "two").mkdir(mode=0o700)
     with Authority() as authority:
-        stage = Stage(tmp_path / "one", authority, database=database_url, cluster=cluster)
-        (tmp_path / "two" / "onetool.yaml").write_text(stage.config.read_text())
+        harness = Harness(tmp_path / "one", authority, database=database_url, cluster=cluster)
+        (tmp_path / "two" / "onetool.yaml").write_text(harness.config.read_text())
         with App.open(tmp_path / "two" / "onetool.yaml") as other:
-            yield stage, other
-        stage.app.close()
-        stage.api.close()
-        stage.elsewhere.close()
+            yield harness, other
+        harness.app.close()
+        harness.api.close()
+        harness.elsewhere.close()
 
 
 def test_replicas_refresh_a_rotating_token_once_and_all_go_on(replicas, database_url, tmp_path):
-    stage, other = replicas
-    stage.log_in()
+    harness, other = replicas
+    harness.log_in()
     assert asyncio.run(other.call(ToolCall("1", "vault.peek", {}))).ok
 
     async def crowd(app):
         return await asyncio.gather(*(app.call(ToolCall(str(number), "vault.peek", {})) for number in range(3)))
 
     for round in (1, 2, 3):  # each refresh token is good for one use
-        stage.authority.expire_everything()
-        stage.authority.slow = 0.1
+        harness.authority.expire_everything()
+        harness.authority.slow = 0.1
         with ThreadPoolExecutor(2) as pool:
-            results = list(pool.map(lambda app: asyncio.run(crowd(app)), (stage.app, other)))
+            results = list(pool.map(lambda app: asyncio.run(crowd(app)), (harness.app, other)))
         assert [one.error for some in results for one in some] == [None] * 6
-        assert stage.refreshes() == round
+        assert harness.refreshes() == round
     with psycopg.connect(database_url) as connection:
         ((body,),) = connection.execute("SELECT body FROM documents WHERE kind = 'logins'").fetchall()
-    assert not any(secret.encode() in body for secret in stage.authority.secrets)
+    assert not any(secret.encode() in body for secret in harness.authority.secrets)
     assert not list(tmp_path.rglob("*.auth.json"))
-    logins = stage.app.runtime.documents("logins")
+    logins = harness.app.runtime.documents("logins")
     assert [forget(logins, name) for name in logins.keys()] == [True]  # noqa: SIM118 - no dict
     until(lambda: not asyncio.run(other.call(ToolCall("1", "vault.peek", {}))).ok)

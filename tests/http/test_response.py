@@ -7,7 +7,7 @@ import gzip
 import msgspec
 import pytest
 from helpers import Checkpoint
-from http_stage import run, stage
+from http_harness import harness, run
 from upstream import Reply, Upstream
 
 from onetool.core import json_data
@@ -23,7 +23,7 @@ def upstream():
 
 def value(upstream, answer, response=None, **more):
     upstream.say(answer)
-    return stage(upstream, response=response or {}, **more)()
+    return harness(upstream, response=response or {}, **more)()
 
 
 def failure(upstream, answer, response=None, **more):
@@ -92,7 +92,7 @@ def test_a_large_answer_is_read_by_a_thread(upstream, monkeypatch):
 
     monkeypatch.setattr(response, "_decoded", decoded)
     upstream.say(Reply(body=b"[" + b"1," * 200_000 + b"1]"))
-    tool = stage(upstream)
+    tool = harness(upstream)
 
     async def main():
         call = asyncio.ensure_future(tool.call())
@@ -147,7 +147,7 @@ def test_binary_is_stored(upstream):
     for size in (0, 5, 400_000):
         data = bytes(range(256)) * (size // 256) + b"\0" * (size % 256)
         upstream.say(Reply(headers={"Content-Type": "image/png; x=y"}, body=data))
-        tool = stage(upstream, response={"encoding": "binary"})
+        tool = harness(upstream, response={"encoding": "binary"})
         assert tool() == {"type": "blob", "mimeType": "image/png", "handle": "0" * 32, "size": size}
         assert tool.kept == [f"data:image/png;base64,{base64.b64encode(data).decode()}"]
 
@@ -209,7 +209,7 @@ TYPE = "Content-Type"
 def test_no_part_of_a_secret_is_shown(upstream, answer, response):
     """Not where a text is cut, put in lower case, or stripped of its tags."""
     upstream.say(answer)
-    tool = stage(
+    tool = harness(
         upstream,
         {"headers": {"X-Key": "${KEY}"}, "followRedirects": response.get("follow", False)},
         {name: value for name, value in response.items() if name != "follow"},
@@ -224,7 +224,7 @@ def test_no_part_of_a_secret_is_shown(upstream, answer, response):
 
 
 def test_a_secret_in_a_host(upstream):
-    tool = stage(upstream, {"urlTemplate": "https://${KEY}.example.com/"}, secrets={"KEY": KEY})
+    tool = harness(upstream, {"urlTemplate": "https://${KEY}.example.com/"}, secrets={"KEY": KEY})
     with pytest.raises(ToolFailure, match="allowedHosts") as caught:
         tool()
     said = tool.environment.redact(" ".join([str(caught.value), *caught.value.hints]))
@@ -240,7 +240,7 @@ def test_error_modes(upstream):
     assert value(upstream, Reply(500), {"errorMode": "return"}) == {"status": 500, "body": None}
     assert value(upstream, Reply(body=b"5"), {"errorMode": "return"}) == 5
     upstream.say(bad)
-    assert stage(upstream, response={"errorMode": "return", "encoding": "sse"})() == {
+    assert harness(upstream, response={"errorMode": "return", "encoding": "sse"})() == {
         "status": 422,
         "body": {"why": "no"},
     }
@@ -258,7 +258,7 @@ def test_selectors(upstream):
 )
 def test_a_selector_that_is_none_is_told_at_definition(upstream, response):
     with pytest.raises(TemplateError) as caught:
-        stage(upstream, response=response)
+        harness(upstream, response=response)
     assert caught.value.pointer == "/response/selector"
 
 
@@ -274,7 +274,7 @@ def test_secrets_are_masked_before_a_selector_can_take_them_apart(upstream, sele
 
 def test_secrets_are_masked_before_an_encoding_hides_them(upstream):
     upstream.say(Reply(body=b"\x00sesame-open-now\xff"))
-    tool = stage(upstream, response={"encoding": "binary"}, secrets=SECRETS)
+    tool = harness(upstream, response={"encoding": "binary"}, secrets=SECRETS)
     tool()
     assert tool.kept[0].endswith(base64.b64encode(b"\x00***\xff").decode())
 
@@ -284,7 +284,7 @@ def test_what_the_caller_sent_is_not_masked(upstream):
     schema = {"type": "object", "properties": {"q": {"type": "string"}}}
     answer = Reply(body=msgspec.json.encode({"q": KEY, "more": OTHER_KEY}))
     upstream.say(answer, answer)
-    tool = stage(
+    tool = harness(
         upstream, {"query": {"q": "${q}"}}, {"selector": "@"}, schema=schema, secrets={"KEY": KEY, "OTHER": OTHER_KEY}
     )
     assert tool(q=KEY) == {"q": KEY, "more": "***"}

@@ -5,7 +5,7 @@ import time
 from email.utils import formatdate
 
 import pytest
-from http_stage import allowed, run, stage
+from http_harness import allowed, harness, run
 from upstream import CLOSE, Reply, Upstream
 
 from onetool.core.errors import ToolFailure
@@ -41,7 +41,7 @@ def slept(monkeypatch):
 @pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
 def test_statuses_that_are_tried_again(upstream, slept, status):
     upstream.say(Reply(status), Reply(status), OK)
-    assert stage(upstream, {"retries": 2})() == "done"
+    assert harness(upstream, {"retries": 2})() == "done"
     assert len(upstream.seen) == 3
     assert len(slept) == 2
     assert 0 <= slept[0] <= 0.25
@@ -52,7 +52,7 @@ def test_statuses_that_are_tried_again(upstream, slept, status):
 def test_statuses_that_are_not(upstream, slept, status):
     upstream.say(Reply(status), OK)
     with pytest.raises(ToolFailure, match=str(status)):
-        stage(upstream, {"retries": 2})()
+        harness(upstream, {"retries": 2})()
     assert len(upstream.seen) == 1
 
 
@@ -77,33 +77,33 @@ def test_statuses_that_are_not(upstream, slept, status):
 def test_how_often(upstream, slept, request_, limits, tries):
     upstream.say(Reply(503))
     with pytest.raises(ToolFailure, match="503"):
-        stage(upstream, request_, limits=limits)()
+        harness(upstream, request_, limits=limits)()
     assert len(upstream.seen) == tries
 
 
 def test_connections_that_break_off_and_time_outs(upstream, slept):
     upstream.say([CLOSE], [b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc", CLOSE], [1.0], OK)
-    assert stage(upstream, {"retries": 3, "timeoutMs": 200})() == "done"
+    assert harness(upstream, {"retries": 3, "timeoutMs": 200})() == "done"
     upstream.say([CLOSE])
     with pytest.raises(ToolFailure, match=r"before it answered \(tried 3 times\)") as caught:
-        stage(upstream, {"retries": 2})()
+        harness(upstream, {"retries": 2})()
     assert caught.value.reason == "source_unavailable"
 
 
 def test_what_would_not_be_better_the_next_time(upstream, slept):
     upstream.say(b"SSH-2.0\r\n")
     with pytest.raises(InvalidResponseError):
-        stage(upstream, {"retries": 3})()
+        harness(upstream, {"retries": 3})()
     upstream.say(Reply(body=b"a" * 99))
     with pytest.raises(ToolFailure, match="more than 50 bytes"):
-        stage(upstream, {"retries": 3}, limits={"maxResponseBytes": 50})()
+        harness(upstream, {"retries": 3}, limits={"maxResponseBytes": 50})()
     assert len(upstream.seen) == 2
 
 
 def test_the_server_says_how_long_to_wait(upstream, slept):
     later = formatdate(time.time() + 7, usegmt=True)
     upstream.say(Reply(429, {"Retry-After": "3"}), Reply(503, {"Retry-After": later}), OK)
-    assert stage(upstream, {"retries": 2})() == "done"
+    assert harness(upstream, {"retries": 2})() == "done"
     assert slept[0] == 3
     assert 5 < slept[1] <= 7
 
@@ -111,7 +111,7 @@ def test_the_server_says_how_long_to_wait(upstream, slept):
 def test_nobody_waits_in_vain(upstream, slept):
     """Longer than there is time for: that is told at once."""
     upstream.say(Reply(429, {"Retry-After": "120"}), OK)
-    tool = stage(upstream, {"retries": 2, "timeoutMs": 1000})
+    tool = harness(upstream, {"retries": 2, "timeoutMs": 1000})
     with pytest.raises(ToolFailure, match="429 Too Many Requests") as caught:
         tool()
     assert not slept
@@ -121,7 +121,7 @@ def test_nobody_waits_in_vain(upstream, slept):
 def test_the_time_over_all_tries():
     def total(request):
         with Upstream() as upstream:
-            return stage(upstream, request).tool.timeout
+            return harness(upstream, request).tool.timeout
 
     assert total({"timeoutMs": 2000}) == 3
     assert total({"timeoutMs": 2000, "retries": 2}) == 6 + 0.75 + 1
@@ -130,7 +130,7 @@ def test_the_time_over_all_tries():
 
 def test_real_pauses_and_a_total_that_ends_it(upstream):
     upstream.say(Reply(503))
-    tool = stage(upstream, {"retries": 10})
+    tool = harness(upstream, {"retries": 10})
     tool.tool._total = 1.0
     with pytest.raises(ToolFailure):
         tool()
@@ -178,7 +178,7 @@ def test_how_it_may_be_said(text, seconds):
 def test_redirects_are_not_followed_by_themselves(upstream):
     upstream.say(Reply(302, {"Location": "/there"}))
     with pytest.raises(ToolFailure, match="302 Found") as caught:
-        stage(upstream)()
+        harness(upstream)()
     assert "it redirects to /there; with request.followRedirects" in caught.value.hints[0]
     assert len(upstream.seen) == 1
 
@@ -200,7 +200,7 @@ def test_redirects_within_the_origin(upstream, status, method, then):
     request = {"method": method, "followRedirects": True, "auth": {"type": "bearer", "value": "t0ken"}}
     if method not in ("GET", "HEAD"):
         request["body"] = {"a": 1}
-    stage(upstream, request, path="/p/x")()
+    harness(upstream, request, path="/p/x")()
     second = upstream.seen[1]
     assert (second.method, second.target) == (then, "/y?a=b")
     assert second.headers["authorization"] == "Bearer t0ken"
@@ -216,7 +216,7 @@ def test_another_origin_gets_nothing_that_could_be_secret(upstream):
     }
     with Upstream(OK) as other:
         upstream.say(Reply(302, {"Location": f"{other.url}/y"}))
-        tool = stage(upstream, request, secrets={"KEY": "s3cret-key"}, hosts=allowed(upstream, other))
+        tool = harness(upstream, request, secrets={"KEY": "s3cret-key"}, hosts=allowed(upstream, other))
         assert tool() == "done"
         assert {name for name, _ in other.seen[0].header_list} == {
             "Host", "Accept-Language", "Accept", "User-Agent", "Accept-Encoding", "OneTool-Call",
@@ -229,7 +229,7 @@ def test_what_is_lost_on_the_way_stays_lost(upstream):
         upstream.say(Reply(302, {"Location": f"{other.url}/y"}), OK)
         other.say(Reply(302, {"Location": f"{upstream.url}/z"}))
         request = {"followRedirects": True, "auth": {"type": "apiKey", "name": "X-Key", "value": "k"}}
-        assert stage(upstream, request, hosts=allowed(upstream, other))() == "done"
+        assert harness(upstream, request, hosts=allowed(upstream, other))() == "done"
     assert ["x-key" in one.headers for one in upstream.seen] == [True, False]
 
 
@@ -238,7 +238,7 @@ def test_a_body_is_not_sent_to_another_origin(upstream):
         upstream.say(Reply(307, {"Location": f"{other.url}/y"}))
         request = {"method": "POST", "body": {"password": "x"}, "followRedirects": True}
         with pytest.raises(ToolFailure, match="not sent to another origin"):
-            stage(upstream, request, hosts=allowed(upstream, other))()
+            harness(upstream, request, hosts=allowed(upstream, other))()
         assert not other.seen
 
 
@@ -262,7 +262,7 @@ def test_every_hop_is_checked(upstream, location, words):
     upstream.say(Reply(302, {"Location": location}))
     hosts = AllowedHosts([HostRule(upstream.netloc, True), HostRule("inside.example", False)])
     with pytest.raises(ToolFailure, match=words) as caught:
-        stage(upstream, {"followRedirects": True}, hosts=hosts, client=HttpClient(resolve))()
+        harness(upstream, {"followRedirects": True}, hosts=hosts, client=HttpClient(resolve))()
     assert caught.value.reason == "denied"
     assert len(upstream.seen) == 1
 
@@ -270,21 +270,21 @@ def test_every_hop_is_checked(upstream, location, words):
 def test_so_many_hops_and_no_more(upstream):
     upstream.say(Reply(302, {"Location": "/again"}))
     with pytest.raises(ToolFailure, match="more than 5 times"):
-        stage(upstream, {"followRedirects": True})()
+        harness(upstream, {"followRedirects": True})()
     assert len(upstream.seen) == 6
 
 
 def test_hops_share_the_time_of_a_try(upstream):
     upstream.say([0.15, b"HTTP/1.1 302 Found\r\nLocation: /x\r\nContent-Length: 0\r\n\r\n"])
     with pytest.raises(ToolFailure) as caught:
-        stage(upstream, {"followRedirects": True, "timeoutMs": 300})()
+        harness(upstream, {"followRedirects": True, "timeoutMs": 300})()
     assert caught.value.reason == "timeout"
     assert len(upstream.seen) < 6, "else it would have been too many hops"
 
 
 def test_many_at_once(upstream):
     upstream.say(lambda seen: Reply(body=f'"{seen.target}"'.encode()))
-    tool = stage(upstream, path="/${n}", schema={"properties": {"n": {"type": "integer"}}})
+    tool = harness(upstream, path="/${n}", schema={"properties": {"n": {"type": "integer"}}})
 
     async def main():
         return await asyncio.gather(*[tool.call(n=n) for n in range(200)])
@@ -295,7 +295,7 @@ def test_many_at_once(upstream):
 
 def test_what_must_not_be_sent_twice_is_not_even_where_a_connection_was_stale(upstream):
     upstream.say(OK, [CLOSE], OK)
-    tool = stage(upstream, {"method": "PUT", "idempotent": False})
+    tool = harness(upstream, {"method": "PUT", "idempotent": False})
 
     async def twice():
         await tool.call()

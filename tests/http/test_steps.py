@@ -4,7 +4,7 @@ import asyncio
 
 import msgspec
 import pytest
-from http_stage import Stage, allowed, run
+from http_harness import Harness, allowed, run
 from upstream import Reply, Upstream
 
 from onetool.core.call import ToolCall
@@ -34,7 +34,7 @@ def steps(upstream, *given, schema=SCHEMA, hosts=None, **more):
         url, *_ = [step.pop(key) for key in ("url",) if key in step] or [f"/{number}"]
         request = {"urlTemplate": url if "://" in url else f"{upstream.url}{url}", **step.pop("request", {})}
         made.append({"name": f"s{number}", **step, "request": request})
-    return Stage({"requests": made}, schema=schema, hosts=hosts or allowed(upstream), **more)
+    return Harness({"requests": made}, schema=schema, hosts=hosts or allowed(upstream), **more)
 
 
 def refused(upstream, *given, **more):
@@ -282,13 +282,13 @@ def test_names_are_unique_and_steps_is_reserved(upstream):
 )
 def test_it_is_one_request_or_some(impl):
     with pytest.raises(msgspec.ValidationError):
-        Stage(impl)
+        Harness(impl)
 
 
 def test_without_steps_the_word_means_what_it_meant(upstream):
     schema = {"type": "object", "properties": {"steps": {"type": "integer"}}}
     impl = {"request": {"urlTemplate": f"{upstream.url}/${{steps}}"}}
-    Stage(impl, schema=schema, hosts=allowed(upstream))(steps=3)
+    Harness(impl, schema=schema, hosts=allowed(upstream))(steps=3)
     assert upstream.seen[0].target == "/3"
 
 

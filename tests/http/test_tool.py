@@ -5,7 +5,7 @@ import re
 
 import msgspec
 import pytest
-from http_stage import Environment, allowed, stage
+from http_harness import Environment, allowed, harness
 from upstream import Reply, Upstream
 
 from onetool.core.call import ToolCall
@@ -45,7 +45,7 @@ def test_the_example_of_the_documents(upstream):
         },
         "response": {"successCodes": [200], "encoding": "json", "selector": "daily[0]", "errorMode": "fail"},
     }
-    tool = stage(upstream, impl["request"], impl["response"], schema=SCHEMA, secrets={"API_KEY": "k1", "TOKEN": "t1"})
+    tool = harness(upstream, impl["request"], impl["response"], schema=SCHEMA, secrets={"API_KEY": "k1", "TOKEN": "t1"})
     assert tool(city="São Paulo/..") == {"c": 21}
     (seen,) = upstream.seen
     assert seen.target == "/v1/S%C3%A3o%20Paulo%2F..?k=k1"
@@ -55,7 +55,7 @@ def test_the_example_of_the_documents(upstream):
 
 def test_too_large_to_send(upstream):
     request = {"method": "POST", "body": {"city": "${city}"}}
-    tool = stage(upstream, request, schema=SCHEMA, limits={"maxRequestBytes": 1000})
+    tool = harness(upstream, request, schema=SCHEMA, limits={"maxRequestBytes": 1000})
     tool(city="x" * 500)
     with pytest.raises(ToolFailure, match=r"may send 1,000 \(limits.maxRequestBytes\)") as caught:
         tool(city="x" * 1000)
@@ -66,12 +66,12 @@ def test_too_large_to_send(upstream):
 def test_too_large_to_take(upstream):
     upstream.say(Reply(body=b"[" + b"1," * 1000 + b"1]"))
     with pytest.raises(ToolFailure, match=r"limits\.maxResponseBytes") as caught:
-        stage(upstream, limits={"maxResponseBytes": 1000})()
+        harness(upstream, limits={"maxResponseBytes": 1000})()
     assert caught.value.reason == "too_large"
 
 
 def test_an_accept_of_its_own(upstream):
-    stage(upstream, {"headers": {"accept": "application/vnd.x+json"}})()
+    harness(upstream, {"headers": {"accept": "application/vnd.x+json"}})()
     assert [value for name, value in upstream.seen[0].header_list if name.lower() == "accept"] == [
         "application/vnd.x+json"
     ]
@@ -80,11 +80,11 @@ def test_an_accept_of_its_own(upstream):
 def test_head_options_and_delete(upstream):
     upstream.say(Reply(204))
     for method in ("HEAD", "OPTIONS", "DELETE"):
-        assert stage(upstream, {"method": method})() is None
+        assert harness(upstream, {"method": method})() is None
 
 
 def executed(upstream, request=None, response=None, limits=None, secrets=None, args=None, timeout=None, output=None):
-    """Through the executor, as every door does it."""
+    """Through the executor, as every interface does it."""
     environment = Environment(secrets)
     impl = {"request": {"urlTemplate": f"{upstream.url}/${{city}}", **(request or {})}, "response": response or {}}
 
@@ -156,7 +156,7 @@ def test_its_own_deadline_says_what_was_late(upstream):
     ],
 )
 def test_what_auth_adds_counts_as_part_of_the_request(upstream, auth):
-    tool = stage(
+    tool = harness(
         upstream, {"auth": auth}, schema={"properties": {"v": {"type": "string"}}}, limits={"maxRequestBytes": 500}
     )
     tool(v="a" * 100)
@@ -169,7 +169,7 @@ def test_what_auth_adds_counts_as_part_of_the_request(upstream, auth):
 def test_where_a_redirect_leads_to_counts_too(upstream):
     upstream.say(Reply(302, {"Location": f"/{'a' * 600}"}), Reply())
     with pytest.raises(ToolFailure, match="maxRequestBytes"):
-        stage(upstream, {"followRedirects": True}, limits={"maxRequestBytes": 500})()
+        harness(upstream, {"followRedirects": True}, limits={"maxRequestBytes": 500})()
     assert len(upstream.seen) == 1
 
 

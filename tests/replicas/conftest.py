@@ -9,7 +9,7 @@ import pytest
 from postgres import database_url, postgres
 
 from replicas.balancers import Balancer
-from replicas.stage import PACK, TOKEN, Replica
+from replicas.harness import PACK, TOKEN, Replica
 
 __all__ = ["database_url", "postgres"]
 

@@ -9,7 +9,7 @@ from helpers import until
 from mcp.client import Client
 from mcp_types import ElicitResult
 
-from replicas.stage import BUNDLE
+from replicas.harness import BUNDLE
 
 pytestmark = pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
 

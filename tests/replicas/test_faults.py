@@ -7,7 +7,7 @@ import httpx
 import pytest
 from helpers import until
 
-from replicas.stage import BUNDLE, Load, Wire
+from replicas.harness import BUNDLE, Load, Wire
 
 CONTENT = {"slug": "sums", "displayName": "Sums", "description": "Sums."}
 

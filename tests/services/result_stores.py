@@ -1,7 +1,7 @@
 """Stores of results over both backends, for the tests of what each of them has to do.
 
-stage.open(ttl_s, max_total_mb)     a store, as another process would open it
-stage.clock.now += 60               time passes
+harness.open(ttl_s, max_total_mb)     a store, as another process would open it
+harness.clock.now += 60               time passes
 """
 
 import pytest
@@ -83,7 +83,7 @@ class DatabaseStage:
 
 
 @pytest.fixture(params=["files", "postgres"])
-def stage(request, tmp_path):
+def harness(request, tmp_path):
     if request.param == "files":
         return FolderStage(tmp_path / "results")
     return DatabaseStage(request.getfixturevalue("database"))

@@ -12,7 +12,7 @@ from helpers import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from services.pages import query
-from services.result_stores import Clock, stage
+from services.result_stores import Clock, harness
 
 from onetool.core.errors import BadArguments, ToolFailure
 from onetool.core.state_folders import MARKER
@@ -23,18 +23,18 @@ DAY = 86_400
 LINES = "\n".join(f"line {number}" for number in range(1, 251)) + "\n"
 
 
-__all__ = ["stage"]
+__all__ = ["harness"]
 
 
 @pytest.fixture
-def clock(stage):
-    return stage.clock
+def clock(harness):
+    return harness.clock
 
 
 @pytest.fixture
-def results(stage):
+def results(harness):
     """Of a folder, then of a database."""
-    return stage.open(ttl_s=3600, max_total_mb=1)
+    return harness.open(ttl_s=3600, max_total_mb=1)
 
 
 @pytest.fixture
@@ -156,7 +156,7 @@ def test_files_outside_are_out_of_reach(file_results, tmp_path):
 # How long it is kept
 
 
-def test_what_has_expired_is_told_from_what_was_never_there(results, clock, stage):
+def test_what_has_expired_is_told_from_what_was_never_there(results, clock, harness):
     handle = results.put("x").handle
     clock.now += 3599
     assert results.read(handle) == "x"
@@ -167,7 +167,7 @@ def test_what_has_expired_is_told_from_what_was_never_there(results, clock, stag
     assert "time is up" in str(caught.value)
     clock.now += 61
     results.put("another")
-    assert stage.count() == 1
+    assert harness.count() == 1
     with pytest.raises(ResultExpiredError, match="expired"):  # remembered
         results.read(handle)
     with pytest.raises(HandleNotFoundError, match="not found"):
@@ -175,12 +175,12 @@ def test_what_has_expired_is_told_from_what_was_never_there(results, clock, stag
 
 
 @pytest.mark.parametrize("swept", [0, 1, DAY // 2, DAY - 2])
-def test_a_handle_is_remembered_for_a_day_whenever_its_text_went(results, clock, stage, swept):
+def test_a_handle_is_remembered_for_a_day_whenever_its_text_went(results, clock, harness, swept):
     handle = results.put("x").handle
     expired = clock.now + 3600
     clock.now = expired + swept
     results.sweep()
-    assert stage.count() == 0
+    assert harness.count() == 0
     clock.now = expired + DAY - 1
     with pytest.raises(ResultExpiredError):
         results.read(handle)
@@ -189,13 +189,13 @@ def test_a_handle_is_remembered_for_a_day_whenever_its_text_went(results, clock,
         results.read(handle)
 
 
-def test_one_that_nobody_took_away_is_forgotten_in_time(results, clock, stage):
+def test_one_that_nobody_took_away_is_forgotten_in_time(results, clock, harness):
     handle = results.put("x").handle
     clock.now += 3600 + DAY
     with pytest.raises(HandleNotFoundError):
         results.read(handle)
     results.sweep()
-    assert stage.is_empty()
+    assert harness.is_empty()
 
 
 def test_lists_of_what_has_ended_are_removed(file_results, file_clock, tmp_path):
@@ -231,9 +231,9 @@ def test_files_of_others_are_left_alone(file_results, file_clock, tmp_path):
 # How much is kept
 
 
-def test_the_oldest_go_first_when_there_is_no_room(results, stage):
+def test_the_oldest_go_first_when_there_is_no_room(results, harness):
     handles = [results.put("x" * 300_000).handle for _ in range(5)]
-    assert stage.total() <= 1024 * 1024
+    assert harness.total() <= 1024 * 1024
     for handle in handles[:2]:
         with pytest.raises(ResultExpiredError, match="make room"):
             results.read(handle)
@@ -242,11 +242,11 @@ def test_the_oldest_go_first_when_there_is_no_room(results, stage):
 
 
 @pytest.mark.parametrize("size", [100, 10_000, 70_000, 600_000, 1024 * 1024])
-def test_the_bound_holds_after_every_put_and_the_newest_is_there(results, stage, size):
+def test_the_bound_holds_after_every_put_and_the_newest_is_there(results, harness, size):
     for number in range(max(4, min(150, 3 * 1024 * 1024 // size))):
         text = str(number % 10) * size
         assert results.read(results.put(text).handle) == text
-        assert stage.total() <= 1024 * 1024
+        assert harness.total() <= 1024 * 1024
 
 
 def test_what_is_larger_than_all_may_be_is_refused_and_nothing_goes_for_it(results):

@@ -134,15 +134,15 @@ def test_the_bound_holds_over_replicas_that_put_at_once(database):
 
     with ThreadPoolExecutor(4) as pool:
         handles = [handle for some in pool.map(put, stores) for handle in some]
-    stage = DatabaseStage(database)
-    assert 0 < stage.total() <= MB
+    harness = DatabaseStage(database)
+    assert 0 < harness.total() <= MB
     states = {"kept": 0, "room": 0}
     for handle in handles:
         try:
             states["kept"] += len(stores[0].read(handle)) == 60_000
         except ResultExpiredError as error:
             states["room"] += "make room" in str(error)
-    assert states == {"kept": stage.count(), "room": 40 - stage.count()}
+    assert states == {"kept": harness.count(), "room": 40 - harness.count()}
 
 
 # Away

@@ -12,7 +12,7 @@ import json
 import sys
 from pathlib import Path
 
-from sources.mcp_servers.stage import PYTHON, SCRIPTS
+from sources.mcp_servers.harness import PYTHON, SCRIPTS
 
 from onetool import App
 

@@ -8,7 +8,7 @@ from helpers import definition, examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rs_bpe.bpe import openai
-from sources.mcp_servers.stage import settle
+from sources.mcp_servers.harness import settle
 from specs.ot import Agent, github
 
 VOCABULARIES = [openai.cl100k_base(), openai.o200k_base()]

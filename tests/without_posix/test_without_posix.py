@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import yaml
-from ask.stage import KEY
+from ask.harness import KEY
 from ask.stand_in import StandIn
 from ask.stand_in.script import Says, Wants
 from mcp.client import Client

@@ -6,7 +6,7 @@ import stat
 import time
 
 import pytest
-from ask.sessions.stages import stage
+from ask.sessions.harness import harness
 from helpers import calls
 from msgspec import UNSET
 
@@ -20,13 +20,13 @@ from onetool.core.state_folders import MARKER
 USAGE = Usage(input=10, output=2, cached=1)
 
 
-__all__ = ["stage"]
+__all__ = ["harness"]
 
 
 @pytest.fixture
-def sessions(stage):
+def sessions(harness):
     """In a folder, then in a database."""
-    return stage.open()
+    return harness.open()
 
 
 @pytest.fixture
@@ -117,11 +117,11 @@ def test_what_can_be_a_name():
     assert new_id(0).startswith("19700101-000000-")
 
 
-def test_the_last_one(sessions, stage):
+def test_the_last_one(sessions, harness):
     assert "no session yet" in str(refused(entered(sessions, "last"), "not_found"))
     for number, id in enumerate(("b", "a", "c")):
         said(sessions, id, id)
-        stage.set_modified(id, 100 + [2, 3, 1][number])
+        harness.set_modified(id, 100 + [2, 3, 1][number])
     assert sessions.read("last").id == "a"
     assert asyncio.run(entered(sessions, "last"))[1][0].text == "a"
     assert "stands for" in str(refused(entered(sessions, "last", new=True), "session"))
@@ -129,13 +129,13 @@ def test_the_last_one(sessions, stage):
     assert sessions.read("last").id == "b"
 
 
-def test_a_name_of_ours_has_to_be_there(sessions, stage):
+def test_a_name_of_ours_has_to_be_there(sessions, harness):
     """It is a mistyped one, then; and nothing is left of the attempt."""
     id = said(sessions, None, "a")
     other = f"{id[:-1]}{'b' if id[-1] != 'b' else 'c'}"
     error = refused(entered(sessions, other), "not_found")
     assert f"did you mean {id}?" in str(error)
-    assert not stage.is_left(other)
+    assert not harness.is_left(other)
     assert asyncio.run(entered(sessions, id))[0] is False
     assert asyncio.run(entered(sessions, other, new=True))[0] is True
     assert asyncio.run(entered(sessions, f"{other}-mine"))[0] is True
@@ -190,7 +190,7 @@ def test_a_file_that_a_crash_left_empty_is_no_session(file_sessions):
     assert file_sessions.list()[0].id == "x"
 
 
-def test_of_a_turn_in_which_nothing_is_said_nothing_is_left(sessions, stage):
+def test_of_a_turn_in_which_nothing_is_said_nothing_is_left(sessions, harness):
     async def failing():
         async with sessions.turn("x"):
             assert sessions.list() == []
@@ -199,15 +199,15 @@ def test_of_a_turn_in_which_nothing_is_said_nothing_is_left(sessions, stage):
 
     with pytest.raises(RuntimeError):
         asyncio.run(failing())
-    assert not stage.is_left("x")
+    assert not harness.is_left("x")
     with pytest.raises(SessionError, match="there is no session 'x'"):
         sessions.read("x")
 
 
-def test_titles_that_are_given(sessions, stage):
+def test_titles_that_are_given(sessions, harness):
     said(sessions, "x", "a", "b")
     said(sessions, "y", "c")
-    stage.set_modified("x", 100.0)
+    harness.set_modified("x", 100.0)
     sessions.rename("x", " Tea \n time ")
     assert [(one.id, one.title, one.turns) for one in sessions.list()] == [("y", "c", 1), ("x", "Tea time", 2)]
     assert (sessions.info("x").modified, sessions.read("x").title) == (100.0, "Tea time")
@@ -218,10 +218,10 @@ def test_titles_that_are_given(sessions, stage):
     assert caught.value.reason == "not_found"
 
 
-def test_pages_of_the_list(sessions, stage):
+def test_pages_of_the_list(sessions, harness):
     for number, id in enumerate("abcde"):
         said(sessions, id, id)
-        stage.set_modified(id, 100.0 + number // 2)
+        harness.set_modified(id, 100.0 + number // 2)
     found, before = [], None
     while True:
         page, before = sessions.page(before, 2)
@@ -241,7 +241,7 @@ def test_after_its_turn_a_session_writes_nothing_more(sessions):
     assert sessions.read("x").turns == 1
 
 
-def test_a_turn_that_broke_off_is_mended(sessions, stage):
+def test_a_turn_that_broke_off_is_mended(sessions, harness):
     calls = Assistant(calls=(Call(id="1", name="t.a"), Call(id="2", name="t.b")))
 
     async def broken():
@@ -251,7 +251,7 @@ def test_a_turn_that_broke_off_is_mended(sessions, stage):
             session.append(Result(call="1", name="t.a", content="ok"))
 
     asyncio.run(broken())
-    before = stage.data("x")
+    before = harness.data("x")
     expected = [
         *(User(text="a"), calls, Result(call="1", name="t.a", content="ok")),
         Result(call="2", name="t.b", content=INTERRUPTED, ok=False),
@@ -259,7 +259,7 @@ def test_a_turn_that_broke_off_is_mended(sessions, stage):
     assert asyncio.run(entered(sessions, "x"))[1] == expected == list(sessions.read("x").messages)
     said(sessions, "x", "b")
     assert list(sessions.read("x").messages) == [*expected, User(text="b"), Assistant(text="re b")]
-    assert stage.data("x").startswith(before)
+    assert harness.data("x").startswith(before)
     assert sessions.list()[0].turns == 2
 
 
@@ -422,9 +422,9 @@ def test_whether_its_file_is_there(file_sessions):
     assert not file_sessions.has("a\0b")
 
 
-def test_a_later_form_is_refused(sessions, stage):
+def test_a_later_form_is_refused(sessions, harness):
     said(sessions, "x", "a")
-    stage.add("x", b'{"type":"session","version":2}\n')
+    harness.add("x", b'{"type":"session","version":2}\n')
     with pytest.raises(SessionError, match="later OneTool"):
         sessions.read("x")
     refused(entered(sessions, "x"), "session")
@@ -447,9 +447,9 @@ def test_a_file_of_too_many_lines_is_refused(sessions, monkeypatch):
     assert refused(entered(sessions, "x"), "session").hints
 
 
-def test_kinds_of_lines_that_are_not_known_are_passed_over(sessions, stage):
+def test_kinds_of_lines_that_are_not_known_are_passed_over(sessions, harness):
     said(sessions, "x", "a")
-    stage.add("x", b'{"type":"summary","of":3}\n\n\n')
+    harness.add("x", b'{"type":"summary","of":3}\n\n\n')
     said(sessions, "x", "b")
     read = sessions.read("x")
     assert (read.turns, read.damaged) == (2, 0)
@@ -489,15 +489,15 @@ def test_a_folder_that_is_taken_away_is_an_error_in_words(file_sessions):
 # The list
 
 
-def test_the_list(sessions, stage):
+def test_the_list(sessions, harness):
     assert sessions.list() == []
     said(sessions, "a", "What is\nthis?", "And that?")
     said(sessions, "b", "x" * 100, end=False)
-    stage.set_modified("a", 100.5)
+    harness.set_modified("a", 100.5)
     b, a = sessions.list()
     assert (a.id, a.created, a.modified, a.turns, a.title) == ("a", 1_794_000_000.25, 100.5, 2, "What is this?")
     assert (a.provider, a.model, a.usage) == ("openai", "gpt-x", Usage(input=20, output=4, cached=2))
-    assert a.size == len(stage.data("a"))
+    assert a.size == len(harness.data("a"))
     assert (b.id, b.turns, b.title, b.usage, b.model) == ("b", 1, "x" * 79 + "…", Usage(), "")
 
 
@@ -586,21 +586,21 @@ def of(tmp_path, owner):
     return SessionStore(tmp_path / "home" / "sessions", now=lambda: 1_794_000_000.25, owner=owner)
 
 
-def test_two_owners_have_the_same_id_and_never_meet(stage):
+def test_two_owners_have_the_same_id_and_never_meet(harness):
     for owner in (ADA, BOB, ""):
-        assert said(stage.open(owner), "trip", f"of {owner}") == "trip"
+        assert said(harness.open(owner), "trip", f"of {owner}") == "trip"
     for owner in (ADA, BOB, ""):
-        store = stage.open(owner)
+        store = harness.open(owner)
         assert [one.id for one in store.list()] == ["trip"]
         assert store.read("last").messages[0].text == f"of {owner}"
-    stage.open(ADA).delete("trip")
-    assert (stage.open(ADA).list(), len(stage.open(BOB).list()), len(stage.open("").list())) == ([], 1, 1)
+    harness.open(ADA).delete("trip")
+    assert (harness.open(ADA).list(), len(harness.open(BOB).list()), len(harness.open("").list())) == ([], 1, 1)
 
 
-def test_what_another_owner_has_is_told_by_nothing(stage):
-    id = said(stage.open(ADA), None, "secret plan")
-    said(stage.open(ADA), "secret-plan", "x")
-    store = stage.open(BOB)
+def test_what_another_owner_has_is_told_by_nothing(harness):
+    id = said(harness.open(ADA), None, "secret plan")
+    said(harness.open(ADA), "secret-plan", "x")
+    store = harness.open(BOB)
     assert (store.list(), store.page(None, 10), store.has(id), store.similar_ids("secret-plans")) == (
         [],
         ([], None),

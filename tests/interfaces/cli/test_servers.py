@@ -10,7 +10,7 @@ import sys
 import pytest
 from helpers import cli, start, trusted
 from sources.mcp_servers.authority import Authority, browser
-from sources.mcp_servers.stage import SCRIPTS
+from sources.mcp_servers.harness import SCRIPTS
 
 # A server that needs the standard library alone: it is there in a moment.
 SERVER = f"""

@@ -1,4 +1,4 @@
-"""What belongs to one caller is not there for any other, through every door: two tokens, a JWT, and http.token.
+"""What belongs to one caller is not there for any other, through every interface: two tokens, a JWT, and http.token.
 
 Every route, every method of MCP and every tool of `ot` is marked: whether what it shows or changes belongs to one
 caller, or to all. A new one fails here until it is given a place in OWNED or SHARED.

@@ -6,8 +6,8 @@ import pytest
 from helpers import until
 from interfaces.mcp.peers import StdioPeer
 from interfaces.mcp.upstreams import Site, listen, names, said, up
+from sources.mcp_servers.harness import is_gone
 from sources.mcp_servers.nasty.http_server import HttpServer
-from sources.mcp_servers.stage import is_gone
 
 TOKEN = "inbound-token-inbound-token"
 GIVEN = {"PATH", "HOME", "LANG", "LANGUAGE"}

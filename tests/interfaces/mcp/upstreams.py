@@ -8,14 +8,14 @@ from pathlib import Path
 from helpers import until
 from interfaces.mcp.peers import HttpPeer, StdioPeer
 from interfaces.mcp.servers import PATIENCE, Server, environment
-from sources.mcp_servers.stage import Stage
+from sources.mcp_servers.harness import Harness
 from warm import program
 
 SCRIPT = Path(__file__).parent / "fixture" / "upstream.py"
 CHANGED = "notifications/tools/list_changed"
 
 
-class Site(Stage):
+class Site(Harness):
     """`upstream` is the block of a server that is `fixture/upstream.py`."""
 
     def __init__(self, folder):

@@ -1,4 +1,4 @@
-"""The REST door behind a real server."""
+"""The REST API behind a real server."""
 
 import pytest
 from interfaces.rest.served import Api

@@ -1,4 +1,4 @@
-"""A server with the REST door, in a process of its own, and the shortest ways to talk to it."""
+"""A server with the REST API, in a process of its own, and the shortest ways to talk to it."""
 
 import json
 import os
@@ -30,7 +30,7 @@ class Api:
     """A server that runs, and the shortest ways to talk to it."""
 
     def __init__(self, **options):
-        """The door in front of a shelf in memory; with `real=FOLDER` it is `onetool serve`, with its state in there.
+        """The API over a store in memory; with `real=FOLDER` it is `onetool serve`, with its state in there.
 
         What is further in `env` counts for a real one, and `args` are further options of it.
         """

@@ -1,4 +1,4 @@
-"""A site with nothing but the REST door, in front of a shelf in memory. Prints its port.
+"""A site with nothing but the REST API, over a store in memory. Prints its port.
 
 python stand_in.py '{"token": …, "allowed": […]}'
 """
@@ -12,7 +12,7 @@ sys.path[0] = str(Path(__file__).parents[2])  # of the tests, and not this folde
 
 
 def app_of(options):
-    from interfaces.rest.memory_shelf import MemoryShelf, hush
+    from interfaces.rest.memory_store import MemoryStore, hush
 
     from onetool.app.access import KnownTokens, token_store
     from onetool.app.audit import AppAudit
@@ -21,13 +21,13 @@ def app_of(options):
     from onetool.services.secrets import Secret
 
     http = HttpConfig(token=Secret(options["token"]) if "token" in options else None)
-    shelf = MemoryShelf()
+    store = MemoryStore()
     home = Path(__file__).with_name("no-home")  # nothing is stored
     config = SimpleNamespace(http=http, home=home, path=None, whose="named")
     catalog = SimpleNamespace(registry=ToolRegistry())
     tokens = KnownTokens(http.tokens, token_store(config))
     runtime, audit = SimpleNamespace(redact=hush, tokens=tokens), AppAudit(config)
-    return SimpleNamespace(config=config, bundles=shelf, runtime=runtime, catalog=catalog, audit=audit)
+    return SimpleNamespace(config=config, bundles=store, runtime=runtime, catalog=catalog, audit=audit)
 
 
 def main(options):
@@ -44,9 +44,9 @@ def main(options):
 
     app = app_of(options)
     place = listen("127.0.0.1", 0, resolve("127.0.0.1"))
-    door = RestApp(app, allowed=options.get("allowed"))
+    asgi_client = RestApp(app, allowed=options.get("allowed"))
     routes = [
-        Route("/tools", door, below=True, write_error=problem_body, error_type=PROBLEM_TYPE, check=check_route),
+        Route("/tools", asgi_client, below=True, write_error=problem_body, error_type=PROBLEM_TYPE, check=check_route),
         Route("/openapi.json", openapi(app), methods=READ),
         Route("/docs", docs(app), methods=READ, is_page=True),
     ]

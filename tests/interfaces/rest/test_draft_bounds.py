@@ -30,7 +30,7 @@ def app(tmp_path):
         yield app
 
 
-async def ask(door, path, body, goes=False):
+async def ask(asgi_client, path, body, goes=False):
     """What the server sends; nothing where the client `goes`."""
     sent = []
     messages = [{"type": "http.request", "body": json.dumps(body).encode()}]
@@ -46,7 +46,7 @@ async def ask(door, path, body, goes=False):
         sent.append(message)
 
     head = {"type": "http", "method": "POST", "path": path, "raw_path": path.encode(), "query_string": b""}
-    await door({**head, "headers": [(b"content-type", b"application/json")]}, receive, take)
+    await asgi_client({**head, "headers": [(b"content-type", b"application/json")]}, receive, take)
     return sent
 
 
@@ -64,8 +64,8 @@ REQUESTS = pytest.mark.parametrize(
 @REQUESTS
 def test_it_ends_with_the_client(app, monkeypatch, path, body):
     monkeypatch.setattr(drafts, "PRE_PROCESSORS_S", 120)
-    door = RestApp(app)
-    assert asyncio.run(asyncio.wait_for(ask(door, path, body, goes=True), PATIENCE)) == []
+    asgi_client = RestApp(app)
+    assert asyncio.run(asyncio.wait_for(ask(asgi_client, path, body, goes=True), PATIENCE)) == []
 
 
 @REQUESTS
@@ -81,11 +81,13 @@ def test_few_run_code_at_once_and_others_need_not_wait_for_them(app, monkeypatch
     plain = {"tool": {**LOOP, "preProcessors": []}, "args": {"message": "hi"}}
 
     async def several():
-        door = RestApp(app)
-        loops = [asyncio.create_task(ask(door, "/tools/preview", PREVIEW)) for _ in range(drafts.MOST_AT_ONCE + 2)]
+        asgi_client = RestApp(app)
+        loops = [
+            asyncio.create_task(ask(asgi_client, "/tools/preview", PREVIEW)) for _ in range(drafts.MOST_AT_ONCE + 2)
+        ]
         ended, running = await asyncio.wait(loops, timeout=PATIENCE, return_when=asyncio.FIRST_COMPLETED)
         refused = [said(one.result())[0] for one in ended]
-        other = said(await ask(door, "/tools/preview", plain))
+        other = said(await ask(asgi_client, "/tools/preview", plain))
         for one in running:
             one.cancel()
         await asyncio.wait(running)

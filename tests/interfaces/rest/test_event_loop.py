@@ -57,7 +57,7 @@ def is_on_loop():
     return True
 
 
-async def send(door, method, path, body=None, query=b""):
+async def send(asgi_client, method, path, body=None, query=b""):
     """One request to the ASGI app; its status and what its body says."""
     sent = []
     messages = [{"type": "http.request", "body": b"" if body is None else json.dumps(body).encode()}]
@@ -72,13 +72,13 @@ async def send(door, method, path, body=None, query=b""):
     async def take(message):
         sent.append(message)
 
-    await door({**scope, "headers": headers}, receive, take)
+    await asgi_client({**scope, "headers": headers}, receive, take)
     text = b"".join(one.get("body", b"") for one in sent)
     return sent[0]["status"], json.loads(text) if text else None
 
 
 def test_no_route_asks_the_index_on_the_event_loop(app, asked):
-    bundle, door = f"/tools/bundles/{new_id(time.time())}", RestApp(app)
+    bundle, asgi_client = f"/tools/bundles/{new_id(time.time())}", RestApp(app)
     tool, built_in = f"{bundle}/tools/say/version/1", f"/tools/bundles/{built_in_id('tools')}/tools/echo/version/1"
 
     async def all_routes():
@@ -108,7 +108,7 @@ def test_no_route_asks_the_index_on_the_event_loop(app, asked):
             ("DELETE", bundle, None, 204),
         ]
         for method, path, body, status in requests:
-            assert (await send(door, method, path, body))[0] == status, (method, path)
+            assert (await send(asgi_client, method, path, body))[0] == status, (method, path)
 
     asyncio.run(all_routes())
     assert asked, "the index was asked by nobody: this test watches the wrong thing"
@@ -135,21 +135,21 @@ def compiled(monkeypatch):
 
 @pytest.mark.parametrize("route", ["draft", "validate", "preview", "invoke"])
 def test_no_schema_is_compiled_on_the_event_loop(app, compiled, route):
-    bundle, door, args = new_id(time.time()), RestApp(app), {"message": "hi"}
+    bundle, asgi_client, args = new_id(time.time()), RestApp(app), {"message": "hi"}
     app.bundles.put_bundle(bundle, {"slug": "mine"})
     app.bundles.put_tool(bundle, "say", "1", ECHO)
     path = "/tools/preview" if route == "draft" else f"/tools/bundles/{bundle}/tools/say/version/1/{route}"
     body = {"args": args, **({"tool": ECHO} if route == "draft" else {})}
-    assert asyncio.run(send(door, "POST", path, body))[0] == 200
+    assert asyncio.run(send(asgi_client, "POST", path, body))[0] == 200
     assert (set(compiled["compiled"]), set(compiled["checked"])) == ({False}, {route == "invoke"})
 
 
 def test_no_list_under_an_allow_list_asks_the_index_on_the_event_loop(app, asked):
-    door = RestApp(app, allowed=["tools.echo", "time.now"])
+    asgi_client = RestApp(app, allowed=["tools.echo", "time.now"])
     paths = ("/tools/bundles", "/tools/tools", "/tools/tools/search", f"/tools/bundles/{built_in_id('tools')}")
 
     async def lists():
-        return [(await send(door, "GET", path))[0] for path in paths]
+        return [(await send(asgi_client, "GET", path))[0] for path in paths]
 
     assert asyncio.run(lists()) == [200] * len(paths)
     assert asked
@@ -192,10 +192,10 @@ def test_what_another_app_switches_off_is_off_with_the_next_call(app, tmp_path):
     id = new_id(time.time())
     app.bundles.put_bundle(id, {"slug": "mine"})
     app.bundles.put_tool(id, "say", "1", ECHO)
-    door, path = RestApp(app), f"/tools/bundles/{id}/tools/say/version/1/invoke"
+    asgi_client, path = RestApp(app), f"/tools/bundles/{id}/tools/say/version/1/invoke"
     with App.open(tmp_path / "onetool.yaml") as other:
         for number in range(20):
             is_on = bool(number % 2)
             other.bundles.patch_tool(id, "say", "1", {"isEnabled": is_on})
-            status, _ = asyncio.run(send(door, "POST", path, {"args": {"message": "hi"}}))
+            status, _ = asyncio.run(send(asgi_client, "POST", path, {"args": {"message": "hi"}}))
             assert status == (200 if is_on else 403), number

@@ -141,12 +141,12 @@ def test_it_ends_with_the_server(tmp_path):
 class Client:
     """Reads the stream in this process; `holds` keeps it from reading."""
 
-    def __init__(self, door):
+    def __init__(self, asgi_client):
         self.sent, self.gone, self.holds = [], asyncio.Event(), asyncio.Event()
         self.holds.set()
         scope = {"type": "http", "method": "GET", "path": "/events", "raw_path": b"/events", "query_string": b""}
         headers = [(b"accept", b"text/event-stream")]
-        self.task = asyncio.create_task(door({**scope, "headers": headers}, self._receive, self._send))
+        self.task = asyncio.create_task(asgi_client({**scope, "headers": headers}, self._receive, self._send))
 
     async def _receive(self):
         await self.gone.wait()
@@ -180,18 +180,18 @@ async def echo(app):
 
 def test_the_sixty_fifth_reader_is_refused_until_one_leaves(app):
     async def go():
-        door = EventsApp(app)
-        clients = [Client(door) for _ in range(events.MOST_READERS)]
+        asgi_client = EventsApp(app)
+        clients = [Client(asgi_client) for _ in range(events.MOST_READERS)]
         await clients[-1].until("hello")
-        late = Client(door)
+        late = Client(asgi_client)
         await late.task
         assert late.sent[0]["status"] == 503
         assert "close a page" in late.text
         clients[0].gone.set()
         await clients[0].task
-        again = Client(door)
+        again = Client(asgi_client)
         await again.until("hello")
-        await door.stop()
+        await asgi_client.stop()
         await asyncio.gather(again.task, *(one.task for one in clients))
 
     asyncio.run(go())
@@ -201,8 +201,8 @@ def test_a_reader_that_is_slow_is_told_how_many_it_has_missed(app, monkeypatch):
     monkeypatch.setattr(events, "MOST_UNREAD", 3)
 
     async def go():
-        door = EventsApp(app)
-        slow, quick = Client(door), Client(door)
+        asgi_client = EventsApp(app)
+        slow, quick = Client(asgi_client), Client(asgi_client)
         await slow.until("hello")
         slow.holds.clear()
         for number in range(6):
@@ -212,7 +212,7 @@ def test_a_reader_that_is_slow_is_told_how_many_it_has_missed(app, monkeypatch):
                     await asyncio.sleep(0.01)
         slow.holds.set()
         await slow.until("dropped")
-        await door.stop()
+        await asgi_client.stop()
         await asyncio.gather(slow.task, quick.task)
         return slow.text, quick.text
 
@@ -228,10 +228,10 @@ def test_comments_keep_the_stream_open(app, monkeypatch):
     monkeypatch.setattr(events, "KEEP_ALIVE_SECONDS", 0.01)
 
     async def go():
-        door = EventsApp(app)
-        client = Client(door)
+        asgi_client = EventsApp(app)
+        client = Client(asgi_client)
         await client.until(": still here\n\n")
-        await door.stop()
+        await asgi_client.stop()
         await client.task
 
     asyncio.run(go())
@@ -247,8 +247,8 @@ def test_nothing_asks_the_index_on_the_event_loop_and_nobody_is_left(app, monkey
     monkeypatch.setattr(IndexAccess, "read", read)
 
     async def go():
-        door = EventsApp(app)
-        client = Client(door)
+        asgi_client = EventsApp(app)
+        client = Client(asgi_client)
         await client.until("hello")
         await asyncio.to_thread(app.bundles.put_bundle, "01890a5d-ac96-774b-bcce-000000000001", {"slug": "mine"})
         await client.until("changed")
@@ -256,11 +256,11 @@ def test_nothing_asks_the_index_on_the_event_loop_and_nobody_is_left(app, monkey
         await client.until("tools.echo")
         client.gone.set()
         await client.task
-        return door
+        return asgi_client
 
-    door = asyncio.run(go())
+    asgi_client = asyncio.run(go())
     assert not any(asked)
-    assert door._watch is None
+    assert asgi_client._watch is None
     assert app._on_call == []
 
 

@@ -8,7 +8,7 @@ import pytest
 from helpers import trusted
 from interfaces.rest.served import TOKEN, Api, problem
 from interfaces.rest.test_openapi import checker
-from sources.mcp_servers.stage import SCRIPTS, Stage
+from sources.mcp_servers.harness import SCRIPTS, Harness
 
 from onetool._version import __version__
 from onetool.sources.bundles.model import built_in_id
@@ -149,13 +149,13 @@ def server_rows(app):
 
 
 def test_tools_of_a_server_say_how_it_does(tmp_path):
-    stage = Stage(tmp_path)
+    harness = Harness(tmp_path)
     described = tmp_path / "definitions.json"
 
     def health(description, script="changes"):
         tool = {"name": "pay", "description": description, "inputSchema": {"type": "object", "properties": {}}}
         described.write_text(json.dumps([tool]))
-        with stage.app({"shop": stage.nasty(script, env={"DEFINITIONS": str(described)})}) as app:
+        with harness.app({"shop": harness.nasty(script, env={"DEFINITIONS": str(described)})}) as app:
             return server_rows(app)
 
     assert health("Pays.") == {"shop.pay": "ok"}
@@ -164,14 +164,14 @@ def test_tools_of_a_server_say_how_it_does(tmp_path):
 
 
 def test_tools_of_a_server_that_is_gone_are_down(tmp_path):
-    stage = Stage(tmp_path)
+    harness = Harness(tmp_path)
     script = tmp_path / "server.py"
     run = f"runpy.run_path({str(SCRIPTS / 'ok.py')!r}, run_name='__main__')"
     works = f"import sys, runpy\nsys.path.insert(0, {str(SCRIPTS)!r})\n{run}"
-    block = {**stage.nasty("ok"), "args": ["-S", "-X", "utf8", str(script)]}
+    block = {**harness.nasty("ok"), "args": ["-S", "-X", "utf8", str(script)]}
     for text, health in ((works, "ok"), ("raise SystemExit(1)", "down")):
         script.write_text(text)
-        with stage.app({"good": block}) as app:
+        with harness.app({"good": block}) as app:
             assert set(server_rows(app).values()) == {health}
 
 

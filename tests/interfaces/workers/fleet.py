@@ -10,7 +10,7 @@ from threading import Event, Thread
 
 from helpers import start, until
 from interfaces.mcp.servers import Server, children_of, environment
-from sources.mcp_servers.stage import Stage
+from sources.mcp_servers.harness import Harness
 
 PACK = '''"""Tells of its process."""
 import os
@@ -42,11 +42,11 @@ class Workers(Server):
 
     def __init__(self, folder, count):
         folder.mkdir(exist_ok=True)
-        self.folder, self.stage, self._kept = folder, Stage(folder), []
+        self.folder, self.harness, self._kept = folder, Harness(folder), []
         (folder / "pid.py").write_text(PACK)
         tokens = [named("limited", LIMITED, rate="20/min"), named("also", ALSO_LIMITED, rate="5/min")]
         http = {"token": TOKEN, "tokens": tokens}
-        self.config = self.stage.config({"ok": self.stage.nasty("ok")}, packs=["pid.py"], http=http)
+        self.config = self.harness.config({"ok": self.harness.nasty("ok")}, packs=["pid.py"], http=http)
         self.log_file, self.greeting_file = folder / "serve.log", folder / "out.txt"
         with self.log_file.open("wb") as log, self.greeting_file.open("wb") as out:
             self.process = start(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from helpers import start, until
 from interfaces.mcp.servers import children_of, environment
-from sources.mcp_servers.stage import is_gone
+from sources.mcp_servers.harness import is_gone
 
 from onetool.interfaces.workers import supervisor
 

@@ -30,7 +30,7 @@ def start_fleet(tmp_path_factory):
         if server.process.poll() is None:
             server.stop()
         assert "Traceback" not in server.log()
-        assert server.stage.left() == []
+        assert server.harness.left() == []
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def in_turn(each, count):
 def test_a_stdio_server_has_one_process(fleet, each):
     """The first test: whoever is asked first has to wait until the server has listed its tools."""
     pids = {int(fleet.call("ok.pid", one)) for one in in_turn(each, 6)}
-    assert pids == set(fleet.stage.started())
+    assert pids == set(fleet.harness.started())
     assert len(pids) == 1
 
 
@@ -204,7 +204,7 @@ def test_no_call_fails_when_it_is_told_to_stop(fleet, tmp_path):
     for load in loads:
         load.goes_on()
     rests = fleet.connected()  # they are kept, and used again in the middle of it
-    workers, begun, servers = fleet.workers(), tmp_path / "begun", fleet.stage.started()
+    workers, begun, servers = fleet.workers(), tmp_path / "begun", fleet.harness.started()
     with ThreadPoolExecutor(1 + len(rests)) as threads:
         slow = threads.submit(fleet.call, "pid.slow", seconds=0.3, begun=str(begun))
         until(begun.exists)
@@ -214,7 +214,7 @@ def test_no_call_fails_when_it_is_told_to_stop(fleet, tmp_path):
         assert slow.result(PATIENCE) in workers
     assert fleet.process.wait(PATIENCE) == 0
     assert [failure for load in loads for failure in load.end()] == []
-    assert fleet.stage.started() == servers  # nobody who was about to stop has started one
+    assert fleet.harness.started() == servers  # nobody who was about to stop has started one
 
 
 def test_a_config_that_cannot_be_used_is_told_once(tmp_path):

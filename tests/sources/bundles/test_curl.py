@@ -4,7 +4,7 @@ import json
 
 import msgspec
 import pytest
-from http_stage import Stage, allowed
+from http_harness import Harness, allowed
 from hypothesis import given
 from hypothesis import strategies as st
 from upstream import Reply, Upstream
@@ -373,8 +373,8 @@ def test_a_tool_of_a_command_is_called():
         made = from_curl(
             f'curl -u ada:secret1 \'{upstream.url}/v1/notes/:id?full=true\' --json \'{{"text": "a", "n": 1}}\''
         )
-        stage = Stage(made.tool["httpImpl"], made.tool["argSchema"], secrets=made.secrets, hosts=allowed(upstream))
-        assert stage(id="a/b", full=False, text="hello", n=2) == {"ok": True}
+        harness = Harness(made.tool["httpImpl"], made.tool["argSchema"], secrets=made.secrets, hosts=allowed(upstream))
+        assert harness(id="a/b", full=False, text="hello", n=2) == {"ok": True}
         seen = upstream.seen[0]
         assert (seen.method, seen.target) == ("POST", "/v1/notes/a%2Fb?full=false")
         assert seen.headers["authorization"] == "Basic YWRhOnNlY3JldDE="

@@ -1,15 +1,15 @@
 """What the tests of other people's servers share."""
 
 import pytest
+from sources.mcp_servers.harness import Harness
 from sources.mcp_servers.nasty.http_server import HttpServer
-from sources.mcp_servers.stage import Stage
 
 
 @pytest.fixture
-def stage(tmp_path):
-    stage = Stage(tmp_path)
-    yield stage
-    assert stage.left() == []
+def harness(tmp_path):
+    harness = Harness(tmp_path)
+    yield harness
+    assert harness.left() == []
 
 
 @pytest.fixture

@@ -37,10 +37,10 @@ print("both are ready")
 
 
 @pytest.mark.skipif(sys.version_info >= (3, 12) or os.name != "posix", reason="Python itself takes care there")
-def test_the_sandbox_can_start_while_the_sdk_is_imported(stage):
+def test_the_sandbox_can_start_while_the_sdk_is_imported(harness):
     """Both ask how Python was built, and before 3.12 whoever asked second got half an answer."""
-    config = stage.config({"good": stage.nasty("ok")})
-    env = {**os.environ, "HOME": str(stage.folder), "ONETOOL_HOME": str(stage.folder / "state")}
+    config = harness.config({"good": harness.nasty("ok")})
+    env = {**os.environ, "HOME": str(harness.folder), "ONETOOL_HOME": str(harness.folder / "state")}
     command = [sys.executable, "-c", TOGETHER, str(config)]
-    done = subprocess.run(command, env=env, cwd=stage.folder, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, env=env, cwd=harness.folder, capture_output=True, text=True, timeout=60)
     assert (done.stdout, done.stderr, done.returncode) == ("both are ready\n", "", 0)

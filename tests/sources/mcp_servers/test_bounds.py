@@ -5,7 +5,7 @@ import json
 
 import pytest
 from mcp_types import JSONRPCError, JSONRPCRequest
-from sources.mcp_servers.stage import call, settle
+from sources.mcp_servers.harness import call, settle
 
 from onetool.core.errors import ToolFailure
 from onetool.core.json_data import MOST_PARTS, data_in
@@ -105,8 +105,8 @@ def test_a_server_can_not_have_everyday_words_masked():
     assert secrets.redact("it is tok-4f9a77c2") == "it is ***"
 
 
-def test_arguments_in_the_command_are_told_as_that(stage):
-    with stage.app({"bad": {"command": "no-such-program --verbose"}}) as app:
+def test_arguments_in_the_command_are_told_as_that(harness):
+    with harness.app({"bad": {"command": "no-such-program --verbose"}}) as app:
         assert "goes into args" in settle(app)["bad"].error
         assert "goes into args" in str(call(app, "bad.x").error)
 

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from sources.mcp_servers.stage import call, is_fine, settle
+from sources.mcp_servers.harness import call, is_fine, settle
 
 from onetool.config.load import load_config
 from onetool.core.errors import ConfigError
@@ -21,8 +21,8 @@ from onetool.core.errors import ConfigError
         ({"command": "x", "enabled": "yes"}, "servers.bad.enabled"),
     ],
 )
-def test_a_bad_key_breaks_its_server_alone(stage, block, words):
-    with stage.app({"bad": block, "good": stage.nasty("ok")}) as app:
+def test_a_bad_key_breaks_its_server_alone(harness, block, words):
+    with harness.app({"bad": block, "good": harness.nasty("ok")}) as app:
         status = settle(app)
         assert (status["bad"].state, status["good"].state) == ("disconnected", "connected")
         assert words in status["bad"].error
@@ -32,27 +32,27 @@ def test_a_bad_key_breaks_its_server_alone(stage, block, words):
         assert app.health()["registry"]["status"] == "degraded"
 
 
-def test_check_tells_it_with_its_place(stage):
-    stage.config({"bad": {"command": "x", "timeout": -1}, "good": stage.nasty("ok")})
-    done = stage.cli("check")
+def test_check_tells_it_with_its_place(harness):
+    harness.config({"bad": {"command": "x", "timeout": -1}, "good": harness.nasty("ok")})
+    done = harness.cli("check")
     assert done.returncode == 1
     [told] = json.loads(done.stdout)
     assert (told["key"], told["line"], told["severity"]) == ("servers.bad.timeout", 1, "error")
-    listed = {one["name"]: one for one in json.loads(stage.cli("servers", "list", "--json").stdout)}
+    listed = {one["name"]: one for one in json.loads(harness.cli("servers", "list", "--json").stdout)}
     assert listed["good"]["state"] == "connected"
     assert "servers.bad.timeout" in listed["bad"]["error"]
 
 
-def test_what_was_approved_outlives_a_mistake(stage):
-    block = stage.nasty("ok")
-    with stage.app({"good": block}) as app:
+def test_what_was_approved_outlives_a_mistake(harness):
+    block = harness.nasty("ok")
+    with harness.app({"good": block}) as app:
         settle(app)
-    remembered = (stage.folder / "servers" / "good.json").read_text()
-    with stage.app({"good": {**block, "timeout": "soon"}}) as app:
+    remembered = (harness.folder / "servers" / "good.json").read_text()
+    with harness.app({"good": {**block, "timeout": "soon"}}) as app:
         settle(app)
-    assert (stage.folder / "servers" / "good.json").read_text() == remembered
+    assert (harness.folder / "servers" / "good.json").read_text() == remembered
 
 
-def test_other_mistakes_still_end_it(stage):
+def test_other_mistakes_still_end_it(harness):
     with pytest.raises(ConfigError):
-        load_config(stage.config({"good": stage.nasty("ok")}, menu="none"))
+        load_config(harness.config({"good": harness.nasty("ok")}, menu="none"))

@@ -90,7 +90,7 @@ async def call(app, name):
 
 
 @pytest.mark.parametrize("how", ["error", "breaks off"])
-def test_a_call_that_finds_nobody_does_not_have_another_done_twice(stage, how):
+def test_a_call_that_finds_nobody_does_not_have_another_done_twice(harness, how):
     first = Opened(how)
     paid, go = first.server.paid, first.server.go
     opened = [first]
@@ -107,7 +107,7 @@ def test_a_call_that_finds_nobody_does_not_have_another_done_twice(stage, how):
         return await asyncio.wait_for(paying, PATIENCE), await asyncio.wait_for(other, PATIENCE)
 
     try:
-        with stage.app({"shop": {"url": f"http://127.0.0.1:{first.port}/mcp", "timeout": PATIENCE}}) as app:
+        with harness.app({"shop": {"url": f"http://127.0.0.1:{first.port}/mcp", "timeout": PATIENCE}}) as app:
             payment, other = asyncio.run(scene(app))
             assert len(paid) == 1
             assert payment.error is not None
@@ -119,7 +119,7 @@ def test_a_call_that_finds_nobody_does_not_have_another_done_twice(stage, how):
         opened[-1].close()
 
 
-def test_one_that_was_not_heard_is_told_so_and_the_other_gets_its_answer(stage):
+def test_one_that_was_not_heard_is_told_so_and_the_other_gets_its_answer(harness):
     """Nobody opens again: who came too late hears that, and who was inside gets what it waits for."""
     shop = Opened("error")
 
@@ -134,7 +134,7 @@ def test_one_that_was_not_heard_is_told_so_and_the_other_gets_its_answer(stage):
 
     try:
         block = {"url": f"http://127.0.0.1:{shop.port}/mcp", "timeout": PATIENCE, "connect_timeout": 3}
-        with stage.app({"shop": block}) as app:
+        with harness.app({"shop": block}) as app:
             other, payment = asyncio.run(scene(app))
             assert other.error.reason == "source_unavailable"
             assert "paid, but no receipt" in payment.error.message

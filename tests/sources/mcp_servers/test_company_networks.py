@@ -25,22 +25,22 @@ def clean(monkeypatch):
         monkeypatch.delenv(name, raising=False)
 
 
-def seen_by(stage, **settings):
+def seen_by(harness, **settings):
     """Return the environment of a server, as it says itself."""
-    stage.config({"good": stage.nasty("ok", **settings)})
-    done = stage.cli("tools", "invoke", "good.environment", "--envelope")
+    harness.config({"good": harness.nasty("ok", **settings)})
+    done = harness.cli("tools", "invoke", "good.environment", "--envelope")
     return json.loads(done.stdout)["result"]["data"]
 
 
-def failed(stage, words, **settings):
+def failed(harness, words, **settings):
     """Return what `servers test` says of a server that ends with these words on standard error."""
-    stage.config({"bad": stage.nasty("fails_with", words, **settings)})
-    done = stage.cli("servers", "test", "bad", "--json")
+    harness.config({"bad": harness.nasty("fails_with", words, **settings)})
+    done = harness.cli("servers", "test", "bad", "--json")
     assert done.returncode == 1
     return json.loads(done.stdout)
 
 
-def test_a_server_gets_the_variables_of_the_network_and_no_others(stage, monkeypatch):
+def test_a_server_gets_the_variables_of_the_network_and_no_others(harness, monkeypatch):
     for name, value in {
         **VALUES,
         "UV_INDEX_CORP_PASSWORD": "hunter22",
@@ -49,22 +49,24 @@ def test_a_server_gets_the_variables_of_the_network_and_no_others(stage, monkeyp
     }.items():
         monkeypatch.setenv(name, value)
     before = {"PATH", "HOME", "LANG", "LANGUAGE", "PIDS"}
-    seen = {name: value for name, value in seen_by(stage).items() if name not in before and not name.startswith("LC_")}
+    seen = {
+        name: value for name, value in seen_by(harness).items() if name not in before and not name.startswith("LC_")
+    }
     assert seen == VALUES
 
 
-def test_a_block_turns_them_off(stage, monkeypatch):
+def test_a_block_turns_them_off(harness, monkeypatch):
     for name, value in VALUES.items():
         monkeypatch.setenv(name, value)
-    assert not VALUES.keys() & seen_by(stage, inherit=False).keys()
-    error = failed(stage, UNKNOWN_CA, inherit=False)["error"]
+    assert not VALUES.keys() & seen_by(harness, inherit=False).keys()
+    error = failed(harness, UNKNOWN_CA, inherit=False)["error"]
     assert "inherit: false in its block keeps these variables from it: SSL_CERT_FILE" in error
 
 
-def test_what_a_block_names_itself_comes_first(stage, monkeypatch):
+def test_what_a_block_names_itself_comes_first(harness, monkeypatch):
     monkeypatch.setenv("HTTPS_PROXY", VALUES["HTTPS_PROXY"])
     monkeypatch.setenv("SSL_CERT_FILE", "/ours.pem")
-    seen = seen_by(stage, env={"https_proxy": "http://mine.test", "SSL_CERT_FILE": "/mine.pem"})
+    seen = seen_by(harness, env={"https_proxy": "http://mine.test", "SSL_CERT_FILE": "/mine.pem"})
     assert (seen["https_proxy"], seen.get("HTTPS_PROXY"), seen["SSL_CERT_FILE"]) == (
         "http://mine.test",
         None,
@@ -82,14 +84,14 @@ def test_what_a_block_names_itself_comes_first(stage, monkeypatch):
         ("npm_config_registry", "https://packages.corp.test/npm?auth_token=hunter22"),
     ],
 )
-def test_a_url_with_credentials_is_not_passed_and_the_error_says_how(stage, monkeypatch, name, value):
+def test_a_url_with_credentials_is_not_passed_and_the_error_says_how(harness, monkeypatch, name, value):
     monkeypatch.setenv(name, value)
-    assert name not in seen_by(stage)
+    assert name not in seen_by(harness)
     line = f'add env: {{{name}: "${{{name}}}"}}'
-    result = failed(stage, "no license key")
+    result = failed(harness, "no license key")
     assert line in result["error"]
     assert "ter22" not in json.dumps(result)
-    assert seen_by(stage, env={name: f"${{{name}}}"})[name] == "***"  # a secret of the config now
+    assert seen_by(harness, env={name: f"${{{name}}}"})[name] == "***"  # a secret of the config now
 
 
 @pytest.mark.parametrize(
@@ -104,22 +106,22 @@ def test_a_url_with_credentials_is_not_passed_and_the_error_says_how(stage, monk
         "ssl.SSLCertVerificationError: [SSL: CERTIFICATE_VERIFY_FAILED] unable to get local issuer certificate",
     ],
 )
-def test_a_certificate_or_name_error_names_the_variables(stage, words):
-    error = failed(stage, f"{words}\n" + "at some line of some file\n" * 5)["error"]
+def test_a_certificate_or_name_error_names_the_variables(harness, words):
+    error = failed(harness, f"{words}\n" + "at some line of some file\n" * 5)["error"]
     assert all(name in error for name in VALUES if name not in map(str.lower, PROXIES))
 
 
-def test_another_error_does_not_speak_of_the_network(stage):
-    assert "SSL_CERT_FILE" not in failed(stage, "no license key: set LICENSE_KEY")["error"]
+def test_another_error_does_not_speak_of_the_network(harness):
+    assert "SSL_CERT_FILE" not in failed(harness, "no license key: set LICENSE_KEY")["error"]
 
 
-def test_the_log_masks_the_values(stage, monkeypatch):
+def test_the_log_masks_the_values(harness, monkeypatch):
     for name, value in VALUES.items():
         monkeypatch.setenv(name, value)
-    result = failed(stage, "$UV_INDEX_URL/x/: $SSL_CERT_FILE $HTTPS_PROXY $UV_NATIVE_TLS: invalid peer certificate")
-    shown = json.dumps(result) + stage.cli("servers", "logs", "bad").stdout
+    result = failed(harness, "$UV_INDEX_URL/x/: $SSL_CERT_FILE $HTTPS_PROXY $UV_NATIVE_TLS: invalid peer certificate")
+    shown = json.dumps(result) + harness.cli("servers", "logs", "bad").stdout
     assert "***/x/: *** *** true: invalid peer certificate" in shown
-    kept = [file for file in stage.folder.rglob("*") if file.is_file() and file.name != "onetool.yaml"]
+    kept = [file for file in harness.folder.rglob("*") if file.is_file() and file.name != "onetool.yaml"]
     texts = [shown, *(file.read_text(errors="replace") for file in kept)]
     assert not [text for text in texts if "corp.test" in text or "/etc/corp" in text]
     assert os.environ["HTTPS_PROXY"] == VALUES["HTTPS_PROXY"]

@@ -10,7 +10,7 @@ from time import sleep
 
 import pytest
 from helpers import until
-from sources.mcp_servers.stage import call, connection_lost, is_gone, kill, settle
+from sources.mcp_servers.harness import call, connection_lost, is_gone, kill, settle
 
 from onetool.sources.mcp_servers.process import _named
 
@@ -21,8 +21,8 @@ QUICK = 20  # seconds, on a machine that is busy
 # It says no more, and lives on
 
 
-def test_one_that_hangs_up_in_a_call_is_told_at_once(stage):
-    with stage.app({"bad": stage.nasty("hangs_up", timeout=LONG)}) as app:
+def test_one_that_hangs_up_in_a_call_is_told_at_once(harness):
+    with harness.app({"bad": harness.nasty("hangs_up", timeout=LONG)}) as app:
         first = call(app, "bad.pid").data
         failed = call(app, "bad.never")
         assert failed.error.reason == "source_unavailable"
@@ -31,8 +31,8 @@ def test_one_that_hangs_up_in_a_call_is_told_at_once(stage):
         assert is_gone(int(first))
 
 
-def test_after_one_has_hung_up_the_next_call_gets_another(stage):
-    with stage.app({"bad": stage.nasty("hangs_up", timeout=LONG)}) as app:
+def test_after_one_has_hung_up_the_next_call_gets_another(harness):
+    with harness.app({"bad": harness.nasty("hangs_up", timeout=LONG)}) as app:
         first = call(app, "bad.pid").data
         with connection_lost(app, "bad"):
             assert call(app, "bad.last").data == "bye"
@@ -40,10 +40,10 @@ def test_after_one_has_hung_up_the_next_call_gets_another(stage):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="it looks into /proc")
-def test_servers_that_start_at_once_get_nothing_of_ours(stage, http):
+def test_servers_that_start_at_once_get_nothing_of_ours(harness, http):
     """Neither pipes of each other, which would never end, nor connections."""
-    blocks = {name: stage.nasty("hangs_up") for name in ("one", "two", "three")}
-    with stage.app({**blocks, "web": {"url": http.url("ok")}}) as app:
+    blocks = {name: harness.nasty("hangs_up") for name in ("one", "two", "three")}
+    with harness.app({**blocks, "web": {"url": http.url("ok")}}) as app:
         settle(app)
         for name in blocks:
             files = call(app, f"{name}.open_files").data["files"]
@@ -54,8 +54,8 @@ def test_servers_that_start_at_once_get_nothing_of_ours(stage, http):
 
 
 @pytest.mark.parametrize("script", ["hangs_up", "lists_slowly"])
-def test_a_call_after_the_end_of_a_process_goes_to_the_next_one(stage, script):
-    with stage.app({"bad": stage.nasty(script, "/")}) as app:
+def test_a_call_after_the_end_of_a_process_goes_to_the_next_one(harness, script):
+    with harness.app({"bad": harness.nasty(script, "/")}) as app:
         for _ in range(2):
             pid = int(call(app, "bad.pid").data)
             kill(app, "bad", pid)
@@ -72,10 +72,10 @@ def test_signals_without_a_name_have_a_number():
 # It does not tell what it has
 
 
-def test_one_that_never_tells_its_new_tools_can_be_used(stage):
-    gate = stage.folder / "gate"
+def test_one_that_never_tells_its_new_tools_can_be_used(harness):
+    gate = harness.folder / "gate"
     asked = Path(f"{gate}.asked")
-    with stage.app({"bad": stage.nasty("lists_slowly", gate, connect_timeout=LONG)}) as app:
+    with harness.app({"bad": harness.nasty("lists_slowly", gate, connect_timeout=LONG)}) as app:
         first = int(call(app, "bad.grow").data)
         until(asked.exists)
         asked.unlink()
@@ -87,8 +87,8 @@ def test_one_that_never_tells_its_new_tools_can_be_used(stage):
         assert settle(app)["bad"].state == "connected"
 
 
-def test_that_it_does_not_tell_is_noted_and_it_may_tell_later(stage):
-    with stage.app({"bad": stage.nasty("lists_slowly", stage.folder / "gate", connect_timeout=1)}) as app:
+def test_that_it_does_not_tell_is_noted_and_it_may_tell_later(harness):
+    with harness.app({"bad": harness.nasty("lists_slowly", harness.folder / "gate", connect_timeout=1)}) as app:
         settle(app)  # a busy machine may take longer than a second
         until(lambda: call(app, "bad.grow").error is None)
         until(lambda: any("does not tell which" in line for line in app.servers.log_lines("bad", 50)))
@@ -107,21 +107,21 @@ def tasks(app):
     return app.servers._loop.background.run_sync(names())
 
 
-def test_connections_that_come_and_go_leave_no_tasks(stage):
-    with stage.app({"good": stage.nasty("ok")}) as app:
+def test_connections_that_come_and_go_leave_no_tasks(harness):
+    with harness.app({"good": harness.nasty("ok")}) as app:
         pid = int(call(app, "good.pid").data)
         before = tasks(app)
         for turn in range(3):
             kill(app, "good", pid)
             call(app, "good.grow")
-            stage.config({"good": stage.nasty("ok", env={"TURN": str(turn)})})
+            harness.config({"good": harness.nasty("ok", env={"TURN": str(turn)})})
             app.reload()
             pid = int(call(app, "good.pid").data)
         until(lambda: tasks(app) == before)
 
 
-def test_a_life_that_is_cancelled_takes_its_tasks_with_it(stage):
-    with stage.app({"good": stage.nasty("ok")}) as app:
+def test_a_life_that_is_cancelled_takes_its_tasks_with_it(harness):
+    with harness.app({"good": harness.nasty("ok")}) as app:
         call(app, "good.echo", text="x")
         loop = app.servers._loop
 
@@ -130,11 +130,11 @@ def test_a_life_that_is_cancelled_takes_its_tasks_with_it(stage):
 
         loop.background.run_sync(cancel())
         until(lambda: tasks(app) == ["ServerLoop._poll_approvals"])
-        assert stage.left() == []
+        assert harness.left() == []
 
 
-def test_when_it_is_closed_neither_tasks_nor_threads_are_left(stage):
-    with stage.app({"good": stage.nasty("ok"), "bad": stage.nasty("never_answers")}) as app:
+def test_when_it_is_closed_neither_tasks_nor_threads_are_left(harness):
+    with harness.app({"good": harness.nasty("ok"), "bad": harness.nasty("never_answers")}) as app:
         app.connect()
         call(app, "good.grow")
         there = app.servers._loop.background._loop
@@ -143,21 +143,21 @@ def test_when_it_is_closed_neither_tasks_nor_threads_are_left(stage):
     until(lambda: "onetool-servers" not in [one.name for one in threading.enumerate()])
 
 
-def test_who_calls_when_it_is_closed_is_refused_and_nobody_starts(stage):
-    with stage.app({"good": stage.nasty("ok"), "new": stage.nasty("ok")}) as app:
+def test_who_calls_when_it_is_closed_is_refused_and_nobody_starts(harness):
+    with harness.app({"good": harness.nasty("ok"), "new": harness.nasty("ok")}) as app:
         assert call(app, "good.echo", text="a").data == "a"
-    assert len(stage.started()) == 1
+    assert len(harness.started()) == 1
     for name in ("good.echo", "new.echo"):
         refused = call(app, name, text="b")
         assert refused.error is not None
     assert call(app, "good.echo", text="b").error.reason == "source_unavailable"
     app.close()
-    assert len(stage.started()) == 1
+    assert len(harness.started()) == 1
     assert app.servers._loop is None
 
 
 @pytest.mark.parametrize("server", ["good", "bad"])
-def test_a_call_that_is_under_way_at_the_end_comes_back(stage, server):
+def test_a_call_that_is_under_way_at_the_end_comes_back(harness, server):
     answers = []
 
     def wait(app):
@@ -166,8 +166,8 @@ def test_a_call_that_is_under_way_at_the_end_comes_back(stage, server):
         except BaseException as error:  # looked at below
             answers.append(error)
 
-    blocks = {"good": stage.nasty("ok"), "bad": stage.nasty("never_answers", connect_timeout=LONG)}
-    with stage.app(blocks) as app:
+    blocks = {"good": harness.nasty("ok"), "bad": harness.nasty("never_answers", connect_timeout=LONG)}
+    with harness.app(blocks) as app:
         call(app, "good.echo", text="x")
         waiting = threading.Thread(target=wait, args=(app,))
         waiting.start()
@@ -181,9 +181,9 @@ def test_a_call_that_is_under_way_at_the_end_comes_back(stage, server):
 # Looking for approvals
 
 
-def test_an_error_in_looking_does_not_end_it(stage, monkeypatch, caplog):
+def test_an_error_in_looking_does_not_end_it(harness, monkeypatch, caplog):
     monkeypatch.setattr("onetool.sources.mcp_servers.loop.LOOK_AGAIN", 0.02)
-    with stage.app({"good": stage.nasty("ok")}) as app:
+    with harness.app({"good": harness.nasty("ok")}) as app:
         looks = []
 
         def look():

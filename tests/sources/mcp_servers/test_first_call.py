@@ -5,7 +5,7 @@ from threading import Event, Thread
 
 import pytest
 from helpers import until
-from sources.mcp_servers.stage import call, ran
+from sources.mcp_servers.harness import call, ran
 
 from onetool import App
 
@@ -28,8 +28,8 @@ class Late:
     [lambda app: call(app, "ok.echo", text="hello"), lambda app: ran(app, "ok.echo(text='hello')")],
     ids=["call", "run"],
 )
-def test_what_is_used_between_what_a_server_tells_and_its_listing(stage, used):
-    with stage.app({"ok": stage.nasty("ok")}) as app:
+def test_what_is_used_between_what_a_server_tells_and_its_listing(harness, used):
+    with harness.app({"ok": harness.nasty("ok")}) as app:
         late, results = Late(app.servers), []
         connecting = Thread(target=lambda: asyncio.run(app.servers.wait_connected()))
         connecting.start()
@@ -70,8 +70,8 @@ class Elsewhere:
         return await self._app.servers.do_here(server, request.name, request, may_repeat)
 
 
-def test_a_tool_that_is_new_where_the_server_runs_is_called_from_elsewhere(stage):
-    with stage.app({"ok": stage.nasty("ok")}) as owner, App.open(stage.folder / "onetool.yaml") as app:
+def test_a_tool_that_is_new_where_the_server_runs_is_called_from_elsewhere(harness):
+    with harness.app({"ok": harness.nasty("ok")}) as owner, App.open(harness.folder / "onetool.yaml") as app:
         app.catalog.share_servers(Elsewhere(owner))
         assert call(app, "ok.echo", text="hello").data == "hello"
         assert call(owner, "ok.grow").error is None

@@ -5,7 +5,7 @@ import json
 
 import httpx
 import pytest
-from sources.mcp_servers.stage import call, ran
+from sources.mcp_servers.harness import call, ran
 
 ACCEPTED = [
     ("write_note", {"title": "t", "content": "c", "folder": "f"}, {"title": "t", "content": "c", "folder": "f"}),
@@ -17,13 +17,13 @@ TOKEN = "sesame-token-0123456789"
 
 
 @pytest.fixture
-def servers(stage):
-    return {"odd": stage.nasty("judges")}
+def servers(harness):
+    return {"odd": harness.nasty("judges")}
 
 
 @pytest.fixture
-def app(stage, servers):
-    with stage.app(servers, http={"token": TOKEN}) as app:
+def app(harness, servers):
+    with harness.app(servers, http={"token": TOKEN}) as app:
         yield app
 
 
@@ -50,14 +50,14 @@ def test_what_the_server_takes_is_sent(app, tool, args, got):
     assert (by_name.status_code, by_name.json()) == (200, got)
 
 
-def test_the_command_line_sends_it_too(stage, servers):
-    stage.config(servers)
+def test_the_command_line_sends_it_too(harness, servers):
+    harness.config(servers)
     for tool, args, got in ACCEPTED[:2]:
         pairs = [f"{name}={value}" for name, value in args.items()]
         for given in (pairs, ["--args", json.dumps(args)]):
-            done = stage.cli("tools", "invoke", f"odd.{tool}", *given, "--json")
+            done = harness.cli("tools", "invoke", f"odd.{tool}", *given, "--json")
             assert json.loads(done.stdout)["result"]["data"] == got, done.stderr
-    done = stage.cli("tools", "invoke", "odd.counts", "count=three", "--json")
+    done = harness.cli("tools", "invoke", "odd.counts", "count=three", "--json")
     assert json.loads(done.stdout)["result"]["error"]["code"] == "execution_error"
 
 
@@ -95,22 +95,22 @@ def test_a_near_miss_that_the_server_takes_is_told(app):
     assert "did you mean url?" in warning
 
 
-def test_a_client_of_mcp_gets_the_finding_as_one_more_block(stage, servers):
+def test_a_client_of_mcp_gets_the_finding_as_one_more_block(harness, servers):
     from sources.mcp_servers.test_relayed import through
 
-    stage.nasty = lambda *_, **__: servers["odd"]
-    result = asyncio.run(through("direct", stage, "counts", {"cuont": 3}))
+    harness.nasty = lambda *_, **__: servers["odd"]
+    result = asyncio.run(through("direct", harness, "counts", {"cuont": 3}))
     first, second, finding = [block.text for block in result.content]
     assert (first, second) == ("Error: bad arguments", '{"cuont": 3}')
     assert "did you mean count?" in finding
     assert "odd.counts(" in finding
 
 
-def test_a_secret_argument_is_masked_in_the_servers_own_words(stage, servers):
+def test_a_secret_argument_is_masked_in_the_servers_own_words(harness, servers):
     from sources.mcp_servers.test_relayed import through
 
-    stage.nasty = lambda *_, **__: servers["odd"]
-    result = asyncio.run(through("direct", stage, "counts", {"count": 1, "password": "hunter2-hunter2"}))
+    harness.nasty = lambda *_, **__: servers["odd"]
+    result = asyncio.run(through("direct", harness, "counts", {"count": 1, "password": "hunter2-hunter2"}))
     assert result.is_error
     assert "hunter2" not in json.dumps([block.text for block in result.content])
 
@@ -126,9 +126,9 @@ def test_code_may_give_a_text_for_a_list_of_texts(app):
     assert ran(app, "odd.tavily_extract(urls='https://a.b')").data == {"urls": ["https://a.b"]}
 
 
-def test_with_strict_false_the_server_judges_code_too(stage):
+def test_with_strict_false_the_server_judges_code_too(harness):
     for typecheck in (False, True):
-        with stage.app({"odd": stage.nasty("judges", strict=False)}, run={"typecheck": typecheck}) as app:
+        with harness.app({"odd": harness.nasty("judges", strict=False)}, run={"typecheck": typecheck}) as app:
             for tool, args, got in ACCEPTED:
                 result = ran(app, _call(tool, args))
                 assert (result.error, result.data) == (None, got)

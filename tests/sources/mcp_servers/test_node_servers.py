@@ -5,7 +5,7 @@ from pathlib import Path
 
 import npm
 import pytest
-from sources.mcp_servers.stage import call, ran, settle
+from sources.mcp_servers.harness import call, ran, settle
 
 from onetool import ToolCall
 
@@ -22,12 +22,12 @@ def server(name, *args, **more):
 
 
 @pytest.fixture
-def everything(stage):
-    with stage.app({"everything": server("everything")}) as app:
+def everything(harness):
+    with harness.app({"everything": server("everything")}) as app:
         yield app
 
 
-def test_all_three_side_by_side(stage, tmp_path):
+def test_all_three_side_by_side(harness, tmp_path):
     (tmp_path / "files").mkdir()
     memory = {"MEMORY_FILE_PATH": str(tmp_path / "memory.jsonl")}
     blocks = {
@@ -35,7 +35,7 @@ def test_all_three_side_by_side(stage, tmp_path):
         "files": server("filesystem", str(tmp_path / "files")),
         "memory": server("memory", env=memory),
     }
-    with stage.app(blocks) as app:
+    with harness.app(blocks) as app:
         found = settle(app)
         assert {name: (status.state, status.error) for name, status in found.items()} == dict.fromkeys(
             blocks, ("connected", None)

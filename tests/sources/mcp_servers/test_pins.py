@@ -6,7 +6,7 @@ import json
 import httpx
 import pytest
 from helpers import until
-from sources.mcp_servers.stage import call, ran, settle
+from sources.mcp_servers.harness import call, ran, settle
 
 from onetool import provider_tools
 from onetool.sources.mcp_servers.upstream import ServerListing
@@ -21,17 +21,17 @@ REFUSED = "tools of the server shop are not as they were approved"
 
 
 @pytest.fixture
-def shop(stage):
+def shop(harness):
     """Make the block of a server that lists what it is told to; `shop.lists` tells it."""
 
     class Shop:
-        file = stage.folder / "definitions.json"
+        file = harness.folder / "definitions.json"
 
         def lists(self, *tools):
             self.file.write_text(json.dumps(tools))
 
         def __call__(self, **settings):
-            return {"shop": stage.nasty("changes", env={"DEFINITIONS": str(self.file)}, **settings)}
+            return {"shop": harness.nasty("changes", env={"DEFINITIONS": str(self.file)}, **settings)}
 
     shop = Shop()
     shop.lists(PAY)
@@ -44,8 +44,8 @@ def seen(app):
     return status.changed, status.refused
 
 
-def first_use(stage, servers):
-    with stage.app(servers) as app:
+def first_use(harness, servers):
+    with harness.app(servers) as app:
         assert seen(app) == ((), False)
         assert call(app, "shop.pay").data == "pay"
 
@@ -63,10 +63,10 @@ def first_use(stage, servers):
         ({"icons": [{"src": "https://example.com/a.png"}]}, "metadata"),
     ],
 )
-def test_every_part_of_a_definition_counts(stage, shop, change, part):
-    first_use(stage, shop())
+def test_every_part_of_a_definition_counts(harness, shop, change, part):
+    first_use(harness, shop())
     shop.lists({**PAY, **change}, LOOK)
-    with stage.app(shop()) as app:
+    with harness.app(shop()) as app:
         assert seen(app) == ((f"pay ({part})",), False)  # a new tool is no change where nothing is pinned
         assert app.health()["proxy"]["changed"] == {"shop": [f"pay ({part})"]}
         assert f"pay ({part})" in json.dumps(ran(app, "ot.health()").data)
@@ -75,10 +75,10 @@ def test_every_part_of_a_definition_counts(stage, shop, change, part):
         assert "changed" not in app.health()["proxy"]
 
 
-def test_pinned_it_is_refused_until_somebody_approves(stage, shop):
-    first_use(stage, shop(pin=True))
+def test_pinned_it_is_refused_until_somebody_approves(harness, shop):
+    first_use(harness, shop(pin=True))
     shop.lists({**PAY, "description": "Pays, and tells everybody."})
-    with stage.app(shop(pin=True)) as app:
+    with harness.app(shop(pin=True)) as app:
         assert seen(app) == (("pay (description)",), True)
         failed = call(app, "shop.pay")
         assert (failed.error.code, failed.error.reason) == ("tool_not_found", "refused")
@@ -95,12 +95,12 @@ def test_pinned_it_is_refused_until_somebody_approves(stage, shop):
         assert app.mistakes == ()
 
 
-def test_what_changes_while_it_is_approved_is_not_approved(stage, shop, monkeypatch):
+def test_what_changes_while_it_is_approved_is_not_approved(harness, shop, monkeypatch):
     """The server lists other tools between the look at them and the approval."""
-    first_use(stage, shop(pin=True))
+    first_use(harness, shop(pin=True))
     shop.lists({**PAY, "description": "Pays twice."})
     token = "sesame-token-0123456789"
-    with stage.app(shop(pin=True), http={"token": token}) as app:
+    with harness.app(shop(pin=True), http={"token": token}) as app:
         assert seen(app) == (("pay (description)",), True)
         proxy, look = app.servers._proxies["shop"], app.servers.differences
         worse = ServerListing([{**PAY, "description": "Pays an enemy."}], proxy.cached.offers, None, proxy.cached.way)
@@ -125,106 +125,106 @@ def test_what_changes_while_it_is_approved_is_not_approved(stage, shop, monkeypa
         assert not proxy.is_refused
 
 
-def test_a_call_that_starts_the_server_is_refused_too(stage, shop):
+def test_a_call_that_starts_the_server_is_refused_too(harness, shop):
     """Its tools are known from the last time; that they are others now, only when it is up."""
-    first_use(stage, shop(pin=True))
+    first_use(harness, shop(pin=True))
     shop.lists({**PAY, "description": "Pays twice."})
-    with stage.app(shop(pin=True)) as app:
+    with harness.app(shop(pin=True)) as app:
         failed = call(app, "shop.pay")
         assert failed.error.reason == "refused"
         assert REFUSED in failed.error.message
-    stage.config(shop(pin=True))
+    harness.config(shop(pin=True))
     shop.lists({**PAY, "description": "Pays thrice."})
-    done = stage.cli("run", "shop.pay()")
+    done = harness.cli("run", "shop.pay()")
     assert done.returncode == 1
     assert REFUSED in done.stdout + done.stderr
 
 
-def test_a_new_tool_is_a_change_where_all_are_pinned(stage, shop):
-    first_use(stage, shop(pin=True))
+def test_a_new_tool_is_a_change_where_all_are_pinned(harness, shop):
+    first_use(harness, shop(pin=True))
     shop.lists(PAY, LOOK)
-    with stage.app(shop(pin=True)) as app:
+    with harness.app(shop(pin=True)) as app:
         assert seen(app) == (("look (new)",), True)
         assert call(app, "shop.pay").error.reason == "refused"
         app.servers.approve("shop")
         assert call(app, "shop.look").data == "look"
-    with stage.app(shop(pin=True, tools=["pay"])) as app:  # only what is used counts
+    with harness.app(shop(pin=True, tools=["pay"])) as app:  # only what is used counts
         shop.lists(PAY, LOOK, {**LOOK, "name": "further"})
         assert seen(app) == ((), False)
 
 
-def test_tools_that_go_and_come_back(stage, shop):
+def test_tools_that_go_and_come_back(harness, shop):
     shop.lists(PAY, LOOK)
-    first_use(stage, shop(pin=True))
+    first_use(harness, shop(pin=True))
     shop.lists(LOOK)
-    with stage.app(shop(pin=True)) as app:
+    with harness.app(shop(pin=True)) as app:
         assert seen(app) == ((), False)
         assert call(app, "shop.pay").error.code == "tool_not_found"
     shop.lists(PAY, LOOK)
-    with stage.app(shop(pin=True)) as app:
+    with harness.app(shop(pin=True)) as app:
         assert seen(app) == ((), False)
         assert call(app, "shop.pay").data == "pay"
     shop.lists(LOOK)
-    first = stage.app(shop(pin=True))
+    first = harness.app(shop(pin=True))
     with first as app:
         assert seen(app) == ((), False)
     shop.lists({**PAY, "description": "Another one."}, LOOK)
-    with stage.app(shop(pin=True)) as app:
+    with harness.app(shop(pin=True)) as app:
         assert seen(app) == (("pay (description)",), True)
 
 
-def test_as_it_was_before_it_is_trusted_again(stage, shop):
-    first_use(stage, shop(pin=True))
+def test_as_it_was_before_it_is_trusted_again(harness, shop):
+    first_use(harness, shop(pin=True))
     shop.lists({**PAY, "description": "Pays twice."})
-    with stage.app(shop(pin=True)) as app:
+    with harness.app(shop(pin=True)) as app:
         assert seen(app)[1]
     shop.lists(PAY)
-    with stage.app(shop(pin=True)) as app:
+    with harness.app(shop(pin=True)) as app:
         assert seen(app) == ((), False)
 
 
 @pytest.mark.parametrize("pin", [True, False])
-def test_somebody_approves_in_another_process(stage, shop, pin):
-    first_use(stage, shop(pin=pin))
+def test_somebody_approves_in_another_process(harness, shop, pin):
+    first_use(harness, shop(pin=pin))
     shop.lists({**PAY, "description": "Pays twice."})
-    with stage.app(shop(pin=pin)) as app:
+    with harness.app(shop(pin=pin)) as app:
         told = []
         app.on_change(lambda: told.append(True))
         assert seen(app) == (("pay (description)",), pin)
         told.clear()
-        done = stage.cli("servers", "approve", "shop")
+        done = harness.cli("servers", "approve", "shop")
         assert done.returncode == 0, done.stderr
         assert "pay (description)" in done.stdout
         until(lambda: app.servers.statuses()[0].changed == ())
         assert call(app, "shop.pay").data == "pay"
         assert bool(told) is pin  # that there are other tools than before
-    with stage.app(shop(pin=True)) as app:  # what this process had known does not take it back
+    with harness.app(shop(pin=True)) as app:  # what this process had known does not take it back
         assert seen(app) == ((), False)
 
 
-def test_what_is_approved_elsewhere_stays_so_when_another_process_ends(stage, shop):
-    first_use(stage, shop(pin=True))
-    with stage.app(shop(pin=True)) as app:
+def test_what_is_approved_elsewhere_stays_so_when_another_process_ends(harness, shop):
+    first_use(harness, shop(pin=True))
+    with harness.app(shop(pin=True)) as app:
         assert call(app, "shop.pay").data == "pay"  # as it was: this one does not see the change
         shop.lists({**PAY, "description": "Pays twice."})
-        done = stage.cli("servers", "approve", "shop")
+        done = harness.cli("servers", "approve", "shop")
         assert done.returncode == 0, done.stderr
-    with stage.app(shop(pin=True)) as app:
+    with harness.app(shop(pin=True)) as app:
         assert seen(app) == ((), False)
 
 
-def test_another_command_is_another_server(stage, shop):
-    first_use(stage, shop(pin=True))
+def test_another_command_is_another_server(harness, shop):
+    first_use(harness, shop(pin=True))
     shop.lists({**PAY, "description": "Pays twice."})
     other = shop(pin=True)
     other["shop"]["args"] = [*other["shop"]["args"], "--other"]
-    with stage.app(other) as app:
+    with harness.app(other) as app:
         assert seen(app) == ((), False)
 
 
-def test_a_change_while_it_is_connected(stage):
+def test_a_change_while_it_is_connected(harness):
     """`ok` has one tool more when it is asked to, and tells us."""
-    with stage.app({"good": stage.nasty("ok", pin=True)}) as app:
+    with harness.app({"good": harness.nasty("ok", pin=True)}) as app:
         settle(app)
         assert call(app, "good.grow").data == "grown"
         until(lambda: app.servers.statuses()[0].refused)
@@ -244,64 +244,64 @@ LOOSE = {"readOnlyHint": True, "idempotentHint": True, "destructiveHint": False}
 
 
 @pytest.mark.parametrize("before", [None, {}, {"readOnlyHint": False, "destructiveHint": True}])
-def test_hints_that_loosen_count_as_before_until_somebody_approves(stage, shop, before):
+def test_hints_that_loosen_count_as_before_until_somebody_approves(harness, shop, before):
     shop.lists(PAY if before is None else {**PAY, "annotations": before})
-    first_use(stage, shop())
+    first_use(harness, shop())
     shop.lists({**PAY, "annotations": LOOSE})
-    with stage.app(shop()) as app:
+    with harness.app(shop()) as app:
         assert seen(app) == (("pay (behaviour)",), False)
         assert hints(app) == (False, False)
         assert call(app, "shop.pay").data == "pay"
-    with stage.app(shop()) as app:  # known from the file alone
+    with harness.app(shop()) as app:  # known from the file alone
         assert hints(app) == (False, False)
         seen(app)
         app.servers.approve("shop")
         assert hints(app) == (True, True)
-    with stage.app(shop()) as app:
+    with harness.app(shop()) as app:
         assert hints(app) == (True, True)
 
 
-def test_hints_that_were_there_at_first_sight_count_and_tighter_ones_at_once(stage, shop):
+def test_hints_that_were_there_at_first_sight_count_and_tighter_ones_at_once(harness, shop):
     shop.lists({**PAY, "annotations": {"readOnlyHint": True}})
-    first_use(stage, shop())
+    first_use(harness, shop())
     shop.lists({**PAY, "annotations": {"readOnlyHint": True, "idempotentHint": True}})
-    with stage.app(shop()) as app:
+    with harness.app(shop()) as app:
         seen(app)
         assert hints(app) == (True, False)
     shop.lists(PAY)
-    with stage.app(shop()) as app:
+    with harness.app(shop()) as app:
         seen(app)
         assert hints(app) == (False, False)
     shop.lists({**PAY, "annotations": {"readOnlyHint": True}})
-    with stage.app(shop()) as app:  # as it was approved
+    with harness.app(shop()) as app:  # as it was approved
         assert seen(app) == ((), False)
         assert hints(app) == (True, False)
 
 
-def test_a_tool_that_goes_and_comes_back_looser_is_not_new(stage, shop):
-    first_use(stage, shop())
+def test_a_tool_that_goes_and_comes_back_looser_is_not_new(harness, shop):
+    first_use(harness, shop())
     for tools in ([LOOK], [LOOK, {**PAY, "annotations": LOOSE}]):
         shop.lists(*tools)
-        with stage.app(shop()) as app:
+        with harness.app(shop()) as app:
             seen(app)
-    with stage.app(shop()) as app:
+    with harness.app(shop()) as app:
         assert hints(app) == (False, False)
 
 
-def test_what_another_process_approves_counts_here(stage, shop):
-    first_use(stage, shop())
+def test_what_another_process_approves_counts_here(harness, shop):
+    first_use(harness, shop())
     shop.lists({**PAY, "annotations": LOOSE})
-    with stage.app(shop()) as app:
+    with harness.app(shop()) as app:
         seen(app)
         assert hints(app) == (False, False)
-        done = stage.cli("servers", "approve", "shop")
+        done = harness.cli("servers", "approve", "shop")
         assert done.returncode == 0, done.stderr
         until(lambda: call(app, "shop.pay") and hints(app) == (True, True))
 
 
-def test_tools_of_a_server_that_look_alike_are_told(stage, shop):
+def test_tools_of_a_server_that_look_alike_are_told(harness, shop):
     shop.lists(PAY, {**PAY, "name": "p\u0430y"}, LOOK)
-    with stage.app(shop()) as app:
+    with harness.app(shop()) as app:
         seen(app)
         (told,) = [one for one in app.mistakes if "look alike" in one.message]
         assert "'pay', 'p\\u0430y'" in told.message
@@ -309,9 +309,9 @@ def test_tools_of_a_server_that_look_alike_are_told(stage, shop):
 
 
 @pytest.mark.parametrize("damage", [lambda file: file.unlink(), lambda file: file.write_bytes(b"junk")])
-def test_what_was_approved_stays_so_when_somebody_deletes_or_damages_it(stage, shop, damage):
-    first_use(stage, shop(pin=True))
-    with stage.app(shop(pin=True)) as app:
+def test_what_was_approved_stays_so_when_somebody_deletes_or_damages_it(harness, shop, damage):
+    first_use(harness, shop(pin=True))
+    with harness.app(shop(pin=True)) as app:
         assert call(app, "shop.pay").data == "pay"
         proxy = app.servers.proxy("shop")
         approved, file = proxy.cached.approved, proxy._cache._documents.file(proxy._cache._key)
@@ -323,10 +323,10 @@ def test_what_was_approved_stays_so_when_somebody_deletes_or_damages_it(stage, s
         assert proxy._cache.read().approved == approved
 
 
-def test_what_cannot_be_read_now_is_not_written_over(stage, shop, monkeypatch):
+def test_what_cannot_be_read_now_is_not_written_over(harness, shop, monkeypatch):
     """Another process may have approved more, which stands there."""
-    first_use(stage, shop(pin=True))
-    with stage.app(shop(pin=True)) as app:
+    first_use(harness, shop(pin=True))
+    with harness.app(shop(pin=True)) as app:
         assert call(app, "shop.pay").data == "pay"
         proxy = app.servers.proxy("shop")
         approved, file = proxy.cached.approved, proxy._cache._documents.file(proxy._cache._key)
@@ -346,34 +346,34 @@ def test_what_cannot_be_read_now_is_not_written_over(stage, shop, monkeypatch):
 # Pins of a version that did not pin all parts yet
 
 
-def forget_metadata(stage):
+def forget_metadata(harness):
     """Store what was approved as versions did that did not pin `_meta`."""
-    file = stage.folder / "servers" / "shop.json"
+    file = harness.folder / "servers" / "shop.json"
     stored = json.loads(file.read_text())
     for parts in stored["approved"].values():
         parts.pop("metadata", None)
     file.write_text(json.dumps(stored))
 
 
-def test_an_upgrade_is_not_a_change(stage, shop):
+def test_an_upgrade_is_not_a_change(harness, shop):
     paged = {**PAY, "title": "Pay", "_meta": {"ui": {"resourceUri": "ui://pay/page.html"}}}
     shop.lists(paged)
-    first_use(stage, shop(pin=True))
-    forget_metadata(stage)
-    with stage.app(shop(pin=True)) as app:
+    first_use(harness, shop(pin=True))
+    forget_metadata(harness)
+    with harness.app(shop(pin=True)) as app:
         assert seen(app) == ((), False)
         assert call(app, "shop.pay").data == "pay"
-    forget_metadata(stage)
+    forget_metadata(harness)
     shop.lists({**paged, "_meta": {"ui": {"resourceUri": "ui://pay/other.html"}}})
-    with stage.app(shop(pin=True)) as app:  # but a change at the same time is one
+    with harness.app(shop(pin=True)) as app:  # but a change at the same time is one
         assert seen(app) == (("pay (metadata)",), True)
         assert any("+" in line and "other.html" in line for line in app.servers.differences("shop")["pay"])
 
 
-def test_clients_see_no_looser_hints_than_the_approved_ones(stage, shop):
-    first_use(stage, shop())
+def test_clients_see_no_looser_hints_than_the_approved_ones(harness, shop):
+    first_use(harness, shop())
     shop.lists({**PAY, "annotations": {"title": "Pay", "destructiveHint": False, "openWorldHint": False}})
-    with stage.app(shop()) as app:
+    with harness.app(shop()) as app:
         seen(app)
         strict = {"title": "Pay", "destructiveHint": True, "openWorldHint": True}
         assert _annotations(app) == strict

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 from helpers import forever
-from sources.mcp_servers.stage import call
+from sources.mcp_servers.harness import call
 from sources.mcp_servers.test_ends import QUICK, until
 
 from onetool.core.errors import ToolFailure
@@ -27,7 +27,7 @@ def told(caplog):
         yield told
 
 
-def test_one_that_fails_at_the_moment_it_is_ended(stage, monkeypatch, told):
+def test_one_that_fails_at_the_moment_it_is_ended(harness, monkeypatch, told):
     """As a web server that goes just before us: where a group of tasks has an error, it comes instead of the end."""
     begun, lives = threading.Event(), []
 
@@ -42,7 +42,7 @@ def test_one_that_fails_at_the_moment_it_is_ended(stage, monkeypatch, told):
         yield
 
     monkeypatch.setattr("onetool.sources.mcp_servers.opening.connected", connected)
-    with stage.app({"web": {"url": "http://127.0.0.1:9/mcp"}}) as app:
+    with harness.app({"web": {"url": "http://127.0.0.1:9/mcp"}}) as app:
         app.connect()
         assert begun.wait(QUICK)
     (life,) = lives
@@ -52,7 +52,7 @@ def test_one_that_fails_at_the_moment_it_is_ended(stage, monkeypatch, told):
     assert told() == []
 
 
-def test_a_call_that_fails_when_its_caller_is_gone(stage, told):
+def test_a_call_that_fails_when_its_caller_is_gone(harness, told):
     begun, go, ended = threading.Event(), threading.Event(), threading.Event()
 
     async def work(link, flight):
@@ -70,7 +70,7 @@ def test_a_call_that_fails_when_its_caller_is_gone(stage, told):
         waiting.cancel()
         await asyncio.wait({waiting})
 
-    with stage.app({"good": stage.nasty("ok")}) as app:
+    with harness.app({"good": harness.nasty("ok")}) as app:
         assert call(app, "good.echo", text="x").data == "x"
         asyncio.run(give_up(app))
         go.set()

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 from interfaces.mcp.servers import environment
 from mcp import Client, StdioServerParameters
-from sources.mcp_servers.stage import SCRIPTS, call, ran
+from sources.mcp_servers.harness import SCRIPTS, call, ran
 from warm import program
 
 LONG = "a default that takes more than forty characters"
@@ -15,8 +15,8 @@ SECRET = "s3cret-of-the-test"
 
 
 @pytest.fixture
-def app(stage):
-    with stage.app({"odd": stage.nasty("wraps")}) as app:
+def app(harness):
+    with harness.app({"odd": harness.nasty("wraps")}) as app:
         yield app
 
 
@@ -76,10 +76,10 @@ def test_a_value_that_is_not_what_was_promised_fails(app):
 
 
 @asynccontextmanager
-async def ours(menu, stage, **more):
+async def ours(menu, harness, **more):
     """Our own server, by the official client: a function that calls a tool of the server behind it."""
-    config = stage.config({"odd": stage.nasty("wraps")}, **more)
-    env = environment(stage.folder, ONETOOL_CONFIG=str(config))
+    config = harness.config({"odd": harness.nasty("wraps")}, **more)
+    env = environment(harness.folder, ONETOOL_CONFIG=str(config))
     command, *rest = program(["mcp", "--menu", menu], env)
     async with Client(StdioServerParameters(command=command, args=rest, env=env), cache=None) as client:
 
@@ -95,8 +95,8 @@ async def ours(menu, stage, **more):
         yield call
 
 
-async def through(menu, stage, tool, args, **more):
-    async with ours(menu, stage, **more) as call:
+async def through(menu, harness, tool, args, **more):
+    async with ours(menu, harness, **more) as call:
         return await call(tool, args)
 
 
@@ -127,9 +127,9 @@ LARGE = ("read", {"size": 5_000})  # what was promised is kept also where it is 
 
 
 @pytest.mark.parametrize(("menu", "calls"), [("direct", [*CALLS, LARGE]), ("search", CALLS)])
-def test_content_and_structured_content_come_as_they_are_sent(stage, menu, calls):
+def test_content_and_structured_content_come_as_they_are_sent(harness, menu, calls):
     async def main():
-        async with alone() as one, ours(menu, stage) as other:
+        async with alone() as one, ours(menu, harness) as other:
             return [(name, shown(await one(name, args)), shown(await other(name, args))) for name, args in calls]
 
     for name, sent, relayed in asyncio.run(main()):
@@ -137,37 +137,37 @@ def test_content_and_structured_content_come_as_they_are_sent(stage, menu, calls
 
 
 @pytest.mark.parametrize(("menu", "tool"), [("direct", "tells"), ("search", "tells")])
-def test_a_large_text_is_stored(stage, menu, tool):
+def test_a_large_text_is_stored(harness, menu, tool):
     words = "a line\n" * 5_000
-    result = asyncio.run(through(menu, stage, tool, {"words": words}))
+    result = asyncio.run(through(menu, harness, tool, {"words": words}))
     note, link = result.content
     assert "was stored" in note.text
     assert link.size == len(words)
     assert result.structured_content is None
 
 
-def test_what_is_beside_a_large_text_stays_beside_it(stage):
-    result = asyncio.run(through("search", stage, "beside", {"size": 50_000}))
+def test_what_is_beside_a_large_text_stays_beside_it(harness):
+    result = asyncio.run(through("search", harness, "beside", {"size": 50_000}))
     assert [block.type for block in result.content] == ["text", "resource_link", "resource_link"]
     assert "was stored" in result.content[0].text
     assert result.content[2].name == "a"
     assert result.structured_content == {"size": 50_000}
 
 
-def test_large_structured_content_that_nobody_announced_is_stored_too(stage):
-    result = asyncio.run(through("search", stage, "read", {"size": 5_000}))
+def test_large_structured_content_that_nobody_announced_is_stored_too(harness):
+    result = asyncio.run(through("search", harness, "read", {"size": 5_000}))
     assert result.structured_content is None
     assert "was stored" in result.content[0].text
 
 
 @pytest.mark.parametrize("menu", ["direct", "search"])
-def test_secrets_are_masked_in_both_forms(stage, menu):
+def test_secrets_are_masked_in_both_forms(harness, menu):
     async def main():
         secrets = {"secrets": {"KEY": SECRET}}
-        return await through(menu, stage, "echoes_key", {}, **secrets)
+        return await through(menu, harness, "echoes_key", {}, **secrets)
 
-    block = stage.nasty("wraps", env={"KEY": SECRET})
-    stage.nasty = lambda *_, **__: block
+    block = harness.nasty("wraps", env={"KEY": SECRET})
+    harness.nasty = lambda *_, **__: block
     content, structured, _ = shown(asyncio.run(main()))
     assert content[0]["text"] == "the key is ***"
     assert structured == {"key": "***"}

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from helpers import until, until_async
 from interfaces.mcp.upstreams import Site
-from sources.mcp_servers.stage import call, is_gone, settle, tools_of
+from sources.mcp_servers.harness import call, is_gone, settle, tools_of
 
 from onetool.sources.mcp_servers.server_cache import Offers
 from onetool.sources.mcp_servers.upstream import ServerListing
@@ -14,12 +14,12 @@ from onetool.sources.mcp_servers.upstream import ServerListing
 SECRET = "tok-abcdefghijklmnop"
 
 
-def test_one_that_is_replaced_does_not_teach_its_successor(stage):
-    gate = stage.folder / "gate"
-    with stage.app({"one": stage.nasty("lists_slowly", gate, pin=True)}) as app:
+def test_one_that_is_replaced_does_not_teach_its_successor(harness):
+    gate = harness.folder / "gate"
+    with harness.app({"one": harness.nasty("lists_slowly", gate, pin=True)}) as app:
         old = call(app, "one.grow").data
         until(Path(f"{gate}.asked").exists)
-        stage.config({"one": stage.nasty("ok", pin=True)})
+        harness.config({"one": harness.nasty("ok", pin=True)})
         app.reload()
         gate.touch()
         assert is_gone(int(old))
@@ -30,10 +30,10 @@ def test_one_that_is_replaced_does_not_teach_its_successor(stage):
         assert not {"grow", "grown"} <= tools_of(app, "one")
 
 
-def test_what_is_told_for_a_proxy_that_was_replaced_is_not_heard(stage):
-    with stage.app({"one": stage.nasty("ok")}) as app:
+def test_what_is_told_for_a_proxy_that_was_replaced_is_not_heard(harness):
+    with harness.app({"one": harness.nasty("ok")}) as app:
         old = app.servers.proxy("one")
-        stage.config({"one": stage.nasty("ok", env={"OTHER": "yes"})})
+        harness.config({"one": harness.nasty("ok", env={"OTHER": "yes"})})
         app.reload()
         assert app.servers.proxy("one") is not old
         app.servers.listing_received(
@@ -43,8 +43,8 @@ def test_what_is_told_for_a_proxy_that_was_replaced_is_not_heard(stage):
         assert tools_of(app, "one") == set()
 
 
-def test_secrets_that_were_learnt_are_masked_after_a_reload(stage):
-    with stage.app({"one": stage.nasty("ok")}) as app:
+def test_secrets_that_were_learnt_are_masked_after_a_reload(harness):
+    with harness.app({"one": harness.nasty("ok")}) as app:
         app.servers.mask_also(SECRET)
         assert SECRET not in app.runtime.redact(SECRET)
         for _ in range(2):
@@ -53,8 +53,8 @@ def test_secrets_that_were_learnt_are_masked_after_a_reload(stage):
             assert call(app, "one.echo", text=f"it is {SECRET}").data == f"it is {SECRET}"  # its caller has it
 
 
-def test_secrets_are_masked_in_all_that_a_server_tells(stage):
-    with stage.app({"one": stage.nasty("ok")}) as app:
+def test_secrets_are_masked_in_all_that_a_server_tells(harness):
+    with harness.app({"one": harness.nasty("ok")}) as app:
         app.servers.mask_also(SECRET)
         proxy = app.servers.proxy("one")
         words = f"use {SECRET}"
@@ -83,23 +83,23 @@ def test_secrets_are_masked_in_all_that_a_server_tells(stage):
 
 
 @pytest.mark.parametrize("kind", [list, iter])
-def test_those_to_be_settled_may_be_given_as_they_come(stage, kind):
-    with stage.app({name: stage.nasty("ok") for name in ("a", "b", "c")}) as app:
+def test_those_to_be_settled_may_be_given_as_they_come(harness, kind):
+    with harness.app({name: harness.nasty("ok") for name in ("a", "b", "c")}) as app:
         asyncio.run(app.servers.wait_connected(kind(["b", "c"])))
         states = {status.name: status.state for status in app.servers.statuses()}
         assert states == {"a": "idle", "b": "connected", "c": "connected"}
 
 
-def test_a_call_under_way_ends_with_the_server_that_it_began_with(stage):
-    site, file = Site(stage.folder), stage.folder / "file"
-    with stage.app({"one": site.upstream()}) as app:
+def test_a_call_under_way_ends_with_the_server_that_it_began_with(harness):
+    site, file = Site(harness.folder), harness.folder / "file"
+    with harness.app({"one": site.upstream()}) as app:
         old = call(app, "one.pid").data
 
         async def both():
             code = f"[one.waits(file={str(file)!r}, then=''), one.echo(text='after')]"
             slow = asyncio.create_task(app.run(code))
             await until_async(Path(f"{file}.began").exists)
-            stage.config({"one": site.upstream(env={"OTHER": "yes"})})
+            harness.config({"one": site.upstream(env={"OTHER": "yes"})})
             await asyncio.to_thread(app.reload)
             assert not slow.done()
             new = (await app.run("one.pid()")).value()
@@ -112,15 +112,15 @@ def test_a_call_under_way_ends_with_the_server_that_it_began_with(stage):
         assert is_gone(int(old))  # nobody needs it any more
 
 
-def test_who_is_left_with_a_call_ends_with_the_app(stage):
-    file = stage.folder / "file"
-    with stage.app({"one": Site(stage.folder).upstream()}) as app:
+def test_who_is_left_with_a_call_ends_with_the_app(harness):
+    file = harness.folder / "file"
+    with harness.app({"one": Site(harness.folder).upstream()}) as app:
         old = call(app, "one.pid").data
 
         async def left():
             slow = asyncio.create_task(app.run(f"one.waits(file={str(file)!r}, then='')"))
             await until_async(Path(f"{file}.began").exists)
-            stage.config({})
+            harness.config({})
             await asyncio.to_thread(app.reload)
             await asyncio.to_thread(app.close)
             slow.cancel()

@@ -27,29 +27,29 @@ COMMAND = ServerSettings(command="x", args=("y",))
 
 
 @pytest.fixture
-def shelf(tmp_path):
+def store(tmp_path):
     return ServerCache(tmp_path / "servers", "one", COMMAND)
 
 
 def test_what_is_written_is_read_by_all(places):
-    shelf, other = (ServerCache(places("servers"), "one", COMMAND) for _ in range(2))
-    assert shelf.read().tools is other.read().tools is None
-    memory = msgspec.structs.replace(shelf.read(), tools=(TOOL,), version="x 1", approved={"a": digests(TOOL)})
-    version = shelf.write(memory)
-    assert shelf.read() == memory
-    assert shelf.version() == version
+    store, other = (ServerCache(places("servers"), "one", COMMAND) for _ in range(2))
+    assert store.read().tools is other.read().tools is None
+    memory = msgspec.structs.replace(store.read(), tools=(TOOL,), version="x 1", approved={"a": digests(TOOL)})
+    version = store.write(memory)
+    assert store.read() == memory
+    assert store.version() == version
     assert until(lambda: other.read().approved and other.read()) == memory
     before = other.version()
-    shelf.write(msgspec.structs.replace(memory, approved={}))
+    store.write(msgspec.structs.replace(memory, approved={}))
     until(lambda: other.version() != before)  # that is how another replica notices what was approved
     assert other.read().approved == {}
     assert ServerCache(places("servers"), "one", ServerSettings(command="z")).read().tools is None
     assert ServerCache(places("servers"), "two", COMMAND).read().tools is None
 
 
-def test_files_are_private(shelf, tmp_path):
-    assert shelf.version() is None
-    shelf.write(msgspec.structs.replace(shelf.read(), tools=(TOOL,)))
+def test_files_are_private(store, tmp_path):
+    assert store.version() is None
+    store.write(msgspec.structs.replace(store.read(), tools=(TOOL,)))
     assert {file.name for file in (tmp_path / "servers").iterdir()} == {"one.json", ".gitignore", ".onetool-state"}
     if os.name == "posix":
         assert stat.S_IMODE((tmp_path / "servers" / "one.json").stat().st_mode) == 0o600
@@ -57,13 +57,13 @@ def test_files_are_private(shelf, tmp_path):
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b"[]", b'{"tools": 1}', b"\xff\xfe", b"[" * 100_000, b'{"approved": []}'])
-def test_a_file_that_makes_no_sense_counts_as_none(shelf, tmp_path, text):
-    empty = shelf.read()
+def test_a_file_that_makes_no_sense_counts_as_none(store, tmp_path, text):
+    empty = store.read()
     (tmp_path / "servers").mkdir()
     (tmp_path / "servers" / "one.json").write_bytes(text)
-    assert shelf.read() == empty
-    shelf.write(msgspec.structs.replace(empty, tools=(TOOL,)))
-    assert shelf.read().tools == (TOOL,)
+    assert store.read() == empty
+    store.write(msgspec.structs.replace(empty, tools=(TOOL,)))
+    assert store.read().tools == (TOOL,)
 
 
 @pytest.mark.parametrize(
@@ -75,22 +75,22 @@ def test_a_file_that_makes_no_sense_counts_as_none(shelf, tmp_path, text):
         ServerSettings(command="x"),
     ],
 )
-def test_another_command_or_url_has_nothing_to_do_with_it(shelf, tmp_path, other):
-    shelf.write(msgspec.structs.replace(shelf.read(), tools=(TOOL,)))
+def test_another_command_or_url_has_nothing_to_do_with_it(store, tmp_path, other):
+    store.write(msgspec.structs.replace(store.read(), tools=(TOOL,)))
     assert ServerCache(tmp_path / "servers", "one", other).read().tools is None
 
 
-def test_other_settings_are_no_other_server(shelf, tmp_path):
-    shelf.write(msgspec.structs.replace(shelf.read(), tools=(TOOL,)))
+def test_other_settings_are_no_other_server(store, tmp_path):
+    store.write(msgspec.structs.replace(store.read(), tools=(TOOL,)))
     same = ServerSettings(command="x", args=("y",), timeout=3, pin=True, tools=("a",), env={"A": "b"})
     assert ServerCache(tmp_path / "servers", "one", same).read().tools == (TOOL,)
 
 
 def test_what_can_not_be_written_is_not_remembered(tmp_path):
     (tmp_path / "servers").write_text("a file where a folder should be")
-    shelf = ServerCache(tmp_path / "servers", "one", COMMAND)
-    shelf.write(shelf.read())
-    assert shelf.read().tools is None
+    store = ServerCache(tmp_path / "servers", "one", COMMAND)
+    store.write(store.read())
+    assert store.read().tools is None
 
 
 def test_names_of_servers_as_names_of_files():

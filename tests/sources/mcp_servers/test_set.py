@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from helpers import examples, until, until_async
 from interfaces.mcp.upstreams import Site
-from sources.mcp_servers.stage import call, is_gone, ran, settle
+from sources.mcp_servers.harness import call, is_gone, ran, settle
 
 from onetool import App, ToolCall
 
@@ -21,9 +21,9 @@ def packs_of(app):
 # What is there before anybody has been started
 
 
-def test_who_only_looks_starts_nobody(stage):
-    servers = {"good": stage.nasty("ok"), "off": stage.nasty("ok", enabled=False)}
-    with stage.app(servers) as app:
+def test_who_only_looks_starts_nobody(harness):
+    servers = {"good": harness.nasty("ok"), "off": harness.nasty("ok", enabled=False)}
+    with harness.app(servers) as app:
         app.tools()
         app.search("echo")
         states = {status.name: (status.state, status.tools) for status in app.servers.statuses()}
@@ -32,25 +32,25 @@ def test_who_only_looks_starts_nobody(stage):
         assert app.servers.packs() == ["good"]
         assert app.servers.packs(allowed={"time.now"}) == []
         assert app.servers.packs(allowed={"good.echo"}) == ["good"]
-    assert stage.started() == []
+    assert harness.started() == []
 
 
-def test_one_that_is_switched_off_says_so(stage):
-    off = stage.nasty("ok")
-    with stage.app({"off": {**off, "disabled": True}}) as app:
+def test_one_that_is_switched_off_says_so(harness):
+    off = harness.nasty("ok")
+    with harness.app({"off": {**off, "disabled": True}}) as app:
         failed = call(app, "off.echo", text="x")
         assert (failed.error.code, failed.error.reason) == ("tool_not_found", "denied")
         assert "switched off in the config" in failed.error.message
         assert "switched off in the config" in ran(app, "off.echo(text='x')").error.message
-    assert stage.started() == []
+    assert harness.started() == []
 
 
-def test_only_some_tools_and_under_another_name(stage):
+def test_only_some_tools_and_under_another_name(harness):
     servers = {
-        "good": stage.nasty("ok", tools=["echo", "more_*", "nothing_like_that"], prefix="mine"),
-        "with.dot": stage.nasty("ok"),
+        "good": harness.nasty("ok", tools=["echo", "more_*", "nothing_like_that"], prefix="mine"),
+        "with.dot": harness.nasty("ok"),
     }
-    with stage.app(servers) as app:
+    with harness.app(servers) as app:
         assert settle(app)["good"].tools == 1
         assert packs_of(app) == {"mine", "with-dot"}
         assert call(app, "mine.echo", text="x").data == "x"
@@ -59,32 +59,32 @@ def test_only_some_tools_and_under_another_name(stage):
         assert any("no tool of the server is called nothing_like_that" in str(told) for told in app.mistakes)
 
 
-def test_what_was_learnt_is_there_the_next_time(stage):
-    servers = {"good": stage.nasty("ok")}
-    with stage.app(servers) as app:
+def test_what_was_learnt_is_there_the_next_time(harness):
+    servers = {"good": harness.nasty("ok")}
+    with harness.app(servers) as app:
         settle(app)
         names = [spec.name for spec in app.tools()]
-    before = stage.started()
-    with stage.app(servers) as app:
+    before = harness.started()
+    with harness.app(servers) as app:
         assert [spec.name for spec in app.tools()] == names
-        assert stage.started() == before
+        assert harness.started() == before
         assert app.servers.statuses()[0].version == "nasty 1.0"
         assert call(app, "good.echo", text="x").data == "x"
-        assert len(stage.started()) == len(before) + 1
+        assert len(harness.started()) == len(before) + 1
 
 
 # Calls from everywhere
 
 
-def test_calls_come_from_many_loops_at_once(stage):
+def test_calls_come_from_many_loops_at_once(harness):
     async def several(app, n):
         calls = [app.call(ToolCall(f"{n}-{k}", "good.echo", {"text": f"{n} {k}"})) for k in range(20)]
         return [result.data for result in await asyncio.gather(*calls)]
 
-    with stage.app({"good": stage.nasty("ok")}) as app, ThreadPoolExecutor(8) as threads:
+    with harness.app({"good": harness.nasty("ok")}) as app, ThreadPoolExecutor(8) as threads:
         found = list(threads.map(lambda n: asyncio.run(several(app, n)), range(8)))
     assert found == [[f"{n} {k}" for k in range(20)] for n in range(8)]
-    assert len(stage.started()) == 1
+    assert len(harness.started()) == 1
 
 
 def test_a_reload_leaves_alone_what_is_as_it_was(tmp_path):
@@ -130,35 +130,35 @@ def test_servers_may_come_with_a_reload(tmp_path):
 
 
 @pytest.mark.longer
-def test_many_servers_with_many_tools(stage, live_tools):
+def test_many_servers_with_many_tools(harness, live_tools):
     servers = {}
     for n in range(SERVERS):
         tools = [live_tools[(n * EACH + k) % len(live_tools)] for k in range(EACH)]
         tools = [{**tool, "name": f"{tool['name'].partition('.')[2][:40]}-{k}"} for k, tool in enumerate(tools)]
-        file = stage.folder / f"{n}.json"
+        file = harness.folder / f"{n}.json"
         file.write_text(json.dumps(tools))
-        servers[f"s{n}"] = stage.nasty("changes", env={"DEFINITIONS": str(file)})
-    with stage.app(servers) as app:
+        servers[f"s{n}"] = harness.nasty("changes", env={"DEFINITIONS": str(file)})
+    with harness.app(servers) as app:
         statuses = settle(app)
         assert {status.state for status in statuses.values()} == {"connected"}
         total = sum(status.tools for status in statuses.values())
         assert total > 0.98 * SERVERS * EACH  # a few have schemas that are none
-        assert len(stage.started()) == SERVERS
+        assert len(harness.started()) == SERVERS
         assert packs_of(app) == set(servers)
         found = [spec.name for spec, _ in app.search("today's date in Shanghai for train tickets", 5)]
         assert any("get-current-date" in name for name in found)
         name = next(spec.name for spec in app.tools() if spec.name.endswith("get-current-date-0"))
         assert call(app, name).data == name.partition(".")[2]
-    with stage.app(servers) as app:
+    with harness.app(servers) as app:
         assert sum(status.tools for status in app.servers.statuses()) == total
         assert [spec.name for spec, _ in app.search("today's date in Shanghai for train tickets", 5)] == found
-        assert len(stage.started()) == SERVERS  # nobody was started for that
+        assert len(harness.started()) == SERVERS  # nobody was started for that
 
 
-def test_all_start_at_once(stage):
-    gate = stage.folder / "gate"
-    with stage.app({f"slow{n}": stage.nasty("starts_slowly", gate) for n in range(20)}) as app:
+def test_all_start_at_once(harness):
+    gate = harness.folder / "gate"
+    with harness.app({f"slow{n}": harness.nasty("starts_slowly", gate) for n in range(20)}) as app:
         app.connect()
-        until(lambda: len(stage.started()) == 20)
+        until(lambda: len(harness.started()) == 20)
         gate.touch()
         assert {status.state for status in settle(app).values()} == {"connected"}

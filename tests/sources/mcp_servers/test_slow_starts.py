@@ -7,8 +7,8 @@ import subprocess
 from helpers import start
 
 
-def test_progress_is_shown_until_the_server_is_there(stage, tmp_path):
-    config = stage.config({"slow": stage.nasty("waits_for_file", tmp_path / "go")})
+def test_progress_is_shown_until_the_server_is_there(harness, tmp_path):
+    config = harness.config({"slow": harness.nasty("waits_for_file", tmp_path / "go")})
     with start(
         *("--config", str(config), "servers", "test", "slow", "--json"),
         cwd=tmp_path,
@@ -26,9 +26,9 @@ def test_progress_is_shown_until_the_server_is_there(stage, tmp_path):
     assert (process.returncode, result["state"], len(result["tools"])) == (0, "connected", 1)
 
 
-def test_the_reason_is_shown_afterwards(stage, tmp_path):
-    stage.config({"slow": stage.nasty("waits_for_file", tmp_path / "never", connect_timeout=1)})
-    done = stage.cli("servers", "test", "slow", "--json")
+def test_the_reason_is_shown_afterwards(harness, tmp_path):
+    harness.config({"slow": harness.nasty("waits_for_file", tmp_path / "never", connect_timeout=1)})
+    done = harness.cli("servers", "test", "slow", "--json")
     result = json.loads(done.stdout)
     assert (done.returncode, result["state"]) == (1, "disconnected")
     assert result["error"] == (

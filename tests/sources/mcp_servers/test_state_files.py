@@ -8,7 +8,7 @@ from helpers import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from sources.mcp_servers.stage import call, settle
+from sources.mcp_servers.harness import call, settle
 
 from onetool import App
 
@@ -65,10 +65,10 @@ memories = some(
 
 
 @pytest.fixture
-def remembered(stage):
+def remembered(harness):
     """Have this stand in the file of the server `one`, and open the app."""
-    stage.config({"one": stage.nasty("ok", pin=True)})
-    config = stage.folder / "onetool.yaml"
+    harness.config({"one": harness.nasty("ok", pin=True)})
+    config = harness.folder / "onetool.yaml"
     with App.open(config) as app:
         shelf = app.servers.proxy("one")._cache
         file = app.config.home / "servers" / "one.json"
@@ -100,8 +100,8 @@ def test_a_file_of_a_shape_that_can_not_be_stops_nobody(remembered, shape):
 
 
 @pytest.mark.parametrize("shape", [*SHAPES][::3])
-def test_and_its_server_can_be_used(stage, remembered, shape):
-    stage.config({"one": stage.nasty("ok")})
+def test_and_its_server_can_be_used(harness, remembered, shape):
+    harness.config({"one": harness.nasty("ok")})
     with remembered(SHAPES[shape]) as app:
         assert settle(app)["one"].state == "connected"
         assert call(app, "one.echo", text="x").data == "x"
@@ -118,8 +118,8 @@ def test_a_file_of_any_shape_stops_nobody(remembered, memory):
 
 
 @pytest.fixture
-def proxy(stage):
-    with stage.app({"one": stage.nasty("ok", pin=True)}) as app:
+def proxy(harness):
+    with harness.app({"one": harness.nasty("ok", pin=True)}) as app:
         call(app, "one.echo", text="x")
         yield app.servers.proxy("one")
 

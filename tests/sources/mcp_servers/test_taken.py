@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from sources.mcp_servers.stage import call, ran
+from sources.mcp_servers.harness import call, ran
 
 from onetool import ToolCall, ToolSpec
 from onetool.core.lenient import taken
@@ -24,8 +24,8 @@ def loose(**more):
 
 
 @pytest.fixture
-def app(stage):
-    with stage.app({"odd": stage.nasty("wraps")}) as app:
+def app(harness):
+    with harness.app({"odd": harness.nasty("wraps")}) as app:
         yield app
 
 
@@ -141,7 +141,7 @@ def test_whoever_approves_sees_what_is_sent(app):
     assert asked == [{"count": 3, "type": "png"}]
 
 
-def test_packs_and_declared_tools_stay_strict(stage):
+def test_packs_and_declared_tools_stay_strict(harness):
     tool = {
         "name": "weather",
         "description": "Tells the weather.",
@@ -154,17 +154,17 @@ def test_packs_and_declared_tools_stay_strict(stage):
         },
         "implementation": {"type": "mock", "mock_response": 1},
     }
-    with stage.app({}, tools=[tool]) as app:
+    with harness.app({}, tools=[tool]) as app:
         for args in ({"days": "3"}, {}, {"days": 1, "colour": "red"}):
             assert call(app, "weather", **args).error.code == "invalid_args"
         assert call(app, "time.now", colour="red").error.code == "invalid_args"
 
 
 @pytest.mark.parametrize("menu", ["direct", "search", "run"])
-def test_the_warning_reaches_a_client_of_mcp(stage, menu):
+def test_the_warning_reaches_a_client_of_mcp(harness, menu):
     from sources.mcp_servers.test_relayed import through
 
-    result = asyncio.run(through(menu, stage, "loose", {"colour": "red"}))
+    result = asyncio.run(through(menu, harness, "loose", {"colour": "red"}))
     assert "red" in result.content[0].text
     [warning] = result.meta["onetool/warnings"]
     assert warning.startswith("colour: ")

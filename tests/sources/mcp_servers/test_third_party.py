@@ -9,7 +9,7 @@ from threading import Thread
 
 import pytest
 from mcp import Client, StdioServerParameters
-from sources.mcp_servers.stage import BIN, Stage, call, ran, settle
+from sources.mcp_servers.harness import BIN, Harness, call, ran, settle
 
 CLOCK = {"command": str(BIN / "mcp-server-time"), "args": ["--local-timezone", "UTC"]}
 GIT = {"command": str(BIN / "mcp-server-git")}
@@ -59,7 +59,7 @@ def page():
 @pytest.fixture(scope="module")
 def app(tmp_path_factory):
     """All three: each takes a second or two to start, and no test changes any."""
-    with Stage(tmp_path_factory.mktemp("three")).app({"clock": CLOCK, "git": GIT, "web": FETCH}) as app:
+    with Harness(tmp_path_factory.mktemp("three")).app({"clock": CLOCK, "git": GIT, "web": FETCH}) as app:
         yield app
 
 
@@ -112,27 +112,27 @@ def test_the_server_refuses_wrong_arguments_and_we_add_what_we_know(app):
     assert ran(app, "clock.get_current_time(timezne='UTC')").error.code == "invalid_args"
 
 
-def test_a_server_called_like_a_built_in_pack_gives_its_tools_beside(stage):
-    with stage.app({"time": CLOCK}) as app:
+def test_a_server_called_like_a_built_in_pack_gives_its_tools_beside(harness):
+    with harness.app({"time": CLOCK}) as app:
         assert call(app, "time.get_current_time", timezone="UTC").data["timezone"] == "UTC"
         assert "iso" in call(app, "time.now").data
 
 
-def test_from_the_command_line(stage):
-    stage.config({"clock": CLOCK})
-    done = stage.cli("run", "clock.get_current_time(timezone='UTC')['timezone']")
+def test_from_the_command_line(harness):
+    harness.config({"clock": CLOCK})
+    done = harness.cli("run", "clock.get_current_time(timezone='UTC')['timezone']")
     assert (done.stdout.strip(), done.returncode) == ("UTC", 0)
-    done = stage.cli("tools", "invoke", "clock.get_current_time", "--args", '{"timezone": "UTC"}')
+    done = harness.cli("tools", "invoke", "clock.get_current_time", "--args", '{"timezone": "UTC"}')
     assert (json.loads(done.stdout)["result"]["data"]["timezone"], done.returncode) == ("UTC", 0)
-    listed = json.loads(stage.cli("tools", "list").stdout)
+    listed = json.loads(harness.cli("tools", "list").stdout)
     assert {"clock.get_current_time", "clock.convert_time"} <= {tool["name"] for tool in listed}
 
 
-def test_through_our_own_mcp_server(stage):
+def test_through_our_own_mcp_server(harness):
     """A client that knows nothing of the clock's server: OneTool stands between them."""
 
     async def main():
-        ours = {"ONETOOL_CONFIG": str(stage.config({"clock": CLOCK})), "ONETOOL_HOME": str(stage.folder / "state")}
+        ours = {"ONETOOL_CONFIG": str(harness.config({"clock": CLOCK})), "ONETOOL_HOME": str(harness.folder / "state")}
         async with Client(StdioServerParameters(command=str(BIN / "onetool"), args=["mcp"], env=ours)) as client:
             code = "clock.get_current_time(timezone='UTC')['timezone']"
             ran = await client.call_tool("run", {"code": code})

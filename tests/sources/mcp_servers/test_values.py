@@ -4,15 +4,15 @@ import asyncio
 from base64 import b64encode
 
 import pytest
-from sources.mcp_servers.stage import call, ran
+from sources.mcp_servers.harness import call, ran
 
 from onetool import ToolCall
 from onetool.core.call import Declined, ForModel, ForPerson, current_caller
 
 
 @pytest.fixture
-def app(stage):
-    with stage.app({"good": stage.nasty("ok")}) as app:
+def app(harness):
+    with harness.app({"good": harness.nasty("ok")}) as app:
         yield app
 
 

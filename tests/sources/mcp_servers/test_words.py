@@ -1,14 +1,14 @@
 """Which words in code have a server waited for: those that mean its pack, not those that only look like it."""
 
 import pytest
-from sources.mcp_servers.stage import ran
+from sources.mcp_servers.harness import ran
 
 FOR_EVER = 10**6  # seconds that a server is waited for which never answers
 
 
 @pytest.fixture
-def app(stage):
-    with stage.app({"data": stage.nasty("never_answers", connect_timeout=FOR_EVER)}) as app:
+def app(harness):
+    with harness.app({"data": harness.nasty("never_answers", connect_timeout=FOR_EVER)}) as app:
         app.connect()
         app.runtime.warm()
         yield app
@@ -37,8 +37,8 @@ def test_nor_is_another_error_blamed_on_it(app):
     assert "MCP server" not in str(result.error)
 
 
-def test_one_that_is_meant_is_waited_for_and_the_error_says_why(stage):
-    with stage.app({"data": stage.nasty("never_answers", connect_timeout=1)}) as app:
+def test_one_that_is_meant_is_waited_for_and_the_error_says_why(harness):
+    with harness.app({"data": harness.nasty("never_answers", connect_timeout=1)}) as app:
         result = ran(app, "data.read()")
         assert "the MCP server data is not connected" in str(result.error)
 
@@ -53,8 +53,8 @@ def test_one_that_is_meant_is_waited_for_and_the_error_says_why(stage):
         "ot.call('time.convert_time')",
     ],
 )
-def test_a_server_that_is_down_says_so_also_where_python_has_a_module_of_its_name(stage, code):
-    with stage.app({"time": stage.nasty("refuses_to_start")}) as app:
+def test_a_server_that_is_down_says_so_also_where_python_has_a_module_of_its_name(harness, code):
+    with harness.app({"time": harness.nasty("refuses_to_start")}) as app:
         error = ran(app, code).error
         assert "the MCP server time is not connected: " in error.message
         assert "AttributeError" not in error.message

@@ -9,7 +9,7 @@ import time
 from contextlib import contextmanager, suppress
 
 import pytest
-from ask.stage import Stage
+from ask.harness import Harness
 from click.testing import CliRunner
 from helpers import cli, start
 
@@ -41,9 +41,9 @@ COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 class Shop:
     """Where `onetool ask` is run: its tools are those of a shop."""
 
-    def __init__(self, stage):
-        self.stage, self.folder, self.model = stage, stage.folder, stage.model
-        self.env = {"ONETOOL_CONFIG": str(stage.config)}
+    def __init__(self, harness):
+        self.harness, self.folder, self.model = harness, harness.folder, harness.model
+        self.env = {"ONETOOL_CONFIG": str(harness.config)}
 
     def ask(self, *args, stdin=""):
         """In this process, as `onetool ask` in a pipe would do it."""
@@ -139,5 +139,5 @@ class Terminal:
 @pytest.fixture
 def shop(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with Stage(tmp_path, packs={"shop": PACK}) as stage:
-        yield Shop(stage)
+    with Harness(tmp_path, packs={"shop": PACK}) as harness:
+        yield Shop(harness)

@@ -158,7 +158,7 @@ def test_json_is_printed_also_where_nothing_has_begun(shop, monkeypatch):
 
 
 def test_a_session_whose_file_is_taken_away_meanwhile_is_told(shop):
-    file = shop.stage.app.sessions.folder / "tea.jsonl"
+    file = shop.harness.app.sessions.folder / "tea.jsonl"
 
     def answer(_):
         file.unlink()
@@ -176,7 +176,7 @@ def test_a_session_in_use_is_waited_for(shop, monkeypatch):
     monkeypatch.setattr(AskSessions, "_busy_error", lambda *args: found_in_use.set() or busy_error(*args))
 
     async def hold():
-        async with shop.stage.app.sessions.turn("tea"):
+        async with shop.harness.app.sessions.turn("tea"):
             held.set()
             await asyncio.to_thread(found_in_use.wait, 10)
 
@@ -196,7 +196,7 @@ def test_a_session_that_is_new_is_told_and_what_is_like_it(shop):
     for args in (("--session", "trip"), ("--session", "last"), ("--session", "trap", "--new-session"), ()):
         assert shop.ask("q", *args).stderr == ""
     assert shop.ask("q", "--json", "--session", "tripe").stderr == ""
-    (id,) = (one.id for one in shop.stage.app.sessions.list() if one.id[0] == "2")
+    (id,) = (one.id for one in shop.harness.app.sessions.list() if one.id[0] == "2")
     mistyped = f"{id[:-1]}{'x' if id[-1] != 'x' else 'y'}"
     done = shop.ask("q", "--session", mistyped)
     assert (done.exit_code, done.stdout) == (1, "")
@@ -250,7 +250,7 @@ def test_sessions_are_completed(shop):
     from click.shell_completion import ShellComplete
 
     shop.ask("q", "--session", "tea")
-    config = str(shop.stage.config)
+    config = str(shop.harness.config)
     complete = ShellComplete(root, {}, "onetool", "_ONETOOL_COMPLETE")
     found = complete.get_completions(["--config", config, "ask", "--session"], "")
     assert [one.value for one in found] == ["last", "tea"]

@@ -4,7 +4,7 @@ import signal
 from contextlib import contextmanager
 
 import pytest
-from ask.stage import KEY
+from ask.harness import KEY
 from ask.stand_in import Hangs, Says, Wants
 from interfaces.cli.ask.shop import ALLOW, Terminal
 from interfaces.cli.ask.shop import shop as shop  # a fixture

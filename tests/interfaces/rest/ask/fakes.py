@@ -1,4 +1,4 @@
-"""The door alone: an app whose answers are written down, and a client without a socket."""
+"""The interface alone: an app whose answers are written down, and a client without a socket."""
 
 import asyncio
 import json
@@ -97,9 +97,9 @@ class Client(SimpleNamespace):
         return list(read_events(self.body.decode()))
 
 
-async def post(door, body, accept="*/*", *, kind="application/json", query=b"", reading=None, leaving=None):
+async def post(asgi_client, body, accept="*/*", *, kind="application/json", query=b"", reading=None, leaving=None):
     """One request. `reading`: an Event before which nothing is read; `leaving`: one after which the client is gone."""
-    door = door if isinstance(door, AskApp) else AskApp(door)
+    asgi_client = asgi_client if isinstance(asgi_client, AskApp) else AskApp(asgi_client)
     client = Client(status=0, headers={}, body=b"", log={})
     parts = [{"type": "http.request", "body": body if isinstance(body, bytes) else json.dumps(body).encode()}]
 
@@ -127,7 +127,7 @@ async def post(door, body, accept="*/*", *, kind="application/json", query=b"", 
     }
     current_principal.set(Principal(name="p1", owner="p1", role="edit"))
     async with asyncio.timeout(10):
-        await door(scope, receive, send)
+        await asgi_client(scope, receive, send)
     return client
 
 

@@ -6,10 +6,10 @@ import re
 from pathlib import Path
 
 import pytest
-from ask.stage import KEY, Stage
+from ask.harness import KEY, Harness
 from ask.stand_in import Fails, Says, Wants
 from helpers import until
-from interfaces.rest.ask.door import Door, person, users
+from interfaces.rest.ask.asgi_client import AsgiClient, person, users
 
 from onetool.interfaces.rest.ask_app import AskApp
 from onetool.interfaces.rest.ask_approvals import APPROVAL_S, OpenQuestions
@@ -36,15 +36,15 @@ def wants(*texts, **args):
 
 
 @pytest.fixture
-def stage(tmp_path):
-    with Stage(tmp_path, packs={"notes": PACK}) as running:
+def harness(tmp_path):
+    with Harness(tmp_path, packs={"notes": PACK}) as running:
         running.model.will(wants("one"), "Done.")
         yield running
         assert not running.model.refused
 
 
-def written(stage):
-    file = Path(stage.folder) / "written"
+def written(harness):
+    file = Path(harness.folder) / "written"
     return file.read_text().split() if file.exists() else []
 
 
@@ -56,31 +56,31 @@ def run(work):
 
 
 @pytest.mark.parametrize("approve", [True, False])
-def test_the_answer_is_in_the_audit_log(stage, approve):
-    stage.app.audit.open()
+def test_the_answer_is_in_the_audit_log(harness, approve):
+    harness.app.audit.open()
 
     async def asked():
-        door = users(stage.app)
-        async with door.asking() as stream:
-            await door.decide(await stream.next("approval"), approve)
+        asgi_client = users(harness.app)
+        async with asgi_client.asking() as stream:
+            await asgi_client.decide(await stream.next("approval"), approve)
             await stream.end()
 
     run(asked())
-    stage.app.audit.log.flush()
-    (file,) = (stage.app.config.home / "audit").glob("*.jsonl")
+    harness.app.audit.log.flush()
+    (file,) = (harness.app.config.home / "audit").glob("*.jsonl")
     found = [json.loads(line) for line in file.read_text().splitlines()]
     noted = [(line["what"], line["outcome"]) for line in found if line["kind"] == "approval"]
     assert noted == [("notes.write", "approved" if approve else "declined")]
 
 
 @pytest.mark.parametrize("approve", [True, False])
-def test_a_call_waits_for_a_yes_and_a_no_does_not_run_it(stage, approve):
+def test_a_call_waits_for_a_yes_and_a_no_does_not_run_it(harness, approve):
     async def asked():
-        door = users(stage.app)
-        async with door.asking() as stream:
+        asgi_client = users(harness.app)
+        async with asgi_client.asking() as stream:
             told = await stream.next("approval")
-            assert written(stage) == []
-            reply = await door.decide(told, approve)
+            assert written(harness) == []
+            reply = await asgi_client.decide(told, approve)
             assert (reply.status, reply.body) == (204, b"")
             return stream, told, await stream.end()
 
@@ -93,62 +93,62 @@ def test_a_call_waits_for_a_yes_and_a_no_does_not_run_it(stage, approve):
     assert told["call"] == next(one.data["call"]["id"] for one in stream.events if one.name == "call")
     assert (last.name, last.data["answer"]["answer"]) == ("answer", "Done.")
     assert last.data["answer"]["denied"] == ([] if approve else ["notes.write"])
-    assert written(stage) == (["one"] if approve else [])
+    assert written(harness) == (["one"] if approve else [])
 
 
 @pytest.mark.parametrize("menu", ["direct", "run"])
-def test_a_tool_that_is_switched_off_while_its_call_waits_does_not_run(stage, menu):
+def test_a_tool_that_is_switched_off_while_its_call_waits_does_not_run(harness, menu):
     if menu == "run":
-        stage.model.will(Says(calls=[Wants("run", {"code": 'notes.write(text="one")'})]), "Done.")
+        harness.model.will(Says(calls=[Wants("run", {"code": 'notes.write(text="one")'})]), "Done.")
 
     async def asked():
-        door = users(stage.app)
-        async with door.asking(menu=menu) as stream:
+        asgi_client = users(harness.app)
+        async with asgi_client.asking(menu=menu) as stream:
             told = await stream.next("approval")
-            bundles = stage.app.bundles
+            bundles = harness.app.bundles
             await asyncio.to_thread(bundles.patch_tool, bundle_id("pack", "notes"), "write", "1", {"isEnabled": False})
-            assert (await door.decide(told)).status == 204
+            assert (await asgi_client.decide(told)).status == 204
             return stream, await stream.end()
 
     stream, last = run(asked())
     assert last.data["answer"]["answer"] == "Done."
-    assert written(stage) == []
+    assert written(harness) == []
     assert "switched off" in json.dumps([one.data for one in stream.events if one.name == "result"])
 
 
-def test_each_call_is_decided_by_itself_also_those_of_code(stage):
+def test_each_call_is_decided_by_itself_also_those_of_code(harness):
     code = 'notes.write(text="first")\ntry:\n    notes.write(text="second")\nexcept Exception:\n    pass\n1'
-    stage.model.will(Says(calls=[Wants("run", {"code": code})]), "Done.")
+    harness.model.will(Says(calls=[Wants("run", {"code": code})]), "Done.")
 
     async def asked():
-        door = users(stage.app)
-        async with door.asking(menu="run") as stream:
+        asgi_client = users(harness.app)
+        async with asgi_client.asking(menu="run") as stream:
             one = await stream.next("approval")
-            await door.decide(one)
+            await asgi_client.decide(one)
             two = await stream.next("approval", 1)
             assert (two["args"], two["call"] != one["call"]) == ({"text": "second"}, True)
-            assert (await door.decide(one, True)).status == 409  # a yes to one is no yes to another
-            await door.decide(two, False)
+            assert (await asgi_client.decide(one, True)).status == 409  # a yes to one is no yes to another
+            await asgi_client.decide(two, False)
             return await stream.end()
 
     assert run(asked()).data["answer"]["answer"] == "Done."
-    assert written(stage) == ["first"]
+    assert written(harness) == ["first"]
 
 
-def test_the_stream_tells_what_came_of_calls_of_code(stage):
+def test_the_stream_tells_what_came_of_calls_of_code(harness):
     code = f'notes.write(text="{KEY}", password="hunter2")\n'
     code += 'try:\n    notes.write(text="two")\nexcept Exception:\n    pass\n1'
-    stage.model.will(Says(calls=[Wants("run", {"code": code})]), "Done.")
+    harness.model.will(Says(calls=[Wants("run", {"code": code})]), "Done.")
 
     async def asked():
-        door = users(stage.app)
-        async with door.asking(menu="run") as stream:
+        asgi_client = users(harness.app)
+        async with asgi_client.asking(menu="run") as stream:
             one = await stream.next("approval")
-            await door.decide(one)
+            await asgi_client.decide(one)
             first = await stream.next("result")
-            assert written(stage) == [KEY]
+            assert written(harness) == [KEY]
             two = await stream.next("approval", 1)
-            await door.decide(two, False)
+            await asgi_client.decide(two, False)
             await stream.end()
             return one, two, first, [each.data for each in stream.events if each.name == "result"]
 
@@ -162,17 +162,17 @@ def test_the_stream_tells_what_came_of_calls_of_code(stage):
 
 
 @pytest.mark.parametrize("how", ["denied", "stopped"])
-def test_a_call_that_never_ran_is_told_as_that_also_later(stage, how):
+def test_a_call_that_never_ran_is_told_as_that_also_later(harness, how):
     async def asked():
-        door = person(stage.app)
-        async with door.asking() as stream:
+        asgi_client = person(harness.app)
+        async with asgi_client.asking() as stream:
             told = await stream.next("approval")
             if how == "denied":
-                await door.decide(told, False)
+                await asgi_client.decide(told, False)
             else:
-                await door.send("DELETE", f"/ask/{told['question']}")
+                await asgi_client.send("DELETE", f"/ask/{told['question']}")
             await stream.end()
-        return (await door.send("GET", "/ask/sessions/last")).json["messages"]
+        return (await asgi_client.send("GET", "/ask/sessions/last")).json["messages"]
 
     messages = run(asked())
     (call,) = messages[1]["calls"]
@@ -181,26 +181,26 @@ def test_a_call_that_never_ran_is_told_as_that_also_later(stage, how):
     assert messages[-1]["end"] == ("answered" if how == "denied" else "stopped")
 
 
-def test_a_question_that_failed_says_why_also_later(stage):
-    stage.model.will(Fails(400, "nobody understands this"))
+def test_a_question_that_failed_says_why_also_later(harness):
+    harness.model.will(Fails(400, "nobody understands this"))
 
     async def asked():
-        door = person(stage.app)
-        async with door.asking() as stream:
+        asgi_client = person(harness.app)
+        async with asgi_client.asking() as stream:
             await stream.task
-        return (await door.send("GET", "/ask/sessions/last")).json["messages"]
+        return (await asgi_client.send("GET", "/ask/sessions/last")).json["messages"]
 
     (asked_,) = run(asked())
     assert (asked_["role"], asked_["end"]) == ("user", "failed")
     assert "nobody understands this" in asked_["why"]
 
 
-def test_it_is_shown_whole_and_only_known_secrets_are_masked(stage):
+def test_it_is_shown_whole_and_only_known_secrets_are_masked(harness):
     text = f"{KEY} \u202eevil p\u0430ypal {'x' * 100_000}"
-    stage.model.will(wants(text, password="hunter2"), "Done.")
+    harness.model.will(wants(text, password="hunter2"), "Done.")
 
     async def asked():
-        async with users(stage.app).asking() as stream:
+        async with users(harness.app).asking() as stream:
             return stream, await stream.next("approval")
 
     stream, told = run(asked())
@@ -212,109 +212,109 @@ def test_it_is_shown_whole_and_only_known_secrets_are_masked(stage):
 
 
 def test_a_tool_whose_name_looks_like_another_is_told(tmp_path):
-    with Stage(tmp_path, packs={"notes": PACK + TWIN}) as stage:
-        stage.model.will(wants("one"), "Done.")
+    with Harness(tmp_path, packs={"notes": PACK + TWIN}) as harness:
+        harness.model.will(wants("one"), "Done.")
 
         async def asked():
-            async with users(stage.app).asking() as stream:
+            async with users(harness.app).asking() as stream:
                 return await stream.next("approval")
 
         assert "this is not notes.writ\u0435, which looks like it: 'notes.write'" in run(asked())["warnings"][0]
 
 
-def test_tools_that_only_read_are_not_asked_about(stage):
-    stage.model.will(Says(calls=[Wants("time__now", {})]), "Noon.")
+def test_tools_that_only_read_are_not_asked_about(harness):
+    harness.model.will(Says(calls=[Wants("time__now", {})]), "Noon.")
 
     async def asked():
-        async with users(stage.app).asking() as stream:
+        async with users(harness.app).asking() as stream:
             return await stream.end(), [one.name for one in stream.events]
 
     last, names = run(asked())
     assert (last.data["answer"]["answer"], "approval" in names) == ("Noon.", False)
 
 
-def test_without_a_stream_it_is_refused_in_words(stage):
-    reply = run(users(stage.app).send("POST", "/ask", {"prompt": "x", "approve": "ask"}))
+def test_without_a_stream_it_is_refused_in_words(harness):
+    reply = run(users(harness.app).send("POST", "/ask", {"prompt": "x", "approve": "ask"}))
     assert (reply.status, reply.json["code"], reply.json["pointer"]) == (400, "needs_stream", "/approve")
     assert "text/event-stream" in reply.json["detail"]
-    assert stage.model.seen == []
+    assert harness.model.seen == []
 
 
 # Who may decide
 
 
-def test_only_who_asked_may_decide_and_all_others_learn_nothing(stage):
+def test_only_who_asked_may_decide_and_all_others_learn_nothing(harness):
     async def asked():
-        door = users(stage.app)
-        async with door.asking() as stream:
+        asgi_client = users(harness.app)
+        async with asgi_client.asking() as stream:
             told = await stream.next("approval")
-            other = await door.decide(told, user="bob")
-            unknown = await door.decide({**told, "question": "0" * 32})
+            other = await asgi_client.decide(told, user="bob")
+            unknown = await asgi_client.decide({**told, "question": "0" * 32})
             assert (other.status, other.body) == (unknown.status, unknown.body)
             assert other.status == 404
-            badly = await door.send("POST", f"/ask/{told['question']}/approvals/x", {"nonsense": 1}, user="bob")
+            badly = await asgi_client.send("POST", f"/ask/{told['question']}/approvals/x", {"nonsense": 1}, user="bob")
             assert badly.body == other.body
-            cancelled = await door.send("DELETE", f"/ask/{told['question']}", user="bob")
+            cancelled = await asgi_client.send("DELETE", f"/ask/{told['question']}", user="bob")
             assert (cancelled.status, cancelled.body) == (404, other.body)
-            assert (await door.decide({**told, "call": "other"})).status == 404
-            from_tool = await door.decide(told, headers={"OneTool-Call": "1"})
+            assert (await asgi_client.decide({**told, "call": "other"})).status == 404
+            from_tool = await asgi_client.decide(told, headers={"OneTool-Call": "1"})
             assert (from_tool.status, from_tool.json["code"]) == (403, "not_for_tools")
             await asyncio.sleep(0.1)
-            assert written(stage) == []
-            assert (await door.decide(told, False)).status == 204
+            assert written(harness) == []
+            assert (await asgi_client.decide(told, False)).status == 204
             return await stream.end()
 
     assert run(asked()).data["answer"]["denied"] == ["notes.write"]
-    assert written(stage) == []
+    assert written(harness) == []
 
 
-def test_a_second_answer_is_too_late(stage):
+def test_a_second_answer_is_too_late(harness):
     async def asked():
-        door = users(stage.app)
-        async with door.asking() as stream:
+        asgi_client = users(harness.app)
+        async with asgi_client.asking() as stream:
             told = await stream.next("approval")
-            assert (await door.decide(told, False)).status == 204
-            again = await door.decide(told, True)
+            assert (await asgi_client.decide(told, False)).status == 204
+            again = await asgi_client.decide(told, True)
             await stream.end()
-            return again, await door.decide(told, True)
+            return again, await asgi_client.decide(told, True)
 
     again, afterwards = run(asked())
     assert (again.status, again.json["code"], afterwards.status) == (409, "decided", 404)
-    assert written(stage) == []
+    assert written(harness) == []
 
 
 @pytest.mark.parametrize("body", [{}, {"approve": "yes"}, {"approve": 1}, {"approve": True, "all": True}, True, None])
-def test_an_answer_that_is_none_decides_nothing(stage, body):
+def test_an_answer_that_is_none_decides_nothing(harness, body):
     async def asked():
-        door = users(stage.app)
-        async with door.asking() as stream:
+        asgi_client = users(harness.app)
+        async with asgi_client.asking() as stream:
             told = await stream.next("approval")
-            reply = await door.send("POST", f"/ask/{told['question']}/approvals/{told['call']}", body)
-            assert (reply.status, written(stage)) == (400, [])
-            assert (await door.decide(told, False)).status == 204
+            reply = await asgi_client.send("POST", f"/ask/{told['question']}/approvals/{told['call']}", body)
+            assert (reply.status, written(harness)) == (400, [])
+            assert (await asgi_client.decide(told, False)).status == 204
 
     run(asked())
 
 
-def test_questions_have_ids_of_their_own(stage):
-    stage.model.will(wants("one"))
+def test_questions_have_ids_of_their_own(harness):
+    harness.model.will(wants("one"))
 
     async def asked():
-        door = users(stage.app)
-        async with door.asking() as first, door.asking() as second:
+        asgi_client = users(harness.app)
+        async with asgi_client.asking() as first, asgi_client.asking() as second:
             one, two = await first.next("approval"), await second.next("approval")
-            assert (await door.decide({"question": one["question"], "call": two["call"]})).status == 404
+            assert (await asgi_client.decide({"question": one["question"], "call": two["call"]})).status == 404
             return one["question"], two["question"]
 
     one, two = run(asked())
     assert one != two
-    assert written(stage) == []
+    assert written(harness) == []
 
 
 # Silence, leaving, cancelling
 
 
-def test_silence_for_five_minutes_is_no(stage):
+def test_silence_for_five_minutes_is_no(harness):
     timers = []
 
     class Timer:
@@ -329,14 +329,14 @@ def test_silence_for_five_minutes_is_no(stage):
         return timer
 
     async def asked():
-        questions = OpenQuestions(stage.app, now=lambda: 1_800_000_000.0, later=later)
-        door = Door(AskApp(stage.app, questions=questions))
-        async with door.asking() as stream:
+        questions = OpenQuestions(harness.app, now=lambda: 1_800_000_000.0, later=later)
+        asgi_client = AsgiClient(AskApp(harness.app, questions=questions))
+        async with asgi_client.asking() as stream:
             told = await stream.next("approval")
             ((seconds, work, timer),) = timers
             assert (seconds, timer.is_off) == (APPROVAL_S, False)
             work()
-            late = await door.decide(told)
+            late = await asgi_client.decide(told)
             return told, late, await stream.end(), timer
 
     told, late, last, timer = run(asked())
@@ -344,43 +344,43 @@ def test_silence_for_five_minutes_is_no(stage):
     assert told["expiresAt"] == "2027-01-15T08:05:00Z"
     assert (late.status, timer.is_off) == (409, True)
     assert (last.name, last.data["answer"]["denied"]) == ("answer", ["notes.write"])
-    assert written(stage) == []
+    assert written(harness) == []
 
 
-def test_a_client_that_has_left_approves_nothing(stage):
+def test_a_client_that_has_left_approves_nothing(harness):
     async def asked():
-        door = users(stage.app)
-        async with door.asking() as stream:
+        asgi_client = users(harness.app)
+        async with asgi_client.asking() as stream:
             told = await stream.next("approval")
-        return await door.decide(told)
+        return await asgi_client.decide(told)
 
     assert run(asked()).status == 404
-    assert written(stage) == []
+    assert written(harness) == []
 
 
-def test_a_cancelled_question_approves_nothing_and_its_stream_tells_it(stage):
+def test_a_cancelled_question_approves_nothing_and_its_stream_tells_it(harness):
     async def asked():
-        door = person(stage.app)
-        async with door.asking(session="s", newSession=True) as stream:
+        asgi_client = person(harness.app)
+        async with asgi_client.asking(session="s", newSession=True) as stream:
             told = await stream.next("approval")
-            assert (await door.send("DELETE", f"/ask/{told['question']}")).status == 204
-            assert (await door.decide(told)).status in (404, 409)
+            assert (await asgi_client.send("DELETE", f"/ask/{told['question']}")).status == 204
+            assert (await asgi_client.decide(told)).status in (404, 409)
             last = await stream.end()
-            assert (await door.send("DELETE", f"/ask/{told['question']}")).status == 404
+            assert (await asgi_client.send("DELETE", f"/ask/{told['question']}")).status == 404
             return last
 
     last = run(asked())
     assert (last.name, last.data["reason"]) == ("error", "interrupted")
     assert last.data["answer"]["sessionId"] == "s"
-    assert written(stage) == []
-    stage.model.will("Nothing was done.")
-    assert stage.ask("Go on.", session="s").answer == "Nothing was done."
+    assert written(harness) == []
+    harness.model.will("Nothing was done.")
+    assert harness.ask("Go on.", session="s").answer == "Nothing was done."
 
 
-def test_a_yes_of_which_nothing_has_come_yet_ends_with_its_question(stage):
+def test_a_yes_of_which_nothing_has_come_yet_ends_with_its_question(harness):
     async def asked():
-        questions = OpenQuestions(stage.app)
-        async with Door(AskApp(stage.app, questions=questions)).asking() as stream:
+        questions = OpenQuestions(harness.app)
+        async with AsgiClient(AskApp(harness.app, questions=questions)).asking() as stream:
             told = await stream.next("approval")
             question = questions.get(told["question"], "")
             question.decide(told["call"], True)
@@ -388,42 +388,42 @@ def test_a_yes_of_which_nothing_has_come_yet_ends_with_its_question(stage):
             return await stream.end()
 
     assert run(asked()).data["reason"] == "interrupted"
-    assert written(stage) == []
+    assert written(harness) == []
 
 
-def test_a_question_without_approvals_can_be_cancelled_too(stage):
-    stage.model.will(Says("One word after another.", pieces=20, delay=0.1))
+def test_a_question_without_approvals_can_be_cancelled_too(harness):
+    harness.model.will(Says("One word after another.", pieces=20, delay=0.1))
 
     async def asked():
-        door = users(stage.app)
-        async with door.asking(approve="never") as stream:
+        asgi_client = users(harness.app)
+        async with asgi_client.asking(approve="never") as stream:
             await stream.next("text")
             question = (await stream.next("started"))["question"]
-            assert (await door.send("DELETE", f"/ask/{question}")).status == 204
+            assert (await asgi_client.send("DELETE", f"/ask/{question}")).status == 204
             return await stream.end()
 
     assert run(asked()).data["reason"] == "interrupted"
 
 
 def test_cancelling_is_no_change_of_what_is_stored(tmp_path):
-    with Stage(tmp_path, packs={"notes": PACK}, http={"admin": False}) as stage:
-        stage.model.will(wants("one"), "Done.")
+    with Harness(tmp_path, packs={"notes": PACK}, http={"admin": False}) as harness:
+        harness.model.will(wants("one"), "Done.")
 
         async def asked():
-            door = users(stage.app)
-            async with door.asking() as stream:
+            asgi_client = users(harness.app)
+            async with asgi_client.asking() as stream:
                 told = await stream.next("approval")
-                return await door.send("DELETE", f"/ask/{told['question']}")
+                return await asgi_client.send("DELETE", f"/ask/{told['question']}")
 
         assert run(asked()).status == 204
 
 
-def test_ids_of_questions_are_not_in_the_log(stage, caplog):
+def test_ids_of_questions_are_not_in_the_log(harness, caplog):
     async def asked():
-        door = users(stage.app)
-        async with door.asking() as stream:
+        asgi_client = users(harness.app)
+        async with asgi_client.asking() as stream:
             told = await stream.next("approval")
-            await door.decide(told)
+            await asgi_client.decide(told)
             await stream.end()
             return told
 
@@ -432,4 +432,4 @@ def test_ids_of_questions_are_not_in_the_log(stage, caplog):
     lines = [json.dumps(one.fields) for one in caplog.records if hasattr(one, "fields")]
     assert any("/ask/***/approvals/" in line for line in lines)
     assert not any(told["question"] in line for line in lines)
-    assert until(lambda: written(stage) == ["one"])
+    assert until(lambda: written(harness) == ["one"])

@@ -250,17 +250,17 @@ def test_a_model_or_a_session_that_the_client_named_is_its_own_mistake():
 
 def test_so_many_at_once_and_no_more():
     async def many():
-        door, leaving = AskApp(App(STARTED, 5.0)), asyncio.Event()
+        asgi_client, leaving = AskApp(App(STARTED, 5.0)), asyncio.Event()
         asked = [
-            asyncio.create_task(post(door, {"prompt": "x"}, EVENTS if n % 2 else "", leaving=leaving))
+            asyncio.create_task(post(asgi_client, {"prompt": "x"}, EVENTS if n % 2 else "", leaving=leaving))
             for n in range(MOST_AT_ONCE)
         ]
         await asyncio.sleep(0.05)
-        refused = await post(door, {"prompt": "x"})
+        refused = await post(asgi_client, {"prompt": "x"})
         leaving.set()
         await asyncio.gather(*asked)
-        door._app.script = App().script
-        return refused, await post(door, {"prompt": "x"})
+        asgi_client._app.script = App().script
+        return refused, await post(asgi_client, {"prompt": "x"})
 
     refused, after = asyncio.run(many())
     assert problem(refused, 503, "too_many")["detail"].startswith(f"{MOST_AT_ONCE} questions")

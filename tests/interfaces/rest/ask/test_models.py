@@ -6,8 +6,8 @@ from base64 import b64encode
 
 import jsonschema_rs
 import pytest
-from ask.stage import KEY, KEYS, Stage
-from interfaces.rest.ask.door import person
+from ask.harness import KEY, KEYS, Harness
+from interfaces.rest.ask.asgi_client import person
 
 from onetool.interfaces.rest.ask_body import MOST_FILES
 from onetool.interfaces.rest.openapi import openapi_document
@@ -23,22 +23,22 @@ def no_keys(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
 
 
-def send(stage, method, path, body=None, **options):
-    return asyncio.run(person(stage.app, **options).send(method, path, body))
+def send(harness, method, path, body=None, **options):
+    return asyncio.run(person(harness.app, **options).send(method, path, body))
 
 
-def models(stage, **options):
-    reply = send(stage, "GET", "/ask/models", **options)
+def models(harness, **options):
+    reply = send(harness, "GET", "/ask/models", **options)
     assert reply.status == 200, reply.body
     assert KEY not in reply.body.decode()
-    schema = {"$ref": "#/components/schemas/ModelOverview", "components": openapi_document(stage.app)["components"]}
+    schema = {"$ref": "#/components/schemas/ModelOverview", "components": openapi_document(harness.app)["components"]}
     jsonschema_rs.Draft202012Validator(schema, offline=True).validate(reply.json)
     return reply.json
 
 
 def test_which_providers_can_be_asked(tmp_path):
-    with Stage(tmp_path) as stage:
-        told = models(stage)
+    with Harness(tmp_path) as harness:
+        told = models(harness)
         assert (told["provider"], told["model"]) == ("openai", "stand-in")
         by_name = {one["id"]: one for one in told["providers"]}
         assert list(by_name) == ["openai", "ollama", "gemini", "anthropic"]
@@ -47,15 +47,15 @@ def test_which_providers_can_be_asked(tmp_path):
         assert by_name["ollama"]["missing"] == "OLLAMA_HOST"
         assert len(by_name["gemini"]["models"]) == 1
         assert "missing" not in by_name["gemini"]
-        asked = [one.path for one in stage.model.seen]
+        asked = [one.path for one in harness.model.seen]
         assert all(path.endswith("/models") for path in asked), asked  # nobody was asked a question
 
 
 def test_what_is_missing_is_named(tmp_path):
-    with Stage(
+    with Harness(
         tmp_path, ask={"provider": "anthropic", "base_url": None, "model": None}, secrets={"OTHER": "x" * 20}
-    ) as stage:
-        reply = send(stage, "GET", "/ask/models")
+    ) as harness:
+        reply = send(harness, "GET", "/ask/models")
         told = reply.json
     assert (told["provider"], told["model"]) == (None, None)
     missing = {one["id"]: one.get("missing") for one in told["providers"]}
@@ -63,21 +63,21 @@ def test_what_is_missing_is_named(tmp_path):
 
 
 def test_an_ollama_lists_its_models(tmp_path, monkeypatch):
-    with Stage(tmp_path, "ollama") as stage:
-        monkeypatch.setenv("OLLAMA_HOST", stage.model.urls["ollama"])
-        told = models(stage)
+    with Harness(tmp_path, "ollama") as harness:
+        monkeypatch.setenv("OLLAMA_HOST", harness.model.urls["ollama"])
+        told = models(harness)
         found = next(one for one in told["providers"] if one["id"] == "ollama")
     assert (told["provider"], told["model"], found["isConfigured"]) == ("ollama", "stand-in", True)
     assert found["models"]
 
 
 def test_what_the_tools_cost_depends_on_which_there_are(tmp_path):
-    with Stage(tmp_path) as stage:
-        every, one, none = models(stage), models(stage, allowed=["time.now"]), models(stage, allowed=[])
+    with Harness(tmp_path) as harness:
+        every, one, none = models(harness), models(harness, allowed=["time.now"]), models(harness, allowed=[])
     assert every["toolTokens"] > one["toolTokens"] > none["toolTokens"] == 0
     (tmp_path / "run").mkdir()
-    with Stage(tmp_path / "run", ask={"menu": "run"}) as stage:
-        assert 0 < models(stage)["toolTokens"] < every["toolTokens"]
+    with Harness(tmp_path / "run", ask={"menu": "run"}) as harness:
+        assert 0 < models(harness)["toolTokens"] < every["toolTokens"]
 
 
 # Files
@@ -89,15 +89,15 @@ def test_each_provider_gets_pictures_and_texts(tmp_path, provider):
         {"name": "plan.png", "kind": "image/png", "data": PICTURE},
         {"name": "notes.md", "text": "Tea is at five."},
     ]
-    with Stage(tmp_path, provider) as stage:
-        stage.model.will("A plan.")
-        reply = send(stage, "POST", "/ask", {"prompt": "What is it?", "files": files})
+    with Harness(tmp_path, provider) as harness:
+        harness.model.will("A plan.")
+        reply = send(harness, "POST", "/ask", {"prompt": "What is it?", "files": files})
         assert reply.status == 200, reply.body
-        assert not stage.model.refused
-        sent = json.dumps(stage.model.seen[-1].body)
+        assert not harness.model.refused
+        sent = json.dumps(harness.model.seen[-1].body)
         assert PICTURE in sent
         assert "Tea is at five." in sent
-        read = send(stage, "GET", f"/ask/sessions/{reply.json['sessionId']}").json
+        read = send(harness, "GET", f"/ask/sessions/{reply.json['sessionId']}").json
     assert [one["name"] for one in read["messages"][0]["files"]] == ["plan.png", "notes.md"]
 
 
@@ -109,15 +109,15 @@ def test_each_provider_gets_pictures_and_texts(tmp_path, provider):
     ],
 )
 def test_files_are_bounded_together(tmp_path, file):
-    with Stage(tmp_path, http={"max_body_mb": 64}) as stage:
-        reply = send(stage, "POST", "/ask", {"prompt": "x", "files": [file]})
+    with Harness(tmp_path, http={"max_body_mb": 64}) as harness:
+        reply = send(harness, "POST", "/ask", {"prompt": "x", "files": [file]})
     assert (reply.status, reply.json["pointer"]) == (400, "/files")
     assert "5 MiB" in reply.json["detail"]
 
 
 def test_what_is_neither_a_picture_nor_a_text_is_refused_in_words(tmp_path):
-    with Stage(tmp_path) as stage:
+    with Harness(tmp_path) as harness:
         file = {"name": "a.pdf", "kind": "application/pdf", "data": "aaaa"}
-        reply = send(stage, "POST", "/ask", {"prompt": "x", "files": [file]})
+        reply = send(harness, "POST", "/ask", {"prompt": "x", "files": [file]})
     assert (reply.status, reply.json["pointer"]) == (400, "/files/0/kind")
     assert "image/png" in reply.json["detail"]

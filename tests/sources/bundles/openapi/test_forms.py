@@ -6,7 +6,7 @@ from urllib.parse import unquote
 
 import npm
 import pytest
-from http_stage import Stage, allowed
+from http_harness import Harness, allowed
 from upstream import Upstream
 
 from onetool.core.errors import BadArguments
@@ -38,7 +38,7 @@ def call(tools):
             request = dict(tool["httpImpl"]["request"])
             request["urlTemplate"] = request["urlTemplate"].replace("https://api.example.com", upstream.url)
             impl = {**tool["httpImpl"], "request": request}
-            Stage(impl, tool["argSchema"], tool.get("limits"), hosts=allowed(upstream))(**args)
+            Harness(impl, tool["argSchema"], tool.get("limits"), hosts=allowed(upstream))(**args)
             return upstream.seen[-1]
 
         yield call

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import npm
 import pytest
-from http_stage import Stage, allowed
+from http_harness import Harness, allowed
 from upstream import Reply, Upstream
 
 from onetool.core.schema import CompiledSchema
@@ -73,10 +73,10 @@ def test_one_of_them_is(github):
         impl = tool["httpImpl"]
         request = {**impl["request"]}
         request["urlTemplate"] = request["urlTemplate"].replace("https://api.github.com", upstream.url)
-        stage = Stage(
+        harness = Harness(
             {**impl, "request": request}, tool["argSchema"], secrets={"GITHUB_TOKEN": "t0ken"}, hosts=allowed(upstream)
         )
-        value = stage(owner="o", repo="r", title="x")
+        value = harness(owner="o", repo="r", title="x")
         assert value["number"] == 5
         assert CompiledSchema(tool["outputSchema"]).check(value) == []
         assert upstream.seen[0].target == "/repos/o/r/issues"

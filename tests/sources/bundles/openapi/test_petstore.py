@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from http_stage import Stage, allowed
+from http_harness import Harness, allowed
 from upstream import Reply, Upstream
 
 from onetool.core.schema import CompiledSchema
@@ -66,7 +66,7 @@ def shop():
         def call(slug, **args):
             tool = tools[slug]
             assert CompiledSchema(tool["argSchema"], closed=True).check(args) == []
-            value = Stage(tool["httpImpl"], tool["argSchema"], secrets=SECRETS, hosts=allowed(upstream))(**args)
+            value = Harness(tool["httpImpl"], tool["argSchema"], secrets=SECRETS, hosts=allowed(upstream))(**args)
             assert CompiledSchema(tool["outputSchema"]).check(value) == []
             return value
 

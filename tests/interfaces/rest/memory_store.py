@@ -1,4 +1,4 @@
-"""A shelf in memory, with faults on demand: what the door does is tested here, what a shelf does elsewhere."""
+"""A store in memory, with faults on demand, to test the REST API without bundles on disk."""
 
 import asyncio
 import threading
@@ -75,7 +75,7 @@ class Functions:
         return list(self.events)
 
 
-class MemoryShelf:
+class MemoryStore:
     def __init__(self):
         self._lock = threading.RLock()
         self._bundles, self._tools = {}, {}

@@ -1,4 +1,4 @@
-"""The public door of an app whose model is a stand-in: `App.asgi`, with users, and streams read as they come."""
+"""A client of `App.asgi`, for apps whose model is a stand-in: with users, and streams read as they come."""
 
 import asyncio
 import json
@@ -10,7 +10,7 @@ from interfaces.rest.served import Event
 PATIENCE = 60
 
 
-class Door:
+class AsgiClient:
     """Requests to an ASGI app, each with its user."""
 
     def __init__(self, site):
@@ -104,10 +104,12 @@ class Stream:
 
 
 def users(app, **options):
-    """The door of an app whose web app knows its users."""
-    return Door(app.asgi(auth=lambda scope: dict(scope["headers"])[b"x-user"].decode(), hosts=["localhost"], **options))
+    """A client of an app whose web app knows its users."""
+    return AsgiClient(
+        app.asgi(auth=lambda scope: dict(scope["headers"])[b"x-user"].decode(), hosts=["localhost"], **options)
+    )
 
 
 def person(app, **options):
-    """The door of an app that has one user: its sessions are theirs."""
-    return Door(app.asgi(hosts=["localhost"], **options))
+    """A client of an app that has one user: its sessions are theirs."""
+    return AsgiClient(app.asgi(hosts=["localhost"], **options))

@@ -18,7 +18,7 @@ BIN = Path(sys.executable).parent
 PYTHON = [sys.executable, "-S", "-X", "utf8"]  # the scripts need nothing but the standard library
 
 
-class Stage:
+class Harness:
     def __init__(self, folder):
         self.folder = folder
         self._pids = folder / "pids"

@@ -57,7 +57,7 @@ class Environment:
         return self.secrets.redact_data(value, sent)
 
 
-class Stage:
+class Harness:
     """A tool and all that it reaches."""
 
     def __init__(self, impl, schema=None, limits=None, secrets=None, hosts=None, client=None):
@@ -91,9 +91,9 @@ class Stage:
         return run(self.call(**args))
 
 
-def stage(upstream, request=None, response=None, path="/x", hosts=None, **more):
+def harness(upstream, request=None, response=None, path="/x", hosts=None, **more):
     impl = {"request": {"urlTemplate": f"{upstream.url}{path}", **(request or {})}, "response": response or {}}
-    return Stage(impl, hosts=hosts or allowed(upstream), **more)
+    return Harness(impl, hosts=hosts or allowed(upstream), **more)
 
 
 def certificate(folder, name="localhost"):

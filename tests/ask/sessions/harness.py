@@ -1,8 +1,8 @@
 """Sessions over both backends, for the tests of what each of them has to do.
 
-stage.open(owner)                  the sessions of an owner, as another process would open them
-stage.set_modified(id, at)         as if it had been used then
-stage.add(id, b"…")                a line that another version, or an accident, has put there
+harness.open(owner)                  the sessions of an owner, as another process would open them
+harness.set_modified(id, at)         as if it had been used then
+harness.add(id, b"…")                a line that another version, or an accident, has put there
 """
 
 import os
@@ -67,7 +67,7 @@ class DatabaseStage:
 
 
 @pytest.fixture(params=["files", "postgres"])
-def stage(request, tmp_path):
+def harness(request, tmp_path):
     if request.param == "files":
         return FolderStage(tmp_path / "home" / "sessions")
     return DatabaseStage(request.getfixturevalue("database"))

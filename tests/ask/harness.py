@@ -1,4 +1,4 @@
-"""An app whose model is the stand-in: `with Stage(folder) as stage: stage.model.will(…); stage.ask("…")`."""
+"""An app whose model is the stand-in: `with Harness(folder) as harness: harness.model.will(…); harness.ask("…")`."""
 
 import asyncio
 from pathlib import Path
@@ -14,7 +14,7 @@ KEYS = {"openai": "OPENAI_API_KEY", "gemini": "GEMINI_API_KEY", "anthropic": "AN
 KEY = "sk-stand-in-0123456789"
 
 
-class Stage:
+class Harness:
     """`config` is further keys; `packs` are modules by name, with their code."""
 
     def __init__(

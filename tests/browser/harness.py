@@ -65,7 +65,7 @@ SCRIPT = {
 }
 
 
-class Stage:
+class Harness:
     """A server that runs, where its page is, and a client of its API: somebody else who uses it, too."""
 
     def __init__(self, begin, upstream, token=None):
@@ -153,7 +153,7 @@ def named_token(name, token, role, **more):
 
 
 @contextmanager
-def stage(folder, token=None, command=None, **more):
+def harness(folder, token=None, command=None, **more):
     """Start it in this folder. With a token, the page asks for it."""
     (folder / "packs").mkdir()
     (folder / "packs" / "numbers.py").write_text(PACK, encoding="utf-8")
@@ -166,7 +166,7 @@ def stage(folder, token=None, command=None, **more):
             how = {"real": True, "command": command, "env": {"HOME": str(folder)}}
             return Served(folder, "--port", str(port), config=given, **how)
 
-        one = Stage(begin, upstream, token)
+        one = Harness(begin, upstream, token)
         try:
             one.put_bundle(METEO, "meteo", displayName="Meteo", description="Weather of a web API.")
             request = {"urlTemplate": f"{upstream.url}/v1/${{city}}", "query": {"days": "3"}}
