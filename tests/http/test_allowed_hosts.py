@@ -62,7 +62,7 @@ def test_allowed(entry: str, url: str) -> None:
 def test_not_allowed(entry: str, url: str) -> None:
     with pytest.raises(RequestRefusedError, match="not in allowedHosts") as refused:
         hosts(entry).check(parse_url(url))
-    assert "allowedHosts in the config" in refused.value.hints[0]
+    assert "onetool hosts allow" in refused.value.hints[0]
     assert refused.value.reason == "denied"
 
 
@@ -70,7 +70,7 @@ def test_nothing_is_allowed_when_nothing_is_said() -> None:
     with pytest.raises(RequestRefusedError) as refused:
         hosts().check(parse_url("https://api.example.com:8443/x"))
     assert str(refused.value) == "api.example.com:8443 is not in allowedHosts, so no tool may call it"
-    assert refused.value.hints == ('to allow it, add to allowedHosts in the config: "api.example.com:8443"',)
+    assert refused.value.hints == ("to allow it: onetool hosts allow api.example.com:8443",)
 
 
 @pytest.mark.parametrize(
@@ -90,8 +90,7 @@ def test_what_is_near_is_said_to_need_more_at_once(host: str) -> None:
     url = parse_url(f"http://{host}/")
     with pytest.raises(RequestRefusedError, match="not in allowedHosts") as refused:
         hosts().check(url)
-    entry = f'{{host: "{host}", allowPrivate: true}}'
-    assert refused.value.hints == (f"to allow it, add to allowedHosts in the config: {entry}",)
+    assert refused.value.hints == (f"to allow it: onetool hosts allow --private {host}",)
     assert hosts(HostRule(host, allow_private=True)).check(url)
 
 
@@ -147,7 +146,7 @@ def test_names_of_this_network_need_to_be_allowed_as_such(url: str) -> None:
     for entry in ("*", host):
         with pytest.raises(RequestRefusedError, match="name of this machine") as refused:
             hosts(entry).check(parse_url(url))
-        assert f'{{host: "{host}", allowPrivate: true}}' in refused.value.hints[0]
+        assert f"onetool hosts allow --private {host}" in refused.value.hints[0]
     assert hosts(HostRule(host, allow_private=True)).check(parse_url(url))
 
 
@@ -160,7 +159,7 @@ def test_private_addresses_need_to_be_allowed() -> None:
     rules.check_address(opened, "fe80::1%eth0", url)
     with pytest.raises(RequestRefusedError, match=r"leads to 10\.0\.0\.5") as refused:
         rules.check_address(closed, "10.0.0.5", url)
-    assert '{host: "svc.example.com:8080", allowPrivate: true}' in refused.value.hints[0]
+    assert "onetool hosts allow --private svc.example.com:8080" in refused.value.hints[0]
     for nowhere in ("0.0.0.0", "224.0.0.1", "255.255.255.255", "::", "nonsense"):
         with pytest.raises(RequestRefusedError, match="can't be called"):
             rules.check_address(opened, nowhere, url)

@@ -185,3 +185,4 @@ def test_init_asks_to_trust_a_folder_that_has_packs(config, monkeypatch, answer)
     assert done.exit_code == 0
     assert f"Python of packs in {packs}" in done.output
     assert (find().untrusted is None) == answer
+    assert ("Next: onetool trust, onetool check" in done.output) == (not answer)

@@ -104,6 +104,8 @@ def _of_bundle(app: "App", bundle: "Bundle", tools: "list[Tool]") -> Iterator[Mi
 
 def _lacking(app: "App", needs: "Requirements") -> Iterator[tuple[str, str]]:
     """Yield what is missing or wrong, each with a hint."""
+    from onetool.http.allowed_hosts import allow_command
+
     for name, source in needs.secrets:
         if what := app.runtime.secret_rules.use_by_server(name):
             yield f"uses the secret {name}, which is {what} of this server: no tool may send it", "use another secret"
@@ -111,8 +113,9 @@ def _lacking(app: "App", needs: "Requirements") -> Iterator[tuple[str, str]]:
             yield f"needs the secret {name}, which is not set", needs.command_for(name)
         elif not app.config.secrets.hosts(name):
             yield f"uses the secret {name}, which is not bound to a host", needs.command_for(name)
-    for entry in needs.closed():
-        yield f"calls {entry}, which is not allowed", "add it to allowedHosts in the config"
+    for one in needs.hosts:
+        if one.entry is not None:
+            yield f"calls {one.host}, which is not allowed", allow_command(one.host, "allowPrivate" in one.entry)
 
 
 def _literal_credential(impl: dict[str, Any] | None) -> str | None:

@@ -167,7 +167,7 @@ class AllowedHosts:
         if rule is None:
             raise RequestRefusedError(
                 f"{url.authority} is not in allowedHosts, so no tool may call it",
-                [f"to allow it, add to allowedHosts in the config: {entry_for(url)}"],
+                [f"to allow it: {allow_command(url.authority, is_private(url.host))}"],
             )
         if is_address(url.host):
             self.check_address(rule, url.host, url)
@@ -266,6 +266,11 @@ def entry_for(url: Url) -> str:
     return host_entry(url.authority, is_private(url.host))
 
 
+def allow_command(host: str, private: bool) -> str:
+    """Return the command that adds a host to allowedHosts."""
+    return f"onetool hosts allow {'--private ' if private else ''}{host}"
+
+
 def host_entry(host: str, private: bool) -> str:
     """An entry of allowedHosts, in YAML that is JSON, too, as far as texts go."""
     return f'{{host: "{host}", allowPrivate: true}}' if private else f'"{host}"'
@@ -274,5 +279,5 @@ def host_entry(host: str, private: bool) -> str:
 def _needs_private(url: Url, what: str) -> RequestRefusedError:
     return RequestRefusedError(
         f"{what}, and its entry in allowedHosts does not allow that",
-        [f"if that is meant, write in allowedHosts in the config: {host_entry(url.authority, private=True)}"],
+        [f"if that is meant: {allow_command(url.authority, private=True)}"],
     )

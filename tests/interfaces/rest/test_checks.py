@@ -34,7 +34,7 @@ def test_it_says_what_the_command_says(real, tmp_path):
     tool = {"type": "http", "httpImpl": {"request": request}}
     assert real.ask("PUT", f"{bundle}/tools/get/version/1", tool).status_code == 201
     fixes = {one.get("fix") for one in real.get("/check").json()["findings"]}
-    assert "add it to allowedHosts in the config" in fixes
+    assert "onetool hosts allow api.example.com" in fixes
 
 
 def test_a_config_that_can_not_be_used_is_told(real, tmp_path):

@@ -87,9 +87,9 @@ def _write_starter(folder: Path, force: bool) -> None:
             write_new(file.with_name(IGNORE), IGNORED)
     except OSError as error:
         raise click.ClickException(f"can't write {file}: {error.strerror}.") from None
-    there = "" if folder == Path() else f"cd {folder}, "
-    click.echo(f"Wrote {file}. Next: {there}onetool check, onetool tools list, onetool tools invoke weather.")
-    click.echo(f"For an MCP client: onetool init --client {'|'.join(CLIENTS)} --write")
+    click.echo(f"Wrote {file}.")
     found = find(env={**os.environ, "ONETOOL_CONFIG": ""}, cwd=folder.absolute())
-    if found.untrusted is not None:  # the folder had packs before
-        offer_trust(found.untrusted)
+    is_trusted = found.untrusted is None or offer_trust(found.untrusted)  # not if the folder had packs before
+    there = ("" if folder == Path() else f"cd {folder}, ") + ("" if is_trusted else "onetool trust, ")
+    click.echo(f"Next: {there}onetool check, onetool tools list, onetool tools invoke weather.")
+    click.echo(f"For an MCP client: onetool init --client {'|'.join(CLIENTS)} --write")

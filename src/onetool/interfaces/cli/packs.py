@@ -56,7 +56,7 @@ def new(name: str, folder: Path | None) -> None:
     if elsewhere:
         click.echo(f"  packs: [{folder.absolute()}]   in the config, so that it is found")
     click.echo(f'  onetool tools invoke {name}.greet --args \'{{"name": "Ann"}}\'')
-    click.echo(f"  onetool packs check {pack}\n  pytest {test}")
+    click.echo(f"  onetool packs check {pack}\n  pip install pytest && python -m pytest {test}")
 
 
 def _refuse_untrusted(path: Path, untrusted: "Untrusted | None") -> None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from onetool.services.access_tokens import StoredToken, TokenStore
 
 NONE = "There are no named tokens. Make one: onetool tokens add NAME"
-COLUMNS = ("name", "role", "tools", "rate", "expires", "stands in", "")
+COLUMNS = ("name", "role", "tools", "rate", "expires", "where", "")
 _RATES = {1: "s", 60: "min", 3600: "h", 86400: "day"}
 MAY = {
     "call": "call tools, run code and ask",

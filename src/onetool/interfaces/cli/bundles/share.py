@@ -195,7 +195,7 @@ def _print(bundle_import: "BundleImport", dry_run: bool) -> None:
         print_table("What would change" if dry_run else "Nothing was imported", ("", "", ""), rows)
     else:
         stays = len(bundle_import.tools) - len(plan.new_tools)
-        also = f"; {stays} were there already" if stays else ""
+        also = f"; {stays} {'was' if stays == 1 else 'were'} there already" if stays else ""
         echo(
             printable(f"Imported {plan.bundle.slug} ({plan.bundle.id}): {counted(len(plan.new_tools), 'tool')}{also}.")
         )

@@ -151,7 +151,7 @@ def _tell(options: SetupOptions, client: KnownClient, server: OwnServer, *, err:
         click.echo(f"{client.title} takes the token from the environment variable {server.token}.", err=err)
     local = [path for path in (server.command, *server.args) if os.path.isabs(path)]
     if local and not options.user:
-        click.echo(f"Only on this machine there is {', '.join(local)}: mind that before you share the file.", err=err)
+        click.echo(f"{', '.join(local)}: exists only on this machine; change it before you share the file.", err=err)
     click.echo(f"Next: {client.then_user if options.user else client.then_project}", err=err)
 
 
