@@ -59,6 +59,8 @@ class _ToolMaker:
     def __init__(self, command: Command, given: dict[str, str]) -> None:
         self._command = command
         self._notes = command.notes
+        if command.is_put and command.url.endswith("/"):
+            self._notes.append("curl adds the file's name to an address that ends with /; the tool doesn't")
         scheme, user, self._host, self._path, query = self._split(command.url)
         self._command.user = command.user or unquote(user)
         self._query_text = query

@@ -435,6 +435,10 @@ class _Options:
             value, rest = value[:end], value[end:]
         options = {key: one.strip('"') for key, one in _FORM_OPTION.findall(rest)}
         kind = _FIELD_KINDS[sign]
+        if sign == "<":
+            self._command.notes.append(
+                f"-F {name}=<{value[:40]}: {name} takes the text itself, not a file to read it from"
+            )
         self._command.fields.append(FormField(name, value, kind, options.get("type", ""), options.get("filename", "")))
 
     def _urlencode(self, text: str) -> None:
