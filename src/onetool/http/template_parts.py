@@ -141,13 +141,6 @@ class PairTemplate:
     def placeholders(self) -> tuple[Placeholder, ...]:
         return self.key.placeholders + (() if self.value is None else self.value.placeholders)
 
-    def is_object(self, values: Values) -> bool:
-        return (
-            self.value is not None
-            and self.value.alone is not None
-            and isinstance(values.get(self.value.alone.name), dict)
-        )
-
     def fill(self, values: Values) -> list[str]:
         key = self.key.fill(values, escaped)
         if key is None:
@@ -183,15 +176,15 @@ class PairTemplates:
         for part in self.parts:
             pairs = [part] if isinstance(part, str) else part.fill(values)
             filled += pairs
-            if not isinstance(part, str) and part.is_object(values):
+            if not isinstance(part, str) and part.value is not None and part.value.is_object(values):
                 chosen += pairs
         if chosen:
-            refuse_twice(map(_name, chosen), map(_name, filled))
+            refuse_duplicates(map(_name, chosen), map(_name, filled))
         return "&".join(filled)
 
 
-def refuse_twice(chosen: Iterable[str], names: Iterable[str]) -> None:
-    """Raise BadArguments for a name of the caller's that is there twice: it must not replace what the template says."""
+def refuse_duplicates(chosen: Iterable[str], names: Iterable[str]) -> None:
+    """Raise BadArguments if a name that the caller chose is there twice, so that it replaces no field."""
     counted = Counter(names)
     if twice := next((name for name in chosen if counted[name] > 1), None):
         raise BadArguments(f"The request would have the field {twice[:100]!r} twice; leave it out of the object")
