@@ -115,7 +115,7 @@ class App:
             redact=lambda value: self.runtime.redact(value),
             mask_also=lambda secret: self.config.secrets.mask_also(secret),
             documents=lambda kind: self.runtime.documents(kind),
-            unread=self.unread,
+            pending_changes=self.pending_changes,
         )
 
     @classmethod
@@ -162,7 +162,7 @@ class App:
         """Whether everything that should be there is there. Under an allow-list nothing else is named."""
         from onetool.app.describe import health
 
-        return health(allowed, self.catalog, self.runtime, self._reloader.error, self.unread())
+        return health(allowed, self.catalog, self.runtime, self._reloader.error, self.pending_changes())
 
     # What it does
 
@@ -395,9 +395,9 @@ class App:
         """How often everything was read again."""
         return self._reloader.count
 
-    def unread(self) -> list[Mistake]:
+    def pending_changes(self) -> list[Mistake]:
         """Return what has changed in files and is not in force, each with how to load it."""
-        return self._reloader.unread()
+        return self._reloader.pending_changes()
 
     def follow_settings(self) -> None:
         """Let `connect` watch settings, unless the config has `watch`. For servers that only this machine reaches."""
