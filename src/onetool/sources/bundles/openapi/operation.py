@@ -407,7 +407,8 @@ class OperationConverter:
         path = parameters.put(operation.path, lists, arguments)
         body = BodyTemplateParts()
         if "requestBody" in given:
-            body = BodyConverter(self._document, self._schemas, self._note).put(given["requestBody"], arguments)
+            converter = BodyConverter(given["requestBody"], self._document, self._schemas, arguments, self._note)
+            body = converter.convert()
         answer = response_of(given.get("responses"), self._document, self._schemas)
         request = _request_data(operation.method, base + path, parameters, body, answer, needed)
         tool = {
