@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from onetool.sources.mcp_servers.servers import Servers
 
 
-NO_SERVERS: "Mapping[str, ServerSettings]" = {}
 PATIENCE = 10.0  # seconds that closing waits for a reload under way
 
 
@@ -63,9 +62,10 @@ class App:
         watch: bool = False,
         makes_tables: bool = True,
         found: Found | None = None,
-        servers: "Mapping[str, ServerSettings]" = NO_SERVERS,
+        servers: "Mapping[str, ServerSettings] | None" = None,
     ) -> None:
         """`found` is where the config was found, if it was: then a reload looks for it again."""
+        servers = servers or {}
         config = add_servers(config, servers)
         handlers = internal_handlers(
             find=self.search,
@@ -126,7 +126,7 @@ class App:
         imports: bool = True,
         watch: bool = False,
         makes_tables: bool = True,
-        servers: "Mapping[str, ServerSettings]" = NO_SERVERS,
+        servers: "Mapping[str, ServerSettings] | None" = None,
     ) -> Self:
         """The app for a config file, or for the one that is found from here. Raises ConfigError if it can't be used.
 
@@ -134,7 +134,7 @@ class App:
         nobody is asked: `untrusted` tells. Without `imports` packs are parsed and not run: the names of their tools
         are known, and calling one fails. With `watch` a connected app reloads on changes, whatever the config says.
         It makes missing tables in the database of the config, unless `makes_tables` says no: then they are an error.
-        `servers` are MCP servers beside those of the config.
+        `servers` are added to those of the config.
         """
         found = config if isinstance(config, Found) else find(config)
         read = load_config(found)

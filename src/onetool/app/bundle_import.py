@@ -131,8 +131,7 @@ def _from_openapi(app: "App", data: bytes, options: ImportOptions) -> BundleImpo
         selection=Selection(options.only, options.tag, options.operation),
         stored=partial(_stored_names, app),
     )
-    other = live_bundle(app.bundles, found.bundle["slug"])
-    here = None if other is None else app.bundles.store.bundle(other["id"])
+    here = _stored_bundle(app, found.bundle["slug"])
     bundle, tools = assemble(found.bundle, found.tools, id=here.id if here else None)
     wrong = [(tool, ImportRemark(tool.slug, str(why))) for tool, why in app.bundles.invalid(tools)]
     tools = [tool for tool in tools if not any(tool is one for one, _ in wrong)]
@@ -147,14 +146,17 @@ def _from_openapi(app: "App", data: bytes, options: ImportOptions) -> BundleImpo
     )
 
 
+def _stored_bundle(app: "App", slug: str) -> Bundle | None:
+    live = live_bundle(app.bundles, slug)
+    return None if live is None else app.bundles.store.bundle(live["id"])
+
+
 def _stored_names(app: "App", slug: str) -> dict[str, list[str]]:
     """Return the slugs of a bundle's HTTP tools by what they call, oldest first."""
     from onetool.sources.bundles.openapi import url_key
 
-    other = live_bundle(app.bundles, slug)
-    here = None if other is None else app.bundles.store.bundle(other["id"])
     found: dict[str, list[str]] = {}
-    for tool in sorted(tools_of(app, here), key=lambda tool: tool.created_at):
+    for tool in sorted(tools_of(app, _stored_bundle(app, slug)), key=lambda tool: tool.created_at):
         if tool.type == "http" and (request := http_of(tool).request) is not None:
             found.setdefault(url_key(request.method, request.url_template), []).append(tool.slug)
     return found
