@@ -279,7 +279,7 @@ class App:
         self._reloader.reload()
 
     def reload_settings(self) -> None:
-        """Read the settings again, and no code; but all where other workers don't notice the change by themselves."""
+        """Read the settings again, and no code. Reload everything if other workers would not notice the change."""
         if worker_share().workers == 1 or self._watch_mode(False) == "settings":
             self._reloader.reload_settings()
         else:
@@ -392,11 +392,11 @@ class App:
 
     @property
     def reload_count(self) -> int:
-        """How often everything was read again."""
+        """The number of full reloads."""
         return self._reloader.count
 
     def pending_changes(self) -> list[Mistake]:
-        """Return what has changed in files and is not in force, each with how to load it."""
+        """Return the changes of files that are not loaded yet, each with a hint how to load it."""
         return self._reloader.pending_changes()
 
     def follow_settings(self) -> None:
@@ -441,7 +441,7 @@ class App:
         return LoopThread()
 
     def _watch_mode(self, is_asked: bool) -> WatchMode | None:
-        """Of several workers only the first watches everything: its reload is told to the others."""
+        """Return what to watch. Of several workers only the first watches everything: the others follow its reloads."""
         if is_asked or self.config.watch:
             return "everything" if worker_share().is_first else None
         return "settings" if self._follows_settings and self.config.watch is None else None

@@ -56,7 +56,7 @@ class ImportOptions(NamedTuple):
     base_url: str | None = None
     document_url: str | None = None
     token: bool = False
-    only: tuple[str, ...] = ()  # with the two below, the operations of a document to import: see Selection
+    only: tuple[str, ...] = ()  # `only`, `tag` and `operation` choose operations: see Selection
     tag: tuple[str, ...] = ()
     operation: tuple[str, ...] = ()
 
@@ -152,7 +152,7 @@ def _stored_bundle(app: "App", slug: str) -> Bundle | None:
 
 
 def _stored_names(app: "App", slug: str) -> dict[str, list[str]]:
-    """Return the slugs of a bundle's HTTP tools by what they call, oldest first."""
+    """Return the slugs of a bundle's HTTP tools by `url_key`, oldest first."""
     from onetool.sources.bundles.openapi import url_key
 
     found: dict[str, list[str]] = {}

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 watch_log = logging.getLogger("onetool.watch")
 
-CHANGED = "It has changed since it was read, and is not in force as it is now."
+CHANGED = "The file has changed since it was read, and the change is not loaded"
 
 Read = tuple[Catalogue, Catalogue]
 """The packs of a config, and its declared tools."""
@@ -59,7 +59,7 @@ class Reloader:
         for others.
         """
         self.error: ConfigError | None = None  # why the last reload changed nothing
-        self.count = 0  # how often everything was read again
+        self.count = 0  # full reloads
         self.kept: tuple[str, ...] = ()  # keys of the config that a reload may not change
         self.read_at = time()
         self._config, self._packs = config, Catalogue()
@@ -68,7 +68,7 @@ class Reloader:
         self._handlers, self._imports, self._own, self._servers = handlers, imports, own, servers
         self._mistakes, self._apply = mistakes, apply
         self._files_to_mend: tuple[Path, ...] = ()  # that the last reload failed for
-        self._stamps: tuple[FolderSnapshot, FolderSnapshot] | None = None  # of settings and code, if they are watched
+        self._stamps: tuple[FolderSnapshot, FolderSnapshot] | None = None  # of settings and code
         self._pending: list[Mistake] = []  # parts of the config that only `reload` loads
         self._asking, self._reloading = Lock(), Lock()
         self._requested = self._begun = 0  # reloads
@@ -133,7 +133,7 @@ class Reloader:
         return stamps
 
     def pending_changes(self) -> list[Mistake]:
-        """Return what has changed and is not in force, each with how to load it."""
+        """Return the changes that are not loaded yet, each with a hint how to load it."""
         from onetool.services.file_watcher import changed_files, snapshot
 
         files = [file for stamps in self.take_stamps() for file in changed_files(stamps, snapshot(stamps))]
@@ -194,7 +194,7 @@ class Reloader:
         return True
 
     def _wait_for_reload(self, config: Config, message: str) -> bool:
-        """Let the whole config wait."""
+        """Leave the whole config pending. Returns False: no settings were changed."""
         self.error, self._files_to_mend = None, ()
         self._pending = [Mistake(message=message, file=str(config.path), severity="warning")]
         return False
@@ -205,7 +205,7 @@ class Reloader:
         self._apply(config, read, found)
 
     def _read_config(self) -> tuple[Found | None, Config]:
-        """Return the config that applies now. Raises ConfigError also for what may not change."""
+        """Find and read the config again. Raises ConfigError also if a key of `kept` has changed."""
         found = self._find_again()
         config = add_servers(load_config(self._config.path if found is None else found), self._servers)
         changed = [key for key in self.kept if getattr(config, key) != getattr(self._config, key)]
@@ -255,7 +255,7 @@ class Reloader:
 
 
 def _how_to_load() -> str:
-    """Return what loads code that waits: SIGHUP where this process or its supervisor handles it."""
+    """Return the hint how to load pending changes. It names SIGHUP if this process or its supervisor handles that."""
     import signal  # makes enums, which a short command doesn't need
 
     is_handled = hasattr(signal, "SIGHUP") and callable(signal.getsignal(signal.SIGHUP))

@@ -38,7 +38,7 @@ ask_depth: ContextVar[int] = ContextVar("onetool_asked_inside", default=0)
 
 @contextmanager
 def nested_ask(attached: FindFile) -> Generator[None]:
-    """`attached` finds the files of the conversation, which tools may send."""
+    """Count a nested question, and let its tools send files of the conversation, which `attached` finds by name."""
     before, files = ask_depth.set(ask_depth.get() + 1), attached_file.set(attached)
     try:
         yield

@@ -151,7 +151,7 @@ class HttpContext(NamedTuple):
     secret: "Lookup | None" = None  # by name; those of the call's environment where it is None
     check_secret: Callable[[str, "Url"], None] = lambda *_: None  # raises if this secret may not go to this URL
     logins: "Path | Documents | None" = None  # where the logins of people are: a folder of files, or documents
-    files: "FileSources | None" = None  # what the files that a tool sends are read from
+    files: "FileSources | None" = None  # for tools that send files
 
 
 def _may_repeat(request: "HttpRequest") -> bool:

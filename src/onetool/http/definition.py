@@ -106,7 +106,7 @@ class Encoding(CamelStruct, frozen=True, kw_only=True):
 
     @property
     def separator(self) -> str | None:
-        """What stands between the items of a list that is one value; None: each item is a value of its own."""
+        """The separator of a list that is written as one value; None if each item is written as a value of its own."""
         explode = self.style in (None, "form", "deepObject") if self.explode is None else self.explode
         return None if explode or self.style == "deepObject" else _SEPARATORS.get(self.style or "form")
 

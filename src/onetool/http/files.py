@@ -1,8 +1,8 @@
-"""Files that HTTP tools send: an argument names a stored result, a file attached to the question, or a path, or is a
+"""Files that HTTP tools send. An argument is a path, the handle of a stored result, the name of an attached file, or a
 `data:` URL.
 
-A path is read by the tool `fs.read_file`, as the caller: whoever may not call it can't give a path. What is read on the
-server must not contain a secret of the app: elsewhere those are masked, and a file can't be.
+The tool `fs.read_file` reads a path as the caller: callers who may not call it can't give a path. Files with a secret
+of the app are refused, because the content of a file can't be masked.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ _KIND = re.compile(MEDIA_TYPE)
 
 
 class FileContent:
-    """The content of a file, with its name, which is the last part of a path, and its media type."""
+    """The content of a file, its media type, and its name: the last part of the path."""
 
     __slots__ = ("data", "kind", "name")
 
@@ -48,7 +48,7 @@ class FileContent:
 
 
 class FileSources(NamedTuple):
-    """What files are read from, by a handle or a path. A file of more bytes than the second argument is refused."""
+    """Readers of stored results and of paths. Both refuse a file with more bytes than the second argument."""
 
     read_result: Callable[[str, int], str]
     read_path: Callable[[str, int], Awaitable[bytes]]
@@ -62,13 +62,13 @@ def no_files(name: str) -> FileContent | None:
 
 
 attached_file: ContextVar[FindFile] = ContextVar("onetool_attached_file", default=no_files)
-"""Finds a file by its name among those that the person attached to the conversation of a model that calls."""
+"""Finds a file by name among the attachments of the conversation in which a model calls a tool."""
 
 
 async def load_files(
     names: Iterable[str], args: Mapping[str, Any], sources: FileSources | None, max_bytes: int, redact: Redact
 ) -> dict[str, Any]:
-    """Return the arguments with the content of files in place of what names them. `max_bytes` is for all of them."""
+    """Return the arguments with each file in place of its path, handle or URL. `max_bytes` limits all together."""
     loaded = dict(args)
     left = max_bytes
     for name in names:
@@ -149,7 +149,7 @@ def _name_for(kind: str) -> str:
 
 
 def file_too_large(max_bytes: int) -> ToolFailure:
-    """Make the failure of a file that is more than may be sent."""
+    """Return the failure for a file that exceeds the limit."""
     return ToolFailure(f"is more than the tool may send: {max_bytes:,} bytes (limits.maxRequestBytes)", "too_large")
 
 

@@ -27,7 +27,7 @@ def escaped(placeholder: Placeholder, value: str) -> str:
 
 
 class FilledBody(NamedTuple):
-    """The body of one call. `content_type` counts where the template has no header that says it."""
+    """The body of one call. A Content-Type header of the template overrides `content_type`."""
 
     content_type: str
     data: bytes
@@ -96,7 +96,7 @@ def field_values(
 
 
 def _leaves(value: Any, placeholder: Placeholder, size: int) -> list[tuple[tuple[str, ...], str]]:
-    """Return the plain values inside, each with the way to it. Null has no form, and is left out.
+    """Return the plain values inside, each with its path. Null can't be written, and is left out.
 
     A name is repeated for all that is below it, so that a small value can be very large when it is written.
     """
@@ -224,7 +224,7 @@ def named_pairs(
 
 
 def check_encodings(given: Any, encodings: Mapping[str, Encoding], pointer: str) -> None:
-    """Raise TemplateError for the encoding of a field that is not there."""
+    """Raise TemplateError if a field with an encoding does not exist."""
     for name in encodings:
         if not isinstance(given, Mapping) or name not in given:
             raise TemplateError(f"There is no field {name!r} that could be encoded", below(f"{pointer}Encoding", name))

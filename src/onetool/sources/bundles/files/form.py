@@ -301,7 +301,7 @@ def _check_schema(pointer: str, schema: dict[str, Any], closed: bool) -> None:
 
 
 def schema_cost(schema: dict[str, Any], closed: bool) -> int:
-    """Return what the validator may need for one value. Raises SchemaError for a schema that can't be used.
+    """Return the number of checks that one value may need. Raises SchemaError for a schema that can't be used.
 
     Nothing about a tool takes as long as this, and tools of one API share many schemas: each is compiled once.
     """

@@ -1,8 +1,8 @@
 """Turns the body of an operation into arguments of a tool, and says how the body is made of them.
 
-The members of a body that is an object become arguments beside the parameters. A body that is no plain object (a list,
-alternatives, a map of anything) is one argument, `body`. Fields of forms are encoded as the document says. Fields of a
-multipart body that are binary, and bodies that are, are files.
+The members of a body that is an object become arguments beside the parameters. Any other body (a list, alternatives, a
+map of anything) is one argument, `body`. Fields of forms are encoded as the document says. Binary bodies, and binary
+fields of multipart bodies, are files.
 """
 
 import re
@@ -75,7 +75,7 @@ class BodyConverter:
         self._note = note
 
     def convert(self) -> BodyTemplateParts:
-        """Raises UnresolvedError if the body is required and can't be sent."""
+        """Return the parts of the template. Raises UnresolvedError if the body is required and can't be sent."""
         try:
             return self._convert()
         except UnresolvedError as error:
@@ -147,7 +147,7 @@ class BodyConverter:
         return field_encoding(style, exploded, kind_of(self._document.object(schema)))
 
     def _is_file(self, name: str, schema: Any) -> bool:
-        """Whether a field of a multipart body is a file, or a list of files."""
+        """Return whether a field of a multipart body is a file, or a list of files."""
         found = self._document.object(schema)
         if kind_of(found) == "array":
             return self._is_file("", found.get("items", {}))
@@ -183,7 +183,7 @@ class BodyConverter:
         raise UnresolvedError(f"its body is {kinds}: only JSON, forms, texts and files can be sent")
 
     def _samples(self, media: dict[str, Any]) -> list[Any]:
-        """Examples may be references."""
+        """Return the examples of a body, with their references resolved."""
         named = media.get("examples")
         if isinstance(named, dict):
             found: dict[str, Any] = {}
@@ -242,7 +242,7 @@ class BodyConverter:
         return BodyMembers(kept, frozenset(required)) if len(kept) <= MOST_MEMBERS else None
 
     def _part(self, part: Any, levels: int) -> BodyMembers | None:
-        """One of allOf may also say nothing but what is required."""
+        """Return the members of one part of allOf, which may also be only a list of required names."""
         found = self._document.object(part)
         if found.keys() <= _ONLY_REQUIRED:
             return BodyMembers({}, frozenset(name for name in found.get("required") or () if isinstance(name, str)))
@@ -256,11 +256,11 @@ class BodyConverter:
 
 
 def _says_only_required(arms: Any) -> bool:
-    """`anyOf: [{required: [a]}, {required: [b]}]` is left to the server to check."""
+    """Return whether alternatives only require members, as `anyOf: [{required: [a]}]`: the server checks these."""
     return isinstance(arms, list) and all(isinstance(arm, dict) and arm.keys() <= _ONLY_REQUIRED for arm in arms)
 
 
 def _is_binary(media: str, schema: dict[str, Any]) -> bool:
-    """Whether a body is a file. A string that isn't said to be binary is a text, where its media type may be one."""
+    """Return whether a body is a file. A plain string is a text, unless its media type is always binary."""
     is_said = kind_of(schema) != "string" or schema.get("format") == "binary"
     return encoding_of(media) == "binary" and (is_said or media.startswith(_ALWAYS_BINARY))

@@ -359,7 +359,7 @@ class Operation(NamedTuple):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What people may call it: by method and path, and by its id."""
+        """The names that users may choose it by: method and path, and its id."""
         id = self.given.get("operationId")
         return (f"{self.method.upper()} {self.path}", *([id] if isinstance(id, str) else []))
 
@@ -369,7 +369,7 @@ class Operation(NamedTuple):
         return [tag for tag in tags if isinstance(tag, str)] if isinstance(tags, list) else []
 
     def slugs(self) -> Iterator[str]:
-        """Yield the best slug first, then those that tell the operation from another of that name."""
+        """Yield the best slug first, then longer ones for when another operation has it."""
         method = "replace" if self.method == "put" and "patch" in self.item else self.method
         given = self.given
         yield operation_slug(given.get("operationId"), self.method, self.path, method, given.get("summary"))
