@@ -56,12 +56,7 @@ class FileSources(NamedTuple):
 
 FindFile = Callable[[str], FileContent | None]
 
-
-def no_files(name: str) -> FileContent | None:
-    return None
-
-
-attached_file: ContextVar[FindFile] = ContextVar("onetool_attached_file", default=no_files)
+attached_file: ContextVar[FindFile | None] = ContextVar("onetool_attached_file", default=None)
 """Finds a file by name among the attachments of the conversation in which a model calls a tool."""
 
 
@@ -88,10 +83,10 @@ async def load_files(
     return loaded
 
 
-def file_shown(given: Any) -> Any:
+def file_preview(given: Any) -> Any:
     """Return a stand-in for a file, for previews: nothing is read."""
     if isinstance(given, list | tuple):
-        return [file_shown(one) for one in given]
+        return [file_preview(one) for one in given]
     shown = given if isinstance(given, str) and len(given) <= 200 else "a file"
     is_path = not shown.startswith(DATA) and not _HANDLE.fullmatch(shown)
     return FileContent(shown if is_path else "file", None, f"<content of {shown}>".encode())
@@ -102,7 +97,9 @@ async def _load(given: Any, sources: FileSources | None, left: int, redact: Reda
         raise ToolFailure("is not a text")
     if given[:5].lower() == DATA:
         return await asyncio.to_thread(read_data_url, given) if len(given) > LARGE else read_data_url(given)
-    if (file := attached_file.get()(given)) is None:
+    find_attached = attached_file.get()
+    file = None if find_attached is None else find_attached(given)
+    if file is None:
         if sources is None:
             raise ToolFailure("names a file, and files can't be read here; give its content as a data: URL")
         if _HANDLE.fullmatch(given):
@@ -128,7 +125,7 @@ def read_data_url(text: str) -> FileContent:
         data = b64decode(unquote(content), validate=True) if found[2] else unquote_to_bytes(content)
     except (ValueError, UnicodeEncodeError):
         raise ToolFailure("is a data: URL whose content can't be decoded: after `;base64,` comes Base64") from None
-    return FileContent(name or _name_for(kind), kind or None, data)
+    return FileContent(name or f"file{guess_extension(kind) or ''}", kind or None, data)
 
 
 def _stored(sources: FileSources, handle: str, max_bytes: int) -> FileContent:
@@ -142,10 +139,6 @@ def _stored(sources: FileSources, handle: str, max_bytes: int) -> FileContent:
 def _has_secret(data: bytes, redact: Redact) -> bool:
     text = data.decode("latin-1")
     return redact(text) != text
-
-
-def _name_for(kind: str) -> str:
-    return f"file{guess_extension(kind) or ''}" if kind else "file"
 
 
 def file_too_large(max_bytes: int) -> ToolFailure:
