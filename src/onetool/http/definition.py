@@ -135,7 +135,7 @@ class Request(CamelStruct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if sum(given is not None for given in (self.body, self.multipart, self.body_file)) > 1:
-            raise ValueError("a request has one of `body`, `multipart` and `bodyFile`")
+            raise ValueError("use only one of `body`, `multipart` and `bodyFile`")
 
 
 class ResponseOptions(CamelStruct, frozen=True, kw_only=True):

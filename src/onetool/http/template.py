@@ -87,7 +87,7 @@ def body_template(
         return None
     kind = (content_type or "").partition(";")[0].strip().lower()
     if kind.startswith("multipart/"):
-        raise TemplateError("A multipart body is given as `multipart`, by its fields, and not as `body`", BODY_POINTER)
+        raise TemplateError("Use `multipart`, with the fields, instead of `body` for a multipart body", BODY_POINTER)
     if kind == FORM:
         return _form(body, arguments, encodings)
     if encodings:

@@ -85,7 +85,7 @@ def field_values(
     is_object = isinstance(value, dict)
     if (separator := encoding.separator) is not None:
         if any(len(path) > 1 for path, _ in found):
-            raise placeholder.bad(f"is nested, and the style {encoding.style or 'form'} has no form for that")
+            raise placeholder.bad(f"is nested, which the style {encoding.style or 'form'} can't write")
         texts = [part for path, text in found for part in ((*path, text) if is_object else (text,))]
         return [(name, separator.join(texts))] if texts else []
     if is_object and encoding.style == "form":
@@ -227,7 +227,7 @@ def check_encodings(given: Any, encodings: Mapping[str, Encoding], pointer: str)
     """Raise TemplateError if a field with an encoding does not exist."""
     for name in encodings:
         if not isinstance(given, Mapping) or name not in given:
-            raise TemplateError(f"There is no field {name!r} that could be encoded", below(f"{pointer}Encoding", name))
+            raise TemplateError(f"An encoding for {name!r}, which is not a field", below(f"{pointer}Encoding", name))
 
 
 def pair_value(value: Any, arguments: Collection[str], pointer: str, escape: Callable[[str], str]) -> TemplateText:

@@ -114,7 +114,7 @@ class BodyConverter:
             if schema.get("properties") == {} and schema.get("additionalProperties") is False:
                 return BodyTemplateParts()  # it has no fields
             if kind_of(schema) not in ("object", None):
-                raise UnresolvedError("a form that is not an object can't be made")
+                raise UnresolvedError("its form is not an object")
             whole = self._add_body({"type": "object", **schema})
             return BodyTemplateParts({"body": whole}, content_type, key, {"body": {"style": "form"}})
         files = {name for name, one in members.schemas.items() if multipart and self._is_file(name, one)}

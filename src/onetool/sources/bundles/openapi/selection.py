@@ -31,7 +31,7 @@ class Selection(NamedTuple):
             if values:
                 chosen = [named for named in chosen if any(_has(field, value, *named) for value in values)]
         if any(self) and not chosen:
-            raise InvalidError("No operation has all that is asked for: leave out one of only, tag and operation")
+            raise InvalidError("No operation matches all of these options: leave out one of only, tag and operation")
         return chosen
 
 
