@@ -101,7 +101,8 @@ class App:
             mistakes=lambda: self.mistakes,
             apply=self._apply,
         )
-        self._watcher = ConfigWatcher(self._reloader, lambda: self._watch_mode(watch), lambda: len(registry))
+        self._watches_all = watch  # whatever the config says
+        self._watcher = ConfigWatcher(self._reloader, self._watch_mode, lambda: len(registry))
         self._is_closed = self._is_connected = self._follows_settings = False
         self._on_close: list[Callable[[], None]] = []
         self._reloader.start(found)
@@ -280,7 +281,7 @@ class App:
 
     def reload_settings(self) -> None:
         """Read the settings again, and no code. Reload everything if other workers would not notice the change."""
-        if worker_share().workers == 1 or self._watch_mode(False) == "settings":
+        if worker_share().workers == 1 or self._watch_mode() == "settings":
             self._reloader.reload_settings()
         else:
             self.reload()
@@ -440,9 +441,9 @@ class App:
 
         return LoopThread()
 
-    def _watch_mode(self, is_asked: bool) -> WatchMode | None:
+    def _watch_mode(self) -> WatchMode | None:
         """Return what to watch. Of several workers only the first watches everything: the others follow its reloads."""
-        if is_asked or self.config.watch:
+        if self._watches_all or self.config.watch:
             return "everything" if worker_share().is_first else None
         return "settings" if self._follows_settings and self.config.watch is None else None
 
