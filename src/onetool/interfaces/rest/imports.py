@@ -76,8 +76,15 @@ async def import_openapi(request: RestRequest) -> RestResponse:
         data = await fetch_document(request.context.app, url)
     if data.startswith(b"PK"):
         raise InvalidError("this is a ZIP archive: send it to /tools/imports/zip", "")
-    chosen = (query["only"], query["tag"], query["operation"])
-    options = ImportOptions(query["as"], query["baseUrl"], url, query["token"], *chosen)
+    options = ImportOptions(
+        slug=query["as"],
+        base_url=query["baseUrl"],
+        document_url=url,
+        token=query["token"],
+        only=query["only"],
+        tag=query["tag"],
+        operation=query["operation"],
+    )
     return await asyncio.to_thread(_imported, request, data, options)
 
 
