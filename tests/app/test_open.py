@@ -71,7 +71,7 @@ def test_the_app_is_small_and_what_the_documents_name_is_there(tmp_path):
         "ask_models",
         "reload_error",
         "reload_count",
-        "unread",
+        "pending_changes",
         "follow_settings",
         "reload_settings",
     }

@@ -50,7 +50,7 @@ class Place:
         return asyncio.run(self.app.run(code))
 
     def waiting(self):
-        return "\n".join(map(str, self.app.unread()))
+        return "\n".join(map(str, self.app.pending_changes()))
 
 
 @pytest.fixture
@@ -217,7 +217,7 @@ def test_an_untrusted_change_of_a_trusted_folder_is_not_loaded(tmp_path, monkeyp
         (folder / "onetool.yaml").touch()
         until(lambda: app.config.aliases)
         assert not app.config.servers
-        assert "servers.clock" in str(app.unread())
+        assert "servers.clock" in str(app.pending_changes())
 
 
 def test_a_folder_that_is_trusted_while_it_runs_waits(tmp_path, monkeypatch):
@@ -229,11 +229,11 @@ def test_a_folder_that_is_trusted_while_it_runs_waits(tmp_path, monkeypatch):
         app.follow_settings()
         app.connect()
         trusted(tmp_path / "project")
-        until(app.unread)
+        until(app.pending_changes)
         assert not app.config.aliases
         app.reload()
         assert app.config.aliases
-        assert not app.unread()
+        assert not app.pending_changes()
 
 
 def test_a_config_that_appears_is_read(own_home, tmp_path, monkeypatch):

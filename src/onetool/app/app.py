@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from onetool.sources.mcp_servers.servers import Servers
 
 
-NO_SERVERS: "Mapping[str, ServerSettings]" = {}
 PATIENCE = 10.0  # seconds that closing waits for a reload under way
 
 
@@ -63,9 +62,10 @@ class App:
         watch: bool = False,
         makes_tables: bool = True,
         found: Found | None = None,
-        servers: "Mapping[str, ServerSettings]" = NO_SERVERS,
+        servers: "Mapping[str, ServerSettings] | None" = None,
     ) -> None:
         """`found` is where the config was found, if it was: then a reload looks for it again."""
+        servers = servers or {}
         config = add_servers(config, servers)
         handlers = internal_handlers(
             find=self.search,
@@ -101,7 +101,8 @@ class App:
             mistakes=lambda: self.mistakes,
             apply=self._apply,
         )
-        self._watcher = ConfigWatcher(self._reloader, lambda: self._watch_mode(watch), lambda: len(registry))
+        self._watches_all = watch  # whatever the config says
+        self._watcher = ConfigWatcher(self._reloader, self._watch_mode, lambda: len(registry))
         self._is_closed = self._is_connected = self._follows_settings = False
         self._on_close: list[Callable[[], None]] = []
         self._reloader.start(found)
@@ -115,7 +116,7 @@ class App:
             redact=lambda value: self.runtime.redact(value),
             mask_also=lambda secret: self.config.secrets.mask_also(secret),
             documents=lambda kind: self.runtime.documents(kind),
-            unread=self.unread,
+            pending_changes=self.pending_changes,
         )
 
     @classmethod
@@ -126,7 +127,7 @@ class App:
         imports: bool = True,
         watch: bool = False,
         makes_tables: bool = True,
-        servers: "Mapping[str, ServerSettings]" = NO_SERVERS,
+        servers: "Mapping[str, ServerSettings] | None" = None,
     ) -> Self:
         """The app for a config file, or for the one that is found from here. Raises ConfigError if it can't be used.
 
@@ -134,7 +135,7 @@ class App:
         nobody is asked: `untrusted` tells. Without `imports` packs are parsed and not run: the names of their tools
         are known, and calling one fails. With `watch` a connected app reloads on changes, whatever the config says.
         It makes missing tables in the database of the config, unless `makes_tables` says no: then they are an error.
-        `servers` are MCP servers beside those of the config.
+        `servers` are added to those of the config.
         """
         found = config if isinstance(config, Found) else find(config)
         read = load_config(found)
@@ -162,7 +163,7 @@ class App:
         """Whether everything that should be there is there. Under an allow-list nothing else is named."""
         from onetool.app.describe import health
 
-        return health(allowed, self.catalog, self.runtime, self._reloader.error, self.unread())
+        return health(allowed, self.catalog, self.runtime, self._reloader.error, self.pending_changes())
 
     # What it does
 
@@ -279,8 +280,8 @@ class App:
         self._reloader.reload()
 
     def reload_settings(self) -> None:
-        """Read the settings again, and no code; but all where other workers don't notice the change by themselves."""
-        if worker_share().workers == 1 or self._watch_mode(False) == "settings":
+        """Read the settings again, and no code. Reload everything if other workers would not notice the change."""
+        if worker_share().workers == 1 or self._watch_mode() == "settings":
             self._reloader.reload_settings()
         else:
             self.reload()
@@ -392,12 +393,12 @@ class App:
 
     @property
     def reload_count(self) -> int:
-        """How often everything was read again."""
+        """The number of full reloads."""
         return self._reloader.count
 
-    def unread(self) -> list[Mistake]:
-        """Return what has changed in files and is not in force, each with how to load it."""
-        return self._reloader.unread()
+    def pending_changes(self) -> list[Mistake]:
+        """Return the changes of files that are not loaded yet, each with a hint how to load it."""
+        return self._reloader.pending_changes()
 
     def follow_settings(self) -> None:
         """Let `connect` watch settings, unless the config has `watch`. For servers that only this machine reaches."""
@@ -440,9 +441,9 @@ class App:
 
         return LoopThread()
 
-    def _watch_mode(self, is_asked: bool) -> WatchMode | None:
-        """Of several workers only the first watches everything: its reload is told to the others."""
-        if is_asked or self.config.watch:
+    def _watch_mode(self) -> WatchMode | None:
+        """Return what to watch. Of several workers only the first watches everything: the others follow its reloads."""
+        if self._watches_all or self.config.watch:
             return "everything" if worker_share().is_first else None
         return "settings" if self._follows_settings and self.config.watch is None else None
 

@@ -208,7 +208,7 @@ class AskService:
 
 
 def _attached_file(session: ChatSession, name: str) -> FileContent | None:
-    """Return a file that the person has attached in this conversation; of two with one name the later."""
+    """Return the file of this name that the user attached to the conversation, the latest if there are several."""
     asked = [message for message in session.messages if isinstance(message, User)]
     for file in (file for message in reversed(asked) for file in message.files if file.name == name):
         data = b64decode(file.data) if file.data is not None else (file.text or "").encode("utf-8", "replace")

@@ -56,7 +56,7 @@ class ImportOptions(NamedTuple):
     base_url: str | None = None
     document_url: str | None = None
     token: bool = False
-    only: tuple[str, ...] = ()  # with the two below, the operations of a document to import: see Selection
+    only: tuple[str, ...] = ()  # `only`, `tag` and `operation` choose operations: see Selection
     tag: tuple[str, ...] = ()
     operation: tuple[str, ...] = ()
 
@@ -68,9 +68,7 @@ def is_archive(data: bytes) -> bool:
 def read_import(app: "App", data: bytes, options: ImportOptions) -> BundleImport:
     """Read what would be stored. Raises InvalidError, and ForbiddenError if this caller may not store it."""
     if is_archive(data) and (options.only or options.tag or options.operation):
-        raise InvalidError(
-            "This is a ZIP archive, which comes whole: only, tag and operation are for OpenAPI documents"
-        )
+        raise InvalidError("This is a ZIP archive: only, tag and operation are for OpenAPI documents")
     found = _from_archive(app, data, options) if is_archive(data) else _from_openapi(app, data, options)
     for tool in found.plan.new_tools:
         app.bundles.require_bound(tool)
@@ -131,8 +129,7 @@ def _from_openapi(app: "App", data: bytes, options: ImportOptions) -> BundleImpo
         selection=Selection(options.only, options.tag, options.operation),
         stored=partial(_stored_names, app),
     )
-    other = live_bundle(app.bundles, found.bundle["slug"])
-    here = None if other is None else app.bundles.store.bundle(other["id"])
+    here = _stored_bundle(app, found.bundle["slug"])
     bundle, tools = assemble(found.bundle, found.tools, id=here.id if here else None)
     wrong = [(tool, ImportRemark(tool.slug, str(why))) for tool, why in app.bundles.invalid(tools)]
     tools = [tool for tool in tools if not any(tool is one for one, _ in wrong)]
@@ -147,14 +144,17 @@ def _from_openapi(app: "App", data: bytes, options: ImportOptions) -> BundleImpo
     )
 
 
+def _stored_bundle(app: "App", slug: str) -> Bundle | None:
+    live = live_bundle(app.bundles, slug)
+    return None if live is None else app.bundles.store.bundle(live["id"])
+
+
 def _stored_names(app: "App", slug: str) -> dict[str, list[str]]:
-    """Return the slugs of a bundle's HTTP tools by what they call, oldest first."""
+    """Return the slugs of a bundle's HTTP tools by `url_key`, oldest first."""
     from onetool.sources.bundles.openapi import url_key
 
-    other = live_bundle(app.bundles, slug)
-    here = None if other is None else app.bundles.store.bundle(other["id"])
     found: dict[str, list[str]] = {}
-    for tool in sorted(tools_of(app, here), key=lambda tool: tool.created_at):
+    for tool in sorted(tools_of(app, _stored_bundle(app, slug)), key=lambda tool: tool.created_at):
         if tool.type == "http" and (request := http_of(tool).request) is not None:
             found.setdefault(url_key(request.method, request.url_template), []).append(tool.slug)
     return found

@@ -78,9 +78,9 @@ class ToolCatalog:
         redact: Callable[[Any], Any],
         mask_also: Callable[[str], None],
         documents: "Callable[[DocumentKind], Path | Documents]",
-        unread: Callable[[], list[Mistake]],
+        pending_changes: Callable[[], list[Mistake]],
     ) -> None:
-        """`documents` says where small things of a kind are kept; `unread`, what has changed and is not loaded."""
+        """`documents` says where small things of a kind are kept; `pending_changes`, what a reload would load."""
         self.registry = registry
         self.mistakes: tuple[Mistake, ...] = ()
         self.prompts: Mapping[str, Prompt] = freeze({})
@@ -90,7 +90,7 @@ class ToolCatalog:
         self._config = config
         self._bundles = bundles
         self._store_result, self._redact, self._mask_also = store_result, redact, mask_also
-        self._documents, self._unread = documents, unread
+        self._documents, self._pending_changes = documents, pending_changes
         self._own = Catalogue()
         self._owners: ServerOwners | None = None  # where several processes share servers
         self._local = Offered()
@@ -441,12 +441,12 @@ class ToolCatalog:
         return _first(servers.missing(word) for word in words if word in told and word not in self.registry.packs())
 
     def _not_loaded(self) -> ToolFailure | None:
-        """What waits for a reload, and may be the reason for a missing tool. Files are named to those who may edit."""
-        if not (unread := self._unread()):
+        """Return the pending changes as the reason for a missing tool. Only callers who may edit read file names."""
+        if not (pending := self._pending_changes()):
             return None
         if not current_principal.get().may("edit"):
             return ToolFailure("files of this server have changed and are not loaded yet: tell its owner")
-        return ToolFailure(f"not loaded yet: {self._redact('; '.join(map(str, unread)))}")
+        return ToolFailure(f"not loaded yet: {self._redact('; '.join(map(str, pending)))}")
 
     def _untrusted_folder(self, name: str) -> ToolFailure | None:
         """The reason for a missing tool that may belong to an untrusted folder, which is not read to find out."""

@@ -230,7 +230,7 @@ def health(
     catalog: "ToolCatalog",
     runtime: "Runtime",
     reload_error: "ConfigError | None",
-    unread: "Iterable[Mistake]",
+    pending: "Iterable[Mistake]",
 ) -> dict[str, Any]:
     """Whether everything that should be there is there. Under an allow-list nothing else is named. What is wrong names
     files, hosts and other callers: it is for those who may change something.
@@ -251,5 +251,5 @@ def health(
         **({"stats": stats} if (stats := runtime.stats_health()) and sees_all else {}),
         **({"trust": str(catalog.untrusted)} if catalog.untrusted else {}),
         **({"reload": f"failed: {runtime.redact(str(reload_error))}"} if reload_error and sees_all else {}),
-        **({"not_loaded": not_loaded} if sees_all and (not_loaded := runtime.redact([*map(str, unread)])) else {}),
+        **({"not_loaded": not_loaded} if sees_all and (not_loaded := runtime.redact([*map(str, pending)])) else {}),
     }

@@ -3,7 +3,7 @@
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock, get_ident
 from time import time
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 watch_log = logging.getLogger("onetool.watch")
 
-CHANGED = "It has changed since it was read, and is not in force as it is now."
+CHANGED = "The file has changed since it was read, and the change is not loaded"
 
 Read = tuple[Catalogue, Catalogue]
 """The packs of a config, and its declared tools."""
@@ -59,7 +59,7 @@ class Reloader:
         for others.
         """
         self.error: ConfigError | None = None  # why the last reload changed nothing
-        self.count = 0  # how often everything was read again
+        self.count = 0  # full reloads
         self.kept: tuple[str, ...] = ()  # keys of the config that a reload may not change
         self.read_at = time()
         self._config, self._packs = config, Catalogue()
@@ -68,8 +68,8 @@ class Reloader:
         self._handlers, self._imports, self._own, self._servers = handlers, imports, own, servers
         self._mistakes, self._apply = mistakes, apply
         self._files_to_mend: tuple[Path, ...] = ()  # that the last reload failed for
-        self._stamps: tuple[FolderSnapshot, FolderSnapshot] | None = None  # of settings and code, if they are watched
-        self._waiting: list[Mistake] = []  # parts of the config that only `reload` loads
+        self._stamps: tuple[FolderSnapshot, FolderSnapshot] | None = None  # of settings and code
+        self._pending: list[Mistake] = []  # parts of the config that only `reload` loads
         self._asking, self._reloading = Lock(), Lock()
         self._requested = self._begun = 0  # reloads
         self._thread: int | None = None  # that is reloading
@@ -83,9 +83,8 @@ class Reloader:
 
     def read(self, config: Config, *, again: bool = False) -> Read:
         """The packs and the declared tools of a config. Nothing is changed by that."""
-        fresh = (
-            again or config.whose == "project" or config.project_packs is not None
-        )  # what was compiled there is not what was trusted
+        # Bytecode in a project's folder is not what was trusted.
+        fresh = again or config.whose == "project" or config.project_packs is not None
         packs = PackSource(pack_paths(config), fresh=fresh, imports=self._imports).load()
         return packs, self._declared(config, packs)
 
@@ -127,22 +126,20 @@ class Reloader:
         """Return what the files of settings and of code looked like when they were read, and remember it."""
         from onetool.services.file_watcher import snapshot
 
-        if self._stamps is None:
+        stamps = self._stamps  # a reload in another thread resets it
+        if stamps is None:
             files = self._setting_files(), code_files(self._config)
-            self._stamps = snapshot(files[0], self.read_at), snapshot(files[1], self.read_at)
-        return self._stamps
+            stamps = self._stamps = snapshot(files[0], self.read_at), snapshot(files[1], self.read_at)
+        return stamps
 
-    def unread(self) -> list[Mistake]:
-        """Return what has changed and is not in force, each with how to load it."""
-        if self._stamps is None:
-            files = [str(file) for file in self.files() if _changed_at(file) > self.read_at]
-        else:
-            from onetool.services.file_watcher import changed_files, snapshot
+    def pending_changes(self) -> list[Mistake]:
+        """Return the changes that are not loaded yet, each with a hint how to load it."""
+        from onetool.services.file_watcher import changed_files, snapshot
 
-            settings, code = self._stamps
-            files = changed_files(settings, snapshot(settings)) + changed_files(code, snapshot(code))
+        files = [file for stamps in self.take_stamps() for file in changed_files(stamps, snapshot(stamps))]
         changed = (Mistake(message=CHANGED, file=file, severity="warning") for file in files)
-        return [replace(one, hint=_how_to_load()) for one in (*self._waiting, *changed)]
+        hint = _how_to_load()
+        return [replace(one, hint=hint) for one in (*self._pending, *changed)]
 
     def files(self) -> list[Path]:
         """Return the files whose change is a reason to reload."""
@@ -157,16 +154,16 @@ class Reloader:
     def _reload(self) -> None:
         modules, began = pack_modules(), time()
         try:
-            with self._refusing():
+            with self._remember_error():
                 found, config = self._read_config()
                 read = self.read(config, again=True)
-                self._check_mistakes(read)
+                self._refuse_new_mistakes(read)
         except ConfigError:
             restore_modules(modules)
             raise
         if self._is_closed:
             return
-        self.read_at, self._packs, self._waiting = began, read[0], []
+        self.read_at, self._packs, self._pending = began, read[0], []
         self.count += 1
         is_watched, self._stamps = self._stamps is not None, None
         self._put_in_force(config, read, found)
@@ -177,7 +174,7 @@ class Reloader:
         from onetool.services.file_watcher import changed_files, snapshot
 
         before, code = self.take_stamps()
-        with self._refusing():
+        with self._remember_error():
             settings = snapshot(self._setting_files())
             if settings == before and self.error is None:
                 return False
@@ -187,19 +184,19 @@ class Reloader:
                 return self._wait_for_reload(config, "it is another config than the one in force")
             if has_other_includes(config, self._config, changed_files(code, snapshot(code))):
                 return self._wait_for_reload(config, "its includes have changed, so nothing of it is read again")
-            config, waiting = without_new_code(config, self._config)
+            config, pending = without_new_code(config, self._config)
             read = self._packs, self._declared(config, self._packs)
-            self._check_mistakes(read)
+            self._refuse_new_mistakes(read)
         if self._is_closed:
             return False
-        self._waiting, self._stamps = waiting, (settings, code)
+        self._pending, self._stamps = pending, (settings, code)
         self._put_in_force(config, read, found)
         return True
 
     def _wait_for_reload(self, config: Config, message: str) -> bool:
-        """Let the whole config wait."""
+        """Leave the whole config pending. Returns False: no settings were changed."""
         self.error, self._files_to_mend = None, ()
-        self._waiting = [Mistake(message=message, file=str(config.path), severity="warning")]
+        self._pending = [Mistake(message=message, file=str(config.path), severity="warning")]
         return False
 
     def _put_in_force(self, config: Config, read: Read, found: Found | None) -> None:
@@ -208,7 +205,7 @@ class Reloader:
         self._apply(config, read, found)
 
     def _read_config(self) -> tuple[Found | None, Config]:
-        """Return the config that applies now. Raises ConfigError also for what may not change."""
+        """Find and read the config again. Raises ConfigError also if a key of `kept` has changed."""
         found = self._find_again()
         config = add_servers(load_config(self._config.path if found is None else found), self._servers)
         changed = [key for key in self.kept if getattr(config, key) != getattr(self._config, key)]
@@ -233,7 +230,7 @@ class Reloader:
         functions = {spec.name: spec.handler for spec in packs.tools if spec.handler}
         return DeclaredTools(config.tools, functions, self._handlers).load()
 
-    def _check_mistakes(self, read: Iterable[Catalogue]) -> None:
+    def _refuse_new_mistakes(self, read: Iterable[Catalogue]) -> None:
         """Raise ConfigError for mistakes that were not there before."""
         known = {(mistake.key, mistake.message) for mistake in self._mistakes()}
         _, mistakes = united([self._own, *read])
@@ -247,8 +244,8 @@ class Reloader:
         return [*setting_files(self._config, finds=self._finds_config), *(file for file in untrusted if file)]
 
     @contextmanager
-    def _refusing(self) -> "Generator[None]":
-        """Remember the ConfigError of a reload, and the files to mend. A path that the system refuses is one, too."""
+    def _remember_error(self) -> "Generator[None]":
+        """Remember the error of a reload, and the files to mend. An OSError becomes a ConfigError."""
         try:
             yield
         except (OSError, ConfigError) as error:
@@ -258,20 +255,12 @@ class Reloader:
 
 
 def _how_to_load() -> str:
-    """Return what loads code that waits: SIGHUP where this process or its supervisor handles it."""
+    """Return the hint how to load pending changes. It names SIGHUP if this process or its supervisor handles that."""
     import signal  # makes enums, which a short command doesn't need
 
     is_handled = hasattr(signal, "SIGHUP") and callable(signal.getsignal(signal.SIGHUP))
     pid = os.getpid() if worker_share().workers == 1 else os.getppid()
     return f"load it: {f'kill -HUP {pid}, or ' if is_handled else ''}ot.reload() as admin"
-
-
-def _changed_at(path: Path) -> float:
-    """When a file, or a module in a folder of packs, was written last; 0 where there is none."""
-    with suppress(OSError):
-        files = path.glob("*.py") if path.is_dir() else [path]  # a folder itself changes when bytecode is written
-        return max((one.stat().st_mtime for one in files), default=0.0)
-    return 0.0
 
 
 class ConfigWatcher:
@@ -301,16 +290,16 @@ class ConfigWatcher:
                 watch_log.info("Reloaded, since files have changed: %d tools", self._count())
             elif self._reloader.reload_settings():
                 watch_log.info("Settings were read again, since files have changed: %d tools", self._count())
-            self._log_unread()
+            self._log_pending()
         except ConfigError as error:
             watch_log.error("Not reloaded, what was in force stays: %s", error)
         if self._watcher is not None and self._mode() is None:
             self._watcher.close()
             self._watcher = None
 
-    def _log_unread(self) -> None:
-        """Log once what waits."""
-        before, self._logged = self._logged, self._reloader.unread()
+    def _log_pending(self) -> None:
+        """Log each pending change once."""
+        before, self._logged = self._logged, self._reloader.pending_changes()
         for one in self._logged:
             if one not in before:
                 watch_log.warning("Not loaded: %s", one)

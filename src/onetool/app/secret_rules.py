@@ -15,16 +15,13 @@ from onetool.config.include import names_in
 from onetool.config.load import PROVIDER_KEYS
 from onetool.http.allowed_hosts import binding_command, binding_for, is_bound_to
 from onetool.http.errors import RequestRefusedError
-from onetool.services.secrets import UNMISTAKABLE, Secret, Secrets, UnsetSecret
+from onetool.services.secrets import RELOAD_NOTE, UNMISTAKABLE, Secret, Secrets, UnsetSecret
 
 if TYPE_CHECKING:
     from onetool.app.access import KnownTokens
     from onetool.config import Config
     from onetool.http.url import Url
     from onetool.sources.bundles.tool_factory import SecretHosts
-
-
-RELOAD = "a server with `watch: false`, or that other machines reach, then needs a reload"
 
 
 class _KnownValue:
@@ -75,7 +72,7 @@ class SecretRules:
             raise RequestRefusedError(
                 f"the secret {name} is only for requests to {', '.join(hosts)}, and this one goes to "
                 f"{binding_for(url)}",
-                [f"if that is meant, run this ({RELOAD}): {self._command(name, url)}"],
+                [f"if that is meant, run this ({RELOAD_NOTE}): {self._command(name, url)}"],
             )
 
     def why_unbound(self, name: str, url: "Url | None", new: "SecretHosts") -> str | None:
@@ -91,7 +88,7 @@ class SecretRules:
             return None
         return (
             f"${{{name}}} is neither an argument of the tool nor a secret that is bound to {binding_for(url)}. "
-            f"An admin binds it on the command line ({RELOAD}): {self._command(name, url)}"
+            f"An admin binds it on the command line ({RELOAD_NOTE}): {self._command(name, url)}"
         )
 
     def _command(self, name: str, url: "Url") -> str:

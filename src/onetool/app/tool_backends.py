@@ -21,7 +21,7 @@ from onetool.core.errors import ToolFailure
 from onetool.core.redaction import mask_arguments
 from onetool.core.signature import signature
 from onetool.core.spec import ToolSpec
-from onetool.http.files import FindFile, attached_file, no_files
+from onetool.http.files import FindFile, attached_file
 from onetool.script.run_result import RunResult
 
 if TYPE_CHECKING:
@@ -37,8 +37,8 @@ ask_depth: ContextVar[int] = ContextVar("onetool_asked_inside", default=0)
 
 
 @contextmanager
-def nested_ask(attached: FindFile) -> Generator[None]:
-    """`attached` finds the files of the conversation, which tools may send."""
+def nested_ask(attached: FindFile | None) -> Generator[None]:
+    """Count a nested question, and let its tools send files of the conversation, which `attached` finds by name."""
     before, files = ask_depth.set(ask_depth.get() + 1), attached_file.set(attached)
     try:
         yield
@@ -105,7 +105,7 @@ class DirectBackend:
         toolset: Toolset,
         allowed: Collection[str] | None,
         approval: "Approval",
-        attached: FindFile = no_files,
+        attached: FindFile,
     ) -> None:
         self._attached = attached
         self._caller = caller
@@ -163,7 +163,7 @@ class RunBackend:
         allowed: Collection[str] | None,
         approval: "Approval",
         watch: "CallWatch | None" = None,
-        attached: FindFile = no_files,
+        attached: FindFile | None = None,
     ) -> None:
         """`listing` is what the model reads of `run`: see `describe.run_tool`. `watch` is told of what code calls."""
         self._watch = watch

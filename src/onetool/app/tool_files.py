@@ -20,7 +20,7 @@ OTHERWISE = "give the content as a data: URL (data:text/plain;name=a.txt,Hello),
 
 
 def file_sources(executor: "Executor", results: Callable[[str, int], str]) -> FileSources:
-    """Return what tools read files from. `results` reads a stored result of the caller, of at most so many bytes."""
+    """Return the sources of files for HTTP tools. `results` reads a stored result of the caller, up to a size."""
 
     async def read_path(path: str, max_bytes: int) -> bytes:
         """Call `fs.read_file` as the caller of the running tool: with its allow-list, and recorded like any call."""

@@ -1,4 +1,4 @@
-"""Tells settings from code: a server may read settings again by itself, and code only when somebody asks.
+"""Tells settings from code: a server reads settings again by itself, and code only on request.
 
 Code is everything that lets another program or other Python run: packs, includes (whatever they hold), a command of
 a server that is new or written differently, a server with a command that is switched on, and `watch: true`. All other
@@ -15,7 +15,7 @@ from onetool.services.secrets import Secret
 
 
 def without_new_code(new: Config, old: Config) -> tuple[Config, list[Mistake]]:
-    """Return the new config with the code of the old one, and what waits because of that."""
+    """Return the new config with the code of the old one, and the changes that this leaves pending."""
     waiting: list[Mistake] = []
     servers: dict[str, ServerSettings] = {}
     for name, block in new.servers.items():

@@ -30,7 +30,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     config: Path | None
     folder: Path  # where packs lie: beside the config, or where it would be
     whose: Whose
-    project_packs: Path | None = None  # of a trusted project without a config, beside the person's own config
+    project_packs: Path | None = None  # packs of a trusted project that has no config
     trusted: Trusted | None = None  # what a project may have; None for what is not a project's
     untrusted: Untrusted | None = None
 
@@ -170,7 +170,7 @@ def _project_folders(cwd: Path, home: Path, store: TrustStore) -> Iterator[Path]
 
 
 def _trusted(folder: Path, home: Path, store: TrustStore, env: Mapping[str, str]) -> Found:
-    """Return a project's folder if it is trusted; else the person's own, and what was left aside.
+    """Return a project's folder if it is trusted, else the user's own with the untrusted one noted.
 
     Packs of a project without a config are used beside the person's own config.
     """

@@ -389,7 +389,7 @@ class Keys(msgspec.Struct, frozen=True, kw_only=True, rename={"allowed_hosts": "
     settings: dict[str, dict[str, Any]] = {}
     fs: FsConfig = FsConfig()
     menu: Menu = "run"
-    watch: bool | None = None  # true: everything; None: settings, by servers of this machine alone
+    watch: bool | None = None  # None: servers that only this machine reaches watch settings
     servers: dict[str, ServerSettings] = {}
     aliases: dict[str, str] = {}
     snippets: dict[str, Snippet] = {}
@@ -417,7 +417,7 @@ class Config(Keys, frozen=True, kw_only=True):
     path: Path | None = None
     whose: Literal["named", "own", "project"] = "named"
     folder: Path | None = None  # where packs lie without being named; None: beside the config
-    project_packs: Path | None = None  # of a project without a config, beside the own config that is in force
+    project_packs: Path | None = None  # packs of a project that has no config, used with the user's own
     home: Path
     texts: PromptTexts = PromptTexts()  # what the file of prompts says
     warnings: tuple[Mistake, ...] = ()

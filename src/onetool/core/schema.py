@@ -298,7 +298,7 @@ class CompiledSchema:
 
     @property
     def cost(self) -> int:
-        """How often a value may be looked at."""
+        """The number of checks that one value may need."""
         return self._verdict.costs[0]
 
     def check_members(self, value: Mapping[str, Any]) -> list[WrongArgument]:

@@ -95,7 +95,7 @@ class HttpClient:
     ) -> HttpResponse:
         url = request.url
         rule = hosts.check(url)
-        head = head_bytes(request)
+        data = request_bytes(request)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
         pool = self._pools.get(loop) or await self._new_pool(loop)
@@ -109,9 +109,7 @@ class HttpClient:
                 dial = self._dialler.dialling(url, rule, hosts, until, pool.drop)
                 connection = await _within(pool.acquire(key, dial), until, url, connect_seconds)
             try:
-                answer = await connection.exchange(
-                    head, request.method == "HEAD", max_bytes, deadline, stream, seconds, request.body
-                )
+                answer = await connection.exchange(data, request.method == "HEAD", max_bytes, deadline, stream, seconds)
             except StaleConnectionError as stale:
                 pool.drop(connection)
                 pool.drop_idle(key)  # the others will be no better
@@ -153,7 +151,7 @@ class HttpContext(NamedTuple):
     secret: "Lookup | None" = None  # by name; those of the call's environment where it is None
     check_secret: Callable[[str, "Url"], None] = lambda *_: None  # raises if this secret may not go to this URL
     logins: "Path | Documents | None" = None  # where the logins of people are: a folder of files, or documents
-    files: "FileSources | None" = None  # what the files that a tool sends are read from
+    files: "FileSources | None" = None  # for tools that send files
 
 
 def _may_repeat(request: "HttpRequest") -> bool:
@@ -177,8 +175,8 @@ async def _within(work: Awaitable[Connection], deadline: float, url: "Url", seco
         raise ConnectTimeoutError(f"there was no connection to {url.authority}", seconds) from None
 
 
-def head_bytes(request: "HttpRequest") -> bytes:
-    """The bytes of a request before its body, with Host, the length, and defaults for headers that are not set."""
+def request_bytes(request: "HttpRequest") -> bytes:
+    """The bytes of a request, with Host, the length, and defaults for headers that are not set."""
     given = {name.lower() for name, _ in request.headers}
     headers = [("Host", request.url.authority), *request.headers]
     if "user-agent" not in given:
@@ -187,7 +185,7 @@ def head_bytes(request: "HttpRequest") -> bytes:
         headers.append(("Accept-Encoding", "gzip, deflate"))
     headers.append((FROM_TOOL, "tool"))  # always: a server without a token has routes, too, that a tool must not reach
     try:
-        return request_head(request.method, request.url.target, headers, len(request.body))
+        return request_head(request.method, request.url.target, headers, request.body)
     except ValueError as error:
         raise RequestRefusedError(f"a header can't be sent: it has {error} in it") from None
 

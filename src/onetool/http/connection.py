@@ -20,7 +20,6 @@ from onetool.http.errors import (
 
 LARGEST_HEAD = 64 * 1024
 LARGEST_READ = 256 * 1024  # what a transport hands over at once, at most
-LARGE_BODY = 64 * 1024  # of a request: it is not copied to stand behind its head
 MOST_HEADERS = 200
 CHUNK_LINES = 24  # bytes around one chunk: its size and two line ends. What is beyond is an extension
 MOST_INTERIM = 20  # answers like "103 Early Hints"
@@ -64,19 +63,11 @@ class Connection(asyncio.Protocol):
     # One exchange
 
     def exchange(
-        self,
-        request: bytes,
-        is_head: bool,
-        most: int,
-        deadline: float,
-        stream: bool,
-        seconds: float,
-        body: bytes = b"",
+        self, request: bytes, is_head: bool, most: int, deadline: float, stream: bool, seconds: float
     ) -> "asyncio.Future[HttpResponse]":
         """Send it. The future has the answer, complete, or where it is streamed, its head.
 
-        `seconds` is what there was until the deadline, before there was a connection: for messages. `body` is sent
-        after the request, where that is only its head.
+        `seconds` is what there was until the deadline, before there was a connection: for messages.
         """
         self._answer = HttpResponse()
         self._parts: list[bytes] = []
@@ -93,11 +84,7 @@ class Connection(asyncio.Protocol):
             self.end(StaleConnectionError(f"{self._address} closed the connection", sent=False))
         else:
             self._set_deadline(deadline)
-            if len(body) < LARGE_BODY:
-                self._transport.write(request + body)  # one packet, if it fits
-            else:
-                self._transport.write(request)
-                self._transport.write(body)
+            self._transport.write(request)
         return waiter
 
     def end(self, error: WireError | None = None) -> None:
@@ -302,12 +289,12 @@ def _closed(address: str) -> UnreachableError:
     return UnreachableError(f"the connection to {address} was closed", again=False)
 
 
-def request_head(method: str, target: str, headers: list[tuple[str, str]], length: int) -> bytes:
-    """The bytes of a request before its body. Whatever the headers came from, none of them can begin another one."""
+def request_head(method: str, target: str, headers: list[tuple[str, str]], body: bytes) -> bytes:
+    """The bytes of a request. Whatever the headers came from, none of them can begin another one."""
     lines = [f"{method} {target} HTTP/1.1", *[f"{name}: {value}" for name, value in headers]]
-    if length or method in ("POST", "PUT", "PATCH"):
-        lines.append(f"Content-Length: {length}")
+    if body or method in ("POST", "PUT", "PATCH"):
+        lines.append(f"Content-Length: {len(body)}")
     text = "\r\n".join(lines)
     if text.count("\n") != len(lines) - 1 or text.count("\r") != len(lines) - 1 or "\0" in text:
         raise ValueError("a line break in a header")
-    return f"{text}\r\n\r\n".encode()
+    return f"{text}\r\n\r\n".encode() + body

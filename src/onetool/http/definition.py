@@ -106,7 +106,7 @@ class Encoding(CamelStruct, frozen=True, kw_only=True):
 
     @property
     def separator(self) -> str | None:
-        """What stands between the items of a list that is one value; None: each item is a value of its own."""
+        """The separator of a list that is written as one value; None if each item is written as a value of its own."""
         explode = self.style in (None, "form", "deepObject") if self.explode is None else self.explode
         return None if explode or self.style == "deepObject" else _SEPARATORS.get(self.style or "form")
 
@@ -135,7 +135,7 @@ class Request(CamelStruct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if sum(given is not None for given in (self.body, self.multipart, self.body_file)) > 1:
-            raise ValueError("a request has one of `body`, `multipart` and `bodyFile`")
+            raise ValueError("use only one of `body`, `multipart` and `bodyFile`")
 
 
 class ResponseOptions(CamelStruct, frozen=True, kw_only=True):

@@ -1,8 +1,8 @@
-"""Files that HTTP tools send: an argument names a stored result, a file attached to the question, or a path, or is a
+"""Files that HTTP tools send. An argument is a path, the handle of a stored result, the name of an attached file, or a
 `data:` URL.
 
-A path is read by the tool `fs.read_file`, as the caller: whoever may not call it can't give a path. What is read on the
-server must not contain a secret of the app: elsewhere those are masked, and a file can't be.
+The tool `fs.read_file` reads a path as the caller: callers who may not call it can't give a path. Files with a secret
+of the app are refused, because the content of a file can't be masked.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ _KIND = re.compile(MEDIA_TYPE)
 
 
 class FileContent:
-    """The content of a file, with its name, which is the last part of a path, and its media type."""
+    """The content of a file, its media type, and its name: the last part of the path."""
 
     __slots__ = ("data", "kind", "name")
 
@@ -48,7 +48,7 @@ class FileContent:
 
 
 class FileSources(NamedTuple):
-    """What files are read from, by a handle or a path. A file of more bytes than the second argument is refused."""
+    """Readers of stored results and of paths. Both refuse a file with more bytes than the second argument."""
 
     read_result: Callable[[str, int], str]
     read_path: Callable[[str, int], Awaitable[bytes]]
@@ -56,19 +56,14 @@ class FileSources(NamedTuple):
 
 FindFile = Callable[[str], FileContent | None]
 
-
-def no_files(name: str) -> FileContent | None:
-    return None
-
-
-attached_file: ContextVar[FindFile] = ContextVar("onetool_attached_file", default=no_files)
-"""Finds a file by its name among those that the person attached to the conversation of a model that calls."""
+attached_file: ContextVar[FindFile | None] = ContextVar("onetool_attached_file", default=None)
+"""Finds a file by name among the attachments of the conversation in which a model calls a tool."""
 
 
 async def load_files(
     names: Iterable[str], args: Mapping[str, Any], sources: FileSources | None, max_bytes: int, redact: Redact
 ) -> dict[str, Any]:
-    """Return the arguments with the content of files in place of what names them. `max_bytes` is for all of them."""
+    """Return the arguments with each file in place of its path, handle or URL. `max_bytes` limits all together."""
     loaded = dict(args)
     left = max_bytes
     for name in names:
@@ -88,10 +83,10 @@ async def load_files(
     return loaded
 
 
-def file_shown(given: Any) -> Any:
+def file_preview(given: Any) -> Any:
     """Return a stand-in for a file, for previews: nothing is read."""
     if isinstance(given, list | tuple):
-        return [file_shown(one) for one in given]
+        return [file_preview(one) for one in given]
     shown = given if isinstance(given, str) and len(given) <= 200 else "a file"
     is_path = not shown.startswith(DATA) and not _HANDLE.fullmatch(shown)
     return FileContent(shown if is_path else "file", None, f"<content of {shown}>".encode())
@@ -102,7 +97,9 @@ async def _load(given: Any, sources: FileSources | None, left: int, redact: Reda
         raise ToolFailure("is not a text")
     if given[:5].lower() == DATA:
         return await asyncio.to_thread(read_data_url, given) if len(given) > LARGE else read_data_url(given)
-    if (file := attached_file.get()(given)) is None:
+    find_attached = attached_file.get()
+    file = None if find_attached is None else find_attached(given)
+    if file is None:
         if sources is None:
             raise ToolFailure("names a file, and files can't be read here; give its content as a data: URL")
         if _HANDLE.fullmatch(given):
@@ -128,7 +125,7 @@ def read_data_url(text: str) -> FileContent:
         data = b64decode(unquote(content), validate=True) if found[2] else unquote_to_bytes(content)
     except (ValueError, UnicodeEncodeError):
         raise ToolFailure("is a data: URL whose content can't be decoded: after `;base64,` comes Base64") from None
-    return FileContent(name or _name_for(kind), kind or None, data)
+    return FileContent(name or f"file{guess_extension(kind) or ''}", kind or None, data)
 
 
 def _stored(sources: FileSources, handle: str, max_bytes: int) -> FileContent:
@@ -144,13 +141,9 @@ def _has_secret(data: bytes, redact: Redact) -> bool:
     return redact(text) != text
 
 
-def _name_for(kind: str) -> str:
-    return f"file{guess_extension(kind) or ''}" if kind else "file"
-
-
 def file_too_large(max_bytes: int) -> ToolFailure:
-    """Make the failure of a file that is more than may be sent."""
-    return ToolFailure(f"is more than the tool may send: {max_bytes:,} bytes (limits.maxRequestBytes)", "too_large")
+    """Return the failure for a file that exceeds the limit."""
+    return ToolFailure(f"is larger than the tool may send: {max_bytes:,} bytes (limits.maxRequestBytes)", "too_large")
 
 
 def _bad_file(name: str, failure: ToolFailure) -> BadArguments:

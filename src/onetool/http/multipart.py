@@ -18,7 +18,7 @@ from onetool.http.template_parts import (
     json_bytes,
     one_line,
     pair_value,
-    refuse_twice,
+    refuse_duplicates,
 )
 
 MULTIPART = "multipart/form-data"
@@ -70,10 +70,10 @@ class MultipartTemplate:
         for field in self._fields:
             parts = list(field.fill(values))
             names += [part.name for part in parts]
-            chosen += [part.name for part in parts] if field.is_object(values) else []
+            chosen += [part.name for part in parts] if field.value.is_object(values) else []
             for part in parts:
                 pieces += [f"--{boundary}\r\n{part.head}\r\n\r\n".encode(), part.data, b"\r\n"]
-        refuse_twice(chosen, names)
+        refuse_duplicates(chosen, names)
         pieces.append(f"--{boundary}--\r\n".encode())
         return FilledBody(f"{MULTIPART}; boundary={boundary}", b"".join(pieces))
 
@@ -103,9 +103,6 @@ class _Field(NamedTuple):
     def placeholders(self) -> tuple[Placeholder, ...]:
         return self.value.placeholders + (() if self.filename is None else self.filename.placeholders)
 
-    def is_object(self, values: Values) -> bool:
-        return self.value.alone is not None and isinstance(values.get(self.value.alone.name), dict)
-
     def fill(self, values: Values) -> Iterator[_Part]:
         kind, alone = self.encoding.content_type, self.value.alone
         value = None if alone is None else values.get(alone.name)
@@ -129,16 +126,13 @@ class _Field(NamedTuple):
 def _field(name: str, value: Any, encoding: Encoding, arguments: KnownNames, pointer: str) -> _Field:
     if not isinstance(value, Mapping):
         return _Field(name, pair_value(value, arguments, pointer, str), encoding)
-    if "file" not in value or not value.keys() <= {"file", "filename"} or not all(map(_is_text, value.values())):
+    is_file = "file" in value and value.keys() <= {"file", "filename"}
+    if not is_file or not all(isinstance(text, str) for text in value.values()):
         raise TemplateError('A field is a text, or a file: {"file": "${photo}", "filename": "a.png"}', pointer)
     file = _file_argument(value["file"], arguments, below(pointer, "file"))
     filename = value.get("filename")
     named = None if filename is None else parse_text(filename, arguments, below(pointer, "filename"))
     return _Field(name, TemplateText([file]), encoding, file, named)
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
 
 
 def _file_argument(text: str, arguments: KnownNames, pointer: str) -> Placeholder:

@@ -67,11 +67,12 @@ Make = Callable[[Values], Any]
 
 
 class BodyTemplate(NamedTuple):
-    """How a body is made; None is no body. `content_type` is for those who have not said it themselves."""
+    """A body that is not made of files. `make` returns None for no body; headers can override `content_type`."""
 
     content_type: str
     make: Callable[[Values], bytes | None]
     placeholders: tuple[Placeholder, ...]
+    files: tuple[Placeholder, ...] = ()
 
     def fill(self, values: Values) -> FilledBody | None:
         data = self.make(values)
@@ -86,7 +87,7 @@ def body_template(
         return None
     kind = (content_type or "").partition(";")[0].strip().lower()
     if kind.startswith("multipart/"):
-        raise TemplateError("A multipart body is given as `multipart`, by its fields, and not as `body`", BODY_POINTER)
+        raise TemplateError("Use `multipart`, with the fields, instead of `body` for a multipart body", BODY_POINTER)
     if kind == FORM:
         return _form(body, arguments, encodings)
     if encodings:
@@ -303,7 +304,6 @@ class RequestTemplate:
         pairs += named_pairs(request.query, arguments, "/request/query", request.query_encoding)
         self._query = PairTemplates(pairs)
         self._fields = HeaderTemplates(request.headers, arguments)
-        self._files: tuple[Placeholder, ...] = ()
         self._payload = self._read_body(request, arguments)
         placeholders = [
             placeholder
@@ -311,7 +311,11 @@ class RequestTemplate:
             if part
             for placeholder in part.placeholders
         ]
-        self._refuse_files_in_texts(placeholders)
+        files = () if self._payload is None else self._payload.files
+        in_texts = Counter(placeholders) - Counter(files)
+        if wrong := next((file.name for file in files if file in in_texts), None):
+            raise TemplateError(f"`${{{wrong}}}` is a file, and can't be part of a text, too", "/request")
+        self.files = frozenset(file.name for file in files)  # the arguments that are files
         self._placeholders = tuple(dict.fromkeys(placeholders))
         self.secrets = frozenset(placeholder.name for placeholder in self._placeholders if placeholder.is_secret)
         self.step_values = frozenset(placeholder for placeholder in self._placeholders if placeholder.step is not None)
@@ -342,32 +346,19 @@ class RequestTemplate:
         """Where every request goes to, as far as the host; None where that depends on the call."""
         return Url(self._scheme, self._host, self._port, "/") if isinstance(self._host, str) else None
 
-    @property
-    def files(self) -> frozenset[str]:
-        """The arguments that are files."""
-        return frozenset(file.name for file in self._files)
-
     def _read_body(self, request: Request, arguments: KnownNames) -> BodyTemplate | MultipartTemplate | BodyFile | None:
         content_type = self._fields.content_type
-        if request.multipart is None and request.body_file is None:
-            return body_template(request.body, content_type, arguments, request.body_encoding)
-        if request.body_file is None:
+        if request.multipart is not None:
             if content_type is not None:
                 raise TemplateError(
                     "Remove Content-Type: it is set with the boundary between the parts", HEADERS_POINTER
                 )
-            payload = MultipartTemplate(request, arguments)
-        elif request.body_encoding:
-            raise TemplateError("Only the fields of a form can have an encoding", "/request/bodyEncoding")
-        else:
-            payload = BodyFile(request.body_file, arguments)
-        self._files = payload.files
-        return payload
-
-    def _refuse_files_in_texts(self, placeholders: list[Placeholder]) -> None:
-        uses, as_files = Counter(placeholders), Counter(self._files)
-        if wrong := next((file.name for file in as_files if uses[file] > as_files[file]), None):
-            raise TemplateError(f"`${{{wrong}}}` is a file, and can't be part of a text, too", "/request")
+            return MultipartTemplate(request, arguments)
+        if request.body_file is not None:
+            if request.body_encoding:
+                raise TemplateError("Only the fields of a form can have an encoding", "/request/bodyEncoding")
+            return BodyFile(request.body_file, arguments)
+        return body_template(request.body, content_type, arguments, request.body_encoding)
 
     def _read_url(self, text: TemplateText) -> list[PairTemplate]:
         """Take the URL apart. Gives the pairs of its query."""

@@ -27,7 +27,7 @@ def escaped(placeholder: Placeholder, value: str) -> str:
 
 
 class FilledBody(NamedTuple):
-    """The body of one call. `content_type` counts where the template has no header that says it."""
+    """The body of one call. A Content-Type header of the template overrides `content_type`."""
 
     content_type: str
     data: bytes
@@ -85,7 +85,7 @@ def field_values(
     is_object = isinstance(value, dict)
     if (separator := encoding.separator) is not None:
         if any(len(path) > 1 for path, _ in found):
-            raise placeholder.bad(f"is nested, and the style {encoding.style or 'form'} has no form for that")
+            raise placeholder.bad(f"is nested, which the style {encoding.style or 'form'} can't write")
         texts = [part for path, text in found for part in ((*path, text) if is_object else (text,))]
         return [(name, separator.join(texts))] if texts else []
     if is_object and encoding.style == "form":
@@ -96,7 +96,7 @@ def field_values(
 
 
 def _leaves(value: Any, placeholder: Placeholder, size: int) -> list[tuple[tuple[str, ...], str]]:
-    """Return the plain values inside, each with the way to it. Null has no form, and is left out.
+    """Return the plain values inside, each with its path. Null can't be written, and is left out.
 
     A name is repeated for all that is below it, so that a small value can be very large when it is written.
     """
@@ -141,13 +141,6 @@ class PairTemplate:
     def placeholders(self) -> tuple[Placeholder, ...]:
         return self.key.placeholders + (() if self.value is None else self.value.placeholders)
 
-    def is_object(self, values: Values) -> bool:
-        return (
-            self.value is not None
-            and self.value.alone is not None
-            and isinstance(values.get(self.value.alone.name), dict)
-        )
-
     def fill(self, values: Values) -> list[str]:
         key = self.key.fill(values, escaped)
         if key is None:
@@ -183,15 +176,15 @@ class PairTemplates:
         for part in self.parts:
             pairs = [part] if isinstance(part, str) else part.fill(values)
             filled += pairs
-            if not isinstance(part, str) and part.is_object(values):
+            if not isinstance(part, str) and part.value is not None and part.value.is_object(values):
                 chosen += pairs
         if chosen:
-            refuse_twice(map(_name, chosen), map(_name, filled))
+            refuse_duplicates(map(_name, chosen), map(_name, filled))
         return "&".join(filled)
 
 
-def refuse_twice(chosen: Iterable[str], names: Iterable[str]) -> None:
-    """Raise BadArguments for a name of the caller's that is there twice: it must not replace what the template says."""
+def refuse_duplicates(chosen: Iterable[str], names: Iterable[str]) -> None:
+    """Raise BadArguments if a name that the caller chose is there twice, so that it replaces no field."""
     counted = Counter(names)
     if twice := next((name for name in chosen if counted[name] > 1), None):
         raise BadArguments(f"The request would have the field {twice[:100]!r} twice; leave it out of the object")
@@ -231,10 +224,10 @@ def named_pairs(
 
 
 def check_encodings(given: Any, encodings: Mapping[str, Encoding], pointer: str) -> None:
-    """Raise TemplateError for the encoding of a field that is not there."""
+    """Raise TemplateError if a field with an encoding does not exist."""
     for name in encodings:
         if not isinstance(given, Mapping) or name not in given:
-            raise TemplateError(f"There is no field {name!r} that could be encoded", below(f"{pointer}Encoding", name))
+            raise TemplateError(f"An encoding for {name!r}, which is not a field", below(f"{pointer}Encoding", name))
 
 
 def pair_value(value: Any, arguments: Collection[str], pointer: str, escape: Callable[[str], str]) -> TemplateText:

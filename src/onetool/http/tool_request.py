@@ -17,7 +17,7 @@ from onetool.http.auth import Authenticator, Destination, Signer, authenticator_
 from onetool.http.client import HttpContext
 from onetool.http.definition import OAuth2, RequestStep, ToolLimits, sending_seconds
 from onetool.http.errors import Redact, WireError, with_message
-from onetool.http.files import file_shown
+from onetool.http.files import file_preview
 from onetool.http.placeholders import KnownNames, Lookup, Placeholder, StepNames
 from onetool.http.response import ResponseReader, Tell
 from onetool.http.sending import Retries, Sender
@@ -167,7 +167,7 @@ def previewed(
     """BadArguments or ToolFailure when a value does not fit."""
     words = _Words(request.step_values)
     args = {
-        name: file_shown(value) if name in request.files and value is not None else value
+        name: file_preview(value) if name in request.files and value is not None else value
         for name, value in args.items()
     }
     filled = request.unsigned({**args, **words.steps}, lambda _: words.secret)

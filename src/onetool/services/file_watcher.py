@@ -20,7 +20,7 @@ SUFFIXES = (".py", ".yaml", ".yml", ".json")
 MOST_FILES = 10_000  # in all; more are not looked at
 MOST_LEVELS = 16  # of folders below one
 MOST_UNREST = 10  # looks at a file that changes all the time, until what else has changed is told all the same
-SHARE = 20  # polls take at most this fraction of the time
+PAUSE_FACTOR = 20  # times the duration of a poll: polling takes at most a twentieth of the time
 LAST_WAIT = 2.0  # seconds that closing gives to whoever is being told
 
 # These say nothing of the files: a look that met one is not taken for "they are gone".
@@ -68,7 +68,7 @@ class FileWatcher:
         while not self._closed.wait(pause):
             began = perf_counter()
             seen = self._poll()
-            pause = max(self._every, (perf_counter() - began) * SHARE)
+            pause = max(self._every, (perf_counter() - began) * PAUSE_FACTOR)
             if seen is None:
                 continue
             quiet, before = seen == before, seen
@@ -119,7 +119,7 @@ class FileWatcher:
 
 
 def snapshot(paths: Iterable[Path], since: float | None = None) -> FolderSnapshot:
-    """Return what files look like now; without those that have changed since a time, if it is given."""
+    """Return the stamps of all files, without files that have changed since the given time."""
     poll = _Poll()
     return _older({path: poll.at(path) for path in paths}, since)
 
@@ -183,7 +183,7 @@ class _Poll:
 
 
 def _older(snapshot: FolderSnapshot, since: float | None) -> FolderSnapshot:
-    """Without what has changed since: it is news. A time in the future says nothing."""
+    """Remove files that have changed since, so that they count as changed. Times in the future are ignored."""
     if since is None:
         return snapshot
     now = time_ns()

@@ -32,6 +32,7 @@ _PERCENT = lazy_pattern("%[0-9A-F]{2}")
 _IN_HTML = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "'": "\\u0027"})  # JSON for a page
 
 KEYRING_SERVICE = "onetool"
+RELOAD_NOTE = "a server with `watch: false`, or that other machines reach, then needs a reload"  # after a change
 
 
 class Secret(str):

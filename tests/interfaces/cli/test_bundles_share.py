@@ -288,7 +288,7 @@ def test_a_part_that_is_not_there(weather):
     assert "did you mean queues?" in refused("import", CONSTRUCTS, "--tag", "queue")
     assert tools_of("weather")
     run("export", "weather")
-    assert "comes whole" in refused("import", "weather.zip", "--only", "forecast")
+    assert "are for OpenAPI documents" in refused("import", "weather.zip", "--only", "forecast")
 
 
 def test_a_tool_keeps_the_name_that_it_is_stored_under():

@@ -251,6 +251,7 @@ def test_options():
         "headers": {"User-Agent": "me", "Referer": "http://r.example"},
     }  # fmt: skip
     assert request("curl -I https://x.example")["method"] == "HEAD"
+    assert request("curl -G -I -d a=1 https://x.example")["method"] == "HEAD"
     assert request("curl --url https://x.example/a --header=X:1")["headers"] == {"X": "1"}
     assert request("curl -da=1 https://x.example")["body"] == {"a": "${a}"}
     assert from_curl("curl -k https://x.example").notes == ["-k is left out: certificates are always checked"]

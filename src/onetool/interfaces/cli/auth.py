@@ -14,7 +14,7 @@ from onetool.interfaces.cli.options import config_option, data_options, find_her
 from onetool.interfaces.cli.output import print_json, print_table, wants_json, warn_if_short
 from onetool.interfaces.cli.trust import renew_trust
 from onetool.services.secret_file import NAME, drop_secret, put_secret
-from onetool.services.secrets import KEYRING_SERVICE, Secret, Secrets, load_keyring
+from onetool.services.secrets import KEYRING_SERVICE, RELOAD_NOTE, Secret, Secrets, load_keyring
 
 PROVIDERS = {
     "openai": "OPENAI_API_KEY",
@@ -22,10 +22,6 @@ PROVIDERS = {
     "anthropic": "ANTHROPIC_API_KEY",
     "ollama": "OLLAMA_API_KEY",
 }
-SEEN = (
-    "A running server that only this machine reaches reads it by itself. Others, and one with `watch: false`, "
-    "need a reload (SIGHUP or ot.reload())."
-)
 
 
 def _hosts(_ctx: click.Context, _param: click.Parameter, hosts: tuple[str, ...]) -> tuple[str, ...]:
@@ -88,7 +84,7 @@ def set_secret(ctx: click.Context, name: str, in_keyring: bool, hosts: tuple[str
     origins = ", ".join(host if "://" in host else f"https://{host}" for host in hosts)
     bound = f", and is sent to {origins} only" if hosts else ""
     click.echo(f"{secret} is kept in {file}{elsewhere}{bound}.", err=True)
-    click.echo(SEEN, err=True)
+    click.echo(f"A running server reads it by itself; {RELOAD_NOTE} (SIGHUP or ot.reload()).", err=True)
 
 
 @auth.command("list")

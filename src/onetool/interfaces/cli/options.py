@@ -84,7 +84,7 @@ def open_app(
 
     `packs` are those whose tools have to be known; None is all. Servers that were never connected are connected for
     that. Without `imports` no pack is run: for commands that call no tool. Only a server `makes_tables`. `servers` are
-    beside those of the config.
+    added to those of the config.
     """
     import logging
 
@@ -94,7 +94,7 @@ def open_app(
     found = find_here(ctx)
     claim_stdout()
     trust_log.disabled = True  # it has been told, in words for a person
-    opened = App.open(found, imports=imports, watch=watch, makes_tables=makes_tables, servers=servers or {})
+    opened = App.open(found, imports=imports, watch=watch, makes_tables=makes_tables, servers=servers)
     app = ctx.with_resource(opened)
     trust_log.disabled = False
     if app.servers is not None:

@@ -3,9 +3,8 @@
 import os
 import signal
 import sys
-from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 from click.shell_completion import CompletionItem
@@ -26,10 +25,10 @@ if TYPE_CHECKING:
 HOST_HELP = "The address to listen on. The default is the config's: 127.0.0.1."
 DRAIN_HELP = "Seconds in which requests are still taken after SIGTERM. The default is 5 in a cluster, else 0."
 PORT_HELP = "The port. The default is the config's: 8765. With 0 the system chooses."
-NAME_HELP = "The name of the server behind --. The default is that of the package that it starts."
+NAME_HELP = "The name of the server behind --. The default is the name of the package that the command starts."
 WORKERS_HELP = "How many processes serve, to use several cores. The default is 1, or ONETOOL_WORKERS."
 
-F = TypeVar("F", bound=Callable[..., Any])
+name_option = click.option("--name", metavar="NAME", help=NAME_HELP)
 
 
 class ServingCommand(click.Command):
@@ -53,10 +52,6 @@ class ServingCommand(click.Command):
             return super().shell_complete(ctx, incomplete)
         runners = [] if server else [one for one in ("uvx", "npx", "python", "node") if one.startswith(incomplete)]
         return [CompletionItem(one) for one in runners] or [CompletionItem(incomplete, type="file")]
-
-
-def name_option(command: F) -> F:
-    return click.option("--name", metavar="NAME", help=NAME_HELP)(command)
 
 
 @click.command(cls=ServingCommand)

@@ -87,7 +87,7 @@ def _check(app: "App") -> CheckReport:
 
     wrong, _ = findings(app)
     error = app.reload_error  # of the file as it is now, which is not in force
-    wrong = (*wrong, *app.unread()) if error is None else (*error.mistakes, *wrong, *app.unread())
+    wrong = (*(() if error is None else error.mistakes), *wrong, *app.pending_changes())
     shown = [*(_finding(one) for one in dict.fromkeys(wrong)), *_servers(app)]
     return CheckReport(
         ok=all(one.level != "error" for one in shown),

@@ -76,8 +76,15 @@ async def import_openapi(request: RestRequest) -> RestResponse:
         data = await fetch_document(request.context.app, url)
     if data.startswith(b"PK"):
         raise InvalidError("this is a ZIP archive: send it to /tools/imports/zip", "")
-    chosen = (query["only"], query["tag"], query["operation"])
-    options = ImportOptions(query["as"], query["baseUrl"], url, query["token"], *chosen)
+    options = ImportOptions(
+        slug=query["as"],
+        base_url=query["baseUrl"],
+        document_url=url,
+        token=query["token"],
+        only=query["only"],
+        tag=query["tag"],
+        operation=query["operation"],
+    )
     return await asyncio.to_thread(_imported, request, data, options)
 
 
@@ -192,7 +199,7 @@ def _refuse_place(app: "App", home: Mapping[str, Any] | None, tool: Tool) -> Non
 
 
 def reloaded(reload: Callable[[], None]) -> list[dict[str, str]]:
-    """Reload after a change of the config or its secrets; warnings where it can't be used as it is now."""
+    """Reload after a change of the config or its secrets. Returns warnings if the new config can't be used."""
     try:
         reload()
     except ConfigError as error:

@@ -168,7 +168,7 @@ def _texts(text: str) -> list[str]:
 
 
 def _one_text(text: str) -> list[str]:
-    """Read a text that may have commas: others are given by naming the parameter again."""
+    """Read one text, which may have commas. The parameter is repeated for several texts."""
     if not text or len(text) > LONGEST_SEARCH:
         raise ValueError(f"must have 1 to {LONGEST_SEARCH:,} characters")
     return [text]

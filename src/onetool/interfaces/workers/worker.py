@@ -86,7 +86,7 @@ class ReloadReports:
             self._channel.tell(Reloaded(is_new, was_asked=True))
 
     def _changed(self) -> None:
-        """In any thread. Settings that were read again are no news: each worker reads them by itself."""
+        """Report a full reload, in any thread. Settings are not reported: each worker reads them by itself."""
         if self._app.reload_count != self._count and not self._is_asked:
             self._count = self._app.reload_count
             self._channel.tell(Reloaded(is_new=True, was_asked=False))

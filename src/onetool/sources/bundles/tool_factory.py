@@ -18,7 +18,6 @@ from onetool.core.spec import NO_PARAMETERS, Handler, ToolSpec
 from onetool.core.text import did_you_mean
 from onetool.http.definition import HttpImpl, Request, ToolLimits, is_idempotent, total_seconds
 from onetool.sources.bundles.errors import ForbiddenError, InvalidError
-from onetool.sources.bundles.files.form import check_schemas
 from onetool.sources.bundles.model import (
     PreProcessor,
     Tool,
@@ -31,7 +30,7 @@ from onetool.sources.bundles.model import (
     limits_of,
 )
 from onetool.sources.bundles.rate_limits import RateLimiter
-from onetool.sources.bundles.validation import refuse_secrets
+from onetool.sources.bundles.validation import check_schemas, refuse_secrets
 
 if TYPE_CHECKING:
     from onetool.http.tool_request import PreviewRequest

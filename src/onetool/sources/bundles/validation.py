@@ -2,14 +2,15 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
 from typing import Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import inspect
 
-from onetool.core.errors import cut
+from onetool.core.errors import SchemaError, cut
 from onetool.core.redaction import SecretPlaces
-from onetool.core.schema import depth_of
+from onetool.core.schema import CompiledSchema, depth_of
 from onetool.core.text import MAX_NAME, did_you_mean
 from onetool.http.definition import ToolLimits
 from onetool.sources.bundles.errors import InvalidError
@@ -207,3 +208,40 @@ def _without(data: Any, keys: frozenset[str]) -> dict[str, Any]:
     if not isinstance(data, Mapping):
         raise InvalidError("the body: expected a JSON object", "")
     return {key: value for key, value in data.items() if key not in keys}
+
+
+# Schemas
+
+
+MAX_COSTS = 10_000
+_costs: dict[bytes, int] = {}  # of schemas that can be used, by their digests
+
+
+def check_schemas(tool: ToolContent) -> None:
+    """Raise InvalidError for a schema of the tool that can't be used."""
+    schemas = (("/argSchema", tool.arg_schema, True), ("/outputSchema", tool.output_schema, False))
+    for pointer, schema, closed in schemas:
+        try:
+            schema_cost(schema, closed)
+        except SchemaError as error:
+            raise InvalidError(f"{pointer}: {error}", pointer) from None
+
+
+def schema_cost(schema: dict[str, Any], closed: bool) -> int:
+    """Return the number of checks that one value may need. Raises SchemaError for a schema that can't be used.
+
+    Nothing about a tool takes as long as this, and tools of one API share many schemas: each is compiled once.
+    """
+    if not schema:
+        return 0
+    try:
+        key = sha256(msgspec.json.encode((closed, schema))).digest()
+    except (ValueError, RecursionError):  # half of a character
+        return CompiledSchema(schema, closed=closed).cost
+    cost = _costs.get(key)
+    if cost is None:
+        cost = CompiledSchema(schema, closed=closed).cost
+        if len(_costs) >= MAX_COSTS:
+            _costs.clear()
+        _costs[key] = cost
+    return cost

@@ -1,4 +1,4 @@
-"""Makes a server of a command line, and names it after the package that the command starts. Nothing is started."""
+"""Makes the settings of a server from a command line, and names it after the package that the command starts."""
 
 import os
 import re
@@ -12,23 +12,13 @@ from onetool.sources.mcp_servers.program import find_program, python_module
 from onetool.sources.mcp_servers.settings import PlacedServer
 
 # Programs that start another one: a package, an image or a script.
-RUNNERS = (
-    *(
-        "npx",
-        "npm exec",
-        "npm x",
-        "pnpx",
-        "pnpm dlx",
-        "yarn dlx",
-        "bunx",
-        "bun x",
-        "bun run",
-        "bun",
-        "deno run",
-        "node",
-    ),
-    *("uvx", "uv tool run", "uv run", "pipx run", "python", "docker run", "podman run", "env", "cmd /c"),
-)
+RUNNERS = [
+    runner.split()
+    for runner in (
+        *("npx", "npm exec", "npm x", "pnpx", "pnpm dlx", "yarn dlx", "bunx", "bun x", "bun run", "bun", "deno run"),
+        *("node", "uvx", "uv tool run", "uv run", "pipx run", "python", "docker run", "podman run", "env", "cmd /c"),
+    )
+]
 VALUED_OPTIONS = {
     *("-p", "--package", "-c", "--call", "-w", "--workspace", "-r", "--require", "--import", "--loader", "--env-file"),
     *("--from", "--with", "--with-editable", "--with-requirements", "--python", "--spec", "--directory", "--project"),
@@ -63,7 +53,7 @@ def server_of(words: Sequence[str], name: str | None = None) -> dict[str, Placed
     folder = Path.cwd()
     program = find_program(words[0], env.get("PATH", os.environ.get("PATH")), str(folder))
     if program is None or not os.path.exists(program):
-        raise ConfigError([Mistake(message=f"There is no program {words[0]!r}", hint="install it, or say its path")])
+        raise ConfigError([Mistake(message=f"There is no program {words[0]!r}", hint="install it, or write its path")])
     name = package_name(words) if name is None else name
     if not _NAME.fullmatch(name):
         hint = "use letters, digits, _ and -, with a letter first: --name NAME"
@@ -78,7 +68,7 @@ def package_name(words: Sequence[str]) -> str:
         return _identifier(module[0])
     program = PurePath(words[0]).stem
     started = ["python" if _PYTHON.fullmatch(program) else program, *_operands(words[1:], False)]
-    runner = next((one.split() for one in RUNNERS if started[: len(one.split())] == one.split()), None)
+    runner = next((one for one in RUNNERS if started[: len(one)] == one), None)
     operands = [] if runner is None else _operands(started[len(runner) :], runner[0] in ("docker", "podman"))
     return package_name(operands) if operands else _identifier(_last_name(words[0]))
 

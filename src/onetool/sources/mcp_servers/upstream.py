@@ -20,6 +20,7 @@ from onetool.core.errors import ToolFailure, cut
 from onetool.core.redaction import mask_values
 from onetool.database.documents import Documents
 from onetool.services.child_reaper import ChildReaper
+from onetool.services.secrets import RELOAD_NOTE
 from onetool.sources.mcp_servers.environment import start_advice
 from onetool.sources.mcp_servers.process import ServerProcess, spawned
 from onetool.sources.mcp_servers.server_cache import Definition, Offers
@@ -210,10 +211,7 @@ class Upstream:
         if mistakes := self.settings.mistakes:
             raise ToolFailure("; ".join(map(str, mistakes)))
         if (secret := missing_secret(self.settings)) is not None:
-            raise ToolFailure(
-                f"the secret {secret} is not set; run: onetool auth set {secret} "
-                "(a server with `watch: false`, or that other machines reach, then needs a reload)"
-            )
+            raise ToolFailure(f"the secret {secret} is not set; run: onetool auth set {secret} ({RELOAD_NOTE})")
         self.server_log.words.clear()
         if self.settings.transport == "stdio":
             self._started = await self.process()

@@ -9,6 +9,7 @@ import pytest
 from sources.bundles.files.things import an_id, built_in, bundle, file_of, files, reasons, tool, with_tool
 
 from onetool.core.schema import CompiledSchema
+from onetool.sources.bundles import validation
 from onetool.sources.bundles.errors import ConflictError, ForbiddenError, NotFoundError, UnavailableError
 from onetool.sources.bundles.files import form, sync
 from onetool.sources.bundles.index import Index
@@ -456,8 +457,8 @@ def test_clashes_do_not_make_two_processes_look_forever(opened, folder):
 
 def test_schemas_that_many_tools_share_are_compiled_once(store, folder, monkeypatch):
     compiled = []
-    monkeypatch.setattr(form, "_costs", {})
-    monkeypatch.setattr(form, "CompiledSchema", lambda *a, **how: compiled.append(a) or CompiledSchema(*a, **how))
+    monkeypatch.setattr(validation, "_costs", {})
+    monkeypatch.setattr(validation, "CompiledSchema", lambda *a, **how: compiled.append(a) or CompiledSchema(*a, **how))
     (folder / "many" / "tools").mkdir(parents=True)
     (folder / "many" / "bundle.json").write_text('{"slug": "many"}')
     for number in range(12):

@@ -11,7 +11,7 @@ from upstream import Reply, Upstream
 
 from onetool.core.schema import CompiledSchema
 from onetool.http.definition import Request
-from onetool.http.files import file_shown
+from onetool.http.files import file_preview
 from onetool.http.template import RequestTemplate
 from onetool.sources.bundles.names import check_slug
 from onetool.sources.bundles.openapi import from_openapi
@@ -57,7 +57,7 @@ def test_every_tool_can_be_called(github):
             args = {name: sample(schema["properties"][name], schema) for name in names}
             if fits.check(args):
                 unmet.append(slug)
-            args |= {name: file_shown(args[name]) for name in template.files & args.keys()}
+            args |= {name: file_preview(args[name]) for name in template.files & args.keys()}
             request = template.fill(args, lambda name: "s3cret")
             assert request.url.host in ("api.github.com", "uploads.github.com")
             assert "$" not in request.url.target

@@ -118,7 +118,8 @@ def import_bundle(
         allow_hosts(config_for_hosts(ctx), [read_host(source)])
     app = open_app(ctx)
     data = fetch_url(app, source) if is_url(source) else read_bytes(source)
-    options = ImportOptions(slug, base_url, source if is_url(source) else None, token, only, tag, operation)
+    document_url = source if is_url(source) else None
+    options = ImportOptions(slug, base_url, document_url, token, only=only, tag=tag, operation=operation)
     _print_please_wait(data)
     bundle_import = read_import(app, data, options)
     if bundle_import.plan.is_new and not bundle_import.plan.refused:

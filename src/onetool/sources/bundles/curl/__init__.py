@@ -211,10 +211,9 @@ class _ToolMaker:
 
     def _method(self) -> str:
         command = self._command
-        method = command.method or "GET"
-        if not command.method and not command.is_get:
-            sends = command.data or command.fields or command.file
-            method = "HEAD" if command.is_head else "PUT" if command.is_put else "POST" if sends else "GET"
+        sends = not command.is_get and (command.data or command.fields or command.file)
+        implied = "HEAD" if command.is_head else "PUT" if command.is_put else "POST" if sends else "GET"
+        method = command.method or implied
         if method not in _METHODS:
             raise InvalidError(f"-X {shell_text(method)[:20]}: a tool can send {', '.join(_METHODS)}")
         return method

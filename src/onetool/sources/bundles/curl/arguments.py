@@ -150,7 +150,7 @@ class ArgumentCollector:
         return placeholder(chosen)
 
     def file(self, name: str, path: str) -> str:
-        """Add an argument for a file. It has no default: the path is that of whoever wrote the command."""
+        """Add an argument for a file. It has no default: the path belongs to the author of the command."""
         chosen = self._free(argument_name(name))
         example = path.replace("\\", "/").rpartition("/")[2]
         self._properties[chosen] = FILE_SCHEMA | ({"examples": [example]} if example and BEGIN not in path else {})

@@ -212,7 +212,7 @@ _FIELD_KINDS: dict[str, FieldKind] = {"": "text", "@": "file", "<": "text_file"}
 
 
 class FormField(NamedTuple):
-    """One -F. `kind` says what `value` is: the text itself, or the path of a file, or of a file with the text."""
+    """A field of -F. `value` is a text, the path of a file to send (`file`), or of a text file (`text_file`)."""
 
     name: str
     value: str

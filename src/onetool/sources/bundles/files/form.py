@@ -14,15 +14,14 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from onetool.core.errors import SchemaError
 from onetool.core.json_data import StrictJsonError, no_constant, unique
-from onetool.core.schema import CompiledSchema, depth_of
+from onetool.core.schema import depth_of
 from onetool.sources.bundles.errors import ConflictError, InvalidError, NotFoundError, OutdatedError
 from onetool.sources.bundles.files.disk import LARGEST
-from onetool.sources.bundles.model import SCHEMA_VERSION, UNSAID, Bundle, Tool, ToolContent, shown
+from onetool.sources.bundles.model import SCHEMA_VERSION, UNSAID, Bundle, Tool, shown
 from onetool.sources.bundles.names import check_id, check_slug, check_version, derived_id
 from onetool.sources.bundles.store import ETag, tag_of
-from onetool.sources.bundles.validation import read_bundle, read_tool
+from onetool.sources.bundles.validation import check_schemas, read_bundle, read_tool
 
 LATEST = 253_402_300_799.0  # the end of the year 9999
 
@@ -125,7 +124,6 @@ def _unknown(version: str) -> str:
 Thing = TypeVar("Thing", Bundle, Tool)
 
 DEEPEST = 120  # levels; schemas have 100 at the most
-MAX_COSTS = 10_000
 _BUNDLE_KEYS = ("slug", "displayName", "description", "isEnabled", "id", "createdAt", "modifiedAt", "softDeletedAt")
 _FIRST = ("slug", "version", "type", "displayName", "description", "tags", "isEnabled", "parallel")
 _SCHEMAS = ("argSchema", "outputSchema")
@@ -133,7 +131,6 @@ _IMPLS = ("httpImpl", "pythonImpl", "goImpl", "scriptImpl")
 _LOSSY = "it has values that JSON does not: NaN, infinity, tuples, or keys that are no texts"
 _TOOL_KEYS = (*_FIRST, *_SCHEMAS, "preProcessors", *_IMPLS, "limits", "examples", "id", "createdAt", "modifiedAt")
 _SWITCHED = ("isEnabled", "examples", "id", "createdAt", "modifiedAt", "softDeletedAt")  # what is no structural change
-_costs: dict[bytes | None, int] = {}  # of schemas that can be used, by their digests
 
 
 def _digested(shape: type[Bundle | Tool], keys: tuple[str, ...]) -> list[tuple[str, str, bool]]:
@@ -285,45 +282,6 @@ def _name(data: Mapping[str, Any], key: str) -> str:
     if not isinstance(name, str):
         raise InvalidError(f'/{key}: expected a text; put quotes around it: "{name}"', f"/{key}")
     return name
-
-
-def check_schemas(tool: ToolContent) -> None:
-    """Raises InvalidError for a schema of the tool that can't be used."""
-    _check_schema("/argSchema", tool.arg_schema, True)
-    _check_schema("/outputSchema", tool.output_schema, False)
-
-
-def _check_schema(pointer: str, schema: dict[str, Any], closed: bool) -> None:
-    try:
-        schema_cost(schema, closed)
-    except SchemaError as error:
-        raise InvalidError(f"{pointer}: {error}", pointer) from None
-
-
-def schema_cost(schema: dict[str, Any], closed: bool) -> int:
-    """Return what the validator may need for one value. Raises SchemaError for a schema that can't be used.
-
-    Nothing about a tool takes as long as this, and tools of one API share many schemas: each is compiled once.
-    """
-    if not schema:
-        return 0
-    key = _key(schema, closed)
-    if key in _costs:
-        return _costs[key]
-    cost = CompiledSchema(schema, closed=closed).cost
-    if key is not None:
-        if len(_costs) >= MAX_COSTS:
-            _costs.clear()
-        _costs[key] = cost
-    return cost
-
-
-def _key(schema: dict[str, Any], closed: bool) -> bytes | None:
-    """The same for equal JSON alone; None where there is none."""
-    try:
-        return sha256(msgspec.json.encode((closed, schema))).digest()
-    except (ValueError, RecursionError):  # half of a character
-        return None
 
 
 def _id(data: Mapping[str, Any], otherwise: str) -> str:

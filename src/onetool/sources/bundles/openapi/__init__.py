@@ -43,8 +43,8 @@ from onetool.sources.bundles.openapi.operation import (
 from onetool.sources.bundles.openapi.selection import EVERYTHING, Selection
 
 MOST_OPERATIONS = 5_000
-MAX_NAMED = 100_000  # operations of a document, of which a part is imported
-MAX_SECONDS = 60.0  # of processor time: a busy machine is no reason to refuse a document
+MAX_NAMED = 100_000  # operations of a document, also if only a part is imported
+MAX_SECONDS = 60.0  # of processor time, so that a busy machine refuses no document
 MOST_NOTES = 1_000
 
 _ANY_PARAMETER = re.compile(r"\$*\{[^{}]*\}")
@@ -67,7 +67,7 @@ class ImportedBundle(NamedTuple):
 
 
 StoredNames = Callable[[str], Mapping[str, Sequence[str]]]
-"""Of a bundle's slug: the slugs of its tools by `url_key`, oldest first."""
+"""Returns the slugs of the tools in a bundle by `url_key`, oldest first, for the slug of the bundle."""
 
 
 def from_openapi(
@@ -91,7 +91,7 @@ def from_openapi(
 
 
 def url_key(method: str, url: str) -> str:
-    """Return what two tools for the same operation share: the method and the path, whatever host and arguments."""
+    """Return the method and path of an operation, without the host and the names of arguments."""
     path = url.partition("://")[2].partition("/")[2].partition("?")[0]
     return f"{method.upper()} /{_ANY_PARAMETER.sub('{}', path)}"
 
@@ -138,7 +138,7 @@ class _Import:
         return ImportedBundle(self._bundle(), tools, list(hosts), list(secrets), skipped, list(self._notes))
 
     def _named(self, stored: Mapping[str, Sequence[str]]) -> list[tuple[Operation, str]]:
-        """All operations with their slugs, also those that are not wanted: in each part a tool has the same name."""
+        """Return all operations with their slugs, selected or not, so that a tool has the same name in each part."""
         operations = list(islice(self._operations(), MAX_NAMED + 1))
         if len(operations) > MAX_NAMED:
             raise InvalidError(f"the document has more than {MAX_NAMED:,} operations: remove paths that you don't need")
@@ -161,7 +161,7 @@ class _Import:
         return taken.take(slugs) if slugs and "#" not in operation.path else None
 
     def _operations(self) -> Iterator[Operation]:
-        """The operations by their heads: the rest of each is decoded when it is made."""
+        """Yield the operations with their heads only: `_decoded` decodes the rest."""
         for path, item in self._document.paths():
             if path.startswith("x-"):
                 continue

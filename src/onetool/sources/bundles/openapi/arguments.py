@@ -141,7 +141,7 @@ class ParameterConverter:
             return {}
 
     def _put_path(self, path: str, found: dict[tuple[str, str], Parameter], arguments: ToolArguments) -> str:
-        # What stands behind # tells operations on one URL apart, and isn't sent. A dollar would escape a placeholder.
+        # The fragment tells operations on one URL apart, and isn't sent. A dollar would escape a placeholder.
         path = path.partition("#")[0].replace("${", "%24{")
         if not path.startswith("/") or _UNFIT_IN_PATH.search(_IN_PATH.sub("", path)):
             raise UnresolvedError(f"{path[:100]!r} isn't a path: it must begin with / and can't have unseen characters")
@@ -234,7 +234,7 @@ class ParameterConverter:
 
 
 def field_encoding(style: Any, explode: bool, kind: str | None) -> dict[str, Any]:
-    """Return the encoding of a field for httpImpl; nothing where it is as without one."""
+    """Return the encoding of a field for httpImpl, empty if it is the default."""
     if style == "deepObject":
         return {"style": style}
     if style in ("spaceDelimited", "pipeDelimited"):

@@ -15,8 +15,8 @@ import msgspec
 from onetool.core.errors import SchemaError
 from onetool.core.schema import CHEAP, CompiledSchema
 from onetool.core.schema_keywords import map_subschemas
-from onetool.sources.bundles.files.form import schema_cost
 from onetool.sources.bundles.openapi.schemas import Definition
+from onetool.sources.bundles.validation import schema_cost
 
 
 def without_bad(schema: Any, dropped: dict[str, None]) -> Any:

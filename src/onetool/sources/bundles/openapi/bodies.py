@@ -1,12 +1,12 @@
 """Turns the body of an operation into arguments of a tool, and says how the body is made of them.
 
-The members of a body that is an object become arguments beside the parameters. A body that is no plain object (a list,
-alternatives, a map of anything) is one argument, `body`. Fields of forms are encoded as the document says. Fields of a
-multipart body that are binary, and bodies that are, are files.
+The members of a body that is an object become arguments beside the parameters. Any other body (a list, alternatives, a
+map of anything) is one argument, `body`. Fields of forms are encoded as the document says. Binary bodies, and binary
+fields of multipart bodies, are files.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
 from onetool.http.definition import MEDIA_TYPE
@@ -54,66 +54,72 @@ class BodyTemplateParts(NamedTuple):
 
 
 class BodyConverter:
-    def __init__(self, document: OpenApiDocument, schemas: Schemas, note: Callable[[str], None]) -> None:
+    """Converts the body of one operation, and adds its members to the arguments of the tool."""
+
+    def __init__(
+        self,
+        given: Any,
+        document: OpenApiDocument,
+        schemas: Schemas,
+        arguments: ToolArguments,
+        note: Callable[[str], None],
+    ) -> None:
+        body = document.object(given)
+        content = body.get("content")
+        self._content: dict[str, Any] = content if isinstance(content, dict) else {}
+        self._required = body.get("required") is True
+        self._description = body.get("description")
         self._document = document
         self._schemas = schemas
+        self._arguments = arguments
         self._note = note
 
-    def put(self, given: Any, arguments: ToolArguments) -> BodyTemplateParts:
-        """Take the body of one operation."""
-        body = self._document.object(given)
-        required = body.get("required") is True
-        content = body.get("content")
+    def convert(self) -> BodyTemplateParts:
+        """Return the parts of the template. Raises UnresolvedError if the body is required and can't be sent."""
         try:
-            return self._put(content if isinstance(content, dict) else {}, required, body.get("description"), arguments)
+            return self._convert()
         except UnresolvedError as error:
-            if required:
+            if self._required:
                 raise
             self._note(f"its optional body is left out: {error}")
             return BodyTemplateParts()
 
-    def _put(
-        self, content: dict[str, Any], required: bool, description: Any, arguments: ToolArguments
-    ) -> BodyTemplateParts:
-        media_type = self._chosen(content)
-        media = self._document.object(content[media_type])
+    def _convert(self) -> BodyTemplateParts:
+        media_type = self._choose_media_type()
+        media = self._document.object(self._content[media_type])
         schema = media.get("schema", {})
         name = known_media(media_type)
         if name == FORM or is_multipart(media_type):
-            return self._fields(media, required, description, arguments, is_multipart(media_type))
+            return self._convert_form(media, is_multipart(media_type))
         if is_json(media_type):
             samples = self._samples(media)
-            members = self._members(schema, DEEPEST_MEMBERS)
+            members = self._members(schema)
             if members is None:
-                return BodyTemplateParts(self._whole(schema, required, description, samples, arguments), name)
-            template = self._flat(members, required, samples, arguments)
+                return BodyTemplateParts(self._add_body(schema, samples), name)
+            template = self._add_members(members, samples)
             return BodyTemplateParts(template, None if name == "application/json" else name)
         if _is_binary(name, self._document.object(schema)):
-            kind = None if "*" in name else name
-            file = self._whole(FILE_SCHEMA, required, description, [], arguments)
-            return BodyTemplateParts(file, kind, "bodyFile")
+            return BodyTemplateParts(self._add_body(FILE_SCHEMA), None if "*" in name else name, "bodyFile")
         if not name.startswith("text/"):
             self._note(f"its body ({name}) is given as a text")
-        return BodyTemplateParts(self._whole({"type": "string"}, required, description, [], arguments), name)
+        return BodyTemplateParts(self._add_body({"type": "string"}), name)
 
-    def _fields(
-        self, media: dict[str, Any], required: bool, description: Any, arguments: ToolArguments, multipart: bool
-    ) -> BodyTemplateParts:
-        """Take a form: urlencoded, or multipart, which may have files."""
+    def _convert_form(self, media: dict[str, Any], multipart: bool) -> BodyTemplateParts:
+        """Convert a form: urlencoded, or multipart, which may have files."""
         schema = self._document.object(media.get("schema", {}))
         content_type: str | None = None if multipart else FORM
         key: Literal["body", "multipart"] = "multipart" if multipart else "body"
-        members = self._members(schema, DEEPEST_MEMBERS)
+        members = self._members(schema)
         if members is None:
             if schema.get("properties") == {} and schema.get("additionalProperties") is False:
                 return BodyTemplateParts()  # it has no fields
             if kind_of(schema) not in ("object", None):
-                raise UnresolvedError("a form that is not an object can't be made")
-            whole = self._whole({"type": "object", **schema}, required, description, [], arguments)
+                raise UnresolvedError("its form is not an object")
+            whole = self._add_body({"type": "object", **schema})
             return BodyTemplateParts({"body": whole}, content_type, key, {"body": {"style": "form"}})
         files = {name for name, one in members.schemas.items() if multipart and self._is_file(name, one)}
         shown = {name: self._file(one) if name in files else one for name, one in members.schemas.items()}
-        template = self._flat(members._replace(schemas=shown), required, self._samples(media), arguments)
+        template = self._add_members(members._replace(schemas=shown), self._samples(media))
         encoding: dict[str, Any] = {}
         for name, one in members.schemas.items():
             field = literal(name)
@@ -131,12 +137,9 @@ class BodyConverter:
             return {}
         content_type = found.get("contentType")
         if isinstance(content_type, str) and (multipart or is_json(content_type)):
-            # A list, or `image/*`, leaves it to the file.
-            return (
-                {"contentType": content_type}
-                if re.fullmatch(MEDIA_TYPE, content_type) and "*" not in content_type
-                else {}
-            )
+            # A list of media types, or `image/*`, leaves the choice to the file.
+            is_one = re.fullmatch(MEDIA_TYPE, content_type) and "*" not in content_type
+            return {"contentType": content_type} if is_one else {}
         if "style" not in found and "explode" not in found:
             return {}
         style, explode = found.get("style", "form"), found.get("explode")
@@ -144,7 +147,7 @@ class BodyConverter:
         return field_encoding(style, exploded, kind_of(self._document.object(schema)))
 
     def _is_file(self, name: str, schema: Any) -> bool:
-        """Whether a field of a multipart body is a file, or a list of files."""
+        """Return whether a field of a multipart body is a file, or a list of files."""
         found = self._document.object(schema)
         if kind_of(found) == "array":
             return self._is_file("", found.get("items", {}))
@@ -161,13 +164,14 @@ class BodyConverter:
             return {"type": "array", "items": FILE_SCHEMA} | ({"description": own} if own else {})
         return FILE_SCHEMA | ({"description": f"{own} {FILE_SCHEMA['description']}"} if own else {})
 
-    def _chosen(self, content: dict[str, Any]) -> str:
+    def _choose_media_type(self) -> str:
         """Return the media type to send: multipart if it has files, else what a template can write best."""
+        content = self._content
         if not content:
             raise UnresolvedError("its body has no content")
         multipart = [one for one in content if known_media(one) == MULTIPART]
         for one in multipart:
-            members = self._members(self._document.object(content[one]).get("schema"), DEEPEST_MEMBERS)
+            members = self._members(self._document.object(content[one]).get("schema"))
             if members is not None and any(self._is_file(*member) for member in members.schemas.items()):
                 return one
         json = [one for one in content if known_media(one) == "application/json"] + [*filter(is_json, content)]
@@ -179,7 +183,7 @@ class BodyConverter:
         raise UnresolvedError(f"its body is {kinds}: only JSON, forms, texts and files can be sent")
 
     def _samples(self, media: dict[str, Any]) -> list[Any]:
-        """Examples may be references."""
+        """Return the examples of a body, with their references resolved."""
         named = media.get("examples")
         if isinstance(named, dict):
             found: dict[str, Any] = {}
@@ -191,20 +195,18 @@ class BodyConverter:
             media = {**media, "examples": found}
         return samples_of(media)
 
-    def _whole(
-        self, schema: Any, required: bool, description: Any, samples: list[Any], arguments: ToolArguments
-    ) -> str:
+    def _add_body(self, schema: Any, samples: Sequence[Any] = ()) -> str:
+        """Add the whole body as one argument, and return its placeholder."""
         definition = self._schemas.read(schema, "in")
         found = dict(definition.schema) if isinstance(definition.schema, dict) else {}
-        if "description" not in found and (text := printable(description, 500)):
+        if "description" not in found and (text := printable(self._description, 500)):
             found["description"] = text
         if samples and "examples" not in found:
             found["examples"] = samples
-        return arguments.add("body", "body", Definition(found, definition.uses), required)
+        return self._arguments.add("body", "body", Definition(found, definition.uses), self._required)
 
-    def _flat(
-        self, members: BodyMembers, required: bool, samples: list[Any], arguments: ToolArguments
-    ) -> dict[str, Any]:
+    def _add_members(self, members: BodyMembers, samples: Sequence[Any]) -> dict[str, Any]:
+        """Add an argument for each member, and return their placeholders."""
         template: dict[str, Any] = {}
         for name, schema in members.schemas.items():
             definition = self._schemas.read(schema, "in")
@@ -212,12 +214,12 @@ class BodyConverter:
             said = [one[name] for one in samples if isinstance(one, dict) and name in one]
             if said and "examples" not in found and "default" not in found and "enum" not in found:
                 found = {**found, "examples": said[:1]}
-            needed = required and name in members.required
-            template[literal(name)] = arguments.add(name, "body", Definition(found, definition.uses), needed)
+            needed = self._required and name in members.required
+            template[literal(name)] = self._arguments.add(name, "body", Definition(found, definition.uses), needed)
         return template
 
-    def _members(self, schema: Any, levels: int) -> BodyMembers | None:
-        """The members of a plain object; None for anything else, and for objects with unknown members."""
+    def _members(self, schema: Any, levels: int = DEEPEST_MEMBERS) -> BodyMembers | None:
+        """Return the members of a plain object; None for anything else, and for objects with unknown members."""
         found = self._document.object(schema if schema is not None else {})
         parts = found.get("allOf")
         if levels == 0 or kind_of(found) not in ("object", None) or not (parts or found.get("properties")):
@@ -240,7 +242,7 @@ class BodyConverter:
         return BodyMembers(kept, frozenset(required)) if len(kept) <= MOST_MEMBERS else None
 
     def _part(self, part: Any, levels: int) -> BodyMembers | None:
-        """One of allOf may also say nothing but what is required."""
+        """Return the members of one part of allOf, which may also be only a list of required names."""
         found = self._document.object(part)
         if found.keys() <= _ONLY_REQUIRED:
             return BodyMembers({}, frozenset(name for name in found.get("required") or () if isinstance(name, str)))
@@ -254,11 +256,11 @@ class BodyConverter:
 
 
 def _says_only_required(arms: Any) -> bool:
-    """`anyOf: [{required: [a]}, {required: [b]}]` is left to the server to check."""
+    """Return whether alternatives only require members, as `anyOf: [{required: [a]}]`: the server checks these."""
     return isinstance(arms, list) and all(isinstance(arm, dict) and arm.keys() <= _ONLY_REQUIRED for arm in arms)
 
 
 def _is_binary(media: str, schema: dict[str, Any]) -> bool:
-    """Whether a body is a file. A string that isn't said to be binary is a text, where its media type may be one."""
+    """Return whether a body is a file. A plain string is a text, unless its media type is always binary."""
     is_said = kind_of(schema) != "string" or schema.get("format") == "binary"
     return encoding_of(media) == "binary" and (is_said or media.startswith(_ALWAYS_BINARY))

@@ -203,7 +203,7 @@ class BadDocumentError(InvalidError):
 
 
 class OperationHead(msgspec.Struct):
-    """The members of an operation that it is chosen and named by."""
+    """The members of an operation that choose and name its tool."""
 
     operationId: Any = None  # noqa: N815 - as documents have it
     summary: Any = None
@@ -225,7 +225,7 @@ class OpenApiDocument:
         self.version = (3, 1) if str(root["openapi"]).startswith("3.1") else (3, 0)
 
     def paths(self) -> Iterator[tuple[str, dict[str, Any] | UnresolvedError]]:
-        """Yield each path with its item, whose members may not be decoded yet; or why there is none."""
+        """Yield each path with its item, whose members may not be decoded yet, or with the error that it has."""
         paths = self.member(self.root, "paths", 1)
         if not isinstance(paths, dict):
             what = "expected an object with a path for each key; without it there is nothing to import"
@@ -237,14 +237,14 @@ class OpenApiDocument:
                 yield path, error
 
     def head(self, item: dict[str, Any], method: str) -> dict[str, Any] | None:
-        """Return what names an operation, without decoding the rest of it. None: there is no such operation."""
+        """Return the head of an operation without decoding the rest; None if there is no such operation."""
         given = item.get(method)
         if not isinstance(given, msgspec.Raw):
             return given if isinstance(given, dict) else None
         return msgspec.structs.asdict(_decoded(given, OperationHead)) if _is_object(given) else None
 
     def member(self, node: dict[str, Any], name: str, level: int = LAZY_LEVELS) -> Any:
-        """Return a member of an object, and decode it in its place if this was not done yet."""
+        """Return a member of an object, decoded in place when it is first needed."""
         value = node.get(name)
         if isinstance(value, msgspec.Raw):
             is_lazy = level < LAZY_LEVELS and _is_object(value)
@@ -282,7 +282,7 @@ class OpenApiDocument:
         raise UnresolvedError("its references go round in a circle")
 
     def _whole(self, node: Any, level: int = 1) -> Any:
-        """Decode what is left of a node near the root."""
+        """Decode the rest of a node near the root."""
         if isinstance(node, dict) and level <= LAZY_LEVELS:
             for name in node:
                 self._whole(self.member(node, name), level + 1)
@@ -326,7 +326,7 @@ def _check_root(root: dict[str, Any]) -> None:
 
 
 def _check_bytes(data: bytes, is_json: bool, is_part: bool) -> None:
-    """Refuse what is too large, or not UTF-8. A chunk at a time: as one text it could take four times its size."""
+    """Refuse a document that is too large or not UTF-8. Decoded as one text it could take four times its size."""
     limit = MAX_PART_BYTES if is_json and is_part else MAX_BYTES
     if len(data) > limit:
         size = f"the document is larger than {limit // 1024**2} MiB ({len(data) / 1024**2:.0f} MiB)"

@@ -359,7 +359,7 @@ class Operation(NamedTuple):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What people may call it: by method and path, and by its id."""
+        """The names that users may choose it by: method and path, and its id."""
         id = self.given.get("operationId")
         return (f"{self.method.upper()} {self.path}", *([id] if isinstance(id, str) else []))
 
@@ -369,7 +369,7 @@ class Operation(NamedTuple):
         return [tag for tag in tags if isinstance(tag, str)] if isinstance(tags, list) else []
 
     def slugs(self) -> Iterator[str]:
-        """Yield the best slug first, then those that tell the operation from another of that name."""
+        """Yield the best slug first, then longer ones for when another operation has it."""
         method = "replace" if self.method == "put" and "patch" in self.item else self.method
         given = self.given
         yield operation_slug(given.get("operationId"), self.method, self.path, method, given.get("summary"))
@@ -407,7 +407,8 @@ class OperationConverter:
         path = parameters.put(operation.path, lists, arguments)
         body = BodyTemplateParts()
         if "requestBody" in given:
-            body = BodyConverter(self._document, self._schemas, self._note).put(given["requestBody"], arguments)
+            converter = BodyConverter(given["requestBody"], self._document, self._schemas, arguments, self._note)
+            body = converter.convert()
         answer = response_of(given.get("responses"), self._document, self._schemas)
         request = _request_data(operation.method, base + path, parameters, body, answer, needed)
         tool = {

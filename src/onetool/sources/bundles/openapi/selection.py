@@ -1,6 +1,6 @@
 """Chooses the operations of a document to import: by patterns, tags, and names of operations."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
@@ -10,6 +10,9 @@ from onetool.sources.bundles.openapi.operation import Operation
 
 MAX_SHOWN_TAGS = 10
 
+NamedOperation = tuple[Operation, str]
+"""An operation, and the slug of its tool."""
+
 
 class Selection(NamedTuple):
     """What to import: several values of one field add up, and each field narrows down the others. Empty: all."""
@@ -18,42 +21,36 @@ class Selection(NamedTuple):
     tag: tuple[str, ...] = ()
     operation: tuple[str, ...] = ()  # an operationId, the name of a tool, or `GET /users/{id}`
 
-    def choose(self, operations: Iterable[tuple[Operation, str]]) -> list[tuple[Operation, str]]:
+    def choose(self, operations: Sequence[NamedOperation]) -> Sequence[NamedOperation]:
         """Return the operations that are wanted. Raises InvalidError for a value that no operation has."""
-        if not any(self):
-            return list(operations)
-        chosen: list[tuple[Operation, str]] = []
-        known: dict[str, dict[str, None]] = {"only": {}, "tag": {}, "operation": {}}
-        used: dict[str, set[str]] = {field: set() for field in known}
-        for operation, slug in operations:
-            found = {
-                "only": [one for one in self.only if fnmatchcase(operation.path if one[:1] == "/" else slug, one)],
-                "tag": [one for one in self.tag if one in operation.tags],
-                "operation": [one for one in self.operation if one in (*operation.names, slug)],
-            }
-            known["tag"].update(dict.fromkeys(operation.tags))
-            known["operation"].update(dict.fromkeys((*operation.names, slug)))
-            for field, values in found.items():
-                used[field].update(values)
-            if all(found[field] for field, values in self._asdict().items() if values):
-                chosen.append((operation, slug))
+        chosen = operations
         for field, values in self._asdict().items():
-            if unused := [one for one in values if one not in used[field]]:
-                raise InvalidError(_nothing_has(field, unused[0], known[field]))
-        if not chosen:
-            raise InvalidError("No operation has all that is asked for: leave out one of only, tag and operation")
+            for value in values:
+                if not any(_has(field, value, *named) for named in operations):
+                    raise InvalidError(_nothing_has(field, value, operations))
+            if values:
+                chosen = [named for named in chosen if any(_has(field, value, *named) for value in values)]
+        if any(self) and not chosen:
+            raise InvalidError("No operation matches all of these options: leave out one of only, tag and operation")
         return chosen
 
 
 EVERYTHING = Selection()
 
 
-def _nothing_has(field: str, value: str, known: Iterable[str]) -> str:
+def _has(field: str, value: str, operation: Operation, slug: str) -> bool:
+    if field == "only":
+        return fnmatchcase(operation.path if value[:1] == "/" else slug, value)
+    return value in (operation.tags if field == "tag" else (*operation.names, slug))
+
+
+def _nothing_has(field: str, value: str, operations: Iterable[NamedOperation]) -> str:
     if field == "only":
         advice = "a pattern with / at its beginning is for paths (/users/*), any other for names of tools (list-*)"
         return f"No operation matches {value[:100]!r}: {advice}"
-    near = did_you_mean(value, known)
     if field == "operation":
+        near = did_you_mean(value, {name for one, slug in operations for name in (*one.names, slug)})
         return f"No operation is called {value[:100]!r}: {near or 'use its operationId, or a method and a path'}"
-    few = ", ".join(list(known)[:MAX_SHOWN_TAGS]) or "none"
-    return f"No operation has the tag {value[:100]!r}: {near or f'there are {few}'}"
+    tags = list(dict.fromkeys(tag for one, _ in operations for tag in one.tags))
+    few = ", ".join(tags[:MAX_SHOWN_TAGS]) or "none"
+    return f"No operation has the tag {value[:100]!r}: {did_you_mean(value, tags) or f'there are {few}'}"
