@@ -246,3 +246,47 @@ def test_a_config_that_appears_is_read(own_home, tmp_path, monkeypatch):
         config.parent.mkdir(exist_ok=True)
         config.write_text("allowedHosts: [api.example.com]\n")
         until(lambda: app.config.allowed_hosts)
+
+
+TOKENS = """\
+http:
+  tokens:
+    - name: ci
+      role: call
+      hash: "sha256:{}"
+      tools: ["time.*"]
+""".format("0" * 64)
+ROOTS = "fs: {roots: [notes]}\naudit: required\n"
+
+
+@pytest.mark.attack("cloned repositories")
+@pytest.mark.parametrize("half", ["", "http:\n", TOKENS.partition("      tools")[0], None])
+def test_a_half_written_config_opens_nothing(place, half):
+    here = place(QUIET + TOKENS + ROOTS)
+    before = here.app.config
+    here.write("" if half == "" else QUIET + (half or "") + "aliases: {now: time.now}\n")
+    until(lambda: ("gone or empty" if half == "" else "http.tokens") in here.waiting())
+    assert (here.app.config.http, here.app.config.fs, here.app.config.audit) == (before.http, before.fs, before.audit)
+    if half is None:
+        assert all(key in here.waiting() for key in ("fs", "audit"))
+        assert here.app.config.aliases == {"now": "time.now"}  # all else is a setting
+    here.app.reload()
+    assert here.waiting() == ""
+    assert here.app.config.fs != before.fs
+
+
+@pytest.mark.attack("cloned repositories")
+def test_a_config_that_is_gone_stays_in_force(place):
+    here = place(QUIET + "http: {token: 0123456789abcdef}\n")
+    (here.folder / "onetool.yaml").unlink()
+    until(lambda: "gone or empty" in here.waiting())
+    assert here.app.config.http.token == "0123456789abcdef"
+
+
+def test_more_credentials_are_taken_over(place):
+    here = place(QUIET)
+    here.write(QUIET + "http: {token: 0123456789abcdef}\n")
+    until(lambda: here.app.config.http.token == "0123456789abcdef")
+    here.write(QUIET + "http: {token: fedcba9876543210}\n")
+    until(lambda: here.app.config.http.token == "fedcba9876543210")
+    assert here.waiting() == ""

@@ -280,11 +280,8 @@ class App:
         self._reloader.reload()
 
     def reload_settings(self) -> None:
-        """Read the settings again, and no code. Reload everything if other workers would not notice the change."""
-        if worker_share().workers == 1 or self._watch_mode() == "settings":
-            self._reloader.reload_settings()
-        else:
-            self.reload()
+        """Read the settings again, and no code. Other workers that don't watch files see them after a reload."""
+        self._reloader.reload_settings()
 
     def connect(self) -> None:
         """Connect all MCP servers, and watch the files if that is configured, in the background.

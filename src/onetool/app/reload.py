@@ -178,6 +178,9 @@ class Reloader:
             settings = snapshot(self._setting_files())
             if settings == before and self.error is None:
                 return False
+            path = self._config.path
+            if path is not None and not (path.is_file() and path.stat().st_size):
+                return self._wait_for_reload(self._config, "it is gone or empty")
             found, config = self._read_config()
             place = (self._config.whose, self._config.folder)
             if found is not None and (found.whose, found.folder) != place:

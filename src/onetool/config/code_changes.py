@@ -1,22 +1,29 @@
-"""Tells settings from code: a server reads settings again by itself, and code only on request.
+"""Tells settings from code and access: a server reads settings again by itself, and the others only on request.
 
 Code is everything that lets another program or other Python run: packs, includes (whatever they hold), a command of
 a server that is new or written differently, a server with a command that is switched on, and `watch: true`. All other
 keys are settings, and so are the secrets in a server's arguments and environment.
+
+A change that lets callers do more waits, too: a file that is half written must not open a server. That is a credential
+of `http` that is gone or has changed, and `fs` or `audit` that are gone. More credentials are taken over.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
 
-from onetool.config.model import Config, ServerSettings
+from onetool.config.model import Config, FsConfig, ServerSettings
 from onetool.core.errors import Mistake
 from onetool.services.secrets import Secret
 
 
 def without_new_code(new: Config, old: Config) -> tuple[Config, list[Mistake]]:
-    """Return the new config with the code of the old one, and the changes that this leaves pending."""
+    """Return the new config with the code and the access rules of the old one, and the changes that stay pending."""
     waiting: list[Mistake] = []
+    for key, message in _looser_access(new, old):
+        waiting.append(_waits(new, key, message))
+        part = key.partition(".")[0]
+        new = replace(new, **{part: getattr(old, part)})
     servers: dict[str, ServerSettings] = {}
     for name, block in new.servers.items():
         before = old.servers.get(name)
@@ -32,6 +39,20 @@ def without_new_code(new: Config, old: Config) -> tuple[Config, list[Mistake]]:
         waiting.append(_waits(new, "watch", "watch: true is new"))
     watch = old.watch if new.watch else new.watch
     return replace(new, servers=servers, packs=old.packs, watch=watch), waiting
+
+
+def _looser_access(new: Config, old: Config) -> Iterator[tuple[str, str]]:
+    """Yield the keys by which callers could do more than before, each with what has changed."""
+    if old.http.token is not None and new.http.token is None:
+        yield "http.token", "the token is gone"
+    if any(one not in new.http.tokens for one in old.http.tokens):
+        yield "http.tokens", "a token is gone or has changed"
+    if old.http.jwt is not None and new.http.jwt != old.http.jwt:
+        yield "http.jwt", "it is gone or has changed"
+    if new.fs == FsConfig() != old.fs:
+        yield "fs", "its roots are gone"
+    if old.audit.mode == "required" != new.audit.mode:
+        yield "audit", "it is no longer required"
 
 
 def has_other_includes(new: Config, old: Config, changed: Iterable[str]) -> bool:

@@ -26,7 +26,7 @@ LAST_WAIT = 2.0  # seconds that closing gives to whoever is being told
 # These say nothing of the files: a look that met one is not taken for "they are gone".
 _NO_LOOK = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.ESTALE, errno.ETIMEDOUT}
 
-FileStamp = tuple[int, int, int]
+FileStamp = tuple[int, int, int, int]
 FolderSnapshot = dict[
     Path, dict[str, FileStamp]
 ]  # of each path that is looked at: the files there, and what they were like
@@ -194,7 +194,7 @@ def _older(snapshot: FolderSnapshot, since: float | None) -> FolderSnapshot:
 
 
 def _stamp(status: os.stat_result) -> FileStamp:
-    return status.st_mtime_ns, status.st_size, status.st_ino
+    return status.st_mtime_ns, status.st_size, status.st_ino, status.st_mode
 
 
 def _raise_unless_fact(error: OSError) -> None:

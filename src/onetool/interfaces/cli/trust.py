@@ -65,10 +65,14 @@ def _trust(folder: Path, store: "TrustStore", yes: bool) -> None:
 
 def _shown(folder: Path, config: Path | None, store: "TrustStore", *, err: bool = False) -> "Reach":
     """Print what a folder reaches, on standard error if `err`."""
+    from onetool.config.find import NAME, own_folder
     from onetool.config.reach import reach_of
 
     reach = reach_of(folder, config)
-    for line in describe_reach(reach, store.folder(folder)):
+    lines = list(describe_reach(reach, store.folder(folder)))
+    if config is None and (own_folder() / NAME).is_file():
+        lines.append("It has no config of its own: its packs run with yours, and can read all of your secrets.")
+    for line in lines:
         click.echo(line, err=True) if err else echo(line)
     return reach
 
