@@ -6,6 +6,8 @@ import pytest
 from helpers import trusted, until
 
 from onetool.app import App
+from onetool.app import app as app_module
+from onetool.core.limits import WorkerShare
 from onetool.services import file_watcher
 
 PACK = 'def hello() -> str:\n    """Say hello."""\n    return "{}"\n'
@@ -290,3 +292,14 @@ def test_more_credentials_are_taken_over(place):
     here.write(QUIET + "http: {token: fedcba9876543210}\n")
     until(lambda: here.app.config.http.token == "fedcba9876543210")
     assert here.waiting() == ""
+
+
+@pytest.mark.attack("roles")
+def test_settings_read_for_a_caller_load_no_code_in_any_worker(place, monkeypatch):
+    monkeypatch.setattr(app_module, "worker_share", lambda: WorkerShare(1, 2, "run"))
+    here = place(QUIET + "watch: false\n")
+    here.write(PACK.format("two"), "packs/greet.py")
+    here.write(QUIET + "watch: false\naliases: {now: time.now}\n")
+    here.app.reload_settings()
+    assert here.app.config.aliases == {"now": "time.now"}
+    assert here.run("greet.hello()").value == "one"

@@ -186,3 +186,13 @@ def test_init_asks_to_trust_a_folder_that_has_packs(config, monkeypatch, answer)
     assert f"Python of packs in {packs}" in done.output
     assert (find().untrusted is None) == answer
     assert ("Next: onetool trust, onetool check" in done.output) == (not answer)
+
+
+def test_packs_that_run_with_the_own_config_are_said_to_see_its_secrets(config, monkeypatch, own_home):
+    config.unlink()
+    config.with_name("packs").mkdir()
+    (config.parent / "packs" / "dice.py").write_text("def roll() -> int:\n    'Roll.'\n    return 4\n")
+    monkeypatch.setattr(click, "confirm", lambda *_, **__: True)
+    assert "all of your secrets" not in CliRunner().invoke(trust.trust).output
+    (own_home / ".onetool" / "onetool.yaml").write_text("menu: run\n")
+    assert "all of your secrets" in CliRunner().invoke(trust.trust).output

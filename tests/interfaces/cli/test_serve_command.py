@@ -123,3 +123,9 @@ def test_it_is_completed(tmp_path, typed, offered):
     env = {"_ONETOOL_COMPLETE": "bash_complete", "COMP_WORDS": typed, "COMP_CWORD": str(len(words) - 1)}
     done = cli(cwd=tmp_path, env=environment(tmp_path, **env))
     assert done.stdout.splitlines() == [offered]
+
+
+def test_a_command_without_dashes_is_an_error_that_says_so(tmp_path):
+    done = cli("serve", "uvx", "mcp-server-time", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "put -- before its command" in done.stderr

@@ -3,7 +3,9 @@
 import os
 import signal
 import sys
+from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
@@ -37,7 +39,12 @@ class ServingCommand(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         at = args.index("--") if "--" in args else None
         server = None if at is None else args[at + 1 :]
-        rest = super().parse_args(ctx, args[:at])
+        try:
+            rest = super().parse_args(ctx, args[:at])
+        except click.UsageError as error:
+            if at is None and "unexpected extra argument" in error.message:
+                error.message += ". To serve an MCP server, put -- before its command."
+            raise
         ctx.params["server"] = server
         if ctx.params["name"] is not None and server is None and not ctx.resilient_parsing:
             raise click.UsageError("--name is for a server behind --: onetool serve --name time -- uvx mcp-server-time")
@@ -94,15 +101,17 @@ def serve(
         options = {"menu": menu, "watch": watch, "drain_s": drain_s, "server": server, "name": name}
         _serve_with_workers(ctx, host, port, workers, allowed=allowed, **options)
         return
-    app = open_app(ctx, allowed, watch=watch, makes_tables=True, servers=_servers_of(server, name))
+    servers = _servers_of(server, name)
+    app = open_app(ctx, allowed, watch=watch, makes_tables=True, servers=servers)
     from onetool.interfaces.http.serve import serve_app
 
     if app.config.cluster is not None and app.config.database is not None:
         app.config.cluster.require()
     http = app.config.http
     port = http.port if port is None else port
+    print_line = _printer(servers, app.config.home)
     ended_by = serve_app(
-        app, host or http.host, port, menu=menu, allowed=allowed, print_line=_print_headline, drain_s=drain_s
+        app, host or http.host, port, menu=menu, allowed=allowed, print_line=print_line, drain_s=drain_s
     )
     signal.signal(signal.SIGTERM, _exit_on_signal)  # while it closes; the server had its own, and took it away
     if ended_by == signal.SIGINT:
@@ -148,7 +157,7 @@ def _serve_with_workers(
         **options,
         level=logging.getLevelName(logging.getLogger("onetool").level).lower(),
     )
-    if Supervisor(order, address, _print_headline).run() == signal.SIGINT:
+    if Supervisor(order, address, _printer(servers, config.home)).run() == signal.SIGINT:
         raise KeyboardInterrupt
 
 
@@ -163,6 +172,15 @@ def _servers_of(words: list[str] | None, name: str | None) -> "dict[str, PlacedS
         return server_of(words, name)
     except ConfigError as error:
         raise click.UsageError(printable(str(error))) from None
+
+
+def _printer(servers: "dict[str, PlacedServer]", home: Path) -> Callable[[str], None]:
+    """Return a function that prints the greeting, and then what is known of the server behind `--`."""
+    about = "".join(
+        f"\n{name} is starting: its tools are {name}.…, its log is {home / 'servers' / f'{name}.log'}\n"
+        for name in servers
+    )
+    return lambda text: _print_headline(f"{text}{about}")
 
 
 def _print_headline(text: str) -> None:
