@@ -294,7 +294,7 @@ def test_more_credentials_are_taken_over(place):
     assert here.waiting() == ""
 
 
-@pytest.mark.attack("roles")
+@pytest.mark.attack("credentials")
 def test_settings_read_for_a_caller_load_no_code_in_any_worker(place, monkeypatch):
     monkeypatch.setattr(app_module, "worker_share", lambda: WorkerShare(1, 2, "run"))
     here = place(QUIET + "watch: false\n")
@@ -302,4 +302,4 @@ def test_settings_read_for_a_caller_load_no_code_in_any_worker(place, monkeypatc
     here.write(QUIET + "watch: false\naliases: {now: time.now}\n")
     here.app.reload_settings()
     assert here.app.config.aliases == {"now": "time.now"}
-    assert here.run("greet.hello()").value == "one"
+    assert here.run("greet.hello()").data == "one"
