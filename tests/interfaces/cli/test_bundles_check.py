@@ -68,7 +68,7 @@ def test_what_is_missing_is_a_warning(put, tmp_path):
         assert all(one.severity == "warning" for one in bundle_mistakes(app))
     assert any("no.thing" in one for one in told)
     assert any("NOT_SET_ANYWHERE" in one and "onetool auth set" in one for one in told)
-    assert any("nope.example" in one and "allowedHosts" in one for one in told)
+    assert any("nope.example" in one and "onetool hosts allow" in one for one in told)
 
 
 @pytest.mark.attack("secrets")
