@@ -116,6 +116,7 @@ class App:
             mask_also=lambda secret: self.config.secrets.mask_also(secret),
             documents=lambda kind: self.runtime.documents(kind),
             pending_changes=self.pending_changes,
+            untrusted=lambda: self.untrusted,
         )
 
     @classmethod
@@ -406,7 +407,7 @@ class App:
     @property
     def untrusted(self) -> "Untrusted | None":
         """The project's folder that was found here and is not used."""
-        return self.catalog.untrusted
+        return self._watcher.untrusted
 
     @property
     def bundles(self) -> "BundleService":
@@ -490,6 +491,5 @@ class App:
             if before is not self.runtime:
                 before.retire()
         end_others()
-        self.catalog.set_untrusted(None if found is None else found.untrusted)
         if self._is_connected:
             self.connect()
