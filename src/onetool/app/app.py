@@ -466,7 +466,7 @@ class App:
             bundles=lambda: self.bundles,
         )
 
-    def _apply(self, config: Config, read: Read, found: Found | None) -> None:
+    def _apply(self, config: Config, read: Read) -> None:
         """All at once, but for servers: those that have changed need time to end, and are not waited for by others."""
         if config.http.token:
             config.secrets.mask_always(str(config.http.token))

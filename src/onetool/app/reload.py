@@ -35,7 +35,7 @@ watch_log = logging.getLogger("onetool.watch")
 Read = tuple[Catalogue, Catalogue]
 """The packs of a config, and its declared tools."""
 
-Apply = Callable[[Config, Read, Found | None], None]
+Apply = Callable[[Config, Read], None]
 
 WatchMode = Literal["everything", "settings"]
 
@@ -210,7 +210,7 @@ class Reloader:
 
     def _put_in_force(self, config: Config, read: Read, found: Found | None) -> None:
         self.error, self._files_to_mend, self._config = None, (), config
-        self._apply(config, read, found)
+        self._apply(config, read)
         self._set_untrusted(found)
 
     def _set_untrusted(self, found: Found | None) -> None:
