@@ -152,7 +152,7 @@ class Reloader:
 
     def files(self) -> list[Path]:
         """Return the files whose change is a reason to reload."""
-        return list(dict.fromkeys((*self._setting_files(), *code_files(self._config), *self._files_to_mend)))
+        return list(dict.fromkeys((*code_files(self._config), *self._setting_files(), *self._files_to_mend)))
 
     def close(self, timeout: float) -> None:
         """Nothing is applied from now on. Waits for a reload under way, unless that is what closes."""
@@ -184,9 +184,9 @@ class Reloader:
 
         before, code = self.take_stamps()
         with self._remember_error():
-            settings = snapshot(self._setting_files())
-            if settings == before and self.error is None:
+            if snapshot(before) == before and self.error is None:
                 return False
+            settings = snapshot(self._setting_files())
             found, config = self._read_config()
             place = (self._config.whose, self._config.folder)
             waits = None
@@ -270,11 +270,14 @@ class Reloader:
             raise ConfigError(broken)
 
     def _setting_files(self) -> list[Path]:
-        """Return the files of the settings, and those that decide which config applies here."""
+        """Return the files of the settings, and those that decide which config applies here.
+
+        Packs of a folder that is known and not trusted are left out: they may be a link to anything.
+        """
         files = setting_files(self._config, finds=self._finds_config)
         if self._finds_config:
-            code = code_files(self._config)
-            files += [trust_store().file, *(file for file in project_files() if file not in code)]
+            others = {*code_files(self._config), self.untrusted and self.untrusted.folder / "packs"}
+            files += [trust_store().file, *(file for file in project_files() if file not in others)]
         return list(dict.fromkeys(files))
 
     @contextmanager

@@ -248,10 +248,10 @@ def new_reach(pin: Mapping[str, Any], reach: "Reach", strict: bool) -> list[str]
     for key in ("http.tokens", "http.jwt", "http.url"):
         line = f"dials: {key}:"
         if any(one.startswith(line) for one in before) and not any(one.startswith(line) for one in pinned):
-            new.append(f"dials: {key} is no longer there, so that others can call than before")
+            new.append(f"{key} is no longer there: others can call than before")
     noted = [one for one in before if one.startswith(f"dials: {AUDIT}") and not one.endswith(NOT_NOTED)]
     if noted and not any(one.startswith(f"dials: {AUDIT}") for one in pinned):
-        new.append(f"dials: {noted[0].removeprefix('dials: ')} is no longer there, so that calls are noted as usual")
+        new.append(f"{noted[0].removeprefix('dials: ')} is no longer there: calls are noted as usual")
     if strict:
         packs = pin.get("packs") or {}
         new += [f"runs: {file}, edited or new" for file, digest in reach.packs.items() if packs.get(file) != digest]

@@ -122,8 +122,10 @@ def test_packs_that_appear_ask_for_trust_and_then_for_a_reload(project):
     packs.mkdir(parents=True)
     (packs / "greet.py").write_text(PACK.format("one"))
     server.log(wait_for="is not trusted yet")
-    untrusted = (run(server, "greet.hello()")["error"]["message"], run(server, "ot.health()")["value"]["trust"])
-    for message in untrusted:
+    called = server.ask("/call/greet.hello", "POST")
+    assert called.status == 404
+    health = run(server, "ot.health()")["value"]["trust"]
+    for message in (run(server, "greet.hello()")["error"]["message"], called.body.decode(), health):
         assert "run onetool trust, then " in message
         assert load in message
     here(server, "trust", "--yes")
