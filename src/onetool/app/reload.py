@@ -136,14 +136,12 @@ class Reloader:
         """Return the changes that are not loaded yet, each with a hint how to load it, or why it can't be loaded."""
         mistakes = () if self.error is None else self.error.mistakes
         broken = {one.file: one for one in reversed(mistakes) if one.file}
-        named = {*broken, *(one.file for one in self._pending), str(trust_store().file)}
-        changed = (
-            Mistake(message=word, file=file, severity="warning")
-            for file, word in self._changed_files().items()
-            if file not in named
-        )
+        pending = [one for one in self._pending if one.file not in broken]
+        named = {*broken, *(one.file for one in pending), str(trust_store().file)}
+        changed = {file: word for file, word in self._changed_files().items() if file not in named}
+        pending += [Mistake(message=word, file=file, severity="warning") for file, word in changed.items()]
         hint = f"load it: {load_command()}"
-        return [*map(_unreadable, broken.values()), *(replace(one, hint=hint) for one in (*self._pending, *changed))]
+        return [*map(_unreadable, broken.values()), *(replace(one, hint=hint) for one in pending)]
 
     def is_concerned(self) -> bool:
         """Return whether a change may matter here. The trust of folders is stored in one file for all of them."""
@@ -172,9 +170,10 @@ class Reloader:
             raise
         if self._is_closed:
             return
-        self.read_at, self._packs, self._pending, self.untrusted = began, read[0], [], None
+        self.read_at, self._packs, self._pending = began, read[0], []
         self.count += 1
         is_watched, self._stamps = self._stamps is not None, None
+        self.untrusted = None  # so that it is logged again
         self._put_in_force(config, read, found)
         if is_watched:
             self.take_stamps()
@@ -210,8 +209,8 @@ class Reloader:
 
     def _put_in_force(self, config: Config, read: Read, found: Found | None) -> None:
         self.error, self._files_to_mend, self._config = None, (), config
-        self._apply(config, read)
         self._set_untrusted(found)
+        self._apply(config, read)
 
     def _set_untrusted(self, found: Found | None) -> None:
         """Note the folder that was found and is not used, and log it if it is another one, or for another reason."""
@@ -245,17 +244,13 @@ class Reloader:
         if not self._finds_config:
             return None
         found, config = find(), self._config
-        if config.whose == "project" and (found.untrusted is not None or found.whose != "project"):
-            file, untrusted = str(config.path or config.folder), found.untrusted
-            if untrusted is None:
-                message, hint = "removed, or another config applies here now", "use that one: restart the server"
-                raise ConfigError([Mistake(message=message, file=file, hint=hint)])
-            if untrusted.mistake is not None:
-                raise ConfigError([untrusted.mistake])
-            message = f"{untrusted.state}, so the change is not used"
-            file = str(untrusted.config or untrusted.folder)
-            raise ConfigError([Mistake(message=message, file=file, hint=f"run {untrusted.command}")])
-        return found
+        if config.whose != "project" or (found.whose == "project" and found.untrusted is None):
+            return found
+        if (untrusted := found.untrusted) is None:
+            message, hint = "removed, or another config applies here now", "use that one: restart the server"
+            raise ConfigError([Mistake(message=message, file=str(config.path or config.folder), hint=hint)])
+        file, message = str(untrusted.config or untrusted.folder), f"{untrusted.state}, so the change is not used"
+        raise ConfigError([untrusted.mistake or Mistake(message=message, file=file, hint=f"run {untrusted.command}")])
 
     def _declared(self, config: Config, packs: Catalogue) -> Catalogue:
         functions = {spec.name: spec.handler for spec in packs.tools if spec.handler}
