@@ -216,7 +216,6 @@ def test_an_untrusted_change_of_a_trusted_folder_is_not_loaded(tmp_path, monkeyp
         assert not app.config.servers
         assert not app.config.aliases
         trusted(tmp_path / "project")
-        (folder / "onetool.yaml").touch()
         until(lambda: app.config.aliases)
         assert not app.config.servers
         assert "servers.clock" in str(app.pending_changes())
@@ -303,3 +302,46 @@ def test_settings_read_for_a_caller_load_no_code_in_any_worker(place, monkeypatc
     here.app.reload_settings()
     assert here.app.config.aliases == {"now": "time.now"}
     assert here.run("greet.hello()").data == "one"
+
+
+@pytest.fixture
+def untrusted(tmp_path, monkeypatch):
+    """A project's folder with a pack that nobody has trusted."""
+    packs = tmp_path / "project" / ".onetool" / "packs"
+    packs.mkdir(parents=True)
+    (packs / "greet.py").write_text(PACK.format("one"))
+    monkeypatch.chdir(tmp_path / "project")
+    return tmp_path / "project"
+
+
+def test_packs_beside_the_own_config_wait_for_trust_and_a_reload(untrusted, own_home):
+    (own_home / ".onetool").mkdir()
+    (own_home / ".onetool" / "onetool.yaml").write_text(QUIET)
+    with App.open() as app:
+        app.follow_settings()
+        app.connect()
+        assert "run onetool trust, then " in str(app.untrusted)
+        trusted(untrusted)
+        until(app.pending_changes)
+        assert "packs: new (load it: " in str(app.pending_changes()[0])
+        assert app.untrusted is None
+        assert asyncio.run(app.run("greet.hello()")).error
+        app.reload()
+        assert asyncio.run(app.run("greet.hello()")).value() == "one"
+        assert not app.pending_changes()
+
+
+def test_everything_is_loaded_when_the_folder_is_trusted_with_watch(untrusted):
+    with App.open(watch=True) as app:
+        app.connect()
+        assert str(app.untrusted).endswith("run onetool trust")
+        trusted(untrusted)
+        until(lambda: "greet.hello" in app.catalog.registry.names())
+
+
+def test_nobody_looks_into_packs_that_are_not_trusted(untrusted):
+    with App.open() as app:
+        app.follow_settings()
+        app.connect()
+        assert untrusted / ".onetool" / "onetool.yaml" in app._reloader.files()
+        assert untrusted / ".onetool" / "packs" not in app._reloader.files()

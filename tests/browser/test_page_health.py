@@ -31,7 +31,7 @@ def test_nothing_is_wrong_until_something_is(browser, tmp_path, token):
         if token:
             person.see("Error", "broken.py", "1 thing to look at")
         else:  # only an admin has the files read again
-            person.see("The file has changed since it was read", "1 thing to look at")
+            person.see("Not loaded: new", "1 thing to look at")
         assert person.faults() == []
 
 

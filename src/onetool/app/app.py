@@ -117,6 +117,7 @@ class App:
             mask_also=lambda secret: self.config.secrets.mask_also(secret),
             documents=lambda kind: self.runtime.documents(kind),
             pending_changes=self.pending_changes,
+            untrusted=lambda: self.untrusted,
         )
 
     @classmethod
@@ -404,7 +405,7 @@ class App:
     @property
     def untrusted(self) -> "Untrusted | None":
         """The project's folder that was found here and is not used."""
-        return self.catalog.untrusted
+        return self._watcher.untrusted
 
     @property
     def bundles(self) -> "BundleService":
@@ -463,7 +464,7 @@ class App:
             bundles=lambda: self.bundles,
         )
 
-    def _apply(self, config: Config, read: Read, found: Found | None) -> None:
+    def _apply(self, config: Config, read: Read) -> None:
         """All at once, but for servers: those that have changed need time to end, and are not waited for by others."""
         if config.http.token:
             config.secrets.mask_always(str(config.http.token))
@@ -488,6 +489,5 @@ class App:
             if before is not self.runtime:
                 before.retire()
         end_others()
-        self.catalog.set_untrusted(None if found is None else found.untrusted)
         if self._is_connected:
             self.connect()

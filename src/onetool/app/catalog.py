@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from onetool.sources.mcp_servers.shared import ServerOwners
 
 log = logging.getLogger("onetool")
-trust_log = logging.getLogger("onetool.trust")
 
 OWN, NAMED = "ot", 3.0  # the pack about all others; the score of a tool that the query names
 FURTHER = 20  # tools that are looked at beyond the limit, where calls of the past may change their order
@@ -79,18 +78,20 @@ class ToolCatalog:
         mask_also: Callable[[str], None],
         documents: "Callable[[DocumentKind], Path | Documents]",
         pending_changes: Callable[[], list[Mistake]],
+        untrusted: "Callable[[], Untrusted | None]",
     ) -> None:
-        """`documents` says where small things of a kind are kept; `pending_changes`, what a reload would load."""
+        """`documents` says where small things of a kind are kept; `pending_changes`, what a reload would load;
+        `untrusted`, which folder was found and is not used.
+        """
         self.registry = registry
         self.mistakes: tuple[Mistake, ...] = ()
         self.prompts: Mapping[str, Prompt] = freeze({})
         self.resources: Mapping[str, Resource] = freeze({})  # by their uri
         self.servers: Servers | None = None  # none are configured
-        self.untrusted: Untrusted | None = None  # the project's folder that was found here and is not used
         self._config = config
         self._bundles = bundles
         self._store_result, self._redact, self._mask_also = store_result, redact, mask_also
-        self._documents, self._pending_changes = documents, pending_changes
+        self._documents, self._pending_changes, self._untrusted = documents, pending_changes, untrusted
         self._own = Catalogue()
         self._owners: ServerOwners | None = None  # where several processes share servers
         self._local = Offered()
@@ -244,11 +245,10 @@ class ToolCatalog:
             log.warning("%s", mistake)
         return end_others
 
-    def set_untrusted(self, untrusted: "Untrusted | None") -> None:
-        """Note the project's folder that was found and is not used, and log it."""
-        self.untrusted = untrusted
-        if untrusted is not None:
-            trust_log.warning("%s", untrusted)
+    @property
+    def untrusted(self) -> "Untrusted | None":
+        """The project's folder that was found here and is not used."""
+        return self._untrusted()
 
     def refresh_sync(self) -> None:
         """Load the tools of bundles again if they have changed: another process may have done that."""

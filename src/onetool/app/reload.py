@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from onetool.config import Config, Found, find, load_config
 from onetool.config.code_changes import has_other_includes, without_new_code
-from onetool.config.find import trust_store
+from onetool.config.find import project_files, trust_store
 from onetool.config.load import add_servers, code_files, pack_paths, setting_files
 from onetool.config.model import ServerSettings
 from onetool.core.errors import ConfigError, Mistake
@@ -26,16 +26,16 @@ from onetool.sources.packs import PackSource, pack_modules, restore_modules
 if TYPE_CHECKING:
     from collections.abc import Generator
 
+    from onetool.config.trust import Untrusted
     from onetool.services.file_watcher import FileWatcher, FolderSnapshot
 
+trust_log = logging.getLogger("onetool.trust")
 watch_log = logging.getLogger("onetool.watch")
-
-CHANGED = "The file has changed since it was read, and the change is not loaded"
 
 Read = tuple[Catalogue, Catalogue]
 """The packs of a config, and its declared tools."""
 
-Apply = Callable[[Config, Read, Found | None], None]
+Apply = Callable[[Config, Read], None]
 
 WatchMode = Literal["everything", "settings"]
 
@@ -64,7 +64,7 @@ class Reloader:
         self.read_at = time()
         self._config, self._packs = config, Catalogue()
         self._finds_config = found is not None and found.whose != "named"  # and so looks for it again
-        self._untrusted = None if found is None else found.untrusted
+        self.untrusted: Untrusted | None = None  # the project's folder that was found and is not used
         self._handlers, self._imports, self._own, self._servers = handlers, imports, own, servers
         self._mistakes, self._apply = mistakes, apply
         self._files_to_mend: tuple[Path, ...] = ()  # that the last reload failed for
@@ -79,7 +79,7 @@ class Reloader:
         """Put the first config in force."""
         read = self.read(self._config)
         self._packs = read[0]
-        self._apply(self._config, read, found)
+        self._put_in_force(self._config, read, found)
 
     def read(self, config: Config, *, again: bool = False) -> Read:
         """The packs and the declared tools of a config. Nothing is changed by that."""
@@ -133,17 +133,24 @@ class Reloader:
         return stamps
 
     def pending_changes(self) -> list[Mistake]:
-        """Return the changes that are not loaded yet, each with a hint how to load it."""
-        from onetool.services.file_watcher import changed_files, snapshot
+        """Return the changes that are not loaded yet, each with a hint how to load it, or why it can't be loaded."""
+        mistakes = () if self.error is None else self.error.mistakes
+        broken = {one.file: one for one in reversed(mistakes) if one.file}
+        pending = [one for one in self._pending if one.file not in broken]
+        named = {*broken, *(one.file for one in pending), str(trust_store().file)}
+        changed = {file: word for file, word in self._changed_files().items() if file not in named}
+        pending += [Mistake(message=word, file=file, severity="warning") for file, word in changed.items()]
+        hint = f"load it: {load_command()}"
+        return [*map(_unreadable, broken.values()), *(replace(one, hint=hint) for one in pending)]
 
-        files = [file for stamps in self.take_stamps() for file in changed_files(stamps, snapshot(stamps))]
-        changed = (Mistake(message=CHANGED, file=file, severity="warning") for file in files)
-        hint = _how_to_load()
-        return [replace(one, hint=hint) for one in (*self._pending, *changed)]
+    def is_concerned(self) -> bool:
+        """Return whether a change may matter here. The trust of folders is stored in one file for all of them."""
+        is_trust_alone = self._changed_files().keys() == {str(trust_store().file)}
+        return not is_trust_alone or self.untrusted is not None or self.error is not None
 
     def files(self) -> list[Path]:
         """Return the files whose change is a reason to reload."""
-        return list(dict.fromkeys((*self._setting_files(), *code_files(self._config), *self._files_to_mend)))
+        return list(dict.fromkeys((*code_files(self._config), *self._setting_files(), *self._files_to_mend)))
 
     def close(self, timeout: float) -> None:
         """Nothing is applied from now on. Waits for a reload under way, unless that is what closes."""
@@ -166,6 +173,7 @@ class Reloader:
         self.read_at, self._packs, self._pending = began, read[0], []
         self.count += 1
         is_watched, self._stamps = self._stamps is not None, None
+        self.untrusted = None  # so that it is logged again
         self._put_in_force(config, read, found)
         if is_watched:
             self.take_stamps()
@@ -175,18 +183,24 @@ class Reloader:
 
         before, code = self.take_stamps()
         with self._remember_error():
-            settings = snapshot(self._setting_files())
-            if settings == before and self.error is None:
+            if snapshot(before) == before and self.error is None:
                 return False
-            path = self._config.path
-            if path is not None and not (path.is_file() and path.stat().st_size):
-                return self._wait_for_reload(self._config, "it is gone or empty")
-            found, config = self._read_config()
-            place = (self._config.whose, self._config.folder)
-            if found is not None and (found.whose, found.folder) != place:
-                return self._wait_for_reload(config, "it is another config than the one in force")
-            if has_other_includes(config, self._config, changed_files(code, snapshot(code))):
-                return self._wait_for_reload(config, "its includes have changed, so nothing of it is read again")
+            settings = snapshot(self._setting_files())
+            found, config, waits = None, self._config, None
+            if config.path is not None and not (config.path.is_file() and config.path.stat().st_size):
+                waits = "it is gone or empty"
+            else:
+                found, config = self._read_config()
+                if found is not None and (found.whose, found.folder) != (self._config.whose, self._config.folder):
+                    waits = "new: it takes the place of the config in force"
+                elif has_other_includes(config, self._config, changed_files(code, snapshot(code))):
+                    waits = "its includes have changed, so nothing of it is read again"
+            if waits is not None:
+                self.error, self._files_to_mend, self._stamps = None, (), (settings, code)
+                self._pending = [Mistake(message=waits, file=str(config.path or config.folder), severity="warning")]
+                if found is not None:
+                    self._set_untrusted(found)
+                return False
             config, pending = without_new_code(config, self._config)
             read = self._packs, self._declared(config, self._packs)
             self._refuse_new_mistakes(read)
@@ -196,16 +210,26 @@ class Reloader:
         self._put_in_force(config, read, found)
         return True
 
-    def _wait_for_reload(self, config: Config, message: str) -> bool:
-        """Leave the whole config pending. Returns False: no settings were changed."""
-        self.error, self._files_to_mend = None, ()
-        self._pending = [Mistake(message=message, file=str(config.path), severity="warning")]
-        return False
-
     def _put_in_force(self, config: Config, read: Read, found: Found | None) -> None:
-        self.error, self._files_to_mend = None, ()
-        self._config, self._untrusted = config, None if found is None else found.untrusted
-        self._apply(config, read, found)
+        self.error, self._files_to_mend, self._config = None, (), config
+        self._set_untrusted(found)
+        self._apply(config, read)
+
+    def _set_untrusted(self, found: Found | None) -> None:
+        """Note the folder that was found and is not used, and log it if it is another one, or for another reason."""
+        before, self.untrusted = self.untrusted, None if found is None else found.untrusted
+        if self.untrusted not in (None, before):
+            trust_log.warning("%s", self.untrusted)
+
+    def _changed_files(self) -> dict[str, str]:
+        """Return the files that differ from what was read, each with a word: new, removed or changed."""
+        from onetool.services.file_watcher import changed_files, snapshot
+
+        return {
+            file: word
+            for stamps in self.take_stamps()
+            for file, word in changed_files(stamps, snapshot(stamps)).items()
+        }
 
     def _read_config(self) -> tuple[Found | None, Config]:
         """Find and read the config again. Raises ConfigError also if a key of `kept` has changed."""
@@ -223,11 +247,15 @@ class Reloader:
         if not self._finds_config:
             return None
         found, config = find(), self._config
-        if config.whose == "project" and (found.untrusted is not None or found.whose != "project"):
-            waits = found.untrusted
-            message = "it is gone, or another one" if waits is None else str(waits)
-            raise ConfigError([Mistake(message=message, file=str(config.path or config.folder))])
-        return found
+        if config.whose != "project" or (found.whose == "project" and found.untrusted is None):
+            return found
+        if config.path is None and found.project_packs is not None:  # the user has made a config of their own
+            return found
+        if (untrusted := found.untrusted) is None:
+            message, hint = "removed, or another config applies here now", "use that one: restart the server"
+            raise ConfigError([Mistake(message=message, file=str(config.path or config.folder), hint=hint)])
+        file, message = str(untrusted.config or untrusted.folder), f"{untrusted.state}, so the change is not used"
+        raise ConfigError([untrusted.mistake or Mistake(message=message, file=file, hint=f"run {untrusted.command}")])
 
     def _declared(self, config: Config, packs: Catalogue) -> Catalogue:
         functions = {spec.name: spec.handler for spec in packs.tools if spec.handler}
@@ -242,9 +270,15 @@ class Reloader:
             raise ConfigError(broken)
 
     def _setting_files(self) -> list[Path]:
-        """Return the files of the settings, and those that decide whether a project's folder is used."""
-        untrusted = () if self._untrusted is None else (self._untrusted.config, trust_store().file)
-        return [*setting_files(self._config, finds=self._finds_config), *(file for file in untrusted if file)]
+        """Return the files of the settings, and those that decide which config applies here.
+
+        Packs of a folder that is known and not trusted are left out: they may be a link to anything.
+        """
+        files = setting_files(self._config, finds=self._finds_config)
+        if self._finds_config:
+            others = {*code_files(self._config), self.untrusted and self.untrusted.folder / "packs"}
+            files += [trust_store().file, *(file for file in project_files() if file not in others)]
+        return list(dict.fromkeys(files))
 
     @contextmanager
     def _remember_error(self) -> "Generator[None]":
@@ -257,13 +291,18 @@ class Reloader:
             raise self.error from None
 
 
-def _how_to_load() -> str:
-    """Return the hint how to load pending changes. It names SIGHUP if this process or its supervisor handles that."""
+def _unreadable(mistake: Mistake) -> Mistake:
+    """Return why a changed file is not used. Mistakes with a line were found in its text."""
+    return mistake if mistake.line is None else replace(mistake, message=f"can't be read: {mistake.message}")
+
+
+def load_command() -> str:
+    """Return what loads pending changes. It names SIGHUP if this process or its supervisor handles that."""
     import signal  # makes enums, which a short command doesn't need
 
     is_handled = hasattr(signal, "SIGHUP") and callable(signal.getsignal(signal.SIGHUP))
     pid = os.getpid() if worker_share().workers == 1 else os.getppid()
-    return f"load it: {f'kill -HUP {pid}, or ' if is_handled else ''}ot.reload() as admin"
+    return f"{f'kill -HUP {pid}, or ' if is_handled else ''}ot.reload() as admin"
 
 
 class ConfigWatcher:
@@ -273,9 +312,19 @@ class ConfigWatcher:
         """`count` is how many tools there are, for the log."""
         self._reloader, self._mode, self._count = reloader, mode, count
         self._watcher: FileWatcher | None = None
-        self._logged: list[Mistake] = []
+        self._is_started = False
+        self._logged: tuple[int, list[Mistake]] = 0, []  # pending changes, after so many reloads
+
+    @property
+    def untrusted(self) -> "Untrusted | None":
+        """The project's folder that was found and is not used; in a server, also how to load it."""
+        found = self._reloader.untrusted
+        if found is None or not self._is_started or self._mode() == "everything":
+            return found
+        return replace(found, then=load_command())
 
     def start(self) -> None:
+        self._is_started = True
         if self._watcher is None and self._mode() is not None:
             from onetool.services.file_watcher import FileWatcher
 
@@ -287,6 +336,8 @@ class ConfigWatcher:
             self._watcher.close()
 
     def _reload_on_change(self) -> None:
+        if not self._reloader.is_concerned():
+            return
         try:
             if self._mode() == "everything":
                 self._reloader.reload()
@@ -301,8 +352,9 @@ class ConfigWatcher:
             self._watcher = None
 
     def _log_pending(self) -> None:
-        """Log each pending change once."""
-        before, self._logged = self._logged, self._reloader.pending_changes()
-        for one in self._logged:
-            if one not in before:
+        """Log each pending change once, until the next reload."""
+        (count, before), now = self._logged, self._reloader.pending_changes()
+        self._logged = self._reloader.count, now
+        for one in now:
+            if one not in before or count != self._reloader.count:
                 watch_log.warning("Not loaded: %s", one)

@@ -35,10 +35,15 @@ def without_new_code(new: Config, old: Config) -> tuple[Config, list[Mistake]]:
             servers[name] = before
     if new.packs != old.packs:
         waiting.append(_waits(new, "packs", "the list of packs has changed"))
+    if new.project_packs != old.project_packs:
+        folder = new.project_packs or old.project_packs
+        state = "removed, or no longer trusted" if new.project_packs is None else "new"
+        waiting.append(Mistake(message=state, file=str(folder), severity="warning"))
     if new.watch and not old.watch:
         waiting.append(_waits(new, "watch", "watch: true is new"))
     watch = old.watch if new.watch else new.watch
-    return replace(new, servers=servers, packs=old.packs, watch=watch), waiting
+    kept = {"packs": old.packs, "project_packs": old.project_packs, "watch": watch}
+    return replace(new, servers=servers, **kept), waiting
 
 
 def _looser_access(new: Config, old: Config) -> Iterator[tuple[str, str]]:

@@ -118,6 +118,16 @@ def project_here(cwd: Path | None = None, env: Mapping[str, str] = os.environ) -
     return _project_folder(cwd or Path.cwd(), home, TrustStore(home / FOLDER))
 
 
+def project_files() -> list[Path]:
+    """Return the configs and pack folders that make a folder from here upwards a project. They need not exist."""
+    home = _persons_home(os.environ)
+    try:
+        folders = list(_project_folders(Path.cwd(), home, TrustStore(home / FOLDER)))
+    except OSError:  # the current folder is gone
+        return []
+    return [folder / name for folder in folders for name in (NAME, "packs")]
+
+
 def _project_folder(cwd: Path, home: Path, store: TrustStore) -> Path | None:
     """Return the nearest `.onetool` with a config, else the nearest with packs."""
     seen = list(_project_folders(cwd, home, store))

@@ -146,6 +146,8 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True):
 
 def readable(line: str) -> str:
     """Return a line as people read it; its own wording is stored in `trust.json` and stays as it is."""
+    if line == DOOR:
+        return "http.token: callers need it"
     name = line.removesuffix(OWN_VALUE)
     return line if name == line or " " in name else f"{name}: the project's own value is used"
 

@@ -104,20 +104,25 @@ class Untrusted(msgspec.Struct, frozen=True, kw_only=True):
     config: Path | None = None
     new: tuple[str, ...] = ()  # what it reaches now, and did not when it was trusted
     mistake: Mistake | None = None  # about its owner: nothing that could be trusted
+    then: str = ""  # what loads it into a running server once it is trusted
 
     def __str__(self) -> str:
         """One line that says so, and what to do."""
         if self.mistake is not None:
             return str(self.mistake)
-        told = "; ".join(self.new[:MOST_TOLD])
-        more = f" and {len(self.new) - MOST_TOLD} more" if len(self.new) > MOST_TOLD else ""
-        changes = f" ({told}{more})" if self.new else ""
-        return f"{self.folder} {self._state}{changes}, so nothing in it is used: run {self.command}"
+        return f"{self.folder} {self.state}, so nothing in it is used: run {self._commands}"
 
     @property
     def short(self) -> str:
         """The reason in a few words, for an error message."""
-        return f"{self.folder} {self._state}: run {self.command}" if self.mistake is None else str(self.mistake)
+        return f"{self.folder} {self._verdict}: run {self._commands}" if self.mistake is None else str(self.mistake)
+
+    @property
+    def state(self) -> str:
+        """Whether it was trusted before, and what is new since then."""
+        told = "; ".join(self.new[:MOST_TOLD])
+        more = f" and {len(self.new) - MOST_TOLD} more" if len(self.new) > MOST_TOLD else ""
+        return f"{self._verdict} ({told}{more})" if self.new else self._verdict
 
     @property
     def command(self) -> str:
@@ -125,7 +130,11 @@ class Untrusted(msgspec.Struct, frozen=True, kw_only=True):
         return "onetool trust" if self.mistake is None else "onetool check"
 
     @property
-    def _state(self) -> str:
+    def _commands(self) -> str:
+        return f"{self.command}, then {self.then}" if self.then else self.command
+
+    @property
+    def _verdict(self) -> str:
         return "has changed since you trusted it" if self.new else "is not trusted yet"
 
 
@@ -222,22 +231,27 @@ def _know_files(folder: Path, store: TrustStore, now: Mapping[str, Any]) -> None
 
 
 def new_reach(pin: Mapping[str, Any], reach: "Reach", strict: bool) -> list[str]:
-    """What the folder reaches now and did not when it was trusted; and what guarded it, if that is gone."""
+    """Return what the folder reaches now and did not when it was trusted; and what guarded it, if that is gone.
+
+    The lines are shown. Those that `trust.json` stores are compared, and keep their wording.
+    """
     from onetool.config.reach import AUDIT, DOOR, NOT_NOTED
 
     before = pin.get("reaches") or {}
     pinned = reach.pinned()
-    new = [line for line, digest in pinned.items() if before.get(line) != digest]
     door = f"dials: {DOOR}"
+    other = "http.token has changed: callers will need the new one"
+    shown = {door: other if door in before else "http.token is new: callers will need it"}
+    new = [shown.get(line, line) for line, digest in pinned.items() if before.get(line) != digest]
     if door in before and door not in pinned:
-        new.append("dials: http.token is gone, so that anybody who reaches us can call")
+        new.append("http.token is gone: anybody who reaches the server can call")
     for key in ("http.tokens", "http.jwt", "http.url"):
         line = f"dials: {key}:"
         if any(one.startswith(line) for one in before) and not any(one.startswith(line) for one in pinned):
-            new.append(f"dials: {key} is no longer there, so that others can call than before")
+            new.append(f"{key} is no longer there: others can call than before")
     noted = [one for one in before if one.startswith(f"dials: {AUDIT}") and not one.endswith(NOT_NOTED)]
     if noted and not any(one.startswith(f"dials: {AUDIT}") for one in pinned):
-        new.append(f"dials: {noted[0].removeprefix('dials: ')} is no longer there, so that calls are noted as usual")
+        new.append(f"{noted[0].removeprefix('dials: ')} is no longer there: calls are noted as usual")
     if strict:
         packs = pin.get("packs") or {}
         new += [f"runs: {file}, edited or new" for file, digest in reach.packs.items() if packs.get(file) != digest]

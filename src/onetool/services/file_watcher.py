@@ -124,10 +124,11 @@ def snapshot(paths: Iterable[Path], since: float | None = None) -> FolderSnapsho
     return _older({path: poll.at(path) for path in paths}, since)
 
 
-def changed_files(before: FolderSnapshot, now: FolderSnapshot) -> list[str]:
-    """Return the files that are new, gone or different, in order."""
+def changed_files(before: FolderSnapshot, now: FolderSnapshot) -> dict[str, str]:
+    """Return the files that differ, in order, each with a word: new, removed or changed."""
     old, new = ({name: stamp for files in one.values() for name, stamp in files.items()} for one in (before, now))
-    return sorted(name for name in {*old, *new} if old.get(name) != new.get(name))
+    differ = sorted(name for name in {*old, *new} if old.get(name) != new.get(name))
+    return {name: "new" if name not in old else "removed" if name not in new else "changed" for name in differ}
 
 
 class _Poll:

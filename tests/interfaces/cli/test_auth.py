@@ -35,7 +35,7 @@ def test_set_list_remove(tmp_path, own_home, provider, name):
     assert done.returncode == 0
     assert KEY not in done.stdout + done.stderr
     file = own_home / ".onetool" / "secrets.yaml"
-    assert "reads it by itself" in done.stderr
+    assert f"A running server that uses {file} reads it by itself" in done.stderr
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert file.with_name(".gitignore").read_text() == IGNORED
     assert listed(tmp_path)[name] == "file"

@@ -573,8 +573,16 @@ def test_hostile_names_are_data(project):
 
 
 def test_from_standard_input(project):
-    assert cli("servers", "import", "-", cwd=project, stdin=FORMS["config.toml"]).returncode == 0
+    done = cli("servers", "import", "-", cwd=project, stdin=FORMS["config.toml"])
+    assert done.returncode == 0
     assert list(config_of(project).servers) == ["a", "b"]
+    config = project / ".onetool" / "onetool.yaml"
+    assert f"A running server that uses {config} starts it after a reload" in done.stderr
+
+
+def test_a_server_behind_a_url_needs_no_reload(project):
+    done = cli("servers", "add", "far", "--url", "http://127.0.0.1:1/mcp", cwd=project)
+    assert f"A running server that uses {project}/.onetool/onetool.yaml reads it by itself" in done.stderr
 
 
 @pytest.mark.parametrize(

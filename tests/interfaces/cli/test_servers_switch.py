@@ -29,7 +29,9 @@ def test_switched_off_and_on_again(tmp_path, layout):
     assert done.returncode == 0, done.stderr
     assert (states(tmp_path)["clock"], states(tmp_path)["other"] == "disabled") == ("disabled", False)
     assert "already" in cli("servers", "disable", "clock", cwd=tmp_path).stdout
-    assert cli("servers", "enable", "clock", cwd=tmp_path).returncode == 0
+    done = cli("servers", "enable", "clock", cwd=tmp_path)
+    assert done.returncode == 0
+    assert f"A running server that uses {file} starts it after a reload" in done.stderr
     assert states(tmp_path)["clock"] != "disabled"
     if layout in ("disabled", "enabled"):
         assert file.read_text() == BLOCKS[layout]

@@ -51,7 +51,9 @@ def test_a_config_that_can_not_be_used_is_told(real, tmp_path):
 
 def test_files_that_have_changed_are_told_until_they_are_read_again(real, tmp_path):
     def changed():
-        return [one["where"] for one in real.get("/check").json()["findings"] if "has changed" in one["message"]]
+        return [
+            one["where"] for one in real.get("/check").json()["findings"] if "Not loaded: changed" in one["message"]
+        ]
 
     assert changed() == []
     later = time.time() + 60

@@ -11,10 +11,10 @@ from onetool.config import load_secrets
 from onetool.config.include import check_kept
 from onetool.core.text import did_you_mean
 from onetool.interfaces.cli.options import config_option, data_options, find_here
-from onetool.interfaces.cli.output import print_json, print_table, wants_json, warn_if_short
+from onetool.interfaces.cli.output import print_json, print_table, tell_running_servers, wants_json, warn_if_short
 from onetool.interfaces.cli.trust import renew_trust
 from onetool.services.secret_file import NAME, drop_secret, put_secret
-from onetool.services.secrets import KEYRING_SERVICE, RELOAD_NOTE, Secret, Secrets, load_keyring
+from onetool.services.secrets import KEYRING_SERVICE, Secret, Secrets, load_keyring
 
 PROVIDERS = {
     "openai": "OPENAI_API_KEY",
@@ -84,7 +84,7 @@ def set_secret(ctx: click.Context, name: str, in_keyring: bool, hosts: tuple[str
     origins = ", ".join(host if "://" in host else f"https://{host}" for host in hosts)
     bound = f", and is sent to {origins} only" if hosts else ""
     click.echo(f"{secret} is kept in {file}{elsewhere}{bound}.", err=True)
-    click.echo(f"A running server reads it by itself; {RELOAD_NOTE} (SIGHUP or ot.reload()).", err=True)
+    tell_running_servers(file)
 
 
 @auth.command("list")

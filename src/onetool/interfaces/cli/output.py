@@ -12,6 +12,8 @@ import msgspec
 from onetool.core.errors import Mistake
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rich.console import Console
 
 
@@ -147,6 +149,17 @@ def warn_if_short(name: str, value: str) -> None:
         click.echo(
             f"Warning: {name} has fewer than {UNMISTAKABLE} characters, so it can't be masked reliably.", err=True
         )
+
+
+def tell_running_servers(file: "Path", *, is_code: bool = False) -> None:
+    """Say on standard error when a running server uses a change of this file. `is_code`: it starts a program."""
+    from onetool.services.secrets import RELOAD_NOTE
+
+    way = "SIGHUP or ot.reload()"
+    when = f"reads it by itself; {RELOAD_NOTE} ({way})"
+    if is_code:
+        when = f"starts it after a reload ({way}), and by itself only with `watch: true`"
+    click.echo(printable(f"A running server that uses {file} {when}."), err=True)
 
 
 def print_mistakes(summary: str, mistakes: Sequence[Mistake]) -> None:

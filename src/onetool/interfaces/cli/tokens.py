@@ -219,10 +219,11 @@ def _tell(token: "StoredToken", config: "Config", is_first: bool, where: str | N
         lines.append("Large results come by a handle, also where its client asks for them whole.")
     if token.expires is not None and token.expires <= time.time():
         lines.append("warning: it has expired already, so that it is refused.")
+    servers = f"Servers that use {config.home if config.database is None else 'this database'}"
     if where:
-        lines.append(f"It is stored {where}. A server that runs with this config accepts it at once.")
+        lines.append(f"It is stored {where}. {servers} accept it at once.")
     if is_first:
-        lines.append("It is the first one: from now on `onetool serve` asks everybody for a token.")
+        lines.append(f"It is the first one. {servers} ask everybody for a token from now on.")
     url = _url(config)
     lines.append(f'Use it: curl -H "Authorization: Bearer $TOKEN" {url}/tools/tools')
     lines.append(f"MCP clients connect to {url}/mcp with the same header.")

@@ -105,6 +105,7 @@ def _accept_owner(path: Path | None, store: "TrustStore", revoke: bool, yes: boo
 
 def _revoke(path: Path | None, store: "TrustStore") -> None:
     _forget("folders", os.path.realpath(_folder(path, must_exist=False)), store)
+    click.echo("Servers that run keep what they have loaded: restart them.", err=True)
 
 
 def _forget(part: str, real: str, store: "TrustStore") -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
 
 from onetool.core.errors import ConfigError, Mistake
 from onetool.core.text import utc_text
@@ -86,8 +87,9 @@ def _check(app: "App") -> CheckReport:
     from onetool.app.findings import findings
 
     wrong, _ = findings(app)
-    error = app.reload_error  # of the file as it is now, which is not in force
-    wrong = (*(() if error is None else error.mistakes), *wrong, *app.pending_changes())
+    broken = () if app.reload_error is None else app.reload_error.mistakes  # files that are not in force
+    pending = (one for one in app.pending_changes() if one.file not in {mistake.file for mistake in broken})
+    wrong = (*broken, *wrong, *(replace(one, message=f"Not loaded: {one.message}") for one in pending))
     shown = [*(_finding(one) for one in dict.fromkeys(wrong)), *_servers(app)]
     return CheckReport(
         ok=all(one.level != "error" for one in shown),

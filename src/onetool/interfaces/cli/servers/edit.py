@@ -14,7 +14,16 @@ import click
 import msgspec
 
 from onetool.interfaces.cli.options import config_option, data_options
-from onetool.interfaces.cli.output import confirm, counted, echo, print_json, print_table, printable, wants_json
+from onetool.interfaces.cli.output import (
+    confirm,
+    counted,
+    echo,
+    print_json,
+    print_table,
+    printable,
+    tell_running_servers,
+    wants_json,
+)
 
 if TYPE_CHECKING:
     from onetool.config.server_import import ConfigTarget, ServerImportPlan
@@ -200,6 +209,7 @@ def _switch(ctx: click.Context, name: str, on: bool) -> None:
         return
     target.write(partial(switch_server, name=name, on=on))
     click.echo(f"Switched {name} {word} in {shown_path(target.file)}.")
+    tell_running_servers(target.file, is_code=on and server is not None and server.command is not None)
 
 
 def unknown_server(name: str, known: Any) -> click.ClickException:
@@ -364,6 +374,7 @@ def write_plan(target: "ConfigTarget", plan: "ServerImportPlan", as_json: bool) 
 
     if plan.servers:
         target.write(partial(put_servers, servers=plan.servers), plan.secrets, renew=not plan.from_project)
+        tell_running_servers(target.file, is_code=any("command" in block for block in plan.servers.values()))
     if as_json:
         print_json({"file": str(target.file), **_plan_facts(plan)})
         return
