@@ -345,3 +345,16 @@ def test_nobody_looks_into_packs_that_are_not_trusted(untrusted):
         app.connect()
         assert untrusted / ".onetool" / "onetool.yaml" in app._reloader.files()
         assert untrusted / ".onetool" / "packs" not in app._reloader.files()
+
+
+def test_packs_of_a_project_go_on_when_an_own_config_appears(tmp_path, monkeypatch, own_home):
+    packs = tmp_path / ".onetool" / "packs"
+    packs.mkdir(parents=True)
+    (packs / "greet.py").write_text(PACK.format("one"))
+    trusted(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    with App.open() as app:
+        (own_home / ".onetool" / "onetool.yaml").write_text("aliases: {now: time.now}\n")
+        app.reload()
+        assert app.config.aliases == {"now": "time.now"}
+        assert asyncio.run(app.run("greet.hello()")).data == "one"
