@@ -68,7 +68,7 @@ def is_archive(data: bytes) -> bool:
 def read_import(app: "App", data: bytes, options: ImportOptions) -> BundleImport:
     """Read what would be stored. Raises InvalidError, and ForbiddenError if this caller may not store it."""
     if is_archive(data) and (options.only or options.tag or options.operation):
-        raise InvalidError("This is a ZIP archive: only, tag and operation are for OpenAPI documents")
+        raise InvalidError("This is a ZIP archive: --only, --tag and --operation are for OpenAPI documents")
     found = _from_archive(app, data, options) if is_archive(data) else _from_openapi(app, data, options)
     for tool in found.plan.new_tools:
         app.bundles.require_bound(tool)

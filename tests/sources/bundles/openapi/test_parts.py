@@ -65,7 +65,9 @@ def test_the_servers_of_a_path(constructs):
         ({"tag": ("files",)}, ["get-files-id", "get-files-id-get-shared-link", "create-upload"]),
         ({"tag": ("links, shared", "addresses"), "only": ("*-get-*", "*-list")},
          ["get-files-id-get-shared-link", "reserved-ips-list"]),
+        ({"tag": ("FILES",), "only": ("create-*",)}, ["create-upload"]),
         ({"operation": ("putURLs",)}, ["put-urls"]),
+        ({"operation": ("get /reserved_ips", "Post /reserved_ips")}, ["reserved-ips-list", "reserved-ips-create"]),
         ({"operation": ("POST /#Action=DeleteQueue", "reserved-ips-list")}, ["post-delete-queue", "reserved-ips-list"]),
     ],
 )  # fmt: skip
@@ -80,7 +82,10 @@ def test_a_part(constructs, chosen, expected):
         ({"tag": ("file",)}, "No operation has the tag 'file': did you mean files?"),
         ({"tag": ("zzz", "files")}, "there are queues, files, links, shared, addresses"),
         ({"operation": ("putURLs", "putURL")}, "No operation is called 'putURL': did you mean putURLs"),
-        ({"tag": ("queues",), "only": ("/files*",)}, "leave out one of only, tag and operation"),
+        (
+            {"tag": ("queues",), "only": ("/files*",)},
+            "leave out one of --only, --tag and --operation (over REST: only=, tag= and operation=)",
+        ),
     ],
 )
 def test_what_nothing_has_is_refused(constructs, chosen, told):
@@ -178,6 +183,6 @@ def test_operations_on_one_url_keep_their_own_names(constructs):
 
 
 def test_a_document_that_takes_too_long(monkeypatch):
-    monkeypatch.setattr("onetool.sources.bundles.openapi.MAX_SECONDS", -1)
+    monkeypatch.setattr("onetool.sources.bundles.openapi.document.MAX_SECONDS", -1)
     with pytest.raises(InvalidError, match=r"to read: import a part of it"):
         from_openapi(JSON)

@@ -8,7 +8,6 @@ with the reason.
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
-from time import thread_time
 from typing import Any, NamedTuple
 
 from onetool.core.errors import OneToolError
@@ -44,7 +43,7 @@ from onetool.sources.bundles.openapi.selection import EVERYTHING, Selection
 
 MOST_OPERATIONS = 5_000
 MAX_NAMED = 100_000  # operations of a document, also if only a part is imported
-MAX_SECONDS = 60.0  # of processor time, so that a busy machine refuses no document
+MAX_PATH = 2_000  # characters
 MOST_NOTES = 1_000
 
 _ANY_PARAMETER = re.compile(r"\$*\{[^{}]*\}")
@@ -114,13 +113,11 @@ class _Import:
         tools: list[tuple[str, str, dict[str, Any]]] = []
         hosts: dict[str, None] = {}
         secrets: dict[str, None] = {}
-        end = thread_time() + MAX_SECONDS
-        operations = selection.choose(self._named(stored(self._slug)))
+        operations = selection.choose(self._named(stored(self._slug)), self._document.check_time)
         skipped = [] if any(selection) else self._skipped
         for operation, slug in operations[:MOST_OPERATIONS]:
             self._now = operation.name
-            if thread_time() > end:
-                raise InvalidError(f"the document takes more than {MAX_SECONDS:.0f} s to read: {IMPORT_A_PART}")
+            self._document.check_time()
             try:
                 tool, urls = self._maker.make(self._decoded(operation))
                 needed = http_tool_of(tool).secrets
@@ -149,6 +146,7 @@ class _Import:
     def _kept_slug(self, operation: Operation, stored: Mapping[str, Sequence[str]], taken: UniqueSlugs) -> str | None:
         if not stored:
             return None
+        self._document.check_time()
         try:
             key = url_key(operation.method, self._maker.base(operation) + operation.path.partition("#")[0])
         except UnresolvedError:
@@ -165,6 +163,8 @@ class _Import:
         for path, item in self._document.paths():
             if path.startswith("x-"):
                 continue
+            if len(path) > MAX_PATH:
+                item = UnresolvedError(f"its path is longer than {MAX_PATH:,} characters")
             if isinstance(item, UnresolvedError):
                 self._skipped.append(ImportNote(printable(path, 200), str(item)))
                 continue

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable
 from itertools import chain
 from typing import Any, Literal, NamedTuple
+from urllib.parse import unquote
 
 import msgspec
 
@@ -41,7 +42,10 @@ class ToolArguments:
     def _free(self, name: str, place: Place) -> str:
         more = (f"{place}_{name}_{number}" for number in range(2, MOST_ARGUMENTS))
         words = chain((name, f"{place}_{name}"), more)
-        return next(word for word in words if word not in self.properties and word not in self._reserved)
+        for word in words:
+            if word not in self.properties and word not in self._reserved:
+                return word
+        raise UnresolvedError(f"more than {MOST_ARGUMENTS} arguments are called {name!r}")
 
     def schema(self) -> Definition:
         schema: dict[str, Any] = {"type": "object", "properties": self.properties}
@@ -145,6 +149,10 @@ class ParameterConverter:
         path = path.partition("#")[0].replace("${", "%24{")
         if not path.startswith("/") or _UNFIT_IN_PATH.search(_IN_PATH.sub("", path)):
             raise UnresolvedError(f"{path[:100]!r} isn't a path: it must begin with / and can't have unseen characters")
+        segments = unquote(path.partition("?")[0]).replace("\\", "/").split("/")[1:]
+        if "" in segments[:-1] or any(one.partition(";")[0] in (".", "..") for one in segments):
+            why = "a segment that is empty, . or .. could lead out of the server's base path"
+            raise UnresolvedError(f"{path[:100]!r} isn't a path: {why}")
         placeholders: dict[str, str] = {}
         for name in _IN_PATH.findall(path):
             parameter = found.get(("path", name))

@@ -10,6 +10,7 @@ is refused before anything walks through it.
 import codecs
 import re
 from collections.abc import Iterator
+from time import thread_time
 from typing import Any
 from urllib.parse import unquote
 
@@ -186,7 +187,9 @@ MAX_JSON_VALUES = 4_000_000
 MOST_STEPS = 20  # from one reference to the next
 LAZY_LEVELS = 3  # #/components/schemas/Pet and #/paths/~1pets/get are decoded one by one
 CHUNK = 1024**2
-IMPORT_A_PART = "import a part of it: --only, --tag and --operation choose one (over REST: only=, tag= and operation=)"
+MAX_SECONDS = 60.0  # of processor time, so that a busy machine refuses no document
+PART_OPTIONS = "--only, --tag and --operation (over REST: only=, tag= and operation=)"
+IMPORT_A_PART = f"import a part of it with {PART_OPTIONS}"
 
 _READ_AT_ONCE = ("openapi", "swagger", "info", "servers", "security")
 _VERSION = re.compile(r"3\.[01](\.|-|$)")
@@ -199,7 +202,7 @@ class UnresolvedError(Exception):
 
 
 class BadDocumentError(InvalidError):
-    """The document is not JSON, or too large: nothing of it can be imported."""
+    """The document is not JSON, too large, or takes too long: nothing of it can be imported."""
 
 
 class OperationHead(msgspec.Struct):
@@ -219,10 +222,17 @@ class OpenApiDocument:
 
     def __init__(self, root: dict[str, Any]) -> None:
         self.root = root
+        self._end = thread_time() + MAX_SECONDS
+        self._complete: set[int] = set()  # ids of nodes near the root that are decoded to the end
         for name in _READ_AT_ONCE:
             self.member(root, name)
         _check_root(root)
         self.version = (3, 1) if str(root["openapi"]).startswith("3.1") else (3, 0)
+
+    def check_time(self) -> None:
+        """Raise BadDocumentError if the import has taken too much processor time."""
+        if thread_time() > self._end:
+            raise BadDocumentError(f"the document takes more than {MAX_SECONDS:.0f} s to read: {IMPORT_A_PART}")
 
     def paths(self) -> Iterator[tuple[str, dict[str, Any] | UnresolvedError]]:
         """Yield each path with its item, whose members may not be decoded yet, or with the error that it has."""
@@ -252,7 +262,8 @@ class OpenApiDocument:
         return value
 
     def at(self, ref: str) -> Any:
-        """What stands where a reference points to."""
+        """Return what a reference points to. Raises BadDocumentError if the import takes too long."""
+        self.check_time()
         if not ref.startswith("#"):
             raise UnresolvedError(
                 f"it refers to {ref[:100]!r}: only references inside of the document (#/…) are followed"
@@ -268,7 +279,10 @@ class OpenApiDocument:
             node = _step(node, name)
             if node is _NOWHERE:
                 raise UnresolvedError(f"it refers to {ref[:100]!r}: there is nothing in the document")
-        return self._whole(node) if len(steps) < LAZY_LEVELS else node
+        if len(steps) < LAZY_LEVELS and id(node) not in self._complete:
+            self._decode_rest(node)
+            self._complete.add(id(node))
+        return node
 
     def object(self, value: Any) -> dict[str, Any]:
         """An object that may be a reference to one, or to a reference."""
@@ -281,12 +295,11 @@ class OpenApiDocument:
             value = self.at(ref)
         raise UnresolvedError("its references go round in a circle")
 
-    def _whole(self, node: Any, level: int = 1) -> Any:
+    def _decode_rest(self, node: Any, level: int = 1) -> None:
         """Decode the rest of a node near the root."""
         if isinstance(node, dict) and level <= LAZY_LEVELS:
             for name in node:
-                self._whole(self.member(node, name), level + 1)
-        return node
+                self._decode_rest(self.member(node, name), level + 1)
 
 
 def read_document(data: bytes | str, is_part: bool = False) -> OpenApiDocument:
