@@ -290,7 +290,9 @@ def test_a_part_that_is_not_there(weather):
     assert "leave out one of --only, --tag and --operation" in apart
     assert tools_of("weather")
     run("export", "weather")
-    assert "--only, --tag and --operation are for OpenAPI documents" in refused("import", "weather.zip", "--only", "forecast")
+    assert "--only, --tag and --operation are for OpenAPI documents" in refused(
+        "import", "weather.zip", "--only", "forecast"
+    )
 
 
 def test_a_tool_keeps_the_name_that_it_is_stored_under():

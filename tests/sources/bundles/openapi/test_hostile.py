@@ -4,11 +4,21 @@ from itertools import count, product
 
 import pytest
 from helpers import calls
-from sources.bundles.openapi.documents import body, document, imported, one, parameter, parameters, sent, skipped
+from sources.bundles.openapi.documents import (
+    body,
+    document,
+    from_openapi,
+    imported,
+    one,
+    parameter,
+    parameters,
+    sent,
+    skipped,
+)
 
 from onetool.core.schema_guard import MAX_COST, guard
 from onetool.sources.bundles.errors import InvalidError
-from onetool.sources.bundles.openapi import Selection, from_openapi
+from onetool.sources.bundles.openapi import Selection
 from onetool.sources.bundles.openapi.document import read_yaml
 
 BILLION = "a: &a [x,x,x,x,x,x,x,x,x,x]\n" + "".join(

@@ -4,10 +4,10 @@ import json
 from pathlib import Path
 
 import pytest
-from sources.bundles.openapi.documents import document, imported, sent
+from sources.bundles.openapi.documents import document, from_openapi, imported, sent
 
 from onetool.sources.bundles.errors import InvalidError
-from onetool.sources.bundles.openapi import Selection, from_openapi
+from onetool.sources.bundles.openapi import Selection
 from onetool.sources.bundles.openapi import document as reading
 from onetool.sources.bundles.openapi.document import read_yaml
 
@@ -26,7 +26,7 @@ def constructs(request):
 
 
 def slugs(data, stored=None, **chosen):
-    found = from_openapi(data, selection=Selection(**chosen), stored=lambda slug: stored or {})
+    found = from_openapi(data, selection=Selection(**chosen), stored=stored)
     return [slug for slug, _, _ in found.tools]
 
 
@@ -120,7 +120,7 @@ def test_only_the_part_is_read(monkeypatch):
 
 def test_a_large_document(monkeypatch):
     monkeypatch.setattr(reading, "MAX_BYTES", 1_000)
-    monkeypatch.setattr(reading, "MAX_PART_BYTES", len(JSON))
+    monkeypatch.setattr(reading, "MAX_INPUT_BYTES", len(JSON))
     with pytest.raises(InvalidError, match=r"larger than .* --only, --tag and --operation"):
         from_openapi(JSON)
     assert slugs(JSON, tag=("queues",)) == ["post-create-queue", "post-delete-queue"]

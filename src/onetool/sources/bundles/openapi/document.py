@@ -17,6 +17,7 @@ from urllib.parse import unquote
 import msgspec
 import yaml
 
+from onetool.core.os_files import MAX_INPUT_BYTES
 from onetool.sources.bundles.errors import InvalidError
 
 MAX_DEPTH = 200
@@ -181,8 +182,7 @@ def _in_words(error: Exception) -> InvalidError:
 # The document and its references
 
 
-MAX_BYTES = 32 * 1024**2
-MAX_PART_BYTES = 128 * 1024**2  # of a JSON document of which only a part is imported
+MAX_BYTES = 32 * 1024**2  # of a whole document; MAX_INPUT_BYTES of JSON if only a part is imported
 MAX_JSON_VALUES = 4_000_000
 MOST_STEPS = 20  # from one reference to the next
 LAZY_LEVELS = 3  # #/components/schemas/Pet and #/paths/~1pets/get are decoded one by one
@@ -340,13 +340,13 @@ def _check_root(root: dict[str, Any]) -> None:
 
 def _check_bytes(data: bytes, is_json: bool, is_part: bool) -> None:
     """Refuse a document that is too large or not UTF-8. Decoded as one text it could take four times its size."""
-    limit = MAX_PART_BYTES if is_json and is_part else MAX_BYTES
+    limit = MAX_INPUT_BYTES if is_json and is_part else MAX_BYTES
     if len(data) > limit:
         size = f"the document is larger than {limit // 1024**2} MiB ({len(data) / 1024**2:.0f} MiB)"
         if is_json and is_part:
             raise InvalidError(f"{size}: remove paths that you don't need from it")
         advice = IMPORT_A_PART if is_json else "convert it to JSON, and " + IMPORT_A_PART
-        raise InvalidError(f"{size}: {advice}. Up to {MAX_PART_BYTES // 1024**2} MiB of JSON are read then")
+        raise InvalidError(f"{size}: {advice}. Up to {MAX_INPUT_BYTES // 1024**2} MiB of JSON are read then")
     # Every value but the first stands behind a bracket or a comma.
     if is_json and data.count(b"[") + data.count(b"{") + data.count(b",") > MAX_JSON_VALUES:
         raise InvalidError(f"the document has more than {MAX_JSON_VALUES:,} values: remove parts that you don't need")
