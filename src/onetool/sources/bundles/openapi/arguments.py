@@ -17,7 +17,7 @@ from onetool.sources.bundles.openapi.document import OpenApiDocument, Unresolved
 from onetool.sources.bundles.openapi.schemas import Definition, Schemas, kind_of, samples_of
 
 Place = Literal["path", "query", "header", "cookie", "body"]
-MOST_ARGUMENTS = 500
+MAX_ARGUMENTS = 500  # of one name
 LONGEST_DEFAULT = 80
 
 
@@ -40,12 +40,12 @@ class ToolArguments:
         return placeholder(chosen)
 
     def _free(self, name: str, place: Place) -> str:
-        more = (f"{place}_{name}_{number}" for number in range(2, MOST_ARGUMENTS))
+        more = (f"{place}_{name}_{number}" for number in range(2, MAX_ARGUMENTS))
         words = chain((name, f"{place}_{name}"), more)
         for word in words:
             if word not in self.properties and word not in self._reserved:
                 return word
-        raise UnresolvedError(f"more than {MOST_ARGUMENTS} arguments are called {name!r}")
+        raise UnresolvedError(f"more than {MAX_ARGUMENTS} arguments are called {name!r}")
 
     def schema(self) -> Definition:
         schema: dict[str, Any] = {"type": "object", "properties": self.properties}
@@ -149,10 +149,6 @@ class ParameterConverter:
         path = path.partition("#")[0].replace("${", "%24{")
         if not path.startswith("/") or _UNFIT_IN_PATH.search(_IN_PATH.sub("", path)):
             raise UnresolvedError(f"{path[:100]!r} isn't a path: it must begin with / and can't have unseen characters")
-        segments = unquote(path.partition("?")[0]).replace("\\", "/").split("/")[1:]
-        if "" in segments[:-1] or any(one.partition(";")[0] in (".", "..") for one in segments):
-            why = "a segment that is empty, . or .. could lead out of the server's base path"
-            raise UnresolvedError(f"{path[:100]!r} isn't a path: {why}")
         placeholders: dict[str, str] = {}
         for name in _IN_PATH.findall(path):
             parameter = found.get(("path", name))
@@ -163,7 +159,12 @@ class ParameterConverter:
                 placeholders[name] = arguments.add(name, "path", self._scalar(parameter), required=True)
                 prefix = {"label": ".", "matrix": f";{name}="}.get(parameter.style, "")
                 placeholders[name] = literal(prefix) + placeholders[name]
-        return _IN_PATH.sub(lambda match: placeholders[match[1]], path)
+        template = _IN_PATH.sub(lambda match: placeholders[match[1]], path)
+        segments = unquote(template.partition("?")[0]).replace("\\", "/").split("/")[1:]
+        if "" in segments[:-1] or any(one.partition(";")[0] in (".", "..") for one in segments):
+            why = "a segment that is empty, . or .. could lead out of the server's base path"
+            raise UnresolvedError(f"{path[:100]!r} isn't a path: {why}")
+        return template
 
     def _put(self, parameter: Parameter, arguments: ToolArguments) -> None:
         if parameter.place == "query":

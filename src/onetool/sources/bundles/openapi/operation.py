@@ -107,7 +107,7 @@ class RequiredAuth(NamedTuple):
 
 
 NO_AUTH = RequiredAuth()
-MAX_ALTERNATIVES = 20
+MAX_ALTERNATIVES = 20  # of `security`
 
 
 class SecuritySchemes:
