@@ -18,7 +18,7 @@ import npm
 
 from onetool.core.errors import OneToolError
 from onetool.sources.bundles.import_names import argument_name
-from onetool.sources.bundles.openapi import Selection, from_openapi
+from onetool.sources.bundles.openapi import OpenApiImport, Selection
 
 FOLDER = Path(__file__).parents[1] / ".node-openapi"
 WANTED = Path(__file__).parent / "sources" / "bundles" / "openapi" / "npm"
@@ -76,7 +76,7 @@ def count(document: Document) -> Count:
     name = "/".join(document.file.parts[-2:]).removesuffix(".json")
     begun = process_time()
     try:
-        found = from_openapi(data, document_url=AT, selection=document.selection)
+        found = OpenApiImport(data, document_url=AT, selection=document.selection).convert({})
     except OneToolError as error:
         return Count(name, len(data) / 1024**2, lost=(f"all: {error}",))
     seconds = process_time() - begun

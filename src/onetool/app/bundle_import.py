@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from onetool.app.bundles import PAGE, live_bundle
 from onetool.config.include import check_kept
 from onetool.core.errors import OneToolError, ToolFailure
+from onetool.core.os_files import MAX_INPUT_BYTES
 from onetool.http.allowed_hosts import binding_for, is_bound_to
 from onetool.http.url import HttpRequest, Url, parse_url, split
 from onetool.services.secret_file import SecretExistsError, drop_secret, has_secret, put_secret
@@ -32,7 +33,6 @@ from onetool.sources.bundles.validation import read_bundle, read_tool
 if TYPE_CHECKING:
     from onetool.app.app import App
 
-MAX_FETCHED = 128 * 1024**2  # bytes; readers have limits of their own
 FETCH_SECONDS = 60.0
 
 
@@ -68,7 +68,7 @@ def is_archive(data: bytes) -> bool:
 def read_import(app: "App", data: bytes, options: ImportOptions) -> BundleImport:
     """Read what would be stored. Raises InvalidError, and ForbiddenError if this caller may not store it."""
     if is_archive(data) and (options.only or options.tag or options.operation):
-        raise InvalidError("This is a ZIP archive: only, tag and operation are for OpenAPI documents")
+        raise InvalidError("This is a ZIP archive: --only, --tag and --operation are for OpenAPI documents")
     found = _from_archive(app, data, options) if is_archive(data) else _from_openapi(app, data, options)
     for tool in found.plan.new_tools:
         app.bundles.require_bound(tool)
@@ -118,22 +118,24 @@ def _revived(app: "App", bundle: Bundle) -> list[ImportRemark]:
 
 
 def _from_openapi(app: "App", data: bytes, options: ImportOptions) -> BundleImport:
-    from onetool.sources.bundles.openapi import Selection, from_openapi
+    from onetool.sources.bundles.openapi import OpenApiImport, Selection
 
-    found = from_openapi(
+    document = OpenApiImport(
         data,
         document_url=options.document_url,
         base_url=options.base_url,
         slug=options.slug,
         token=options.token,
         selection=Selection(options.only, options.tag, options.operation),
-        stored=partial(_stored_names, app),
     )
-    here = _stored_bundle(app, found.bundle["slug"])
+    live = live_bundle(app.bundles, document.slug)
+    here = None if live is None else app.bundles.store.bundle(live["id"])
+    stored = tools_of(app, here)
+    found = document.convert(_slugs_by_url(stored))
     bundle, tools = assemble(found.bundle, found.tools, id=here.id if here else None)
     wrong = [(tool, ImportRemark(tool.slug, str(why))) for tool, why in app.bundles.invalid(tools)]
     tools = [tool for tool in tools if not any(tool is one for one, _ in wrong)]
-    planned = plan(Unpacked(bundle, tools, []), here, tools_of(app, here))
+    planned = plan(Unpacked(bundle, tools, []), here, stored)
     refused = [] if tools else ["none of its operations can be a tool"]
     return BundleImport(
         planned._replace(refused=[*planned.refused, *refused]),
@@ -144,17 +146,12 @@ def _from_openapi(app: "App", data: bytes, options: ImportOptions) -> BundleImpo
     )
 
 
-def _stored_bundle(app: "App", slug: str) -> Bundle | None:
-    live = live_bundle(app.bundles, slug)
-    return None if live is None else app.bundles.store.bundle(live["id"])
-
-
-def _stored_names(app: "App", slug: str) -> dict[str, list[str]]:
-    """Return the slugs of a bundle's HTTP tools by `url_key`, oldest first."""
+def _slugs_by_url(tools: list[Tool]) -> dict[str, list[str]]:
+    """Return the slugs of HTTP tools by `url_key`, oldest first."""
     from onetool.sources.bundles.openapi import url_key
 
     found: dict[str, list[str]] = {}
-    for tool in sorted(tools_of(app, _stored_bundle(app, slug)), key=lambda tool: tool.created_at):
+    for tool in sorted(tools, key=lambda tool: tool.created_at):
         if tool.type == "http" and (request := http_of(tool).request) is not None:
             found.setdefault(url_key(request.method, request.url_template), []).append(tool.slug)
     return found
@@ -207,7 +204,7 @@ async def fetch_document(app: "App", address: str) -> bytes:
     headers = [("Accept", "application/json, application/yaml, application/zip, */*;q=0.5")]
     try:
         outgoing = HttpRequest("GET", parse_url(address), headers, b"")
-        answer = await context.client.send(outgoing, context.hosts, timeout=FETCH_SECONDS, max_bytes=MAX_FETCHED)
+        answer = await context.client.send(outgoing, context.hosts, timeout=FETCH_SECONDS, max_bytes=MAX_INPUT_BYTES)
     except ToolFailure as failure:
         raise InvalidError("\n".join([f"{address}: {failure}", *failure.hints])) from None
     if 300 <= answer.status < 400 and (elsewhere := answer.headers.get("location")):

@@ -24,6 +24,7 @@ DIRECTORY = getattr(os, "O_DIRECTORY", 0)
 NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 # Not to wait for a pipe's other end, not to become a terminal's session: what it is, is seen for sure only once open.
 NO_WAIT = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
+MAX_INPUT_BYTES = 128 * 1024**2  # of a file or a download that a user gives; readers have limits of their own
 
 StrOrBytesPath = str | bytes | os.PathLike[str]
 

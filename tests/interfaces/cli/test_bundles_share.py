@@ -277,7 +277,7 @@ CONSTRUCTS = str(Path(__file__).parents[2] / "data" / "openapi" / "constructs.ya
 def test_a_part_of_a_document():
     came = did("import", CONSTRUCTS, "--tag", "queues", "--tag", "addresses", "--only", "*-create*")
     assert [row["slug"] for row in came["changes"]] == ["constructs", "post-create-queue", "reserved-ips-create"]
-    more = did("import", CONSTRUCTS, "--operation", "GET /files/{file_id}")
+    more = did("import", CONSTRUCTS, "--operation", "get /files/{file_id}", "--tag", "Files")
     assert [row["slug"] for row in more["changes"] if row["what"] == "new"] == ["get-files-id"]
     assert len(tools_of("constructs")) == 3
     whole = did("import", CONSTRUCTS)
@@ -286,9 +286,13 @@ def test_a_part_of_a_document():
 
 def test_a_part_that_is_not_there(weather):
     assert "did you mean queues?" in refused("import", CONSTRUCTS, "--tag", "queue")
+    apart = refused("import", CONSTRUCTS, "--tag", "queues", "--only", "/files*")
+    assert "leave out one of --only, --tag and --operation" in apart
     assert tools_of("weather")
     run("export", "weather")
-    assert "are for OpenAPI documents" in refused("import", "weather.zip", "--only", "forecast")
+    assert "--only, --tag and --operation are for OpenAPI documents" in refused(
+        "import", "weather.zip", "--only", "forecast"
+    )
 
 
 def test_a_tool_keeps_the_name_that_it_is_stored_under():

@@ -226,6 +226,8 @@ def test_a_part_of_a_document(api):
         "only=/app*",
         "tag=apples,%20or%20not",
         "operation=GET%20/apples",
+        "operation=get%20/apples",
+        "tag=Apples,%20OR%20not",
         "operation=apples&tag=apples,+or+not",
     ):
         found = send(api, f"/tools/imports/openapi?dryRun=true&{part}", data).json()
@@ -236,5 +238,8 @@ def test_a_part_of_a_document(api):
         "did you mean pears?"
         in problem(send(api, "/tools/imports/openapi?operation=pear", data), 400, "invalid")["detail"]
     )
+    several = problem(send(api, "/tools/imports/openapi?only=app*&operation=pears", data), 400, "invalid")
+    assert "leave out one of" in several["detail"]
+    assert "only=, tag= and operation=" in several["detail"]
     problem(send(api, "/tools/imports/openapi?only=", data), 400, "bad_parameter")
     problem(send(api, "/tools/imports/zip?only=a", b"PK", **ZIP), 400, "unknown_parameter")

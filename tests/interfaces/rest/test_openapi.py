@@ -168,9 +168,9 @@ def test_a_key_is_described_by_the_shape_that_it_stands_in(document):
 
 
 def test_it_can_be_taken_in_as_tools_by_ourselves(document):
-    from onetool.sources.bundles.openapi import from_openapi
+    from onetool.sources.bundles.openapi import OpenApiImport
 
-    found = from_openapi(msgspec.json.encode(document), base_url="https://tools.example")
+    found = OpenApiImport(msgspec.json.encode(document), base_url="https://tools.example").convert({})
     operations = [one for item in document["paths"].values() for one in item if one != "parameters"]
     assert len(found.tools) == len(operations) >= 35
     assert (found.skipped, found.notes) == ([], [])

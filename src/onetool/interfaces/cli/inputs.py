@@ -15,14 +15,13 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from onetool.core.os_files import NO_WAIT, PLAIN
+from onetool.core.os_files import MAX_INPUT_BYTES, NO_WAIT, PLAIN
 from onetool.interfaces.cli.output import printable
 
 if TYPE_CHECKING:
     from onetool.app import App
 
 
-MAX_BYTES = 128 * 1024**2  # readers have limits of their own
 STDIN = "-"
 
 Wrong = Callable[[str], click.ClickException]
@@ -37,7 +36,7 @@ def read_bytes(name: str) -> bytes:
     """The bytes of a file, or of standard input."""
     refusal = click.ClickException(printable(f"{name} is no regular file. What comes out of a pipe is read as -"))
     return _read(
-        name, MAX_BYTES, lambda name: open_regular_file(name, refusal), click.ClickException, click.ClickException
+        name, MAX_INPUT_BYTES, lambda name: open_regular_file(name, refusal), click.ClickException, click.ClickException
     )
 
 

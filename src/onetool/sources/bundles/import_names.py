@@ -122,7 +122,8 @@ class UniqueSlugs:
     """Gives each slug once: a second one gets what tells it apart, or a number."""
 
     def __init__(self) -> None:
-        self._taken: dict[str, int] = {}
+        self._taken: set[str] = set()
+        self._numbers: dict[str, int] = {}  # the last number for a slug
 
     def __contains__(self, slug: str) -> bool:
         return slug in self._taken
@@ -132,14 +133,14 @@ class UniqueSlugs:
         first = ""
         for slug in slugs:
             if slug and slug not in self._taken:
-                self._taken[slug] = 1
+                self._taken.add(slug)
                 return slug
             first = first or slug
+        short = first[: LONGEST_SLUG - 8].rstrip("-")
         while True:
-            number = self._taken[first] = self._taken.get(first, 1) + 1
-            numbered = f"{first[: LONGEST_SLUG - 8].rstrip('-')}-{number}"
-            if numbered not in self._taken:
-                self._taken[numbered] = 1
+            number = self._numbers[short] = self._numbers.get(short, 1) + 1
+            if (numbered := f"{short}-{number}") not in self._taken:
+                self._taken.add(numbered)
                 return numbered
 
 

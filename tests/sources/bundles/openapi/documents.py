@@ -5,10 +5,14 @@ import msgspec
 from onetool.core.schema import CompiledSchema
 from onetool.http.template import RequestTemplate
 from onetool.sources.bundles.model import http_of
-from onetool.sources.bundles.openapi import from_openapi
+from onetool.sources.bundles.openapi import OpenApiImport
 from onetool.sources.bundles.validation import read_tool
 
 HOST = "https://api.example.com/v1"
+
+
+def from_openapi(data, stored=None, **options):
+    return OpenApiImport(data, **options).convert(stored or {})
 
 
 def document(paths, version="3.0.3", **more):

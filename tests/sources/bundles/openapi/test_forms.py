@@ -7,11 +7,11 @@ from urllib.parse import unquote
 import npm
 import pytest
 from http_harness import Harness, allowed
+from sources.bundles.openapi.documents import from_openapi
 from upstream import Upstream
 
 from onetool.core.errors import BadArguments
 from onetool.core.schema import CompiledSchema
-from onetool.sources.bundles.openapi import from_openapi
 
 DOCUMENT = Path(__file__).parents[3] / "data" / "openapi" / "forms.yaml"
 WANTED = Path(__file__).parent / "npm"

@@ -7,6 +7,7 @@ import msgspec
 import npm
 import pytest
 from http_harness import Harness, allowed
+from sources.bundles.openapi.documents import from_openapi
 from upstream import Reply, Upstream
 
 from onetool.core.schema import CompiledSchema
@@ -14,7 +15,6 @@ from onetool.http.definition import Request
 from onetool.http.files import file_preview
 from onetool.http.template import RequestTemplate
 from onetool.sources.bundles.names import check_slug
-from onetool.sources.bundles.openapi import from_openapi
 
 FOLDER = Path(__file__).parents[4] / ".node-openapi"
 WANTED = Path(__file__).parent / "npm"

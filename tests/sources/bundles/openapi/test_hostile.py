@@ -1,12 +1,24 @@
 """Documents that are no documents, or were written by an enemy: refused or skipped with words, in little time."""
 
+from itertools import count, product
+
 import pytest
 from helpers import calls
-from sources.bundles.openapi.documents import body, document, imported, one, parameter, parameters, sent, skipped
+from sources.bundles.openapi.documents import (
+    body,
+    document,
+    from_openapi,
+    imported,
+    one,
+    parameter,
+    parameters,
+    sent,
+    skipped,
+)
 
 from onetool.core.schema_guard import MAX_COST, guard
 from onetool.sources.bundles.errors import InvalidError
-from onetool.sources.bundles.openapi import from_openapi
+from onetool.sources.bundles.openapi import Selection
 from onetool.sources.bundles.openapi.document import read_yaml
 
 BILLION = "a: &a [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
@@ -118,6 +130,22 @@ def test_paths_that_are_none(path):
     assert "isn't a path" in skipped({}, path=path)
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/..", "/../evil", "/api/..//evil", "/a//b", "//evil", "/a/./b", "/%2E%2e/x", "/..;a/x", "/..%2Fevil",
+        "/..%5Cevil", "/{id}/../x", "/{id?}/../x", "/../x#part",
+    ],
+)  # fmt: skip
+def test_paths_that_leave_the_server(path):
+    assert "isn't a path" in skipped({}, path=path)
+
+
+@pytest.mark.parametrize("path", ["/", "/a/", "/...", "/a..b", "/.well-known/x", "/a?x=/../y", "/a#/../b"])
+def test_paths_with_dots(path):
+    assert sent(one({}, path=path)).url.target == f"/v1{path.partition('#')[0]}"
+
+
 def test_a_path_names_no_secret():
     tool = one({}, path="/${GITHUB_TOKEN}/$${GITHUB_TOKEN}")
     request = sent(tool, secret=lambda name: pytest.fail(name), GITHUB_TOKEN="mine")
@@ -212,3 +240,87 @@ def test_more_operations_than_anybody_has(monkeypatch):
     monkeypatch.setattr("onetool.sources.bundles.openapi.MAX_NAMED", 599)
     with pytest.raises(InvalidError, match="more than 599 operations"):
         from_openapi(document(paths))
+
+
+# Little documents that once took minutes. `soon` counts the calls.
+
+
+def schema(name):
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def test_many_references_to_a_large_part():
+    members = {f"p{n}": {"$ref": "#/components"} for n in range(3_000)}
+    components = {"type": "string", "schemas": {f"s{n}": {} for n in range(3_000)}}
+    tool = one(body({"type": "object", "properties": members}), "post", components=components)
+    assert tool["argSchema"]["required"] == ["body"]
+
+
+def test_many_ways_to_write_one_reference():
+    name = "abcdefghij"
+    written = ["".join(f"%{ord(c):x}" if n >> k & 1 else c for k, c in enumerate(name)) for n in range(1_000)]
+    large = {"type": "object", "properties": {f"p{n}": {"type": "string"} for n in range(1_000)}}
+    given = body({"type": "array", "items": {"anyOf": [schema(one) for one in written]}})
+    one(given, "post", components={"schemas": {name: large}})
+
+
+def test_members_of_parts_of_parts():
+    schemas = {f"S{n}": {"allOf": [schema(f"S{n + 1}")] * 7} for n in range(7)}
+    schemas["S7"] = {"type": "object", "properties": {"a": {"type": "string"}}}
+    tool = one(body(schema("S0")), "post", components={"schemas": schemas})
+    assert list(tool["argSchema"]["properties"]) == ["a"]
+
+
+def test_many_security_schemes():
+    schemes = {f"s{n}": {"type": "http", "scheme": "bearer"} for n in range(3_000)}
+    found = imported(
+        {f"/x{n}": {"get": {}} for n in range(300)},
+        security=[{f"t{n}": []} for n in range(3_000)],
+        components={"securitySchemes": schemes},
+    )
+    assert len(found.notes[0].why) < 2_000
+
+
+def test_many_operations_with_one_name():
+    ids = ("a" * 57 + f"z{n // 2}" for n in count())
+    paths = {f"/{''.join(signs)}": {"get": {"operationId": next(ids)}} for signs in product("!*'(),;:@&", repeat=4)}
+    found = from_openapi(document(paths), selection=Selection(operation=("get /!!!!",)))
+    assert len(found.tools) == 1
+
+
+def test_a_long_path():
+    why = skipped({}, path="/" + "/".join(f"a{n}" for n in range(2_000)))
+    assert "longer than 2,000 characters" in why
+
+
+def test_a_list_of_itself_in_a_form():
+    given = body({"type": "object", "properties": {"a": schema("A")}}, "multipart/form-data")
+    one(given, "post", components={"schemas": {"A": {"type": "array", "items": schema("A")}}})
+
+
+def test_many_arguments_of_one_name():
+    members = {"a" + "-" * n: {"type": "string"} for n in range(1, 200)}
+    given = parameters(*(parameter(f"q{n}", schema={"type": "object", "properties": members}) for n in range(5)))
+    found = imported({"/x": {"get": given}})
+    assert "more than 500 arguments" in found.notes[0].why
+
+
+def test_the_time_limit_holds_inside_of_an_operation(monkeypatch):
+    clock = count()
+    monkeypatch.setattr("onetool.sources.bundles.openapi.document.thread_time", lambda: next(clock))
+    members = {f"p{n}": schema("A") for n in range(100)}
+    given = body({"type": "object", "properties": members})
+    with pytest.raises(InvalidError, match="more than 60 s to read: import a part of it"):
+        imported({"/x": {"post": given}}, components={"schemas": {"A": {}}})
+
+
+def test_many_patterns():
+    data = document({f"/x{n}": {"get": {"tags": ["t"] * 100}} for n in range(1_000)})
+    with pytest.raises(InvalidError, match="No operation matches '/y0'"):
+        from_openapi(data, selection=Selection(only=("*", *(f"/y{n}" for n in range(99)))))
+    with pytest.raises(InvalidError, match="at most 100 patterns"):
+        from_openapi(data, selection=Selection(only=("*",) * 101))
+    with pytest.raises(InvalidError, match="No operation has the tag 'u0'"):
+        from_openapi(data, selection=Selection(tag=tuple(f"u{n}" for n in range(3_000))))
+    with pytest.raises(InvalidError, match="No operation is called 'o0'"):
+        from_openapi(data, selection=Selection(operation=tuple(f"o{n}" for n in range(3_000))))

@@ -4,10 +4,10 @@ import json
 from pathlib import Path
 
 import pytest
-from sources.bundles.openapi.documents import document, imported, sent
+from sources.bundles.openapi.documents import document, from_openapi, imported, sent
 
 from onetool.sources.bundles.errors import InvalidError
-from onetool.sources.bundles.openapi import Selection, from_openapi
+from onetool.sources.bundles.openapi import Selection
 from onetool.sources.bundles.openapi import document as reading
 from onetool.sources.bundles.openapi.document import read_yaml
 
@@ -26,7 +26,7 @@ def constructs(request):
 
 
 def slugs(data, stored=None, **chosen):
-    found = from_openapi(data, selection=Selection(**chosen), stored=lambda slug: stored or {})
+    found = from_openapi(data, selection=Selection(**chosen), stored=stored)
     return [slug for slug, _, _ in found.tools]
 
 
@@ -65,7 +65,9 @@ def test_the_servers_of_a_path(constructs):
         ({"tag": ("files",)}, ["get-files-id", "get-files-id-get-shared-link", "create-upload"]),
         ({"tag": ("links, shared", "addresses"), "only": ("*-get-*", "*-list")},
          ["get-files-id-get-shared-link", "reserved-ips-list"]),
+        ({"tag": ("FILES",), "only": ("create-*",)}, ["create-upload"]),
         ({"operation": ("putURLs",)}, ["put-urls"]),
+        ({"operation": ("get /reserved_ips", "Post /reserved_ips")}, ["reserved-ips-list", "reserved-ips-create"]),
         ({"operation": ("POST /#Action=DeleteQueue", "reserved-ips-list")}, ["post-delete-queue", "reserved-ips-list"]),
     ],
 )  # fmt: skip
@@ -80,7 +82,10 @@ def test_a_part(constructs, chosen, expected):
         ({"tag": ("file",)}, "No operation has the tag 'file': did you mean files?"),
         ({"tag": ("zzz", "files")}, "there are queues, files, links, shared, addresses"),
         ({"operation": ("putURLs", "putURL")}, "No operation is called 'putURL': did you mean putURLs"),
-        ({"tag": ("queues",), "only": ("/files*",)}, "leave out one of only, tag and operation"),
+        (
+            {"tag": ("queues",), "only": ("/files*",)},
+            "leave out one of --only, --tag and --operation (over REST: only=, tag= and operation=)",
+        ),
     ],
 )
 def test_what_nothing_has_is_refused(constructs, chosen, told):
@@ -115,7 +120,7 @@ def test_only_the_part_is_read(monkeypatch):
 
 def test_a_large_document(monkeypatch):
     monkeypatch.setattr(reading, "MAX_BYTES", 1_000)
-    monkeypatch.setattr(reading, "MAX_PART_BYTES", len(JSON))
+    monkeypatch.setattr(reading, "MAX_INPUT_BYTES", len(JSON))
     with pytest.raises(InvalidError, match=r"larger than .* --only, --tag and --operation"):
         from_openapi(JSON)
     assert slugs(JSON, tag=("queues",)) == ["post-create-queue", "post-delete-queue"]
@@ -178,6 +183,6 @@ def test_operations_on_one_url_keep_their_own_names(constructs):
 
 
 def test_a_document_that_takes_too_long(monkeypatch):
-    monkeypatch.setattr("onetool.sources.bundles.openapi.MAX_SECONDS", -1)
+    monkeypatch.setattr("onetool.sources.bundles.openapi.document.MAX_SECONDS", -1)
     with pytest.raises(InvalidError, match=r"to read: import a part of it"):
         from_openapi(JSON)

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 from http_harness import Harness, allowed
+from sources.bundles.openapi.documents import from_openapi
 from upstream import Reply, Upstream
 
 from onetool.core.schema import CompiledSchema
-from onetool.sources.bundles.openapi import from_openapi
 
 FILE = Path(__file__).parents[3] / "data" / "openapi" / "petstore.yaml"
 SECRETS = {"PETSTORE_TOKEN": "t0ken-1", "PETSTORE_API_KEY": "key-1"}

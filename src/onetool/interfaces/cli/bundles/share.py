@@ -84,12 +84,12 @@ def export(ctx: click.Context, place: ToolReference, output: str | None, force: 
     multiple=True,
     help="OpenAPI: only operations with such a path ('/users/*') or tool name ('list-*').",
 )
-@click.option("--tag", metavar="TAG", multiple=True, help="OpenAPI: only operations with this tag.")
+@click.option("--tag", metavar="TAG", multiple=True, help="OpenAPI: only operations with this tag, in any case.")
 @click.option(
     "--operation",
     metavar="NAME",
     multiple=True,
-    help="OpenAPI: only this operation: its operationId, or 'GET /users/{id}'.",
+    help="OpenAPI: only this operation: its operationId, the name of its tool, or 'GET /users/{id}'.",
 )
 @allow_hosts_option
 @click.option("--dry-run", is_flag=True, help="Print what would change, but change nothing.")

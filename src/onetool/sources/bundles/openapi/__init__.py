@@ -1,4 +1,4 @@
-"""Converts an OpenAPI 3 document into a bundle with one HTTP tool per operation: `from_openapi`. Nothing is fetched.
+"""Converts an OpenAPI 3 document into a bundle with one HTTP tool per operation: `OpenApiImport`. Nothing is fetched.
 
 A document is untrusted: nothing that it refers to is fetched; it can't name a secret, nor hide a host. Which hosts and
 secrets its tools need is reported, for a person to allow and give them. An operation that can't be a tool is skipped,
@@ -6,9 +6,8 @@ with the reason.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
-from time import thread_time
 from typing import Any, NamedTuple
 
 from onetool.core.errors import OneToolError
@@ -27,7 +26,6 @@ from onetool.sources.bundles.names import check_slug
 from onetool.sources.bundles.openapi.document import (
     IMPORT_A_PART,
     BadDocumentError,
-    OpenApiDocument,
     UnresolvedError,
     read_document,
 )
@@ -44,7 +42,7 @@ from onetool.sources.bundles.openapi.selection import EVERYTHING, Selection
 
 MOST_OPERATIONS = 5_000
 MAX_NAMED = 100_000  # operations of a document, also if only a part is imported
-MAX_SECONDS = 60.0  # of processor time, so that a busy machine refuses no document
+MAX_PATH = 2_000  # characters
 MOST_NOTES = 1_000
 
 _ANY_PARAMETER = re.compile(r"\$*\{[^{}]*\}")
@@ -66,61 +64,54 @@ class ImportedBundle(NamedTuple):
     notes: list[ImportNote]  # what is not quite as the document has it
 
 
-StoredNames = Callable[[str], Mapping[str, Sequence[str]]]
-"""Returns the slugs of the tools in a bundle by `url_key`, oldest first, for the slug of the bundle."""
-
-
-def from_openapi(
-    data: bytes | str,
-    *,
-    document_url: str | None = None,
-    base_url: str | None = None,
-    slug: str | None = None,
-    token: bool = False,
-    selection: Selection = EVERYTHING,
-    stored: StoredNames = lambda slug: {},
-) -> ImportedBundle:
-    """Read a document (JSON or YAML, OpenAPI 3.0 or 3.1). Raises InvalidError for one that can't be read at all.
-
-    `document_url` is what relative servers are relative to; `base_url` is where the API is, whatever host the document
-    names; `slug` the bundle's, where it shall have another one; `token` sends a bearer token with every call where the
-    document says nothing about auth. Only what is in the `selection` is built. A tool that is stored keeps its name.
-    """
-    document = read_document(data, is_part=any(selection))
-    return _Import(document, ApiLocation(document_url, base_url), slug, token).made(selection, stored)
-
-
 def url_key(method: str, url: str) -> str:
     """Return the method and path of an operation, without the host and the names of arguments."""
     path = url.partition("://")[2].partition("/")[2].partition("?")[0]
     return f"{method.upper()} /{_ANY_PARAMETER.sub('{}', path)}"
 
 
-class _Import:
-    def __init__(self, document: OpenApiDocument, where: ApiLocation, slug: str | None, token: bool) -> None:
-        self._document = document
-        self._where = where
+class OpenApiImport:
+    """An OpenAPI document (JSON or YAML, 3.0 or 3.1) that was read, to be converted into a bundle.
+
+    Raises InvalidError for a document that can't be read at all. `document_url` is what relative servers are relative
+    to; `base_url` is where the API is, whatever host the document names; `slug` the bundle's, where it shall have
+    another one; `token` sends a bearer token with every call where the document says nothing about auth. Only what is
+    in the `selection` is built.
+    """
+
+    def __init__(
+        self,
+        data: bytes | str,
+        *,
+        document_url: str | None = None,
+        base_url: str | None = None,
+        slug: str | None = None,
+        token: bool = False,
+        selection: Selection = EVERYTHING,
+    ) -> None:
+        self._document = document = read_document(data, is_part=any(selection))
+        self._selection = selection
+        self._where = ApiLocation(document_url, base_url)
         info = document.root.get("info")
         self._info: dict[str, Any] = info if isinstance(info, dict) else {}
         self._version = version_label(self._info.get("version"))
-        self._slug = check_slug(slug) if slug else bundle_slug(printable(self._info.get("title"), 200), self._host())
+        self.slug = check_slug(slug) if slug else bundle_slug(printable(self._info.get("title"), 200), self._host())
         self._now = ""  # the operation that is being made
         self._notes: dict[ImportNote, None] = {}
         self._skipped: list[ImportNote] = []
-        security = SecuritySchemes(document, self._slug, self._base, self._note)
-        self._maker = OperationConverter(document, security, where, token, self._note)
+        security = SecuritySchemes(document, self.slug, self._base, self._note)
+        self._maker = OperationConverter(document, security, self._where, token, self._note)
 
-    def made(self, selection: Selection, stored: StoredNames) -> ImportedBundle:
+    def convert(self, stored: Mapping[str, Sequence[str]]) -> ImportedBundle:
+        """Return the bundle. A stored tool keeps its name: `stored` has their slugs by `url_key`, oldest first."""
         tools: list[tuple[str, str, dict[str, Any]]] = []
         hosts: dict[str, None] = {}
         secrets: dict[str, None] = {}
-        end = thread_time() + MAX_SECONDS
-        operations = selection.choose(self._named(stored(self._slug)))
-        skipped = [] if any(selection) else self._skipped
+        operations = self._selection.choose(self._named(stored), self._document.check_time)
+        skipped = [] if any(self._selection) else self._skipped
         for operation, slug in operations[:MOST_OPERATIONS]:
             self._now = operation.name
-            if thread_time() > end:
-                raise InvalidError(f"the document takes more than {MAX_SECONDS:.0f} s to read: {IMPORT_A_PART}")
+            self._document.check_time()
             try:
                 tool, urls = self._maker.make(self._decoded(operation))
                 needed = http_tool_of(tool).secrets
@@ -149,6 +140,7 @@ class _Import:
     def _kept_slug(self, operation: Operation, stored: Mapping[str, Sequence[str]], taken: UniqueSlugs) -> str | None:
         if not stored:
             return None
+        self._document.check_time()
         try:
             key = url_key(operation.method, self._maker.base(operation) + operation.path.partition("#")[0])
         except UnresolvedError:
@@ -165,6 +157,8 @@ class _Import:
         for path, item in self._document.paths():
             if path.startswith("x-"):
                 continue
+            if len(path) > MAX_PATH:
+                item = UnresolvedError(f"its path is longer than {MAX_PATH:,} characters")
             if isinstance(item, UnresolvedError):
                 self._skipped.append(ImportNote(printable(path, 200), str(item)))
                 continue
@@ -181,7 +175,7 @@ class _Import:
 
     def _bundle(self) -> dict[str, Any]:
         name = title(self._info.get("title"))
-        return {"slug": self._slug, "displayName": name, "description": described(None, self._info.get("description"))}
+        return {"slug": self.slug, "displayName": name, "description": described(None, self._info.get("description"))}
 
     def _base(self) -> str:
         return base_of(self._document.root.get("servers"), self._where)
@@ -197,4 +191,4 @@ class _Import:
             self._notes[ImportNote(self._now, what)] = None
 
 
-__all__ = ["ImportNote", "ImportedBundle", "Selection", "from_openapi", "url_key"]
+__all__ = ["ImportNote", "ImportedBundle", "OpenApiImport", "Selection", "url_key"]

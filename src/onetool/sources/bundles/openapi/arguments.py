@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable
 from itertools import chain
 from typing import Any, Literal, NamedTuple
+from urllib.parse import unquote
 
 import msgspec
 
@@ -16,7 +17,7 @@ from onetool.sources.bundles.openapi.document import OpenApiDocument, Unresolved
 from onetool.sources.bundles.openapi.schemas import Definition, Schemas, kind_of, samples_of
 
 Place = Literal["path", "query", "header", "cookie", "body"]
-MOST_ARGUMENTS = 500
+MAX_ARGUMENTS = 500  # of one name
 LONGEST_DEFAULT = 80
 
 
@@ -39,9 +40,12 @@ class ToolArguments:
         return placeholder(chosen)
 
     def _free(self, name: str, place: Place) -> str:
-        more = (f"{place}_{name}_{number}" for number in range(2, MOST_ARGUMENTS))
+        more = (f"{place}_{name}_{number}" for number in range(2, MAX_ARGUMENTS))
         words = chain((name, f"{place}_{name}"), more)
-        return next(word for word in words if word not in self.properties and word not in self._reserved)
+        for word in words:
+            if word not in self.properties and word not in self._reserved:
+                return word
+        raise UnresolvedError(f"more than {MAX_ARGUMENTS} arguments are called {name!r}")
 
     def schema(self) -> Definition:
         schema: dict[str, Any] = {"type": "object", "properties": self.properties}
@@ -155,7 +159,12 @@ class ParameterConverter:
                 placeholders[name] = arguments.add(name, "path", self._scalar(parameter), required=True)
                 prefix = {"label": ".", "matrix": f";{name}="}.get(parameter.style, "")
                 placeholders[name] = literal(prefix) + placeholders[name]
-        return _IN_PATH.sub(lambda match: placeholders[match[1]], path)
+        template = _IN_PATH.sub(lambda match: placeholders[match[1]], path)
+        segments = unquote(template.partition("?")[0]).replace("\\", "/").split("/")[1:]
+        if "" in segments[:-1] or any(one.partition(";")[0] in (".", "..") for one in segments):
+            why = "a segment that is empty, . or .. could lead out of the server's base path"
+            raise UnresolvedError(f"{path[:100]!r} isn't a path: {why}")
+        return template
 
     def _put(self, parameter: Parameter, arguments: ToolArguments) -> None:
         if parameter.place == "query":

@@ -49,7 +49,7 @@ LARGEST_IN = 64 * 1024
 LARGEST_OUT = 16 * 1024
 REACHES = (10, 4, 3, 2, 1, 0)  # references from the root on, one behind the other
 LEVELS = (4, 3, 2, 1)
-MOST_DEFINITIONS = 500
+MAX_DEFINITIONS = 500
 INLINE = 3  # definitions put into each other's places
 
 _SAID_BESIDE = frozenset(("$ref", "description", "default"))
@@ -92,7 +92,7 @@ class SchemaAssembler:
         for reach in REACHES:
             near, whole = self._near(root, reach)
             if not whole:
-                why = why or f"it goes on behind {reach} references, or has more than {MOST_DEFINITIONS} definitions"
+                why = why or f"it goes on behind {reach} references, or has more than {MAX_DEFINITIONS} definitions"
             if near != before:
                 size = own + sum(self._size(name) for name in near)
                 if size > most:
@@ -133,12 +133,11 @@ class SchemaAssembler:
         found: set[str] = set()
         edge = set(root.uses)
         for _ in range(reach):
-            edge -= found
-            if not edge or len(found) > MOST_DEFINITIONS:
-                break
             found |= edge
-            edge = {name for one in edge for name in self._definitions[one].uses}
-        return frozenset(found), not edge - found
+            if not edge or len(found) > MAX_DEFINITIONS:
+                break
+            edge = {name for one in edge for name in self._definitions[one].uses} - found
+        return frozenset(found), not edge
 
     def _size(self, name: str) -> int:
         if name not in self._sizes:

@@ -7,6 +7,7 @@ fields of multipart bodies, are files.
 
 import re
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Any, Literal, NamedTuple
 
 from onetool.http.definition import MEDIA_TYPE
@@ -73,6 +74,8 @@ class BodyConverter:
         self._schemas = schemas
         self._arguments = arguments
         self._note = note
+        # With the schema that has that id, so that it keeps it.
+        self._known_members: dict[tuple[int, int], tuple[dict[str, Any], BodyMembers | None]] = {}
 
     def convert(self) -> BodyTemplateParts:
         """Return the parts of the template. Raises UnresolvedError if the body is required and can't be sent."""
@@ -150,7 +153,7 @@ class BodyConverter:
         """Return whether a field of a multipart body is a file, or a list of files."""
         found = self._document.object(schema)
         if kind_of(found) == "array":
-            return self._is_file("", found.get("items", {}))
+            name, found = "", self._document.object(found.get("items", {}))
         if kind_of(found) != "string" or "enum" in found:
             return False
         by_media = "contentMediaType" in found and "contentEncoding" not in found
@@ -221,6 +224,12 @@ class BodyConverter:
     def _members(self, schema: Any, levels: int = DEEPEST_MEMBERS) -> BodyMembers | None:
         """Return the members of a plain object; None for anything else, and for objects with unknown members."""
         found = self._document.object(schema if schema is not None else {})
+        key = (id(found), levels)
+        if key not in self._known_members:
+            self._known_members[key] = (found, self._read_members(found, levels))
+        return self._known_members[key][1]
+
+    def _read_members(self, found: dict[str, Any], levels: int) -> BodyMembers | None:
         parts = found.get("allOf")
         if levels == 0 or kind_of(found) not in ("object", None) or not (parts or found.get("properties")):
             return None
@@ -238,8 +247,9 @@ class BodyConverter:
         schemas |= own if isinstance(own, dict) else {}
         names = found.get("required")
         required |= {name for name in names if isinstance(name, str)} if isinstance(names, list) else set()
-        kept = {name: one for name, one in schemas.items() if name and not self._is_read_only(one)}
-        return BodyMembers(kept, frozenset(required)) if len(kept) <= MOST_MEMBERS else None
+        kept = ((name, one) for name, one in schemas.items() if name and not self._is_read_only(one))
+        few = dict(islice(kept, MOST_MEMBERS + 1))
+        return BodyMembers(few, frozenset(required)) if len(few) <= MOST_MEMBERS else None
 
     def _part(self, part: Any, levels: int) -> BodyMembers | None:
         """Return the members of one part of allOf, which may also be only a list of required names."""

@@ -10,12 +10,14 @@ is refused before anything walks through it.
 import codecs
 import re
 from collections.abc import Iterator
+from time import thread_time
 from typing import Any
 from urllib.parse import unquote
 
 import msgspec
 import yaml
 
+from onetool.core.os_files import MAX_INPUT_BYTES
 from onetool.sources.bundles.errors import InvalidError
 
 MAX_DEPTH = 200
@@ -180,13 +182,14 @@ def _in_words(error: Exception) -> InvalidError:
 # The document and its references
 
 
-MAX_BYTES = 32 * 1024**2
-MAX_PART_BYTES = 128 * 1024**2  # of a JSON document of which only a part is imported
+MAX_BYTES = 32 * 1024**2  # of a whole document; MAX_INPUT_BYTES of JSON if only a part is imported
 MAX_JSON_VALUES = 4_000_000
 MOST_STEPS = 20  # from one reference to the next
 LAZY_LEVELS = 3  # #/components/schemas/Pet and #/paths/~1pets/get are decoded one by one
 CHUNK = 1024**2
-IMPORT_A_PART = "import a part of it: --only, --tag and --operation choose one (over REST: only=, tag= and operation=)"
+MAX_SECONDS = 60.0  # of processor time, so that a busy machine refuses no document
+PART_OPTIONS = "--only, --tag and --operation (over REST: only=, tag= and operation=)"
+IMPORT_A_PART = f"import a part of it with {PART_OPTIONS}"
 
 _READ_AT_ONCE = ("openapi", "swagger", "info", "servers", "security")
 _VERSION = re.compile(r"3\.[01](\.|-|$)")
@@ -199,7 +202,7 @@ class UnresolvedError(Exception):
 
 
 class BadDocumentError(InvalidError):
-    """The document is not JSON, or too large: nothing of it can be imported."""
+    """The document is not JSON, too large, or takes too long: nothing of it can be imported."""
 
 
 class OperationHead(msgspec.Struct):
@@ -219,10 +222,17 @@ class OpenApiDocument:
 
     def __init__(self, root: dict[str, Any]) -> None:
         self.root = root
+        self._end = thread_time() + MAX_SECONDS
+        self._complete: set[int] = set()  # ids of nodes near the root that are decoded to the end
         for name in _READ_AT_ONCE:
             self.member(root, name)
         _check_root(root)
         self.version = (3, 1) if str(root["openapi"]).startswith("3.1") else (3, 0)
+
+    def check_time(self) -> None:
+        """Raise BadDocumentError if the import has taken too much processor time."""
+        if thread_time() > self._end:
+            raise BadDocumentError(f"the document takes more than {MAX_SECONDS:.0f} s to read: {IMPORT_A_PART}")
 
     def paths(self) -> Iterator[tuple[str, dict[str, Any] | UnresolvedError]]:
         """Yield each path with its item, whose members may not be decoded yet, or with the error that it has."""
@@ -252,7 +262,8 @@ class OpenApiDocument:
         return value
 
     def at(self, ref: str) -> Any:
-        """What stands where a reference points to."""
+        """Return what a reference points to. Raises BadDocumentError if the import takes too long."""
+        self.check_time()
         if not ref.startswith("#"):
             raise UnresolvedError(
                 f"it refers to {ref[:100]!r}: only references inside of the document (#/…) are followed"
@@ -268,7 +279,10 @@ class OpenApiDocument:
             node = _step(node, name)
             if node is _NOWHERE:
                 raise UnresolvedError(f"it refers to {ref[:100]!r}: there is nothing in the document")
-        return self._whole(node) if len(steps) < LAZY_LEVELS else node
+        if len(steps) < LAZY_LEVELS and id(node) not in self._complete:
+            self._decode_rest(node)
+            self._complete.add(id(node))
+        return node
 
     def object(self, value: Any) -> dict[str, Any]:
         """An object that may be a reference to one, or to a reference."""
@@ -281,12 +295,11 @@ class OpenApiDocument:
             value = self.at(ref)
         raise UnresolvedError("its references go round in a circle")
 
-    def _whole(self, node: Any, level: int = 1) -> Any:
+    def _decode_rest(self, node: Any, level: int = 1) -> None:
         """Decode the rest of a node near the root."""
         if isinstance(node, dict) and level <= LAZY_LEVELS:
             for name in node:
-                self._whole(self.member(node, name), level + 1)
-        return node
+                self._decode_rest(self.member(node, name), level + 1)
 
 
 def read_document(data: bytes | str, is_part: bool = False) -> OpenApiDocument:
@@ -327,13 +340,13 @@ def _check_root(root: dict[str, Any]) -> None:
 
 def _check_bytes(data: bytes, is_json: bool, is_part: bool) -> None:
     """Refuse a document that is too large or not UTF-8. Decoded as one text it could take four times its size."""
-    limit = MAX_PART_BYTES if is_json and is_part else MAX_BYTES
+    limit = MAX_INPUT_BYTES if is_json and is_part else MAX_BYTES
     if len(data) > limit:
         size = f"the document is larger than {limit // 1024**2} MiB ({len(data) / 1024**2:.0f} MiB)"
         if is_json and is_part:
             raise InvalidError(f"{size}: remove paths that you don't need from it")
         advice = IMPORT_A_PART if is_json else "convert it to JSON, and " + IMPORT_A_PART
-        raise InvalidError(f"{size}: {advice}. Up to {MAX_PART_BYTES // 1024**2} MiB of JSON are read then")
+        raise InvalidError(f"{size}: {advice}. Up to {MAX_INPUT_BYTES // 1024**2} MiB of JSON are read then")
     # Every value but the first stands behind a bracket or a comma.
     if is_json and data.count(b"[") + data.count(b"{") + data.count(b",") > MAX_JSON_VALUES:
         raise InvalidError(f"the document has more than {MAX_JSON_VALUES:,} values: remove parts that you don't need")

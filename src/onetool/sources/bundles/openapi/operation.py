@@ -5,6 +5,7 @@ for a secret that is another's.
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -106,6 +107,7 @@ class RequiredAuth(NamedTuple):
 
 
 NO_AUTH = RequiredAuth()
+MAX_ALTERNATIVES = 20  # of `security`
 
 
 class SecuritySchemes:
@@ -119,8 +121,8 @@ class SecuritySchemes:
         self._note = note
         self._schemes = self._read(document)
         self._default = document.root.get("security")
-        kinds = [_scheme_kind(scheme).replace("login", "oauth2") for scheme in self._schemes.values()]
-        self._single = {kind for kind in kinds if kinds.count(kind) == 1}
+        kinds = Counter(_scheme_kind(scheme).replace("login", "oauth2") for scheme in self._schemes.values())
+        self._single = {kind for kind, number in kinds.items() if number == 1}
 
     def _read(self, document: OpenApiDocument) -> dict[str, dict[str, Any]]:
         try:
@@ -150,7 +152,7 @@ class SecuritySchemes:
         if not isinstance(alternatives, list) or not alternatives:
             return NO_AUTH
         reasons: list[str] = []
-        for one in alternatives:
+        for one in alternatives[:MAX_ALTERNATIVES]:
             try:
                 return self._all(one)
             except UnresolvedError as error:

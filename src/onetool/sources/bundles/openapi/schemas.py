@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from onetool.core.schema_keywords import upgrade
-from onetool.sources.bundles.import_names import printable
+from onetool.sources.bundles.import_names import UniqueSlugs, printable
 from onetool.sources.bundles.openapi.document import OpenApiDocument, UnresolvedError
 
 _MEDIA = re.compile(r"[a-z0-9!#$&^_.+*-]{1,60}/[a-z0-9!#$&^_.+*-]{1,80}")
@@ -182,24 +182,25 @@ class Schemas:
         self._document = document
         self._note = note
         self._names: dict[tuple[Way, str], str] = {}
-        self._taken: set[str] = set()
+        self._taken = UniqueSlugs()
         self._known: dict[tuple[Way, int], tuple[Any, Definition]] = {}  # with what has that id, so that it keeps it
         self._waiting: list[tuple[Way, str]] = []
         self.definitions: dict[str, Definition] = {}
 
     def read(self, schema: Any, direction: Way) -> Definition:
         """The schema in today's words, and what it refers to; everything behind that is in `definitions`."""
+        definition = self._convert(schema, direction)
+        while self._waiting:
+            way_there, ref = self._waiting.pop()
+            self._define(way_there, ref)
+        return definition
+
+    def _convert(self, schema: Any, direction: Way) -> Definition:
         key = (direction, id(schema))
         if key not in self._known:
-            self._known[key] = (schema, self._made(schema, direction))
-            while self._waiting:
-                way_there, ref = self._waiting.pop()
-                self._define(way_there, ref)
+            converted = upgrade(_Conversion(self._document, direction, self._reference).of(schema, 0))
+            self._known[key] = (schema, Definition(converted, tuple(references(converted))))
         return self._known[key][1]
-
-    def _made(self, schema: Any, direction: Way) -> Definition:
-        converted = upgrade(_Conversion(self._document, direction, self._reference).of(schema, 0))
-        return Definition(converted, tuple(references(converted)))
 
     def _define(self, direction: Way, ref: str) -> None:
         name = self._names[direction, ref]
@@ -208,7 +209,7 @@ class Schemas:
         except UnresolvedError as error:
             self._note(f"{error}; anything is taken in its place")
             target = {}
-        self.definitions[name] = self._made(target, direction)
+        self.definitions[name] = self._convert(target, direction)
 
     def _reference(self, direction: Way, ref: str) -> str:
         """The name of the definition that a reference means."""
@@ -216,13 +217,7 @@ class Schemas:
         if key not in self._names:
             last = ref.rpartition("/")[2].replace("~1", "-")
             plain = "".join(sign if sign.isascii() and (sign.isalnum() or sign in "_.-") else "-" for sign in last)
-            name = base = plain[:60] or "schema"
-            number = 1
-            while name in self._taken:
-                number += 1
-                name = f"{base}-{number}"
-            self._taken.add(name)
-            self._names[key] = name
+            self._names[key] = self._taken.take([plain[:60] or "schema"])
             self._waiting.append(key)
         return self._names[key]
 

@@ -1,13 +1,16 @@
 """Chooses the operations of a document to import: by patterns, tags, and names of operations."""
 
-from collections.abc import Iterable, Sequence
-from fnmatch import fnmatchcase
+import re
+from collections.abc import Callable, Iterable, Sequence
+from fnmatch import translate
 from typing import NamedTuple
 
 from onetool.core.text import did_you_mean
 from onetool.sources.bundles.errors import InvalidError
+from onetool.sources.bundles.openapi.document import PART_OPTIONS
 from onetool.sources.bundles.openapi.operation import Operation
 
+MAX_PATTERNS = 100
 MAX_SHOWN_TAGS = 10
 
 NamedOperation = tuple[Operation, str]
@@ -18,30 +21,53 @@ class Selection(NamedTuple):
     """What to import: several values of one field add up, and each field narrows down the others. Empty: all."""
 
     only: tuple[str, ...] = ()  # patterns for a path (`/users/*`) or for the name of a tool (`list-*`)
-    tag: tuple[str, ...] = ()
+    tag: tuple[str, ...] = ()  # in any case
     operation: tuple[str, ...] = ()  # an operationId, the name of a tool, or `GET /users/{id}`
 
-    def choose(self, operations: Sequence[NamedOperation]) -> Sequence[NamedOperation]:
+    def choose(self, operations: Sequence[NamedOperation], check_time: Callable[[], None]) -> Sequence[NamedOperation]:
         """Return the operations that are wanted. Raises InvalidError for a value that no operation has."""
-        chosen = operations
+        if not any(self):
+            return operations
+        if len(self.only) > MAX_PATTERNS:
+            given = f"{len(self.only):,} values of --only (over REST: only=)"
+            raise InvalidError(f"{given}: at most {MAX_PATTERNS} patterns are taken; use * to match several operations")
+        patterns = [(value, re.compile(translate(value))) for value in self.only]
+        chosen = set(range(len(operations)))
         for field, values in self._asdict().items():
-            for value in values:
-                if not any(_has(field, value, *named) for named in operations):
-                    raise InvalidError(_nothing_has(field, value, operations))
-            if values:
-                chosen = [named for named in chosen if any(_has(field, value, *named) for value in values)]
-        if any(self) and not chosen:
-            raise InvalidError("No operation matches all of these options: leave out one of only, tag and operation")
-        return chosen
+            if not values:
+                continue
+            wanted = {_key(field, value) for value in values}
+            used: set[str] = set()
+            having: set[int] = set()
+            for number, named in enumerate(operations):
+                check_time()
+                if found := wanted.intersection(_keys(field, patterns, *named)):
+                    used |= found
+                    having.add(number)
+            if unused := [value for value in values if _key(field, value) not in used]:
+                raise InvalidError(_nothing_has(field, unused[0], operations))
+            chosen &= having
+        if not chosen:
+            raise InvalidError(f"No operation matches all of these options: leave out one of {PART_OPTIONS}")
+        return [operations[number] for number in sorted(chosen)]
 
 
 EVERYTHING = Selection()
 
 
-def _has(field: str, value: str, operation: Operation, slug: str) -> bool:
+def _key(field: str, value: str) -> str:
+    """Return a value in the form that is compared: tags and methods (`get /users`) in any case."""
+    if field == "tag":
+        return value.casefold()
+    method, _, path = value.partition(" ")
+    return f"{method.upper()} {path}" if field == "operation" and path.startswith("/") else value
+
+
+def _keys(field: str, patterns: list[tuple[str, re.Pattern[str]]], operation: Operation, slug: str) -> list[str]:
+    """Return the values that an operation has, in the form that is compared."""
     if field == "only":
-        return fnmatchcase(operation.path if value[:1] == "/" else slug, value)
-    return value in (operation.tags if field == "tag" else (*operation.names, slug))
+        return [value for value, one in patterns if one.match(operation.path if value[:1] == "/" else slug)]
+    return [_key(field, value) for value in (operation.tags if field == "tag" else (*operation.names, slug))]
 
 
 def _nothing_has(field: str, value: str, operations: Iterable[NamedOperation]) -> str:
@@ -50,7 +76,8 @@ def _nothing_has(field: str, value: str, operations: Iterable[NamedOperation]) -
         return f"No operation matches {value[:100]!r}: {advice}"
     if field == "operation":
         near = did_you_mean(value, {name for one, slug in operations for name in (*one.names, slug)})
-        return f"No operation is called {value[:100]!r}: {near or 'use its operationId, or a method and a path'}"
+        advice = "use its operationId, the name of its tool, or a method and a path"
+        return f"No operation is called {value[:100]!r}: {near or advice}"
     tags = list(dict.fromkeys(tag for one, _ in operations for tag in one.tags))
-    few = ", ".join(tags[:MAX_SHOWN_TAGS]) or "none"
+    few = ", ".join(tag[:100] for tag in tags[:MAX_SHOWN_TAGS]) or "none"
     return f"No operation has the tag {value[:100]!r}: {did_you_mean(value, tags) or f'there are {few}'}"
