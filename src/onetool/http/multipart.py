@@ -12,13 +12,14 @@ from onetool.http.definition import DEFAULT_ENCODING, Encoding, Request, below
 from onetool.http.files import FileContent
 from onetool.http.placeholders import KnownNames, Placeholder, TemplateError, TemplateText, Values, parse_text
 from onetool.http.template_parts import (
+    FieldChecks,
     FilledBody,
     check_encodings,
     field_values,
+    is_nested,
     json_bytes,
     one_line,
     pair_value,
-    refuse_duplicates,
 )
 
 MULTIPART = "multipart/form-data"
@@ -26,6 +27,10 @@ POINTER = "/request/multipart"
 FILE_POINTER = "/request/bodyFile"
 
 _ESCAPES = str.maketrans({sign: f"%{ord(sign):02X}" for sign in '"\\\r\n\0'})
+
+
+def _escape(name: str) -> str:
+    return name.translate(_ESCAPES)
 
 
 class BodyFile:
@@ -45,7 +50,8 @@ class BodyFile:
 class MultipartTemplate:
     """The fields of a multipart body, in order. A field with an absent value is left out."""
 
-    def __init__(self, request: Request, arguments: KnownNames) -> None:
+    def __init__(self, request: Request, arguments: KnownNames, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
         fields, encodings = request.multipart or {}, request.body_encoding
         check_encodings(fields, encodings, "/request/body")
         self._fields: list[_Field] = []
@@ -59,21 +65,22 @@ class MultipartTemplate:
             self._fields += [
                 _field(name.literal, item, encoding, arguments, place) for item in items if item is not None
             ]
+        self._names = {_escape(field.name) for field in self._fields}
         self.placeholders = tuple(hole for field in self._fields for hole in field.placeholders)
         self.files = tuple(field.file for field in self._fields if field.file is not None)
 
     def fill(self, values: Values) -> FilledBody:
         boundary = token_hex(16)
-        chosen: list[str] = []
-        names: list[str] = []
+        checks = FieldChecks(self._names, self._max_bytes)
         pieces: list[bytes] = []
         for field in self._fields:
-            parts = list(field.fill(values))
-            names += [part.name for part in parts]
-            chosen += [part.name for part in parts] if field.value.is_object(values) else []
-            for part in parts:
-                pieces += [f"--{boundary}\r\n{part.head}\r\n\r\n".encode(), part.data, b"\r\n"]
-        refuse_duplicates(chosen, names)
+            for part in field.fill(values):
+                head = f"--{boundary}\r\n{part.head}\r\n\r\n".encode()
+                if (alone := field.value.alone) is not None:
+                    checks.count(len(head) + len(part.data), alone)
+                    if part.name != field.name:
+                        checks.choose(_escape(part.name), alone)
+                pieces += [head, part.data, b"\r\n"]
         pieces.append(f"--{boundary}--\r\n".encode())
         return FilledBody(f"{MULTIPART}; boundary={boundary}", b"".join(pieces))
 
@@ -86,9 +93,9 @@ class _Part(NamedTuple):
 
     @property
     def head(self) -> str:
-        head = f'Content-Disposition: form-data; name="{self.name.translate(_ESCAPES)}"'
+        head = f'Content-Disposition: form-data; name="{_escape(self.name)}"'
         if self.filename is not None:
-            head += f'; filename="{self.filename.translate(_ESCAPES)}"'
+            head += f'; filename="{_escape(self.filename)}"'
         return f"{head}\r\nContent-Type: {self.kind}" if self.kind else head
 
 
@@ -115,7 +122,7 @@ class _Field(NamedTuple):
             text = self.value.fill(values, lambda _, text: text)
             if text is not None:
                 yield _Part(self.name, text.encode(), kind)
-        elif self.encoding.style is None and _is_nested(value):
+        elif self.encoding.style is None and _has_objects(value):
             for one in value if isinstance(value, list | tuple) else (value,):
                 yield _Part(self.name, json_bytes(one), kind or "application/json")
         else:
@@ -151,7 +158,5 @@ def _content(placeholder: Placeholder, value: Any) -> FileContent:
     return value
 
 
-def _is_nested(value: Any) -> bool:
-    if isinstance(value, dict):
-        return True
-    return isinstance(value, list | tuple) and any(isinstance(one, dict | list | tuple) for one in value)
+def _has_objects(value: Any) -> bool:
+    return isinstance(value, dict) or (isinstance(value, list | tuple) and is_nested(value))

@@ -48,7 +48,7 @@ class ToolRequest:
     ) -> None:
         """`bundle` is the id of the bundle that the tool is in: a person's login is for one bundle."""
         request, response = step.request, step.response
-        self._template = RequestTemplate(request, arg_schema, steps)
+        self._template = RequestTemplate(request, arg_schema, steps, limits.max_request_bytes)
         self.auth = _authenticator(request.auth, KnownNames(arg_schema, steps), arg_schema, self.fixed_url, bundle)
         self._reader = ResponseReader(response, time.time)
         self._accept = ("Accept", ACCEPTS.get(response.encoding, "*/*"))
