@@ -53,7 +53,7 @@ def test_what_is_too_large_as_a_form_is_refused_early(upstream, place, kind):
     """A name is sent once for each value below it: a few kilobytes of JSON can be gigabytes of a form."""
     call = tool(upstream, PLACES[place], "a")
     value = LARGE[kind]()
-    with calls(2_500_000), pytest.raises(BadArguments) as refused:
+    with calls(1_000_000), pytest.raises(BadArguments) as refused:
         call(a=value)
     assert refused.value.argument == "a"
     assert upstream.seen == []
@@ -62,9 +62,8 @@ def test_what_is_too_large_as_a_form_is_refused_early(upstream, place, kind):
 @pytest.mark.attack("limits")
 @pytest.mark.parametrize("value", [[1] * 400_000, [{}] * 300_000], ids=["numbers", "objects"])
 def test_many_parts_are_refused_early(upstream, value):
-    """Each part has a head of about a hundred bytes."""
     call = tool(upstream, {"method": "POST", "multipart": {"a": "${a}"}}, "a")
-    with calls(1_500_000), pytest.raises(BadArguments, match="larger than the tool may send"):
+    with calls(500_000), pytest.raises(BadArguments):
         call(a=value)
 
 

@@ -17,7 +17,7 @@ from onetool.http.definition import DEFAULT_ENCODING, Encoding, below
 from onetool.http.placeholders import Placeholder, TemplateError, TemplateText, Values, as_text, parse_text, unmarked
 from onetool.http.url import escape_unsafe
 
-MAX_FIELDS = 100_000  # of one call: they are written on the event loop, and no server takes as many
+MAX_FIELDS = 10_000  # of one call: they are written on the event loop, and most servers take no more than 1,000
 
 _STRUCTURES = (list, tuple, dict)
 _DEEP = Encoding(style="deepObject")
@@ -151,14 +151,13 @@ def _leaves(name: str, value: Any, placeholder: Placeholder) -> Iterator[tuple[s
     levels = [_members(value)]
     while levels:
         for key, member in levels[-1]:
-            if member is None:
-                continue
-            part = f"[{as_text(placeholder, key)}]"
-            if isinstance(member, _STRUCTURES):
-                path.append(part)
+            if not isinstance(member, _STRUCTURES):
+                if member is not None:
+                    yield "".join([*path, f"[{as_text(placeholder, key)}]"]), as_text(placeholder, member)
+            elif member:
+                path.append(f"[{as_text(placeholder, key)}]")
                 levels.append(_members(member))
                 break
-            yield "".join([*path, part]), as_text(placeholder, member)
         else:
             path.pop()
             levels.pop()
