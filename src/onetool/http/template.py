@@ -324,13 +324,11 @@ class RequestTemplate:
             for placeholder in part.placeholders
         ]
         files = () if self._payload is None else self._payload.files
-        in_texts = Counter(placeholders) - Counter(files)
-        if wrong := next((file.name for file in files if file in in_texts), None):
-            raise TemplateError(f"`${{{wrong}}}` is a file, and can't be part of a text, too", "/request")
         self.files = frozenset(file.name for file in files)  # the arguments that are files
-        self._placeholders = tuple(dict.fromkeys(placeholders))
-        self.secrets = frozenset(placeholder.name for placeholder in self._placeholders if placeholder.is_secret)
-        self.step_values = frozenset(placeholder for placeholder in self._placeholders if placeholder.step is not None)
+        self.texts = frozenset(placeholder.name for placeholder in Counter(placeholders) - Counter(files))
+        self.placeholders = tuple(dict.fromkeys(placeholders))
+        self.secrets = frozenset(placeholder.name for placeholder in self.placeholders if placeholder.is_secret)
+        self.step_values = frozenset(placeholder for placeholder in self.placeholders if placeholder.step is not None)
         self.credentials = frozenset(
             placeholder
             for placeholder in self.step_values
@@ -342,7 +340,7 @@ class RequestTemplate:
 
     def fill(self, args: Mapping[str, Any], secret: Lookup) -> HttpRequest:
         """The request of one call; BadArguments or ToolFailure when a value does not fit, or a secret is not set."""
-        values = gather(self._placeholders, args, secret)
+        values = gather(self.placeholders, args, secret)
         query = self._query.fill(values)
         path = self._path.fill(values)
         host = self._host if isinstance(self._host, str) else _host(self._host, values)
