@@ -49,6 +49,14 @@ def test_escapes_cost_little_more_than_what_they_stand_for(upstream, memory):
     assert upstream.seen[0].body == b"A" * 1_000_000
 
 
+@pytest.mark.attack("limits")
+def test_too_many_files(upstream):
+    request = {"method": "POST", "multipart": {"f": {"file": "${f}"}}}
+    call = harness(upstream, request, schema={"properties": {"f": {}}})
+    with pytest.raises(BadArguments, match="more than 10,000 files"):
+        call(f=["data:,"] * 10_001)
+
+
 @pytest.mark.parametrize(
     ("url", "kind", "body"),
     [

@@ -127,7 +127,18 @@ TAKEN = {
     ),
     "name": ({"headers": FORM, "body": "admin=0&${more}=1"}, "admin"),
     "two spellings": ({"query": {"f": "${more}"}}, {"a": {"b": 1}, "a][b": 2}),
-    "quotes": ({"multipart": {"a%22": "0", "more": "${more}"}, "bodyEncoding": SPREAD}, {'a"': 1}),
+    "member of another": (
+        {"headers": FORM, "body": {"items": "${amount}", "more": "${more}"}, "bodyEncoding": SPREAD},
+        {"items": [{"price": 1000}]},
+    ),
+    "member in brackets": (
+        {"query": {"a[b]": "${amount}", "a": "${more}"}},
+        {"b": ["x"]},
+    ),
+    "member in a part": (
+        {"multipart": {"items": "${amount}", "more": "${more}"}, "bodyEncoding": SPREAD},
+        {"items[0][price]": 1000},
+    ),
 }
 
 

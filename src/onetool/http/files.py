@@ -17,6 +17,7 @@ from urllib.parse import unquote
 from onetool.core.errors import BadArguments, ToolFailure
 from onetool.http.definition import MEDIA_TYPE
 from onetool.http.errors import Redact
+from onetool.http.template_parts import MAX_FIELDS
 
 FILE_SCHEMA = {
     "type": "string",
@@ -71,6 +72,8 @@ async def load_files(
         given = args.get(name)
         if given is None:
             continue
+        if isinstance(given, list | tuple) and len(given) > MAX_FIELDS:
+            raise _bad_file(name, ToolFailure(f"has more than {MAX_FIELDS:,} files", "too_large"))
         files: list[FileContent] = []
         for one in given if isinstance(given, list | tuple) else (given,):
             try:
@@ -97,9 +100,9 @@ async def _load(given: Any, sources: FileSources | None, left: int, redact: Reda
     if not isinstance(given, str):
         raise ToolFailure("is not a text")
     if given[:5].lower() == DATA:
-        return (
-            await asyncio.to_thread(_read_data_url, given, left) if len(given) > LARGE else _read_data_url(given, left)
-        )
+        if len(given) > LARGE:
+            return await asyncio.to_thread(_read_data_url, given, left)
+        return _read_data_url(given, left)
     find_attached = attached_file.get()
     file = None if find_attached is None else find_attached(given)
     if file is None:

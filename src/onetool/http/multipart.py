@@ -15,7 +15,6 @@ from onetool.http.template_parts import (
     FieldChecks,
     FilledBody,
     check_encodings,
-    field_values,
     is_nested,
     json_bytes,
     one_line,
@@ -27,10 +26,6 @@ POINTER = "/request/multipart"
 FILE_POINTER = "/request/bodyFile"
 
 _ESCAPES = str.maketrans({sign: f"%{ord(sign):02X}" for sign in '"\\\r\n\0'})
-
-
-def _escape(name: str) -> str:
-    return name.translate(_ESCAPES)
 
 
 class BodyFile:
@@ -65,7 +60,7 @@ class MultipartTemplate:
             self._fields += [
                 _field(name.literal, item, encoding, arguments, place) for item in items if item is not None
             ]
-        self._names = {_escape(field.name) for field in self._fields}
+        self._names = {field.name for field in self._fields}
         self.placeholders = tuple(hole for field in self._fields for hole in field.placeholders)
         self.files = tuple(field.file for field in self._fields if field.file is not None)
 
@@ -74,12 +69,10 @@ class MultipartTemplate:
         checks = FieldChecks(self._names, self._max_bytes)
         pieces: list[bytes] = []
         for field in self._fields:
-            for part in field.fill(values):
+            for part in field.fill(values, checks):
                 head = f"--{boundary}\r\n{part.head}\r\n\r\n".encode()
                 if (alone := field.value.alone) is not None:
                     checks.count(len(head) + len(part.data), alone)
-                    if part.name != field.name:
-                        checks.choose(_escape(part.name), alone)
                 pieces += [head, part.data, b"\r\n"]
         pieces.append(f"--{boundary}--\r\n".encode())
         return FilledBody(f"{MULTIPART}; boundary={boundary}", b"".join(pieces))
@@ -93,9 +86,9 @@ class _Part(NamedTuple):
 
     @property
     def head(self) -> str:
-        head = f'Content-Disposition: form-data; name="{_escape(self.name)}"'
+        head = f'Content-Disposition: form-data; name="{self.name.translate(_ESCAPES)}"'
         if self.filename is not None:
-            head += f'; filename="{_escape(self.filename)}"'
+            head += f'; filename="{self.filename.translate(_ESCAPES)}"'
         return f"{head}\r\nContent-Type: {self.kind}" if self.kind else head
 
 
@@ -110,7 +103,7 @@ class _Field(NamedTuple):
     def placeholders(self) -> tuple[Placeholder, ...]:
         return self.value.placeholders + (() if self.filename is None else self.filename.placeholders)
 
-    def fill(self, values: Values) -> Iterator[_Part]:
+    def fill(self, values: Values, checks: FieldChecks) -> Iterator[_Part]:
         kind, alone = self.encoding.content_type, self.value.alone
         value = None if alone is None else values.get(alone.name)
         if self.file is not None:
@@ -126,7 +119,7 @@ class _Field(NamedTuple):
             for one in value if isinstance(value, list | tuple) else (value,):
                 yield _Part(self.name, json_bytes(one), kind or "application/json")
         else:
-            for name, text in field_values(self.name, value, self.encoding, alone):
+            for name, text in checks.fields(self.name, value, self.encoding, alone):
                 yield _Part(name, text.encode(), kind)
 
 

@@ -82,18 +82,27 @@ class FieldChecks:
     `taken` are the names that callers can't choose: those of the template, whether a call fills them or not.
     """
 
-    __slots__ = ("_fields_left", "_left", "_max_bytes", "_taken")
+    __slots__ = ("_fields_left", "_left", "_max_bytes", "_taken", "_template")
 
     def __init__(self, taken: Collection[str], max_bytes: int) -> None:
+        self._template = taken
         self._taken = set(taken)
         self._left = self._max_bytes = max_bytes
         self._fields_left = MAX_FIELDS
 
-    def choose(self, name: str, placeholder: Placeholder) -> None:
-        """Raise BadArguments if the request has this field already."""
-        if name in self._taken:
+    def choose(self, name: str, placeholder: Placeholder, prefixes: tuple[str, ...] = ()) -> None:
+        """Raise BadArguments if the request already has this field."""
+        if name in self._taken or name.startswith(prefixes):
             raise placeholder.bad(f"adds the field {name[:100]!r}, which the request already has; leave it out")
         self._taken.add(name)
+
+    def fields(self, name: str, value: Any, encoding: Encoding, placeholder: Placeholder) -> Iterator[tuple[str, str]]:
+        """Yield what `field_values` does. The value of a field can't add another field, or a member of another one."""
+        others = tuple(f"{other}[" for other in self._template if other != name)
+        for field, text in field_values(name, value, encoding, placeholder):
+            if field != name:
+                self.choose(field, placeholder, others)
+            yield field, text
 
     def count(self, size: int, placeholder: Placeholder) -> None:
         """Count one field. Raise BadArguments if there are too many, or they have more bytes than the tool may send."""
@@ -192,9 +201,7 @@ class PairTemplate:
             checks.choose(name, self.key.placeholders[0])
         alone = None if self.value is None else self.value.alone
         if alone is not None and not isinstance(found := values.get(alone.name), str | None):
-            for field, text in field_values(name, found, self.encoding, alone):
-                if field != name:
-                    checks.choose(field, alone)
+            for field, text in checks.fields(name, found, self.encoding, alone):
                 pair = f"{key if field == name else _literal(field)}={escaped(alone, text)}"
                 checks.count(len(pair) + 1, alone)
                 yield pair
