@@ -1,5 +1,7 @@
 """Fields that callers add to queries and forms: how many, how large, and with which names."""
 
+import tracemalloc
+
 import pytest
 from helpers import calls
 from http_harness import harness
@@ -70,8 +72,6 @@ def test_many_parts_are_refused_early(upstream, value):
 @pytest.mark.attack("limits")
 @pytest.mark.parametrize("empty", [None, [], [None]])
 def test_values_that_are_left_out_cost_no_memory_for_their_names(upstream, empty):
-    import tracemalloc
-
     call = tool(upstream, PLACES["query"], "a")
     value = nested({"n" * 10_000: [empty] * 100_000}, 200)
     tracemalloc.start()
@@ -126,6 +126,7 @@ TAKEN = {
         {"amount": 1000},
     ),
     "name": ({"headers": FORM, "body": "admin=0&${more}=1"}, "admin"),
+    "name of a member": ({"headers": FORM, "body": "items=${amount}&${more}=1"}, "items[0]"),
     "two spellings": ({"query": {"f": "${more}"}}, {"a": {"b": 1}, "a][b": 2}),
     "member of another": (
         {"headers": FORM, "body": {"items": "${amount}", "more": "${more}"}, "bodyEncoding": SPREAD},

@@ -90,19 +90,22 @@ class FieldChecks:
         self._left = self._max_bytes = max_bytes
         self._fields_left = MAX_FIELDS
 
-    def choose(self, name: str, placeholder: Placeholder, prefixes: tuple[str, ...] = ()) -> None:
-        """Raise BadArguments if the request already has this field."""
-        if name in self._taken or name.startswith(prefixes):
+    def choose(self, name: str, placeholder: Placeholder, prefixes: tuple[str, ...] | None = None) -> None:
+        """Raise BadArguments if the request already has this field, or one that it is a member of (`prefixes`)."""
+        if name in self._taken or name.startswith(self._prefixes_of_others() if prefixes is None else prefixes):
             raise placeholder.bad(f"adds the field {name[:100]!r}, which the request already has; leave it out")
         self._taken.add(name)
 
     def fields(self, name: str, value: Any, encoding: Encoding, placeholder: Placeholder) -> Iterator[tuple[str, str]]:
         """Yield what `field_values` does. The value of a field can't add another field, or a member of another one."""
-        others = tuple(f"{other}[" for other in self._template if other != name)
+        prefixes = self._prefixes_of_others(name)
         for field, text in field_values(name, value, encoding, placeholder):
             if field != name:
-                self.choose(field, placeholder, others)
+                self.choose(field, placeholder, prefixes)
             yield field, text
+
+    def _prefixes_of_others(self, name: str | None = None) -> tuple[str, ...]:
+        return tuple(f"{other}[" for other in self._template if other != name)
 
     def count(self, size: int, placeholder: Placeholder) -> None:
         """Count one field. Raise BadArguments if there are too many, or they have more bytes than the tool may send."""
