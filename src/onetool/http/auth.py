@@ -9,7 +9,7 @@ import hmac
 import re
 import time
 from base64 import b64encode
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -62,17 +62,16 @@ class AuthTexts:
         self._texts = {
             name: parse_text(getattr(auth, name), arguments, below(AUTH_POINTER, keys[name])) for name in names
         }
-        self._placeholders = tuple(
+        self.placeholders = tuple(
             dict.fromkeys(placeholder for text in self._texts.values() for placeholder in text.placeholders)
         )
         self._check = check
         self._keys = keys
-        self.secrets = frozenset(placeholder.name for placeholder in self._placeholders if placeholder.is_secret)
-        self.step_values = frozenset(placeholder for placeholder in self._placeholders if placeholder.step is not None)
-        self.arguments = frozenset(placeholder.name for placeholder in self._placeholders if not placeholder.is_secret)
+        self.secrets = frozenset(placeholder.name for placeholder in self.placeholders if placeholder.is_secret)
+        self.arguments = frozenset(placeholder.name for placeholder in self.placeholders if not placeholder.is_secret)
 
     def fill(self, args: Mapping[str, Any], secret: Lookup) -> dict[str, str]:
-        values = gather(self._placeholders, args, secret)
+        values = gather(self.placeholders, args, secret)
         filled = {name: text.fill_whole(values, self._check, "the login") for name, text in self._texts.items()}
         for name, text in filled.items():
             check_length(text, f"{self._keys[name]} of the tool's auth")
@@ -84,17 +83,20 @@ class AuthTexts:
         Without secrets it is nothing. With arguments, too, it is another one in each call, and masks are for good: so
         of each secret (in the form in which it is encoded) it is that part which is the same in all of them.
         """
-        if len(self.secrets) == len(self._placeholders):
+        if len(self.secrets) == len(self.placeholders):
             return [credential] if self.secrets else []
         return [part for name in self.secrets for part in encoded_parts(form(secret(name) or ""))]
 
 
 class Authenticator:
-    """Authenticates the requests of one tool. `secrets` are the names of secrets that it needs."""
+    """Authenticates the requests of one tool."""
 
-    secrets: frozenset[str]
-    step_values: frozenset[Placeholder]  # what it needs of the steps before
     asks_elsewhere = False  # its secrets go to another place than the request, and it looks after that itself
+
+    def __init__(self, placeholders: Iterable[Placeholder]) -> None:
+        self.placeholders = frozenset(placeholders)
+        self.secrets = frozenset(placeholder.name for placeholder in self.placeholders if placeholder.is_secret)
+        self.step_values = frozenset(placeholder for placeholder in self.placeholders if placeholder.step is not None)
 
     def begin(self, args: Mapping[str, Any], secret: Lookup, context: "HttpContext") -> Signer:
         raise NotImplementedError
@@ -120,7 +122,7 @@ class _ByHeader(Authenticator):
     """Sets a header that is made of the fields of `auth`. `derived`: its value is another form of a secret."""
 
     def __init__(self, texts: AuthTexts, name: str, value: Callable[[dict[str, str]], str], derived: bool) -> None:
-        self.secrets, self.step_values = texts.secrets, texts.step_values
+        super().__init__(texts.placeholders)
         self._texts, self._name, self._value, self._derived = texts, name, value, derived
         self._masked = ""
 
@@ -135,7 +137,7 @@ class _ByHeader(Authenticator):
 
 class _InQuery(Authenticator):
     def __init__(self, auth: ApiKey, texts: AuthTexts) -> None:
-        self.secrets, self.step_values = texts.secrets, texts.step_values
+        super().__init__(texts.placeholders)
         self._name, self._texts = quote(auth.name, safe=""), texts
 
     def begin(self, args: Mapping[str, Any], secret: Lookup, context: "HttpContext") -> Signer:
@@ -154,7 +156,7 @@ class _QuerySigner(Signer):
 
 class _InCookie(Authenticator):
     def __init__(self, auth: ApiKey, texts: AuthTexts) -> None:
-        self.secrets, self.step_values = texts.secrets, texts.step_values
+        super().__init__(texts.placeholders)
         self._name, self._texts = auth.name, texts
 
     def begin(self, args: Mapping[str, Any], secret: Lookup, context: "HttpContext") -> Signer:
@@ -256,8 +258,7 @@ class HmacAuthenticator(Authenticator):
     def __init__(self, auth: Hmac, arguments: Collection[str], now: Callable[[], float] = time.time) -> None:
         self._secret = AuthTexts(auth, ("secret",), arguments, one_line)
         self._prefix = AuthTexts(auth, ("prefix",), arguments, in_header)
-        self.secrets = self._secret.secrets | self._prefix.secrets
-        self.step_values = self._secret.step_values | self._prefix.step_values
+        super().__init__(self._secret.placeholders + self._prefix.placeholders)
         self.auth = auth
         self.now = now
         self.payload = _signed_parts(auth)

@@ -181,13 +181,14 @@ class HttpImpl(CamelStruct, frozen=True, kw_only=True):
 
 
 MAX_REQUEST_BYTES = 64 * 1024**2
+DEFAULT_REQUEST_BYTES = 1024**2
 
 
 class ToolLimits(CamelStruct, frozen=True, kw_only=True):
     """Limits of a tool. The last three apply to HTTP tools only."""
 
     max_calls_per_minute: Annotated[int, Meta(ge=1)] | None = None
-    max_request_bytes: Annotated[int, Meta(ge=1, le=MAX_REQUEST_BYTES)] = 1024**2
+    max_request_bytes: Annotated[int, Meta(ge=1, le=MAX_REQUEST_BYTES)] = DEFAULT_REQUEST_BYTES
     max_response_bytes: Annotated[int, Meta(ge=1, le=256 * 1024**2)] = 4 * 1024**2
     max_retries: Annotated[int, Meta(ge=0, le=10)] | None = None
 

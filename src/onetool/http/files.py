@@ -12,11 +12,12 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextvars import ContextVar
 from mimetypes import guess_extension, guess_type
 from typing import Any, NamedTuple
-from urllib.parse import unquote, unquote_to_bytes
+from urllib.parse import unquote
 
 from onetool.core.errors import BadArguments, ToolFailure
 from onetool.http.definition import MEDIA_TYPE
 from onetool.http.errors import Redact
+from onetool.http.template_parts import MAX_FIELDS
 
 FILE_SCHEMA = {
     "type": "string",
@@ -32,6 +33,7 @@ _HANDLE = re.compile(r"[0-9a-f]{32}")
 _DATA_URL = re.compile(r"data:([^,]{0,500}?)(;base64)?,", re.IGNORECASE)
 _STORED_BYTES = re.compile(r"data:[^,;]{1,200};base64,[A-Za-z0-9+/]*={0,2}")
 _KIND = re.compile(MEDIA_TYPE)
+_ESCAPE = re.compile("%[0-9A-Fa-f]{2}")
 
 
 class FileContent:
@@ -70,6 +72,8 @@ async def load_files(
         given = args.get(name)
         if given is None:
             continue
+        if isinstance(given, list | tuple) and len(given) > MAX_FIELDS:
+            raise _bad_file(name, ToolFailure(f"has more than {MAX_FIELDS:,} files", "too_large"))
         files: list[FileContent] = []
         for one in given if isinstance(given, list | tuple) else (given,):
             try:
@@ -96,7 +100,9 @@ async def _load(given: Any, sources: FileSources | None, left: int, redact: Reda
     if not isinstance(given, str):
         raise ToolFailure("is not a text")
     if given[:5].lower() == DATA:
-        return await asyncio.to_thread(read_data_url, given) if len(given) > LARGE else read_data_url(given)
+        if len(given) > LARGE:
+            return await asyncio.to_thread(_read_data_url, given, left)
+        return _read_data_url(given, left)
     find_attached = attached_file.get()
     file = None if find_attached is None else find_attached(given)
     if file is None:
@@ -111,33 +117,43 @@ async def _load(given: Any, sources: FileSources | None, left: int, redact: Reda
     return file
 
 
-def read_data_url(text: str) -> FileContent:
-    """Read `data:image/png;name=a.png;base64,…`. Raises ToolFailure if the text isn't a data: URL."""
+def _read_data_url(text: str, max_bytes: int) -> FileContent:
+    """Read `data:image/png;name=a.png;base64,…`. Raises ToolFailure if the text isn't a data: URL, or is too large."""
     found = _DATA_URL.match(text)
     if found is None:
         raise ToolFailure("is not a data: URL: write data:text/plain,Hello or data:image/png;base64,iVBOR…")
     kind, *parameters = found[1].split(";")
-    name = next((unquote(one[5:]) for one in parameters if one.lower().startswith("name=")), "")
     if kind and not _KIND.fullmatch(kind):
         raise ToolFailure(f"has an invalid media type: {kind[:60]!r} (expected one like image/png)")
+    name = f"file{guess_extension(kind) or ''}"
+    for parameter in parameters:
+        if parameter.lower().startswith("name="):
+            name = unquote(parameter[5:]) or name
+        elif _KIND.fullmatch(f"{kind};{parameter}"):
+            kind = f"{kind};{parameter}"
+    content = text[found.end() :]
+    min_bytes = max(len(content) - 2 * content.count("%"), len(content) // 3)
+    if (min_bytes * 3 // 4 - 2 if found[2] else min_bytes) > max_bytes:
+        raise file_too_large(max_bytes)
     try:
-        content = text[found.end() :]
-        data = b64decode(unquote(content), validate=True) if found[2] else unquote_to_bytes(content)
+        # A character for each byte: `unquote_to_bytes` takes 200 bytes of memory for every escape.
+        plain = _ESCAPE.sub(lambda escape: chr(int(escape[0][1:], 16)), content.encode().decode("latin-1"))
+        data = b64decode(plain, validate=True) if found[2] else plain.encode("latin-1")
     except (ValueError, UnicodeEncodeError):
         raise ToolFailure("is a data: URL whose content can't be decoded: after `;base64,` comes Base64") from None
-    return FileContent(name or f"file{guess_extension(kind) or ''}", kind or None, data)
+    return FileContent(name, kind or None, data)
 
 
 def _stored(sources: FileSources, handle: str, max_bytes: int) -> FileContent:
     """Read a stored result: bytes are kept as a data: URL, everything else is a text."""
     text = sources.read_result(handle, max_bytes)
     if _STORED_BYTES.fullmatch(text):
-        return read_data_url(text)
+        return _read_data_url(text, max_bytes)
     return FileContent("result.txt", "text/plain", text.encode("utf-8", "replace"))
 
 
 def _has_secret(data: bytes, redact: Redact) -> bool:
-    text = data.decode("latin-1")
+    text = data.decode("utf-8", "replace")
     return redact(text) != text
 
 

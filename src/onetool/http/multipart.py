@@ -12,13 +12,13 @@ from onetool.http.definition import DEFAULT_ENCODING, Encoding, Request, below
 from onetool.http.files import FileContent
 from onetool.http.placeholders import KnownNames, Placeholder, TemplateError, TemplateText, Values, parse_text
 from onetool.http.template_parts import (
+    FieldChecks,
     FilledBody,
     check_encodings,
-    field_values,
+    is_nested,
     json_bytes,
     one_line,
     pair_value,
-    refuse_duplicates,
 )
 
 MULTIPART = "multipart/form-data"
@@ -45,7 +45,8 @@ class BodyFile:
 class MultipartTemplate:
     """The fields of a multipart body, in order. A field with an absent value is left out."""
 
-    def __init__(self, request: Request, arguments: KnownNames) -> None:
+    def __init__(self, request: Request, arguments: KnownNames, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
         fields, encodings = request.multipart or {}, request.body_encoding
         check_encodings(fields, encodings, "/request/body")
         self._fields: list[_Field] = []
@@ -59,21 +60,20 @@ class MultipartTemplate:
             self._fields += [
                 _field(name.literal, item, encoding, arguments, place) for item in items if item is not None
             ]
+        self._names = {field.name for field in self._fields}
         self.placeholders = tuple(hole for field in self._fields for hole in field.placeholders)
         self.files = tuple(field.file for field in self._fields if field.file is not None)
 
     def fill(self, values: Values) -> FilledBody:
         boundary = token_hex(16)
-        chosen: list[str] = []
-        names: list[str] = []
+        checks = FieldChecks(self._names, self._max_bytes)
         pieces: list[bytes] = []
         for field in self._fields:
-            parts = list(field.fill(values))
-            names += [part.name for part in parts]
-            chosen += [part.name for part in parts] if field.value.is_object(values) else []
-            for part in parts:
-                pieces += [f"--{boundary}\r\n{part.head}\r\n\r\n".encode(), part.data, b"\r\n"]
-        refuse_duplicates(chosen, names)
+            for part in field.fill(values, checks):
+                head = f"--{boundary}\r\n{part.head}\r\n\r\n".encode()
+                if (alone := field.value.alone) is not None:
+                    checks.count(len(head) + len(part.data), alone)
+                pieces += [head, part.data, b"\r\n"]
         pieces.append(f"--{boundary}--\r\n".encode())
         return FilledBody(f"{MULTIPART}; boundary={boundary}", b"".join(pieces))
 
@@ -103,7 +103,7 @@ class _Field(NamedTuple):
     def placeholders(self) -> tuple[Placeholder, ...]:
         return self.value.placeholders + (() if self.filename is None else self.filename.placeholders)
 
-    def fill(self, values: Values) -> Iterator[_Part]:
+    def fill(self, values: Values, checks: FieldChecks) -> Iterator[_Part]:
         kind, alone = self.encoding.content_type, self.value.alone
         value = None if alone is None else values.get(alone.name)
         if self.file is not None:
@@ -115,11 +115,11 @@ class _Field(NamedTuple):
             text = self.value.fill(values, lambda _, text: text)
             if text is not None:
                 yield _Part(self.name, text.encode(), kind)
-        elif self.encoding.style is None and _is_nested(value):
+        elif self.encoding.style is None and _has_objects(value):
             for one in value if isinstance(value, list | tuple) else (value,):
                 yield _Part(self.name, json_bytes(one), kind or "application/json")
         else:
-            for name, text in field_values(self.name, value, self.encoding, alone):
+            for name, text in checks.fields(self.name, value, self.encoding, alone):
                 yield _Part(name, text.encode(), kind)
 
 
@@ -151,7 +151,5 @@ def _content(placeholder: Placeholder, value: Any) -> FileContent:
     return value
 
 
-def _is_nested(value: Any) -> bool:
-    if isinstance(value, dict):
-        return True
-    return isinstance(value, list | tuple) and any(isinstance(one, dict | list | tuple) for one in value)
+def _has_objects(value: Any) -> bool:
+    return isinstance(value, dict) or (isinstance(value, list | tuple) and is_nested(value))

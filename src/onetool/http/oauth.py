@@ -58,8 +58,7 @@ class OAuthAuthenticator(Authenticator):
             self._endpoint = RequestTemplate(request, arg_schema, arguments.steps)
         except TemplateError as error:
             raise TemplateError(str(error), f"{AUTH_POINTER}/tokenUrl") from None
-        self.secrets = self.texts.secrets | self._endpoint.secrets
-        self.step_values = self.texts.step_values | self._endpoint.step_values
+        super().__init__(self.texts.placeholders + self._endpoint.placeholders)
 
     def begin(self, args: Mapping[str, Any], secret: Lookup, context: "HttpContext") -> Signer:
         endpoint = self._endpoint.fill(args, secret)

@@ -60,7 +60,7 @@ class LoginAuthenticator(Authenticator):
         self.auth = auth
         self._bundle = bundle
         self._texts = AuthTexts(auth, ("client_id", "client_secret", "scope"), arguments)
-        self.secrets, self.step_values = self._texts.secrets, self._texts.step_values
+        super().__init__(self._texts.placeholders)
         self._endpoint = HttpRequest("POST", _endpoint_url(auth.token_url, "tokenUrl"), [], b"")
         self._login_page = _endpoint_url(auth.authorization_url, "authorizationUrl")
         self._secrets_in_page = AuthTexts(auth, ("client_id", "scope"), arguments).secrets

@@ -88,10 +88,6 @@ class TemplateText:
         """A copy with everything but the placeholders changed."""
         return TemplateText(piece if isinstance(piece, Placeholder) else change(piece) for piece in self.pieces)
 
-    def is_object(self, values: Values) -> bool:
-        """Return whether the text is a placeholder alone, with an object as its value."""
-        return self.alone is not None and isinstance(values.get(self.alone.name), dict)
-
     def fill(self, values: Values, escape: Callable[[Placeholder, str], str]) -> str | None:
         """The text with each value escaped; None when one of them is absent, or null."""
         filled: list[str] = []

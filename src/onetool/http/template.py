@@ -22,7 +22,7 @@ import msgspec
 
 from onetool.core.errors import BadArguments
 from onetool.core.redaction import sounds_secret
-from onetool.http.definition import Encoding, Request, below
+from onetool.http.definition import DEFAULT_REQUEST_BYTES, ApiKey, Encoding, Request, below
 from onetool.http.errors import RequestRefusedError
 from onetool.http.multipart import BodyFile, MultipartTemplate
 from onetool.http.placeholders import (
@@ -80,7 +80,11 @@ class BodyTemplate(NamedTuple):
 
 
 def body_template(
-    body: Any, content_type: str | None, arguments: Mapping[str, Any], encodings: Mapping[str, Encoding]
+    body: Any,
+    content_type: str | None,
+    arguments: Mapping[str, Any],
+    encodings: Mapping[str, Encoding],
+    max_bytes: int,
 ) -> BodyTemplate | None:
     """Read a body. `arguments` are the argSchema's properties."""
     if body is None:
@@ -89,7 +93,7 @@ def body_template(
     if kind.startswith("multipart/"):
         raise TemplateError("Use `multipart`, with the fields, instead of `body` for a multipart body", BODY_POINTER)
     if kind == FORM:
-        return _form(body, arguments, encodings)
+        return _form(body, arguments, encodings, max_bytes)
     if encodings:
         raise TemplateError("Only the fields of a form can have an encoding", "/request/bodyEncoding")
     is_json = kind == JSON or kind.endswith("+json")
@@ -108,7 +112,7 @@ def body_template(
     return _text(body, kind, arguments)
 
 
-def _form(body: Any, arguments: Collection[str], encodings: Mapping[str, Encoding]) -> BodyTemplate:
+def _form(body: Any, arguments: Collection[str], encodings: Mapping[str, Encoding], max_bytes: int) -> BodyTemplate:
     if isinstance(body, str):
         check_encodings(body, encodings, BODY_POINTER)
         text = parse_text(body, arguments, BODY_POINTER)
@@ -118,7 +122,7 @@ def _form(body: Any, arguments: Collection[str], encodings: Mapping[str, Encodin
         pairs = named_pairs(body, arguments, BODY_POINTER, encodings)
     else:
         raise TemplateError("a form is a text, a=1&b=2, or an object", BODY_POINTER)
-    form = PairTemplates(pairs)
+    form = PairTemplates(pairs, max_bytes)
     return BodyTemplate(
         FORM, lambda values: form.fill(values).encode("ascii"), _placeholders_in(pair.placeholders for pair in pairs)
     )
@@ -296,15 +300,23 @@ _LABELS = re.compile(r"[A-Za-z0-9.-]{1,253}")
 class RequestTemplate:
     """What a request is made of. TemplateError when it can't ever work. `steps` are those of a tool that has some."""
 
-    def __init__(self, request: Request, arg_schema: Any, steps: StepNames | None = None) -> None:
+    def __init__(
+        self,
+        request: Request,
+        arg_schema: Any,
+        steps: StepNames | None = None,
+        max_bytes: int = DEFAULT_REQUEST_BYTES,
+    ) -> None:
         arguments = KnownNames(arg_schema, steps)
         self.method = request.method
         self._idempotent = request.idempotent
         pairs = self._read_url(parse_text(request.url_template, arguments, URL_POINTER))
         pairs += named_pairs(request.query, arguments, "/request/query", request.query_encoding)
-        self._query = PairTemplates(pairs)
+        auth = request.auth
+        signed = [auth.name] if isinstance(auth, ApiKey) and auth.place == "query" else []
+        self._query = PairTemplates(pairs, max_bytes, taken=signed)
         self._fields = HeaderTemplates(request.headers, arguments)
-        self._payload = self._read_body(request, arguments)
+        self._payload = self._read_body(request, arguments, max_bytes)
         placeholders = [
             placeholder
             for part in (*self._parts, *pairs, self._fields, self._payload)
@@ -312,13 +324,11 @@ class RequestTemplate:
             for placeholder in part.placeholders
         ]
         files = () if self._payload is None else self._payload.files
-        in_texts = Counter(placeholders) - Counter(files)
-        if wrong := next((file.name for file in files if file in in_texts), None):
-            raise TemplateError(f"`${{{wrong}}}` is a file, and can't be part of a text, too", "/request")
         self.files = frozenset(file.name for file in files)  # the arguments that are files
-        self._placeholders = tuple(dict.fromkeys(placeholders))
-        self.secrets = frozenset(placeholder.name for placeholder in self._placeholders if placeholder.is_secret)
-        self.step_values = frozenset(placeholder for placeholder in self._placeholders if placeholder.step is not None)
+        self.texts = frozenset(placeholder.name for placeholder in Counter(placeholders) - Counter(files))
+        self.placeholders = tuple(dict.fromkeys(placeholders))
+        self.secrets = frozenset(placeholder.name for placeholder in self.placeholders if placeholder.is_secret)
+        self.step_values = frozenset(placeholder for placeholder in self.placeholders if placeholder.step is not None)
         self.credentials = frozenset(
             placeholder
             for placeholder in self.step_values
@@ -330,7 +340,7 @@ class RequestTemplate:
 
     def fill(self, args: Mapping[str, Any], secret: Lookup) -> HttpRequest:
         """The request of one call; BadArguments or ToolFailure when a value does not fit, or a secret is not set."""
-        values = gather(self._placeholders, args, secret)
+        values = gather(self.placeholders, args, secret)
         query = self._query.fill(values)
         path = self._path.fill(values)
         host = self._host if isinstance(self._host, str) else _host(self._host, values)
@@ -346,19 +356,21 @@ class RequestTemplate:
         """Where every request goes to, as far as the host; None where that depends on the call."""
         return Url(self._scheme, self._host, self._port, "/") if isinstance(self._host, str) else None
 
-    def _read_body(self, request: Request, arguments: KnownNames) -> BodyTemplate | MultipartTemplate | BodyFile | None:
+    def _read_body(
+        self, request: Request, arguments: KnownNames, max_bytes: int
+    ) -> BodyTemplate | MultipartTemplate | BodyFile | None:
         content_type = self._fields.content_type
         if request.multipart is not None:
             if content_type is not None:
                 raise TemplateError(
                     "Remove Content-Type: it is set with the boundary between the parts", HEADERS_POINTER
                 )
-            return MultipartTemplate(request, arguments)
+            return MultipartTemplate(request, arguments, max_bytes)
         if request.body_file is not None:
             if request.body_encoding:
                 raise TemplateError("Only the fields of a form can have an encoding", "/request/bodyEncoding")
             return BodyFile(request.body_file, arguments)
-        return body_template(request.body, content_type, arguments, request.body_encoding)
+        return body_template(request.body, content_type, arguments, request.body_encoding, max_bytes)
 
     def _read_url(self, text: TemplateText) -> list[PairTemplate]:
         """Take the URL apart. Gives the pairs of its query."""

@@ -5,8 +5,7 @@ characters it has. A pair or a header is left out when one of its values is abse
 """
 
 import re
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote, unquote_plus
 
@@ -14,10 +13,14 @@ import msgspec
 
 from onetool.core.errors import BadArguments
 from onetool.core.redaction import sounds_secret
-from onetool.http.definition import DEFAULT_ENCODING, MAX_REQUEST_BYTES, Encoding, below
+from onetool.http.definition import DEFAULT_ENCODING, Encoding, below
 from onetool.http.placeholders import Placeholder, TemplateError, TemplateText, Values, as_text, parse_text, unmarked
 from onetool.http.url import escape_unsafe
 
+MAX_FIELDS = 10_000  # of one call: they are written on the event loop, and most servers take no more than 1,000
+
+_STRUCTURES = (list, tuple, dict)
+_DEEP = Encoding(style="deepObject")
 _UNRESERVED = re.compile(r"[A-Za-z0-9_.~-]*")
 
 
@@ -73,52 +76,103 @@ def _not_empty(placeholder: Placeholder, value: str) -> str:
 # Pairs of names and values with placeholders, `a=${x}&b=1`: the query of a URL, or a form as the body.
 
 
-def field_values(
-    name: str, value: Any, encoding: Encoding, placeholder: Placeholder, escape: Callable[[str], str] = str
-) -> list[tuple[str, str]]:
-    """Write a value as fields of a form, each with its name. `escape` is applied to the names of members."""
-    if "json" in (encoding.content_type or ""):
-        return [(name, json_bytes(value).decode())]
-    if not isinstance(value, list | tuple | dict):
-        return [] if value is None else [(name, as_text(placeholder, value))]
-    found = _leaves(value, placeholder, len(name))
-    is_object = isinstance(value, dict)
-    if (separator := encoding.separator) is not None:
-        if any(len(path) > 1 for path, _ in found):
-            raise placeholder.bad(f"is nested, which the style {encoding.style or 'form'} can't write")
-        texts = [part for path, text in found for part in ((*path, text) if is_object else (text,))]
-        return [(name, separator.join(texts))] if texts else []
-    if is_object and encoding.style == "form":
-        return [(escape(path[0] + _in_brackets(path[1:])), text) for path, text in found]
-    if not is_object and encoding.style != "deepObject" and all(len(path) == 1 for path, _ in found):
-        return [(name, text) for _, text in found]
-    return [(name + escape(_in_brackets(path)), text) for path, text in found]
+class FieldChecks:
+    """Checks the fields of one request while they are written: their size, and names that callers choose.
 
-
-def _leaves(value: Any, placeholder: Placeholder, size: int) -> list[tuple[tuple[str, ...], str]]:
-    """Return the plain values inside, each with its path. Null can't be written, and is left out.
-
-    A name is repeated for all that is below it, so that a small value can be very large when it is written.
+    `taken` are the names that callers can't choose: those of the template, whether a call fills them or not.
     """
-    found: list[tuple[tuple[str, ...], str]] = []
-    waiting: list[tuple[tuple[str, ...], int, Any]] = [((), size, value)]
-    total = 0
-    while waiting:
-        path, size, one = waiting.pop()
-        if isinstance(one, dict | list | tuple):
-            members = one.items() if isinstance(one, dict) else enumerate(one)
-            named = [(as_text(placeholder, key), member) for key, member in members]
-            waiting += [((*path, name), size + len(name) + 2, member) for name, member in reversed(named)]
-        elif one is not None:
-            found.append((path, as_text(placeholder, one)))
-            total += size + len(found[-1][1])
-            if total > MAX_REQUEST_BYTES:
-                raise placeholder.bad(f"is more than {MAX_REQUEST_BYTES:,} bytes when it is written as a form")
-    return found
+
+    __slots__ = ("_fields_left", "_left", "_max_bytes", "_taken", "_template")
+
+    def __init__(self, taken: Collection[str], max_bytes: int) -> None:
+        self._template = taken
+        self._taken = set(taken)
+        self._left = self._max_bytes = max_bytes
+        self._fields_left = MAX_FIELDS
+
+    def choose(self, name: str, placeholder: Placeholder, prefixes: tuple[str, ...] | None = None) -> None:
+        """Raise BadArguments if the request already has this field, or one that it is a member of (`prefixes`)."""
+        if name in self._taken or name.startswith(self._prefixes_of_others() if prefixes is None else prefixes):
+            raise placeholder.bad(f"adds the field {name[:100]!r}, which the request already has; leave it out")
+        self._taken.add(name)
+
+    def fields(self, name: str, value: Any, encoding: Encoding, placeholder: Placeholder) -> Iterator[tuple[str, str]]:
+        """Yield what `field_values` does. The value of a field can't add another field, or a member of another one."""
+        prefixes = self._prefixes_of_others(name)
+        for field, text in field_values(name, value, encoding, placeholder):
+            if field != name:
+                self.choose(field, placeholder, prefixes)
+            yield field, text
+
+    def _prefixes_of_others(self, name: str | None = None) -> tuple[str, ...]:
+        return tuple(f"{other}[" for other in self._template if other != name)
+
+    def count(self, size: int, placeholder: Placeholder) -> None:
+        """Count one field. Raise BadArguments if there are too many, or they have more bytes than the tool may send."""
+        self._fields_left -= 1
+        if self._fields_left < 0:
+            raise placeholder.bad(f"has more than {MAX_FIELDS:,} values, which is too many for a form")
+        self._left -= size
+        if self._left < 0:
+            limit = f"{self._max_bytes:,} bytes (limits.maxRequestBytes)"
+            raise placeholder.bad(f"is larger than the tool may send when it is written as a form: {limit}")
 
 
-def _in_brackets(path: tuple[str, ...]) -> str:
-    return "".join(f"[{part}]" for part in path)
+def field_values(name: str, value: Any, encoding: Encoding, placeholder: Placeholder) -> Iterator[tuple[str, str]]:
+    """Yield the fields of a form that a value is written as: name and text, both unescaped. Null is left out."""
+    is_object = isinstance(value, dict)
+    if "json" in (encoding.content_type or ""):
+        yield name, json_bytes(value).decode()
+    elif not isinstance(value, _STRUCTURES):
+        if value is not None:
+            yield name, as_text(placeholder, value)
+    elif (separator := encoding.separator) is not None:
+        if is_nested(value):
+            raise placeholder.bad(f"is nested, which the style {encoding.style or 'form'} can't write")
+        members = [(key, one) for key, one in _members(value) if one is not None]
+        parts = [part for member in members for part in (member if is_object else member[1:])]
+        if parts:
+            yield name, separator.join(as_text(placeholder, part) for part in parts)
+    elif is_object and encoding.style == "form":
+        for key, member in value.items():
+            yield from field_values(as_text(placeholder, key), member, _DEEP, placeholder)
+    elif not is_object and encoding.style != "deepObject" and not is_nested(value):
+        for member in value:
+            if member is not None:
+                yield name, as_text(placeholder, member)
+    else:
+        yield from _leaves(name, value, placeholder)
+
+
+def is_nested(value: Any) -> bool:
+    """Return whether a list or an object has lists or objects in it."""
+    kinds = set(map(type, value.values() if isinstance(value, dict) else value))
+    return any(issubclass(kind, _STRUCTURES) for kind in kinds)
+
+
+def _members(value: Any) -> Iterator[tuple[Any, Any]]:
+    return iter(value.items() if isinstance(value, dict) else enumerate(value))
+
+
+def _leaves(name: str, value: Any, placeholder: Placeholder) -> Iterator[tuple[str, str]]:
+    """Yield the plain values inside, each with its name: `items[0][price]`.
+
+    A name is repeated for every value below it, so it is built only for a value that is sent.
+    """
+    path = [name]
+    levels = [_members(value)]
+    while levels:
+        for key, member in levels[-1]:
+            if not isinstance(member, _STRUCTURES):
+                if member is not None:
+                    yield "".join([*path, f"[{as_text(placeholder, key)}]"]), as_text(placeholder, member)
+            elif member:
+                path.append(f"[{as_text(placeholder, key)}]")
+                levels.append(_members(member))
+                break
+        else:
+            path.pop()
+            levels.pop()
 
 
 def json_bytes(value: Any) -> bytes:
@@ -141,28 +195,36 @@ class PairTemplate:
     def placeholders(self) -> tuple[Placeholder, ...]:
         return self.key.placeholders + (() if self.value is None else self.value.placeholders)
 
-    def fill(self, values: Values) -> list[str]:
+    def fill(self, values: Values, checks: FieldChecks) -> Iterator[str]:
         key = self.key.fill(values, escaped)
         if key is None:
-            return []
-        if self.value is None:
-            return [key]
-        alone = self.value.alone
+            return
+        name = unquote_plus(key)
+        if self.key.placeholders:
+            checks.choose(name, self.key.placeholders[0])
+        alone = None if self.value is None else self.value.alone
         if alone is not None and not isinstance(found := values.get(alone.name), str | None):
-            pairs = field_values(key, found, self.encoding, alone, _literal)
-            return [f"{name}={escaped(alone, text)}" for name, text in pairs]
-        value = self.value.fill(values, escaped)
-        return [] if value is None else [f"{key}={value}"]
+            for field, text in checks.fields(name, found, self.encoding, alone):
+                pair = f"{key if field == name else _literal(field)}={escaped(alone, text)}"
+                checks.count(len(pair) + 1, alone)
+                yield pair
+        elif self.value is None:
+            yield key
+        elif (value := self.value.fill(values, escaped)) is not None:
+            yield f"{key}={value}"
 
 
 class PairTemplates:
-    """The pairs, in order. Those without placeholders are written once."""
+    """The pairs, in order. Those without placeholders are written once. Callers can't choose the names `taken`."""
 
-    __slots__ = ("fixed", "parts")
+    __slots__ = ("_max_bytes", "_names", "fixed", "parts")
 
-    def __init__(self, pairs: Iterable[PairTemplate]) -> None:
+    def __init__(self, pairs: Collection[PairTemplate], max_bytes: int, taken: Collection[str] = ()) -> None:
+        self._max_bytes = max_bytes
+        self._names = {unquote_plus(pair.key.literal) for pair in pairs if not pair.key.placeholders} | {*taken}
+        checks = FieldChecks((), 0)  # of nothing: values alone are checked
         self.parts: tuple[str | PairTemplate, ...] = tuple(
-            pair if pair.placeholders else "&".join(pair.fill({})) for pair in pairs
+            pair if pair.placeholders else "&".join(pair.fill({}, checks)) for pair in pairs
         )
         self.fixed = (
             None if any(isinstance(part, PairTemplate) for part in self.parts) else "&".join(map(str, self.parts))
@@ -171,27 +233,11 @@ class PairTemplates:
     def fill(self, values: Values) -> str:
         if self.fixed is not None:
             return self.fixed
+        checks = FieldChecks(self._names, self._max_bytes)
         filled: list[str] = []
-        chosen: list[str] = []  # pairs whose names come from the caller
         for part in self.parts:
-            pairs = [part] if isinstance(part, str) else part.fill(values)
-            filled += pairs
-            if not isinstance(part, str) and part.value is not None and part.value.is_object(values):
-                chosen += pairs
-        if chosen:
-            refuse_duplicates(map(_name, chosen), map(_name, filled))
+            filled += [part] if isinstance(part, str) else part.fill(values, checks)
         return "&".join(filled)
-
-
-def refuse_duplicates(chosen: Iterable[str], names: Iterable[str]) -> None:
-    """Raise BadArguments if a name that the caller chose is there twice, so that it replaces no field."""
-    counted = Counter(names)
-    if twice := next((name for name in chosen if counted[name] > 1), None):
-        raise BadArguments(f"The request would have the field {twice[:100]!r} twice; leave it out of the object")
-
-
-def _name(pair: str) -> str:
-    return unquote_plus(pair.partition("=")[0])
 
 
 def written_pairs(marked: str, placeholders: Iterator[Placeholder]) -> list[PairTemplate]:

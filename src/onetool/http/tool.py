@@ -212,7 +212,12 @@ class HttpTool:
         self._total = all_sending_seconds(impl, limits)
         self.timeout = total_seconds(impl, limits)
         self.secrets = frozenset[str]().union(*(step.request.secrets for step in self._steps))
-        self._files = sorted(frozenset[str]().union(*(step.request.files for step in self._steps)))
+        files = frozenset[str]().union(*(step.request.files for step in self._steps))
+        texts = frozenset[str]().union(*(step.request.texts for step in self._steps))
+        if wrong := min(files & texts, default=None):
+            pointer = "/requests" if impl.request is None else "/request"
+            raise TemplateError(f"`${{{wrong}}}` is a file, and can't be part of a text, too", pointer)
+        self._files = sorted(files)
         self._max_request_bytes = limits.max_request_bytes
 
     @property

@@ -48,7 +48,7 @@ class ToolRequest:
     ) -> None:
         """`bundle` is the id of the bundle that the tool is in: a person's login is for one bundle."""
         request, response = step.request, step.response
-        self._template = RequestTemplate(request, arg_schema, steps)
+        self._template = RequestTemplate(request, arg_schema, steps, limits.max_request_bytes)
         self.auth = _authenticator(request.auth, KnownNames(arg_schema, steps), arg_schema, self.fixed_url, bundle)
         self._reader = ResponseReader(response, time.time)
         self._accept = ("Accept", ACCEPTS.get(response.encoding, "*/*"))
@@ -60,9 +60,13 @@ class ToolRequest:
         self._sending = Sender(retries, request.timeout_ms / 1000, *sizes, request.follow_redirects, self._streams)
         self._seconds = sending_seconds(request, limits)
         self.secrets, self.step_values = self._template.secrets, self._template.step_values
-        self.files = self._template.files
+        self.files, self.texts = (
+            self._template.files,
+            self._template.texts,
+        )  # arguments that are files, or parts of texts
         self.credentials = self._template.credentials  # values of steps that have to be masked
         if self.auth is not None:
+            self.texts |= {placeholder.name for placeholder in self.auth.placeholders}
             self.secrets |= self.auth.secrets
             self.step_values |= self.auth.step_values
             self.credentials |= self.auth.step_values

@@ -14,6 +14,7 @@ from upstream import Reply, Upstream
 from onetool.services.access_tokens import FOLDER, TokenStore
 
 SECRET = "app-secret-0123456789"
+OTHER_SECRET = "gehëimnisÜber99"
 PICTURE = bytes(range(256)) * 40
 FILE = {"type": "string"}
 
@@ -27,7 +28,7 @@ class Site:
         self.upstream.__enter__()
         home = folder / ".onetool"
         home.mkdir()
-        (home / "secrets.yaml").write_text(f"KEY: {SECRET}\n")
+        (home / "secrets.yaml").write_text(f"KEY: {SECRET}\nOTHER: {OTHER_SECRET}\n")
         (home / "secrets.yaml").chmod(0o600)
         config = {
             "allowedHosts": [{"host": self.upstream.netloc, "allowPrivate": True}],
@@ -39,6 +40,7 @@ class Site:
         files.mkdir()
         (files / "cat.png").write_bytes(PICTURE)
         (files / "with_secret.txt").write_text(f"key={SECRET}")
+        (files / "with_other_secret.bin").write_bytes(b"\xe2" + OTHER_SECRET.encode() + b"\xff")
         (files / "large.bin").write_bytes(b"x" * 200_000)
         (files / 'a"\r\nX-Evil: 1\r\n.png').write_bytes(b"evil")
         (folder / "outside.txt").write_text("outside")
@@ -177,12 +179,14 @@ def test_fs_read_file_that_is_switched_off_reads_for_nobody(site):
         ("missing.png", "does not exist"),
         (".", "is a directory"),
         ("with_secret.txt", "contains a secret"),
+        ("with_other_secret.bin", "contains a secret"),
         ("large.bin", "is larger than the tool may send"),
         ("f" * 32, "Handle not found"),
         ("data:image/png;base64,%%%", "can't be decoded"),
         ("data:not a type,x", "media type"),
         ("data:x", "is not a data: URL"),
         ("data:," + "x" * 150_001, "is larger than the tool may send"),
+        ("data:," + "%41" * 1_000_000, "is larger than the tool may send"),
         ("file:///etc/passwd", "can't be read as a path"),
         ("\0", "can't be read as a path"),
     ],
@@ -239,6 +243,15 @@ def test_templates_that_cannot_work(site):
         ({"multipart": {"a": {"file": "/etc/passwd"}}}, "/httpImpl/request/multipart/a/file"),
         ({"multipart": {"a": {"file": "${file}"}, "b": "${file}"}}, "/httpImpl/request"),
         ({"bodyFile": "${file}", "query": {"q": "${file}"}}, "/httpImpl/request"),
+        ({"bodyFile": "${file}", "auth": {"type": "bearer", "value": "${file}"}}, "/httpImpl/request"),
+        ({"bodyFile": "${file}", "auth": {"type": "hmac", "secret": "${file}"}}, "/httpImpl/request"),
+        (
+            {
+                "bodyFile": "${file}",
+                "auth": {"type": "oauth2", "clientId": "c", "tokenUrl": "https://a.example/${file}"},
+            },
+            "/httpImpl/request",
+        ),
         ({"multipart": {"a": {"path": "x"}}}, "/httpImpl/request/multipart/a"),
         ({"multipart": {"${file}": "x"}}, "/httpImpl/request/multipart/${file}"),
         ({"multipart": {}, "headers": {"Content-Type": "multipart/form-data"}}, "/httpImpl/request/headers"),
@@ -253,3 +266,38 @@ def test_templates_that_cannot_work(site):
         reply = site.api.ask("PUT", f"{bundle}/tools/t/version/1", tool)
         assert reply.status_code == 400, request
         assert reply.json()["pointer"].startswith(pointer), (request, reply.json())
+
+
+def test_no_step_uses_the_file_of_another_as_a_text(site):
+    bundle = site.api.bundle(slug="wrong")
+    url = "https://a.example"
+    send = {"name": "send", "request": {"method": "POST", "urlTemplate": url, "bodyFile": "${file}"}}
+    for other in (
+        {"urlTemplate": f"{url}?f=${{file}}"},
+        {"urlTemplate": url, "auth": {"type": "apiKey", "name": "X-Key", "value": "${file}"}},
+    ):
+        for steps in ([send, {"name": "other", "request": other}], [{"name": "other", "request": other}, send]):
+            impl = {"requests": steps}
+            schema = {"type": "object", "properties": {"file": FILE}}
+            tool = {"type": "http", "argSchema": schema, "httpImpl": impl}
+            reply = site.api.ask("PUT", f"{bundle}/tools/t/version/1", tool)
+            assert (reply.status_code, reply.json()["pointer"]) == (400, "/httpImpl/requests")
+            assert "`${file}` is a file" in reply.json()["detail"]
+
+
+@pytest.mark.attack("templates")
+def test_a_call_that_adds_a_field_of_the_template_is_wrong(site):
+    """Refused like arguments that the schema refuses: by every interface."""
+    bundle = site.api.bundle(slug="form")
+    form = {
+        "headers": {"Content-Type": "application/x-www-form-urlencoded"},
+        "body": {"amount": "${amount}", "more": "${more}"},
+        "bodyEncoding": {"more": {"style": "form"}},
+    }
+    site.tool(bundle, "pay", form, amount={"type": "integer", "maximum": 10}, more={"type": "object"})
+    for more in ("{'amount': 1000}", "{'x': {'[' * 20_000: [1] * 3_000}}"):
+        assert site.call("form.pay", more=eval(more)).status_code == 400
+        assert "the argument `more`" in site.api.ask("POST", "/run", {"code": f"form.pay(more={more})"}).text
+    assert site.upstream.seen == []
+    assert site.call("form.pay", amount=5, more={"note": "x"}).json() == {"ok": True}
+    assert site.upstream.seen[-1].body == b"amount=5&note=x"

@@ -113,13 +113,13 @@ def test_a_form_without_known_members(call, tools):
 def test_a_member_cannot_replace_a_field(call):
     """Whoever chooses the names of members must not choose those of the template's own."""
     for spread in ({"amount": 1}, {"items[0][price]": 1}):
-        with pytest.raises(BadArguments, match="twice"):
+        with pytest.raises(BadArguments, match="already has"):
             call("create-charge", items=[{"price": "x"}], amount=5, spread=spread)
 
 
 def test_what_is_small_as_json_and_huge_as_a_form_is_refused(call):
     name = "n" * 500_000
-    with pytest.raises(BadArguments, match="bytes when it is written as a form"):
+    with pytest.raises(BadArguments, match="when it is written as a form"):
         call("list-charges", filter={name: {str(number): 1 for number in range(10_000)}})
 
 
