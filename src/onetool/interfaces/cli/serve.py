@@ -42,9 +42,10 @@ class ServingCommand(click.Command):
         try:
             rest = super().parse_args(ctx, args[:at])
         except click.UsageError as error:
-            if at is None and "unexpected extra argument" in error.message:
-                error.message += ". To serve an MCP server, put -- before its command."
-            raise
+            if at is not None or "unexpected extra argument" not in error.message:
+                raise
+            message = f"{error.message}. To serve an MCP server, put -- before its command."
+            raise click.UsageError(message, ctx) from None
         ctx.params["server"] = server
         if ctx.params["name"] is not None and server is None and not ctx.resilient_parsing:
             raise click.UsageError("--name is for a server behind --: onetool serve --name time -- uvx mcp-server-time")
