@@ -372,3 +372,13 @@ def test_it_does_not_wait_for_ever_for_whoever_is_told(
 
 def test_nobody_has_to_wait_for_its_thread(tmp_path: Path, watch: Watch) -> None:
     assert watch(tmp_path).lookout._thread.daemon
+
+
+def test_other_permissions_are_a_change(tmp_path: Path) -> None:
+    """A config that others could write is read again after `chmod go-w`."""
+    file = tmp_path / "onetool.yaml"
+    file.write_text("menu: run\n")
+    file.chmod(0o666)
+    before = module.snapshot([file])
+    file.chmod(0o600)
+    assert module.snapshot([file]) != before
