@@ -119,7 +119,7 @@ class Untrusted(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def state(self) -> str:
-        """Whether it was trusted before, and what is new since then."""
+        """The state in words: not trusted yet, or what is new since it was trusted."""
         told = "; ".join(self.new[:MOST_TOLD])
         more = f" and {len(self.new) - MOST_TOLD} more" if len(self.new) > MOST_TOLD else ""
         return f"{self._verdict} ({told}{more})" if self.new else self._verdict
@@ -248,7 +248,7 @@ def new_reach(pin: Mapping[str, Any], reach: "Reach", strict: bool) -> list[str]
     for key in ("http.tokens", "http.jwt", "http.url"):
         line = f"dials: {key}:"
         if any(one.startswith(line) for one in before) and not any(one.startswith(line) for one in pinned):
-            new.append(f"{key} is no longer there: others can call than before")
+            new.append(f"{key} is gone: other callers get in than before")
     noted = [one for one in before if one.startswith(f"dials: {AUDIT}") and not one.endswith(NOT_NOTED)]
     if noted and not any(one.startswith(f"dials: {AUDIT}") for one in pinned):
         new.append(f"{noted[0].removeprefix('dials: ')} is no longer there: calls are noted as usual")

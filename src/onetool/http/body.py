@@ -18,7 +18,7 @@ from onetool.http.errors import InvalidResponseError, ResponseTooLargeError, Wir
 
 GZIP, ZLIB, RAW = 16 + zlib.MAX_WBITS, zlib.MAX_WBITS, -zlib.MAX_WBITS
 CODINGS = frozenset(("gzip", "x-gzip", "deflate", "br", "zstd", "compress", "identity"))
-MOST_MEMBERS = 256  # of one gzip stream: many files in a row are one, but each costs time
+MAX_MEMBERS = 256  # of one gzip stream: many files in a row are one, but each costs time
 DEEPEST = 200  # levels: whoever walks through data takes some of Python's own for each
 
 _HOLDERS = frozenset((list, dict))
@@ -76,8 +76,8 @@ class CompressedBody:
                 break
             if data and self._bits == GZIP:
                 self._members += 1
-                if self._members > MOST_MEMBERS:
-                    raise InvalidResponseError(f"the answer is compressed in more than {MOST_MEMBERS} parts")
+                if self._members > MAX_MEMBERS:
+                    raise InvalidResponseError(f"the answer is compressed in more than {MAX_MEMBERS} parts")
                 stream = self._stream = zlib.decompressobj(GZIP)
             elif data:
                 raise InvalidResponseError("the answer goes on after the end of what is compressed")

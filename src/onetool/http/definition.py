@@ -95,7 +95,7 @@ Auth = Bearer | Basic | ApiKey | Hmac | OAuth2
 
 
 class Encoding(CamelStruct, frozen=True, kw_only=True):
-    """How the value of a query or form field is written, in OpenAPI's words.
+    """The encoding of a query or form field, in OpenAPI's words.
 
     Without a style, a list of plain values repeats the name, and what is nested has brackets: `items[0][price]`.
     """

@@ -267,7 +267,7 @@ class HttpTool:
         context: HttpContext,
         call: CallContext | None,
     ) -> Any:
-        """One after the other. The value of the last that was sent; None if none was.
+        """Send the requests one after the other, and return the value of the last one sent; None if none was.
 
         `loaded` are the arguments with the content of files; conditions see `args`, as they were given.
         """

@@ -29,7 +29,7 @@ from onetool.sources.bundles.openapi.schemas import (
     samples_of,
 )
 
-MOST_MEMBERS = 200  # members that become arguments
+MAX_MEMBERS = 200  # members that become arguments
 DEEPEST_MEMBERS = 8  # allOf inside of allOf
 
 _ALWAYS_BINARY = ("application/octet-stream", "audio/", "font/", "image/", "video/")
@@ -248,8 +248,8 @@ class BodyConverter:
         names = found.get("required")
         required |= {name for name in names if isinstance(name, str)} if isinstance(names, list) else set()
         kept = ((name, one) for name, one in schemas.items() if name and not self._is_read_only(one))
-        few = dict(islice(kept, MOST_MEMBERS + 1))
-        return BodyMembers(few, frozenset(required)) if len(few) <= MOST_MEMBERS else None
+        few = dict(islice(kept, MAX_MEMBERS + 1))
+        return BodyMembers(few, frozenset(required)) if len(few) <= MAX_MEMBERS else None
 
     def _part(self, part: Any, levels: int) -> BodyMembers | None:
         """Return the members of one part of allOf, which may also be only a list of required names."""

@@ -18,7 +18,7 @@ NamedOperation = tuple[Operation, str]
 
 
 class Selection(NamedTuple):
-    """What to import: several values of one field add up, and each field narrows down the others. Empty: all."""
+    """The part of a document to import. Values of one field add up; each field narrows down the others. Empty: all."""
 
     only: tuple[str, ...] = ()  # patterns for a path (`/users/*`) or for the name of a tool (`list-*`)
     tag: tuple[str, ...] = ()  # in any case
