@@ -20,7 +20,8 @@ def places(request, tmp_path):
         yield lambda kind, follow=None: tmp_path / kind
         return
     from onetool.app.documents import KINDS
-    from onetool.database.database_documents import DatabaseDocuments, Seal
+    from onetool.database.documents import Documents
+    from onetool.database.encryption import Seal
     from onetool.database.postgres import Postgres
 
     request.getfixturevalue("database")  # makes the tables
@@ -30,7 +31,7 @@ def places(request, tmp_path):
         opened.append(Postgres(request.getfixturevalue("database_url")))
         keeping = KINDS[kind]
         seal = Seal(lambda: [SECRET]) if keeping.is_sealed else None
-        return DatabaseDocuments(opened[-1], kind, seal, follow or keeping.follow)
+        return Documents(opened[-1], kind, seal, follow or keeping.follow)
 
     yield place
     for one in opened:

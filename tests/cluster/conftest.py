@@ -7,7 +7,6 @@ from cluster.members import Balancer, Member
 from interfaces.mcp.peers import HttpPeer
 from postgres import database, database_url, postgres
 
-from onetool.database.migrations import migrate_shared
 from onetool.database.sqlite import SqliteDatabase
 
 __all__ = ["database", "database_url", "postgres"]
@@ -16,7 +15,7 @@ __all__ = ["database", "database_url", "postgres"]
 def shared_file(folder):
     """A SQLite file with the tables that workers share."""
     made = SqliteDatabase(folder / "shared.db")
-    migrate_shared(made)
+    made.write(lambda work: None)  # makes the tables
     made.close()
     return folder / "shared.db"
 

@@ -18,7 +18,7 @@ from onetool.core.state_folders import (
     make_state_folder,
     mark_home,
 )
-from onetool.database.documents import FileDocuments
+from onetool.database.file_documents import FileDocuments
 from onetool.services.results import ResultStore
 from onetool.sources.bundles.files.state_folder import make_state
 from onetool.sources.mcp_servers.server_log import ServerLog

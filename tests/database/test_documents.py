@@ -10,8 +10,9 @@ import pytest
 
 from onetool.core.state_folders import MARKER
 from onetool.database import DatabaseAwayError, database_documents
-from onetool.database.database_documents import DatabaseDocuments, Seal, SealError
-from onetool.database.documents import FileDocuments
+from onetool.database.documents import Documents
+from onetool.database.encryption import Seal, SealError
+from onetool.database.file_documents import FileDocuments
 from onetool.database.postgres import Postgres
 
 SECRET = b"a secret that all replicas know, and nobody else"
@@ -32,7 +33,7 @@ def two(request, tmp_path):
         return
     database, other = request.getfixturevalue("database"), Postgres(request.getfixturevalue("database_url"))
     seal = Seal(lambda: [SECRET]) if request.param == "sealed" else None
-    yield tuple(DatabaseDocuments(one, "things", seal, "at once") for one in (database, other))
+    yield tuple(Documents(one, "things", seal, "at once") for one in (database, other))
     other.close()
 
 
@@ -169,13 +170,13 @@ def ended(database):
 
 def test_a_lock_that_was_lost_with_its_connection_is_told(database, database_url):
     other = Postgres(database_url)
-    with DatabaseDocuments(database, "things").locked("a", 1) as held:
+    with Documents(database, "things").locked("a", 1) as held:
         held.check()
         ended(other)
         for _ in range(2):
             with pytest.raises(DatabaseAwayError):
                 held.check()
-        with DatabaseDocuments(other, "things").locked("a", 1):  # somebody else may have it now
+        with Documents(other, "things").locked("a", 1):  # somebody else may have it now
             pass
         with pytest.raises(DatabaseAwayError):
             held.check()
@@ -183,7 +184,7 @@ def test_a_lock_that_was_lost_with_its_connection_is_told(database, database_url
 
 
 def test_what_is_known_goes_on_while_the_database_is_away(postgres, database):
-    documents = DatabaseDocuments(database, "things", follow="at once")
+    documents = Documents(database, "things", follow="at once")
     documents.write("a", b"1")
     assert (documents.read("a"), documents.read("none")) == (b"1", None)
     version = documents.version("a")
@@ -206,9 +207,9 @@ def test_what_is_known_goes_on_while_the_database_is_away(postgres, database):
 
 def test_a_question_that_is_asked_once_starts_no_listener(database, database_url, monkeypatch):
     monkeypatch.setattr(database_documents, "FRESH_S", float("inf"))
-    documents, other = DatabaseDocuments(database, "things"), Postgres(database_url)
+    documents, other = Documents(database, "things"), Postgres(database_url)
     documents.write("a", b"1")
-    fresh = DatabaseDocuments(other, "things")
+    fresh = Documents(other, "things")
     assert (fresh.read("a"), fresh.read("a"), other._listener) == (b"1", b"1", None)
     documents.write("a", b"2")
     monkeypatch.setattr(database_documents, "FRESH_S", 0.0)
@@ -223,7 +224,7 @@ def rows(database):
 
 
 def test_what_is_sealed_is_read_by_nobody_who_has_the_database_alone(database):
-    sealed = DatabaseDocuments(database, "things", Seal(lambda: [SECRET]), "never")
+    sealed = Documents(database, "things", Seal(lambda: [SECRET]), "never")
     sealed.write("a", b"hunter2")
     sealed.write("b", b"hunter2")
     (one,), (other,) = rows(database)
@@ -231,8 +232,8 @@ def test_what_is_sealed_is_read_by_nobody_who_has_the_database_alone(database):
     assert bytes(one) != bytes(other)
     assert sealed.read("a") == b"hunter2"
     with pytest.raises(SealError, match=r"things/a .* another cluster\.key"):
-        DatabaseDocuments(database, "things", Seal(lambda: [b"another"]), "never").read("a")
-    both = DatabaseDocuments(database, "things", Seal(lambda: [b"another", SECRET]), "never")
+        Documents(database, "things", Seal(lambda: [b"another"]), "never").read("a")
+    both = Documents(database, "things", Seal(lambda: [b"another", SECRET]), "never")
     assert both.read("a") == b"hunter2"
     both.write("a", b"hunter3")  # with the first key
     with pytest.raises(SealError):
@@ -241,7 +242,7 @@ def test_what_is_sealed_is_read_by_nobody_who_has_the_database_alone(database):
 
 @pytest.mark.parametrize("how", ["moved", "changed", "cut", "plain"])
 def test_what_was_tampered_with_is_not_taken(database, how):
-    sealed = DatabaseDocuments(database, "things", Seal(lambda: [SECRET]), "never")
+    sealed = Documents(database, "things", Seal(lambda: [SECRET]), "never")
     sealed.write("a", b"hunter2")
     sealed.write("b", b"hunter3")
     body = bytes(rows(database)[0][0])

@@ -6,7 +6,6 @@ import threading
 import pytest
 
 from onetool.core.principal import Principal, Rate
-from onetool.database.migrations import migrate_shared
 from onetool.database.shared_rates import SharedWindows
 from onetool.database.sqlite import SqliteDatabase
 from onetool.services.request_rates import RequestRates, SharedRates
@@ -21,7 +20,7 @@ def replicas(request, tmp_path):
         return
     if request.param == "sqlite":
         database = SqliteDatabase(tmp_path / "shared.db")
-        migrate_shared(database)
+        database.write(lambda work: None)  # makes the tables
     else:
         database = request.getfixturevalue("database")
     yield tuple(SharedRates(SharedWindows(database)) for _ in range(2))

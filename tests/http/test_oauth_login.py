@@ -20,7 +20,7 @@ from postgres import database_url, postgres
 from sources.mcp_servers.authority import Authority, browser, visit
 
 from onetool import App, ToolCall
-from onetool.database.documents import FileDocuments
+from onetool.database.file_documents import FileDocuments
 from onetool.http.errors import AuthError
 from onetool.http.login import StoredLogin, forget
 from onetool.http.oauth_login import log_in

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from onetool.core.context import CallEvent, CallWatch, Gate, Progress, Recorder
     from onetool.core.errors import ConfigError
     from onetool.core.threads import LoopThread
-    from onetool.database import Database, ReplicaDatabase
+    from onetool.database import Database
     from onetool.script.parse import CodeReport
     from onetool.script.render import ReadOn, RunReply
     from onetool.script.run_result import RunResult
@@ -413,7 +413,7 @@ class App:
         return self._bundles.service
 
     @property
-    def database(self) -> "ReplicaDatabase | None":
+    def database(self) -> "Database | None":
         """The database that replicas share; None: files and SQLite."""
         return self._database.get()
 

@@ -1,6 +1,7 @@
 """The database of the config in force: opened when it is first needed, and kept over reloads that do not change it."""
 
 import logging
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Literal
@@ -8,13 +9,14 @@ from typing import TYPE_CHECKING, Literal
 from onetool.core.errors import ConfigError, Mistake
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from onetool.config import Config
-    from onetool.database import Database, ReplicaDatabase
+    from onetool.database import Database
     from onetool.database.shared_rates import SharedWindows
 
 FOLDER = "database"
+STATE_FILE = "state.db"  # of the state folder
 SCHEMES = ("postgresql://", "postgres://")
 Tables = Literal["made", "required", "any"]
 """What happens with missing tables when a database is first used: they are made, they are an error, or nobody looks."""
@@ -32,12 +34,13 @@ class AppDatabase:
         self._config = config
         self._tables: Tables = "made" if makes_tables else "required"
         self._lock = Lock()
-        self._opened: ReplicaDatabase | None = None
+        self._opened: Database | None = None
+        self._state: Database | None = None
         self._rates: tuple[Database, SharedWindows] | None = None
         self._replicas: Callable[[], int] = lambda: 1
         self._workers: Database | None = None
 
-    def get(self) -> "ReplicaDatabase | None":
+    def get(self) -> "Database | None":
         """Raises ConfigError if what the config says can't be used. A database that is away is no error here."""
         if self._config.database is None:
             return None
@@ -45,6 +48,15 @@ class AppDatabase:
             if self._opened is None:
                 self._opened = open_database(self._config, self._tables)
             return self._opened
+
+    def state(self) -> "Database":
+        """Return the database of all stores: the one of the config, else `state.db` in the state folder."""
+        if (shared := self.get()) is not None:
+            return shared
+        with self._lock:
+            if self._state is None:
+                self._state = open_state_file(self._config)
+            return self._state
 
     def rates(self) -> "SharedWindows | None":
         """What rates are counted in, together with others; None: nobody else is there."""
@@ -65,14 +77,15 @@ class AppDatabase:
 
     def set_config(self, config: "Config") -> None:
         before, self._config = self._config, config
-        if before.database != config.database:
+        if (before.database, before.home) != (config.database, config.home):
             self.close()
 
     def close(self) -> None:
         with self._lock:
-            opened, self._opened = self._opened, None
-        if opened is not None:
-            opened.close()
+            opened = [one for one in (self._opened, self._state) if one is not None]
+            self._opened = self._state = None
+        for one in opened:
+            one.close()
 
 
 def index_folder(config: "Config") -> Path:
@@ -88,7 +101,23 @@ def index_folder(config: "Config") -> Path:
     return config.home / FOLDER / sha256(text.encode()).hexdigest()[:16]
 
 
-def open_database(config: "Config", tables: Tables = "any") -> "ReplicaDatabase":
+@contextmanager
+def open_state(config: "Config") -> "Iterator[Database]":
+    """Open the database of all stores for a command. Raises ConfigError if it can't be used."""
+    opened = AppDatabase(config)
+    try:
+        yield opened.state()
+    finally:
+        opened.close()
+
+
+def open_state_file(config: "Config") -> "Database":
+    from onetool.database.sqlite import SqliteDatabase
+
+    return SqliteDatabase(config.home / STATE_FILE)
+
+
+def open_database(config: "Config", tables: Tables = "any") -> "Database":
     """The database of a config that has one. Nothing is connected yet.
 
     Raises ConfigError, whose message has nothing of the address: that may hold a password.

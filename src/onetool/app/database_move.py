@@ -21,9 +21,10 @@ from onetool.config.file_checks import STATE
 from onetool.core.errors import OneToolError
 from onetool.core.os_files import UnsafeFileError
 from onetool.core.state_folders import make_state_folder
-from onetool.database import DatabaseError, ReplicaDatabase
-from onetool.database.database_documents import SealError
-from onetool.database.documents import FileDocuments, HeldDocument
+from onetool.database import Database, DatabaseError
+from onetool.database.documents import HeldDocument
+from onetool.database.encryption import SealError
+from onetool.database.file_documents import FileDocuments
 from onetool.database.moving import LeftBehind, Moved, MoveOptions, StoreMover
 from onetool.http.login import StoredLogin, login_documents
 from onetool.services import access_tokens
@@ -55,12 +56,12 @@ class MovableStore(msgspec.Struct, frozen=True):
     mover: StoreMover
 
 
-def count_stores(database: ReplicaDatabase) -> dict[str, int]:
+def count_stores(database: Database) -> dict[str, int]:
     """How many rows each store has in the database."""
     return {store.name: store.mover.count(database) for store in STORES}
 
 
-def import_home(home: Path, database: ReplicaDatabase, options: MoveOptions, tell: Tell) -> Iterator[tuple[str, Moved]]:
+def import_home(home: Path, database: Database, options: MoveOptions, tell: Tell) -> Iterator[tuple[str, Moved]]:
     """Copy all that a home has into the database, store by store. What nobody moves is told, too."""
     for store in STORES:
         yield store.name, store.mover.import_folder(home, database, _telling(options, store.name, tell))
@@ -70,7 +71,7 @@ def import_home(home: Path, database: ReplicaDatabase, options: MoveOptions, tel
             yield name, Moved(left=(LeftBehind(str(home / name), "this version has no way to move it"),))
 
 
-def export_home(database: ReplicaDatabase, home: Path, options: MoveOptions, tell: Tell) -> Iterator[tuple[str, Moved]]:
+def export_home(database: Database, home: Path, options: MoveOptions, tell: Tell) -> Iterator[tuple[str, Moved]]:
     """Copy all that the database has into an empty folder, which is a home then. Raises MoveError for another one."""
     try:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -99,17 +100,17 @@ def _telling(options: MoveOptions, name: str, tell: Tell) -> MoveOptions:
 class BundleMover:
     """Bundles. The index of neither side is moved: each makes its own."""
 
-    def count(self, database: ReplicaDatabase) -> int:
+    def count(self, database: Database) -> int:
         return database.read(lambda work: work.execute("SELECT count(*) FROM bundles")[0][0])
 
-    def import_folder(self, home: Path, database: ReplicaDatabase, options: MoveOptions) -> Moved:
+    def import_folder(self, home: Path, database: Database, options: MoveOptions) -> Moved:
         """Files that others could have written are left, as they are never used."""
         if not (home / bundles.FOLDER).is_dir():
             return Moved()
         target = DatabaseStore(database, max_tools=_most_tools(options))
         return _move_bundles(_bundle_files(home, options), target, options, str(home / bundles.FOLDER))
 
-    def export_folder(self, database: ReplicaDatabase, home: Path, options: MoveOptions) -> Moved:
+    def export_folder(self, database: Database, home: Path, options: MoveOptions) -> Moved:
         return _move_bundles(DatabaseStore(database), _bundle_files(home, options), options, "bundles in the database")
 
 
@@ -158,11 +159,11 @@ class DocumentMover:
         self._check = check
         self._join = join or _whole
 
-    def count(self, database: ReplicaDatabase) -> int:
+    def count(self, database: Database) -> int:
         sql = "SELECT count(*) FROM documents WHERE kind = %s"
         return database.read(lambda work: work.execute(sql, (self._kind,))[0][0])
 
-    def import_folder(self, home: Path, database: ReplicaDatabase, options: MoveOptions) -> Moved:
+    def import_folder(self, home: Path, database: Database, options: MoveOptions) -> Moved:
         files, target = self._files(home), documents_in(database, self._kind, options.config, "never")
         found = files.keys()
         keys = [key for key in found if self._kind != "servers" or "." not in key]  # logins lie beside servers
@@ -193,7 +194,7 @@ class DocumentMover:
         held.write(joined.body)
         return Moved(1, 0, left)
 
-    def export_folder(self, database: ReplicaDatabase, home: Path, options: MoveOptions) -> Moved:
+    def export_folder(self, database: Database, home: Path, options: MoveOptions) -> Moved:
         files, source = self._files(home), documents_in(database, self._kind, options.config, "never")
         keys, moved, left = source.keys(), 0, list[LeftBehind]()
         for number, key in enumerate(keys, 1):
@@ -228,15 +229,15 @@ def _sum(one: Moved, other: Moved) -> Moved:
 class TokenMover:
     """Tokens by their hashes, and what was revoked."""
 
-    def count(self, database: ReplicaDatabase) -> int:
+    def count(self, database: Database) -> int:
         """Of documents: how many tokens they have is sealed."""
         sql = "SELECT count(*) FROM documents WHERE kind = 'tokens'"
         return database.read(lambda work: work.execute(sql)[0][0])
 
-    def import_folder(self, home: Path, database: ReplicaDatabase, options: MoveOptions) -> Moved:
+    def import_folder(self, home: Path, database: Database, options: MoveOptions) -> Moved:
         return self._moved(_token_file(home, options), _token_row(database, options), options.force)
 
-    def export_folder(self, database: ReplicaDatabase, home: Path, options: MoveOptions) -> Moved:
+    def export_folder(self, database: Database, home: Path, options: MoveOptions) -> Moved:
         return self._moved(_token_row(database, options), _token_file(home, options), options.force)
 
     def _moved(self, source: TokenStore, target: TokenStore, force: bool) -> Moved:
@@ -250,7 +251,7 @@ def _token_file(home: Path, options: MoveOptions) -> TokenStore:
     return TokenStore(home / access_tokens.FOLDER, key_file=token_key_file(options.config))
 
 
-def _token_row(database: ReplicaDatabase, options: MoveOptions) -> TokenStore:
+def _token_row(database: Database, options: MoveOptions) -> TokenStore:
     return TokenStore(documents_in(database, "tokens", options.config, "never"))
 
 

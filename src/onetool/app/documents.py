@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from onetool.core.errors import ConfigError
 from onetool.core.os_files import UnsafeFileError
-from onetool.database import ReplicaDatabase
-from onetool.database.database_documents import DatabaseDocuments, Following, Seal, SealError
+from onetool.database import Database
+from onetool.database.documents import Documents, Following
+from onetool.database.encryption import Seal, SealError
 
 if TYPE_CHECKING:
     from onetool.config import Config
@@ -46,15 +47,15 @@ KINDS: dict[DocumentKind, Keeping] = {
 
 
 def documents_in(
-    database: ReplicaDatabase, kind: DocumentKind, config: "Config", follow: Following | None = None
-) -> DatabaseDocuments:
+    database: Database, kind: DocumentKind, config: "Config", follow: Following | None = None
+) -> Documents:
     """The documents of a kind. `follow`: another way than is usual for the kind."""
     keeping = KINDS[kind]
     seal = Seal(lambda: secrets_of(config)) if keeping.is_sealed else None
-    return DatabaseDocuments(database, kind, seal, follow or keeping.follow)
+    return Documents(database, kind, seal, follow or keeping.follow)
 
 
-def seal_anew(database: ReplicaDatabase, config: "Config") -> int:
+def seal_anew(database: Database, config: "Config") -> int:
     """Encrypt with `cluster.key` what this machine's own key has encrypted before there was one, so that every replica
     can read it. Gives how many documents those are. Where the key is not set, nothing is done.
     """

@@ -28,9 +28,8 @@ if TYPE_CHECKING:
     from onetool.app.secret_rules import SecretRules
     from onetool.core.context import Recorder, RunRecorder
     from onetool.core.executor import Executor
-    from onetool.database import ReplicaDatabase
-    from onetool.database.database_documents import Following
-    from onetool.database.documents import Documents
+    from onetool.database import Database
+    from onetool.database.documents import Documents, Following
     from onetool.database.shared_rates import SharedWindows
     from onetool.http.client import HttpClient
     from onetool.http.tool import HttpContext
@@ -74,7 +73,7 @@ class Runtime:
         before: "Runtime | None" = None,
         recorders: "Iterable[Recorder]" = (),
         audit: "AppAudit | None" = None,
-        database: "Callable[[], ReplicaDatabase | None]" = lambda: None,
+        database: "Callable[[], Database | None]" = lambda: None,
         rates: "Callable[[], SharedWindows | None]" = lambda: None,
     ) -> None:
         """`recorders` are called for every call, in addition to those that are made here."""
@@ -115,7 +114,7 @@ class Runtime:
         return self._part("stats", self._new_stats)
 
     @property
-    def database(self) -> "ReplicaDatabase | None":
+    def database(self) -> "Database | None":
         """The database that replicas share; None: files and SQLite. Raises ConfigError if it can't be used."""
         return self._database()
 

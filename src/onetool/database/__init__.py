@@ -1,13 +1,12 @@
-"""What several processes share: PostgreSQL for replicas (`database:` in the config), SQLite for workers of one machine.
+"""One database for all state: SQLite (`state.db` in the state folder), or PostgreSQL (`database:` in the config).
 
-connection          Database: read and write in transactions, whatever is behind it; what can go wrong
-postgres            PostgreSQL by psycopg, with a pool, a breaker, and news of changes by other replicas
-sqlite              a SQLite file with the same interface
-migrations          the tables, as numbered SQL files
-documents           Documents: small things by their key; in a folder
-database_documents  the same in a database, encrypted where they are secrets
-shared_rates        counts in windows of time, together with the others
-moving              what moves a store between a folder and a database
+connection      Database: read and write in transactions, whatever is behind it; what can go wrong
+sqlite          a SQLite file, which the processes of one machine share
+postgres        PostgreSQL by psycopg, with a pool, a breaker, and news of changes by other replicas
+migrations      the tables, as numbered SQL files for both
+documents       Documents: small things by their key
+encryption      what is encrypted where replicas share the database
+shared_rates    counts in windows of time, together with the others
 """
 
 from onetool.database.connection import (
@@ -16,16 +15,7 @@ from onetool.database.connection import (
     DatabaseAwayError,
     DatabaseError,
     LockNumber,
-    ReplicaDatabase,
     Transaction,
 )
 
-__all__ = [
-    "ChangeUnknownError",
-    "Database",
-    "DatabaseAwayError",
-    "DatabaseError",
-    "LockNumber",
-    "ReplicaDatabase",
-    "Transaction",
-]
+__all__ = ["ChangeUnknownError", "Database", "DatabaseAwayError", "DatabaseError", "LockNumber", "Transaction"]

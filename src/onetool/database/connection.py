@@ -1,10 +1,10 @@
-"""`Database` is what stores are written against: transactions in SQL that PostgreSQL and SQLite both understand.
+"""`Database`: transactions in SQL that PostgreSQL and SQLite both understand. Every store is written against it.
 
-Placeholders are `%s`. `Database.clock` is SQL for the seconds since 1970 on the database's own clock: replicas whose
-clocks differ agree on it. All methods block, and may be called from any thread. What they raise is a `DatabaseError`.
+Placeholders are `%s`. Where the two differ, the driver hides it: `Transaction.lock`, `Database.clock`, `on_change`, and
+the words in braces of a migration. All methods block, and may be called from any thread. They raise DatabaseError.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
 from onetool.core.errors import OneToolError
@@ -19,14 +19,24 @@ class Transaction(Protocol):
     """One transaction. It ends with the function that got it: committed, or rolled back if that raised."""
 
     def execute(self, sql: str, params: Params = ()) -> list[Row]:
-        """Run a statement; gives its rows, if it has any."""
+        """Run a statement and return its rows, if it has any."""
         ...
 
     def execute_many(self, sql: str, rows: Sequence[Params]) -> None: ...
 
     @property
     def row_count(self) -> int:
-        """How many rows the last statement found or changed."""
+        """The number of rows that the last statement found or changed."""
+        ...
+
+    def lock(self, number: int, timeout: float | None = None) -> None:
+        """Hold one of the locks in `LockNumber` until the transaction ends. A transaction that writes to SQLite is the
+        only one anyway.
+        """
+        ...
+
+    def try_lock(self, number: int) -> bool:
+        """Take a lock unless another transaction holds it."""
         ...
 
     def allow(self, seconds: int) -> None:
@@ -34,77 +44,86 @@ class Transaction(Protocol):
         ...
 
     def notify(self, topic: str, detail: str = "") -> None:
-        """Tell all replicas when this is committed: `ReplicaDatabase.on_change` of that topic.
-
-        For changes, never per call.
-        """
+        """Tell listeners (`Database.on_change`) about a change once it is committed. Not for every call of a tool."""
         ...
 
 
 class DatabaseLock(Protocol):
-    """A lock by its name, among all who use the database. It is held by a connection of its own."""
+    """A named lock among all processes that use the database. No transaction is open while it is held."""
 
     def take(self) -> bool:
-        """Whether it is held now. It does not wait for who holds it. Raises DatabaseAwayError."""
+        """Return whether the lock is held now. Doesn't wait for another holder. Raises DatabaseError."""
         ...
 
     def check(self) -> None:
-        """Raises DatabaseAwayError if it was lost, because its connection was."""
+        """Raise DatabaseAwayError if the lock was lost together with its connection."""
         ...
 
     def release(self) -> None:
-        """Never raises."""
+        """Give the lock back. Never raises."""
         ...
 
 
 class Database(Protocol):
-    """What PostgreSQL and SQLite both have."""
+    """PostgreSQL (`database:` in the config) or a SQLite file (`state.db` in the state folder)."""
 
     clock: str
-    """SQL for the seconds since 1970, as a float."""
+    """SQL for the seconds since 1970, as a float. Replicas whose clocks differ agree on the database's."""
 
-    def read(self, job: Callable[[Transaction], T]) -> T:
-        """Run `job` in a transaction that changes nothing. It may run twice. Raises DatabaseAwayError."""
+    dialect: Mapping[str, str]
+    """The words in braces that migrations use."""
+
+    def read(self, job: Callable[[Transaction], T], *, snapshot: bool = False) -> T:
+        """Run `job` in a transaction that changes nothing. It may run twice. With `snapshot`, all of its statements see
+        the same moment.
+        """
         ...
 
-    def write(self, job: Callable[[Transaction], T]) -> T:
+    def write(self, job: Callable[[Transaction], T], *, durable: bool = False) -> T:
         """Run `job` in a transaction. It may run twice, when the connection was lost before anything counted: so it
-        changes nothing outside of it. Raises DatabaseAwayError (nothing has changed) or ChangeUnknownError.
+        changes nothing outside of the database. After DatabaseAwayError nothing has changed; see ChangeUnknownError.
+        With `durable`, the change also survives a power failure once this returns.
         """
+        ...
+
+    def stamp(self) -> Hashable:
+        """Return a value that differs after every commit by any process, if that is cheap to know; else None, and
+        `on_change` tells of changes.
+        """
+        ...
+
+    def on_change(self, topic: str, call: Callable[[str], None]) -> Forget:
+        """Call it, in a thread, with the detail of each `notify` of that topic; and with "" when something may have
+        changed without a notification, at most once a second.
+        """
+        ...
+
+    def lock(self, name: str) -> DatabaseLock:
+        """Return a lock that nobody holds yet. It ends with its process."""
         ...
 
     @property
     def is_away(self) -> bool:
-        """Whether it was not reached when it was last needed. It never blocks."""
+        """Whether the database was not reached when it was last needed. Never blocks."""
+        ...
+
+    def describe(self) -> str:
+        """Return a name of the database for messages, without its address."""
+        ...
+
+    def shrink(self) -> None:
+        """Give the space of deleted rows back to the system."""
         ...
 
     def close(self) -> None: ...
 
 
-class ReplicaDatabase(Database, Protocol):
-    """What only PostgreSQL has, beside: the database of `database:` in the config."""
-
-    def on_change(self, topic: str, call: Callable[[str], None]) -> Forget:
-        """Call it, in a thread, with the detail of each `notify` of that topic by anybody; and with "" every second,
-        and after the connection was lost: notifications can get lost, so whoever listens looks for itself then.
-        """
-        ...
-
-    def lock(self, name: str) -> DatabaseLock:
-        """A lock that nobody holds yet. It ends with its process, or when its process does not answer for long."""
-        ...
-
-
 class LockNumber:
-    """Numbers of advisory locks (`pg_advisory_xact_lock`): each means one thing in the whole database.
-
-    A number never changes: replicas of another version use the same ones.
-    """
+    """Numbers of locks that end with their transaction (`Transaction.lock`). A number never changes."""
 
     MIGRATIONS: Final = 7_307_199_513_280_411  # one replica makes tables at a time
     STATS_SWEEP: Final = 7_307_199_513_280_412
-    STATS_IMPORT: Final = 7_307_199_513_280_413
-    RESULTS_ROOM: Final = 7_307_199_513_280_503  # one replica makes room at a time
+    RESULTS_SWEEP: Final = 7_307_199_513_280_503
     AUDIT_APPEND: Final = 7_307_199_513_280_505  # one appends at a time
     AUDIT_SWEEP: Final = 7_307_199_513_280_506
 
@@ -121,19 +140,35 @@ class DatabaseError(OneToolError):
 
 
 class DatabaseAwayError(DatabaseError):
-    """Nobody reaches the database now. Nothing has changed. Callers read this: it does not say `why`, which is for the
-    log of the server and names its host and role.
+    """The database can't be reached now, or is locked. Nothing has changed. Callers read this: it doesn't say `why`,
+    which is for the log of the server and names its host and role.
     """
 
     reason = "database_away"
 
-    def __init__(self, why: str = "") -> None:
-        super().__init__("the database can't be reached; nothing has changed, try again")
+    def __init__(self, why: str = "", message: str = "the database can't be reached") -> None:
+        super().__init__(f"{message}; nothing has changed, try again")
         self.why = why
 
 
+class DamagedDatabaseError(DatabaseError):
+    """The file is not a database, or a damaged one."""
+
+    is_damaged = True
+
+
+class NewerDatabaseError(DatabaseError):
+    """A later version of OneTool has made the tables."""
+
+    def __init__(self, place: str, found: int, known: int) -> None:
+        super().__init__(
+            f"{place} was changed by a later version of OneTool (schema {found}; this version knows {known}): "
+            "update OneTool"
+        )
+
+
 class TablesMissingError(DatabaseError):
-    """The database is reached, and does not have the tables that this version needs."""
+    """The database is reached, but lacks tables that this version needs."""
 
     def __init__(self, missing: list[str], has_none: bool) -> None:
         super().__init__(

@@ -1,37 +1,45 @@
 """`Documents`: small things by their key, which several processes read and change: logins, tokens, what servers offer.
 
-    FileDocuments       a file each, in one folder of the state: private, replaced as a whole, locked by flock
-    DatabaseDocuments   a row each, in the database that replicas share (`database_documents`)
+A document is a row of the database. What changes a document as a function of what it was holds its lock. Those that are
+secrets are encrypted where replicas share the database.
 
-Stores are written against the protocol alone. What changes a document as a function of what it was holds its lock.
+A request asks for the version of some documents each time. SQLite tells cheaply whether anything was committed since
+(`Database.stamp`), so a request sees every change committed before it arrived. PostgreSQL notifies all replicas, and
+each looks every second: there, what is known is at most about a second old, and stays valid while the database is away.
+A process that asks once and ends starts no listener: that begins when a document is asked for again later, or at once
+where the caller says so.
 """
 
+import asyncio
 import errno
-import os
-from collections.abc import AsyncIterator, Generator, Hashable, Iterator
-from contextlib import (
-    AbstractAsyncContextManager,
-    AbstractContextManager,
-    asynccontextmanager,
-    contextmanager,
-    suppress,
-)
-from pathlib import Path
-from typing import Literal, NamedTuple, Protocol
+import threading
+import time
+import weakref
+from collections.abc import AsyncIterator, Hashable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from time import monotonic
+from typing import Literal, NamedTuple
 
 from onetool.core import flock
-from onetool.core.flock import lockable_folder
-from onetool.core.os_files import PLAIN, draft_of, open_no_link, private, read_private, sync_folder
-from onetool.core.state_folders import make_state_folder
+from onetool.database.connection import Database, DatabaseError, DatabaseLock, Transaction
+from onetool.database.encryption import Seal
 
 Version = Hashable
 """Differs after every change of a document. None: there is none."""
 
-PAUSE = 0.05  # seconds between two attempts on an event loop
-LARGEST = 4 * 1024**2  # bytes that are read, and one more
+Following = Literal["at once", "later", "never"]
+"""Whether what was read is known from then on, and followed: from the first time, from the second, or not at all."""
 
-Guard = Literal["any", "no_link", "private"]
-"""Which files are read: all; those that are no links; those that nobody else could have written or can read."""
+TOPIC = "documents"
+FRESH_S = 1.0  # that what was read counts as known, without a listener
+PAUSE = 0.05  # seconds between two attempts to take a lock
+
+DocumentId = tuple[str, str]  # kind and key
+
+_NEXT_VERSION = "UPDATE counters SET value = value + 1 WHERE name = 'documents' RETURNING value"
+_UPSERT = """INSERT INTO documents (kind, key, body, version, modified_at) VALUES (%s, %s, %s, %s, {clock})
+ON CONFLICT (kind, key) DO UPDATE
+SET body = excluded.body, version = excluded.version, modified_at = excluded.modified_at"""
 
 
 class StoredDocument(NamedTuple):
@@ -39,58 +47,6 @@ class StoredDocument(NamedTuple):
 
     version: Version
     body: bytes | None
-
-
-class HeldDocument(Protocol):
-    """A document whose lock is held. All methods block."""
-
-    def load(self) -> StoredDocument:
-        """What is kept now: never what was known before."""
-        ...
-
-    def write(self, body: bytes) -> Version: ...
-
-    def delete(self) -> bool: ...
-
-    def check(self) -> None:
-        """Raises DatabaseAwayError if the lock was lost meanwhile, with the connection that held it."""
-        ...
-
-
-class Documents(Protocol):
-    """The documents of one kind. Files raise OSError, a database DatabaseError; TimeoutError if others hold a lock."""
-
-    def describe(self, key: str) -> str:
-        """Where it is kept, for messages."""
-        ...
-
-    def version(self, key: str) -> Version:
-        """It never waits, at most for a look at a file. Where nothing is known yet, it equals no version."""
-        ...
-
-    def load(self, key: str) -> StoredDocument:
-        """What is kept, and its version. A database that is away gives what was known before."""
-        ...
-
-    def read(self, key: str) -> bytes | None: ...
-
-    def write(self, key: str, body: bytes) -> Version:
-        """Replace it as a whole, whoever has changed it meanwhile."""
-        ...
-
-    def delete(self, key: str) -> bool:
-        """Whether there was one."""
-        ...
-
-    def keys(self) -> list[str]: ...
-
-    def locked(self, key: str, patience: float) -> AbstractContextManager[HeldDocument]:
-        """One at a time, among all processes and replicas. Others may hold it for so many seconds: TimeoutError."""
-        ...
-
-    def locked_async(self, key: str, patience: float) -> AbstractAsyncContextManager[HeldDocument]:
-        """The same on an event loop, which goes on meanwhile."""
-        ...
 
 
 class Unknown:
@@ -103,142 +59,302 @@ class Unknown:
         return 0
 
 
-class HeldFile:
-    def __init__(self, documents: "FileDocuments", key: str) -> None:
-        self._documents, self._key = documents, key
+class Documents:
+    """The documents of one kind. With a `seal` nobody reads them who has the database alone.
+
+    Methods raise DatabaseError, and TimeoutError if others hold a lock. With `durable`, changes survive a power
+    failure.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        kind: str,
+        seal: Seal | None = None,
+        follow: Following = "later",
+        *,
+        durable: bool = True,
+    ) -> None:
+        self._database = database
+        self._kind = kind
+        self._seal = seal
+        self._follow: Following = follow
+        self._durable = durable
+        self._follower = _follower_of(database)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Documents) and (self._database, self._kind) == (other._database, other._kind)
+
+    def __hash__(self) -> int:
+        return hash((self._database, self._kind))
+
+    def describe(self, key: str) -> str:
+        """Return where a document is kept, for messages."""
+        return f"{self._kind}/{key} in {self._database.describe()}"
+
+    def version(self, key: str) -> Version:
+        """Return the version without waiting for the database. What is not known yet has one that equals no other."""
+        if self._follow == "never":
+            return self._row(key).version
+        return self._follower.version((self._kind, key))
+
+    def load(self, key: str) -> StoredDocument:
+        """Return what is kept, and its version; what was known before if the database is away."""
+        if self._follow == "never":
+            return self.load_now(key)
+        found = self._follower.load((self._kind, key), self._follow == "at once")
+        return found._replace(body=self._opened(key, found.body))
+
+    def read(self, key: str) -> bytes | None:
+        return self.load(key).body
+
+    def load_now(self, key: str) -> StoredDocument:
+        """Return what is kept, whatever is known. It is known from then on."""
+        found = self._row(key)
+        if self._follow != "never" and found.version is not None:
+            self._follower.set((self._kind, key), found)
+        return found._replace(body=self._opened(key, found.body))
+
+    def write(self, key: str, body: bytes) -> Version:
+        """Replace a document as a whole, whoever has changed it meanwhile."""
+        kept = body if self._seal is None else self._seal.close(self._about(key), body)
+        version = self._database.write(
+            lambda work: write_row(work, self._kind, key, kept, self._database.clock), durable=self._durable
+        )
+        self._follower.set((self._kind, key), StoredDocument(version, kept))
+        return version
+
+    def delete(self, key: str) -> bool:
+        """Delete a document. Return whether there was one."""
+
+        def job(work: Transaction) -> bool:
+            work.execute("DELETE FROM documents WHERE kind = %s AND key = %s", (self._kind, key))
+            is_gone = work.row_count > 0
+            work.notify(TOPIC, f"{self._kind} {key}")
+            return is_gone
+
+        was_there = self._database.write(job, durable=self._durable)
+        self._follower.set((self._kind, key), StoredDocument(None, None))
+        return was_there
+
+    def keys(self) -> list[str]:
+        sql = "SELECT key FROM documents WHERE kind = %s ORDER BY key"
+        return [key for (key,) in self._database.read(lambda work: work.execute(sql, (self._kind,)))]
+
+    def seal_anew(self, max_wait: float) -> int:
+        """Encrypt with the current key what an older key of ours has encrypted, and return the number of documents."""
+        if (seal := self._seal) is None:
+            return 0
+        count = 0
+        for key in self.keys():
+            if (body := self._row(key).body) is None or not seal.is_of_other_key(body):
+                continue
+            with self.locked(key, max_wait) as held:
+                if (opened := held.load().body) is not None:
+                    held.write(opened)
+                    count += 1
+        return count
+
+    def _row(self, key: str) -> StoredDocument:
+        return self._database.read(lambda work: read_row(work, (self._kind, key)))
+
+    def _opened(self, key: str, body: bytes | None) -> bytes | None:
+        return body if body is None or self._seal is None else self._seal.open(self._about(key), body)
+
+    def _about(self, key: str) -> str:
+        return f"{self._kind}/{key}"
+
+    # Locks
+
+    @contextmanager
+    def locked(self, key: str, max_wait: float) -> Iterator["HeldDocument"]:
+        """Hold the lock of a document, among all processes and replicas. TimeoutError if others hold it for longer."""
+        lock = self._database.lock(self._about(key))
+        try:
+            between = flock.pauses(max_wait, PAUSE, PAUSE)
+            while not lock.take():
+                if (pause := next(between, None)) is None:
+                    raise self._held(key)
+                time.sleep(pause)
+            yield HeldDocument(self, key, lock)
+        finally:
+            lock.release()
+
+    @asynccontextmanager
+    async def locked_async(self, key: str, max_wait: float) -> AsyncIterator["HeldDocument"]:
+        """Hold the lock of a document, without blocking the event loop meanwhile."""
+        lock = self._database.lock(self._about(key))
+        try:
+            between = flock.pauses(max_wait, PAUSE, PAUSE)
+            while not await asyncio.to_thread(lock.take):
+                if (pause := next(between, None)) is None:
+                    raise self._held(key)
+                await asyncio.sleep(pause)
+            yield HeldDocument(self, key, lock)
+        finally:
+            lock.release()
+
+    def _held(self, key: str) -> TimeoutError:
+        return TimeoutError(errno.ETIMEDOUT, "another process holds its lock", self.describe(key))
+
+
+class HeldDocument:
+    """A document whose lock is held. All methods block."""
+
+    def __init__(self, documents: Documents, key: str, lock: DatabaseLock) -> None:
+        self._documents, self._key, self._lock = documents, key, lock
 
     def load(self) -> StoredDocument:
-        return self._documents.load(self._key)
+        """Return what is kept now, never what was known before."""
+        return self._documents.load_now(self._key)
 
     def write(self, body: bytes) -> Version:
+        """Write the document, though the lock may have been lost: call `check` before where that matters."""
         return self._documents.write(self._key, body)
 
     def delete(self) -> bool:
         return self._documents.delete(self._key)
 
     def check(self) -> None:
-        """The system takes a lock from nobody."""
+        """Raise DatabaseAwayError if the lock was lost meanwhile, with the connection that held it."""
+        self._lock.check()
 
 
-class FileDocuments:
-    """The file of a document is named after its key, which is a safe name.
+# What is known
 
-    `lock`: one for the folder, or one for each file. With `sync` a change is on the disk when `write` returns.
-    """
 
-    def __init__(
-        self,
-        folder: Path,
-        suffix: str = ".json",
-        *,
-        guard: Guard = "private",
-        lock: Literal["folder", "file"] = "folder",
-        sync: bool = True,
-    ) -> None:
-        self.folder = folder
-        self._suffix = suffix
-        self._guard: Guard = guard
-        self._follows = guard == "any"
-        self._paths: dict[str, str] = {}  # a version is asked for with every request
-        self._has_one_lock = lock == "folder"
-        self._sync = sync
+class KnownDocument(NamedTuple):
+    """With an `error` it could never be read, and nobody knows whether there is one."""
 
-    def file(self, key: str) -> Path:
-        return self.folder / f"{key}{self._suffix}"
+    document: StoredDocument
+    error: DatabaseError | None
+    at: float
+    stamp: Hashable  # of the database, before it was read
 
-    def describe(self, key: str) -> str:
-        return str(self.file(key))
 
-    def version(self, key: str) -> Version:
-        """Raises OSError, but for a file that is not there."""
+class DocumentFollower:
+    """All that is known of the documents of one database. Any thread may use it."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = weakref.ref(database)
+        self._known: dict[DocumentId, KnownDocument] = {}
+        self._lock = threading.Lock()
+        self._is_listening = False
+
+    def version(self, id: DocumentId) -> Version:
+        found = self._known.get(id)
+        return Unknown() if found is None or found.error or not self._is_current(found) else found.document.version
+
+    def load(self, id: DocumentId, at_once: bool) -> StoredDocument:
+        """Return what is known; read it now if it isn't. Raises DatabaseError if it could never be read."""
+        found = self._known.get(id)
+        if found is None or not self._is_current(found):
+            is_new, found = found is None, self._read(id, found)
+            if found.stamp is None and (at_once or not is_new):
+                self._listen()
+        if found.error is not None:
+            raise found.error
+        return found.document
+
+    def set(self, id: DocumentId, document: StoredDocument) -> None:
+        """Remember what this process has written: it counts here at once."""
+        with self._lock:
+            before = self._known.get(id)
+            if before is None or _is_newer(document, before.document):
+                # Without a stamp of after the change: where there are stamps, it is read again once.
+                self._known[id] = KnownDocument(document, None, monotonic(), None)
+
+    def _is_current(self, found: KnownDocument) -> bool:
+        database = self._database()
         try:
-            found = os.stat(self._paths.get(key) or self._path(key), follow_symlinks=self._follows)
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        return (found.st_ino, found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_mode, found.st_uid)
+            stamp = None if database is None else database.stamp()
+        except DatabaseError:
+            return False
+        if stamp is not None:
+            return stamp == found.stamp
+        return self._is_listening or monotonic() - found.at < FRESH_S
 
-    def _path(self, key: str) -> str:
-        return self._paths.setdefault(key, str(self.file(key)))
-
-    def load(self, key: str) -> StoredDocument:
-        version = self.version(key)  # first: what is written in between is then noticed
-        return StoredDocument(version, self.read(key))
-
-    def read(self, key: str) -> bytes | None:
-        body = self._read(key)
-        if body is not None:
-            with suppress(OSError):  # a folder from before there were markers may be one that we can't write
-                make_state_folder(self.folder)
-        return body
-
-    def _read(self, key: str) -> bytes | None:
-        file = self.file(key)
-        if self._guard == "private":
-            return read_private(file, LARGEST + 1)
+    def _read(self, id: DocumentId, before: KnownDocument | None) -> KnownDocument:
+        database = self._database()
+        assert database is not None  # noqa: S101 - whoever asks has it
+        stamp: Hashable = None
         try:
-            opened = os.open(file, os.O_RDONLY | PLAIN) if self._follows else open_no_link(file, os.O_RDONLY)
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        with os.fdopen(opened, "rb") as stream:
-            return stream.read() if self._follows else stream.read(LARGEST + 1)
+            stamp = database.stamp()  # first: what is written in between is then noticed
+            found = KnownDocument(database.read(lambda work: read_row(work, id)), None, monotonic(), stamp)
+        except DatabaseError as error:
+            if before is not None and before.error is None and not error.is_damaged:
+                found = before._replace(at=monotonic())
+            else:
+                found = KnownDocument(StoredDocument(None, None), error, monotonic(), stamp)
+        with self._lock:
+            if self._known.get(id) is before:
+                self._known[id] = found
+        return found
 
-    def write(self, key: str, body: bytes) -> Version:
-        file = self.file(key)
-        make_state_folder(self.folder)
-        with draft_of(file, body, sync=self._sync) as draft:
-            ours = draft.stat().st_ino
-            draft.replace(file)
-        if self._sync:
-            sync_folder(self.folder)
-        version = self.version(key)
-        # Another process may have replaced it in this moment: that is noticed by whoever compares versions.
-        return version if isinstance(version, tuple) and version[0] == ours else Unknown()
+    def _listen(self) -> None:
+        database = self._database()
+        with self._lock:
+            if self._is_listening or database is None:
+                return
+            self._is_listening = True
+        database.on_change(TOPIC, self._look)
 
-    def delete(self, key: str) -> bool:
-        with suppress(FileNotFoundError, NotADirectoryError):
-            self.file(key).unlink()
-            return True
-        return False
-
-    def keys(self) -> list[str]:
-        try:
-            names = os.listdir(self.folder)
-        except (FileNotFoundError, NotADirectoryError):
-            return []
-        end = self._suffix
-        return sorted(name.removesuffix(end) for name in names if name.endswith(end) and not name.startswith("."))
-
-    # Locks
-
-    @contextmanager
-    def locked(self, key: str, patience: float) -> Iterator[HeldFile]:
-        with self._lock_file(key) as lock:
-            if not flock.wait(lock, patience):
-                raise _held(self.file(key))
-            yield HeldFile(self, key)
-
-    @asynccontextmanager
-    async def locked_async(self, key: str, patience: float) -> AsyncIterator[HeldFile]:
-        with self._lock_file(key) as lock:
-            if not await flock.wait_async(lock, patience, PAUSE):
-                raise _held(self.file(key))
-            yield HeldFile(self, key)
-
-    @contextmanager
-    def _lock_file(self, key: str) -> Generator[int]:
-        """Gives the open file of the lock. Leaving gives the lock back, as the end of the process does."""
-        if self._has_one_lock:
-            with lockable_folder(self.folder) as (_, lock):
-                yield lock
+    def _look(self, detail: str) -> None:
+        """Read what has changed, in the thread of the listener. `detail` names a document; empty: look for all."""
+        database, before = self._database(), dict(self._known)
+        if database is None:
             return
-        make_state_folder(self.folder)
-        # Never deleted: a new file would be another lock.
-        lock = private(self.folder / f".{key}{self._suffix}.lock", os.O_RDWR | os.O_CREAT)
-        try:
-            yield lock
-        finally:
-            flock.give_back(lock)
+        kind, _, key = detail.partition(" ")
+        ids = [id for id in before if not detail or id == (kind, key)]
+        if not ids or database.is_away:
+            return
+        now = database.read(lambda work: _changed(work, ids, before))
+        with self._lock:
+            for id, document in now.items():
+                if self._known.get(id) is before[id]:  # else this process has just written it
+                    self._known[id] = KnownDocument(document, None, monotonic(), None)
 
 
-def _held(file: Path) -> TimeoutError:
-    return TimeoutError(errno.ETIMEDOUT, "another process holds its lock", str(file))
+def read_row(work: Transaction, id: DocumentId) -> StoredDocument:
+    rows = work.execute("SELECT version, body FROM documents WHERE kind = %s AND key = %s", id)
+    return StoredDocument(rows[0][0], bytes(rows[0][1])) if rows else StoredDocument(None, None)
+
+
+def write_row(work: Transaction, kind: str, key: str, body: bytes, clock: str) -> int:
+    """Write a document and return its version. The row of the counter is locked meanwhile, so versions only grow."""
+    version: int = work.execute(_NEXT_VERSION)[0][0]
+    work.execute(_UPSERT.format(clock=clock), (kind, key, body, version))
+    work.notify(TOPIC, f"{kind} {key}")
+    return version
+
+
+def _changed(
+    work: Transaction, ids: list[DocumentId], before: dict[DocumentId, KnownDocument]
+) -> dict[DocumentId, StoredDocument]:
+    """Return those that are not as they were known."""
+    places = ", ".join(["(%s, %s)"] * len(ids))
+    sql = f"SELECT kind, key, version FROM documents WHERE (kind, key) IN (VALUES {places})"  # noqa: S608 - placeholders
+    rows = work.execute(sql, [part for id in ids for part in id])
+    versions = {(kind, key): version for kind, key, version in rows}
+    return {
+        id: read_row(work, id)
+        for id in ids
+        if before[id].error is not None or before[id].document.version != versions.get(id)
+    }
+
+
+def _is_newer(new: StoredDocument, old: StoredDocument) -> bool:
+    """Versions of a document only grow; what was deleted is newer than what it was."""
+    return not isinstance(new.version, int) or not isinstance(old.version, int) or new.version > old.version
+
+
+_followers: "weakref.WeakKeyDictionary[Database, DocumentFollower]" = weakref.WeakKeyDictionary()
+_guard = threading.Lock()
+
+
+def _follower_of(database: Database) -> DocumentFollower:
+    with _guard:
+        found = _followers.get(database)
+        if found is None:
+            found = _followers[database] = DocumentFollower(database)
+        return found

@@ -1,18 +1,24 @@
-"""Makes and updates the tables: numbered SQL files, each run once, under a lock.
+"""Makes and updates the tables, in PostgreSQL and in SQLite: numbered SQL files, each run once, under a lock.
 
-Files only add: an older version of OneTool goes on working beside a newer one. So a number is never changed or used
-again, and a database that knows higher numbers than we do is no error. Files named `…_shared.sql` are for the SQLite
-file of workers, too.
+A word in braces is the driver's (`Database.dialect`). A statement that begins with `-- postgresql` is for that alone. A
+database with migrations that this version doesn't know is refused. Files only add, so that processes of two versions
+can run side by side during an update that starts with the tables (`onetool db migrate`).
 """
 
 import re
-from collections.abc import Iterator
+import sqlite3
+from collections.abc import Iterator, Mapping
 from importlib.resources import files
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from onetool.database.connection import Database, LockNumber, TablesMissingError, Transaction
+from onetool.database.connection import Database, LockNumber, NewerDatabaseError, TablesMissingError, Transaction
 
-MOST_SECONDS = 600
+if TYPE_CHECKING:
+    from onetool.database.sqlite import SqliteDatabase
+
+NEWEST = 11  # the number of the last file
+MAX_SECONDS = 600
+POSTGRESQL = "-- postgresql\n"
 _TABLE = (
     "CREATE TABLE IF NOT EXISTS onetool_migrations "
     "(number integer PRIMARY KEY, name text NOT NULL, at double precision NOT NULL)"
@@ -26,21 +32,33 @@ class Migration(NamedTuple):
     name: str
     sql: str
 
-    @property
-    def is_shared(self) -> bool:
-        return self.name.endswith("_shared")
+    def statements(self, dialect: Mapping[str, str], is_postgres: bool) -> Iterator[str]:
+        sql = self.sql
+        for word, text in dialect.items():
+            sql = sql.replace(f"{{{word}}}", text)
+        for statement in filter(None, map(str.strip, sql.split(";\n"))):
+            if is_postgres or not statement.startswith(POSTGRESQL):
+                yield statement
 
 
 def migrations() -> Iterator[Migration]:
-    """All of them, in order."""
+    """Return all of them, in order."""
     for file in sorted(files("onetool.database").joinpath("migrations").iterdir(), key=lambda one: one.name):
         if file.name.endswith(".sql"):
             number, _, name = file.name.removesuffix(".sql").partition("_")
             yield Migration(int(number), name, file.read_text("utf-8"))
 
 
+def tables() -> list[str]:
+    """Return the names of all tables that they make."""
+    return ["onetool_migrations", *(name for one in migrations() for name in _CREATED.findall(one.sql))]
+
+
+# PostgreSQL
+
+
 def migrate(database: Database) -> list[str]:
-    """Run those that are missing, all or nothing; gives their names. Several replicas may do this at once.
+    """Run those that are missing, all or nothing, and return their names. Several replicas may do this at once.
 
     Where none is missing, nothing is written: so a role that may not make tables can use a database that has them.
     """
@@ -48,47 +66,63 @@ def migrate(database: Database) -> list[str]:
         return []
 
     def job(work: Transaction) -> list[str]:
-        work.allow(MOST_SECONDS)  # others may be at it, and large tables take a while
-        work.execute("SELECT pg_advisory_xact_lock(%s)", (LockNumber.MIGRATIONS,))
-        return _run(work, list(migrations()), database.clock)
+        work.allow(MAX_SECONDS)  # others may be at it, and large tables take a while
+        work.lock(LockNumber.MIGRATIONS)
+        return _run(work, database, is_postgres=True)
 
     return database.write(job)
 
 
 def require_tables(database: Database) -> None:
-    """Raises TablesMissingError if migrations are missing. Nothing is made."""
+    """Raise TablesMissingError if migrations are missing. Makes nothing."""
     if names := missing(database):
-        raise TablesMissingError(names, has_none=len(names) == len(list(migrations())))
-
-
-def tables() -> list[str]:
-    """The names of all tables that they make."""
-    return ["onetool_migrations", *(name for one in migrations() for name in _CREATED.findall(one.sql))]
+        raise TablesMissingError(names, has_none=len(names) == NEWEST)
 
 
 def missing(database: Database) -> list[str]:
-    """Names of those that are missing."""
+    """Return the names of missing migrations. Raises NewerDatabaseError."""
     exists = database.read(lambda work: work.execute("SELECT to_regclass('onetool_migrations') IS NOT NULL"))
     done = database.read(lambda work: work.execute("SELECT number FROM onetool_migrations")) if exists[0][0] else []
     numbers = {number for (number,) in done}
-    return [one.name for one in migrations() if one.number not in numbers]
+    if (newest := max(numbers, default=0)) > NEWEST:
+        raise NewerDatabaseError(database.describe(), newest, NEWEST)
+    return [one.name for one in migrations() if one.number not in numbers] if len(numbers) < NEWEST else []
 
 
-def migrate_shared(database: Database) -> None:
-    """Make the tables that workers share, in SQLite."""
-    shared = [one for one in migrations() if one.is_shared]
-    database.write(lambda work: _run(work, shared, database.clock))
+# SQLite
 
 
-def _run(work: Transaction, wanted: list[Migration], clock: str) -> list[str]:
+def migrate_connection(connection: sqlite3.Connection, work: Transaction, database: "SqliteDatabase") -> None:
+    """Bring the tables of a file up to date. `user_version` is the number of its last migration."""
+    if _version(connection, database) == NEWEST:
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        if _version(connection, database) < NEWEST:  # no other process was quicker
+            _run(work, database, is_postgres=False)
+            connection.execute(f"PRAGMA user_version = {NEWEST}")
+        connection.execute("COMMIT")
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+
+
+def _version(connection: sqlite3.Connection, database: "SqliteDatabase") -> int:
+    found: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    if found > NEWEST:
+        raise NewerDatabaseError(database.describe(), found, NEWEST)
+    return found
+
+
+def _run(work: Transaction, database: Database, *, is_postgres: bool) -> list[str]:
     work.execute(_TABLE)
     done = {number for (number,) in work.execute("SELECT number FROM onetool_migrations")}
+    insert = f"INSERT INTO onetool_migrations (number, name, at) VALUES (%s, %s, {database.clock})"  # noqa: S608 - ours
     names: list[str] = []
-    for one in wanted:
+    for one in migrations():
         if one.number not in done:
-            for statement in filter(None, map(str.strip, one.sql.split(";\n"))):
+            for statement in one.statements(database.dialect, is_postgres):
                 work.execute(statement)
-            insert = f"INSERT INTO onetool_migrations (number, name, at) VALUES (%s, %s, {clock})"  # noqa: S608 - ours
             work.execute(insert, (one.number, one.name))
             names.append(one.name)
     return names

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from onetool.database.connection import ReplicaDatabase
+from onetool.database.connection import Database
 
 Progress = Callable[[int, int], None]
 
@@ -42,10 +42,10 @@ class MoveOptions(msgspec.Struct, frozen=True):
 class StoreMover(Protocol):
     """What a store offers. Doing it again changes nothing more."""
 
-    def count(self, database: ReplicaDatabase, /) -> int:
+    def count(self, database: Database, /) -> int:
         """How many are in the database."""
         ...
 
-    def import_folder(self, home: Path, database: ReplicaDatabase, options: MoveOptions, /) -> Moved: ...
+    def import_folder(self, home: Path, database: Database, options: MoveOptions, /) -> Moved: ...
 
-    def export_folder(self, database: ReplicaDatabase, home: Path, options: MoveOptions, /) -> Moved: ...
+    def export_folder(self, database: Database, home: Path, options: MoveOptions, /) -> Moved: ...

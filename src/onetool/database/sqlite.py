@@ -1,97 +1,393 @@
-"""A SQLite file with the interface of `Database`: what the workers of one machine share.
+"""A SQLite file with the interface of `Database`: `state.db`, which all processes of a state folder share.
 
-Nobody is notified here: workers tell each other over their sockets.
+The file is made, private to its owner, when something is first written. Until then, reading finds empty tables. Where
+the file system has no shared memory, SQLite keeps a rollback journal instead of a write-ahead log. A damaged file is
+renamed and replaced by an empty one: `was_damaged` says so ever after.
 """
 
+import logging
+import os
 import sqlite3
+import stat
 import threading
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from hashlib import sha256
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
 
-from onetool.database.connection import DatabaseAwayError, DatabaseError, Params, Row, Transaction
+from onetool.core import flock
+from onetool.core.os_files import HAS_OWNERS, make_private, private, sync_folder
+from onetool.core.state_folders import make_home
+from onetool.database.connection import (
+    DamagedDatabaseError,
+    DatabaseAwayError,
+    DatabaseError,
+    Forget,
+    Params,
+    Row,
+    Transaction,
+)
+
+log = logging.getLogger("onetool.database")
 
 T = TypeVar("T")
 
-BUSY_S = 5.0  # to wait for another process that writes
-AWAY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_CANTOPEN)
+BUSY_S = 10.0  # to wait for other processes that write
+MAX_IDLE = 8  # connections that stay open
+POLL_S = 1.0  # between two looks for changes by other processes
+BUSY_CODES = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+DAMAGE_CODES = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+DIALECT = {
+    "identity": "integer PRIMARY KEY AUTOINCREMENT",
+    "bytewise": "",  # the usual order of SQLite
+    "random_id": "lower(hex(randomblob(16)))",
+    "random_key": "randomblob(32)",
+}
+FULL_SYNC, USUAL_SYNC = "PRAGMA synchronous = FULL", "PRAGMA synchronous = NORMAL"
 
 
 class SqliteTransaction:
     def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
         self._cursor = connection.cursor()
+        self.notices: list[tuple[str, str]] = []
 
     def execute(self, sql: str, params: Params = ()) -> list[Row]:
-        return self._cursor.execute(_with_question_marks(sql), tuple(params)).fetchall()
+        return self._cursor.execute(sql.replace("%s", "?"), params).fetchall()
 
     def execute_many(self, sql: str, rows: Sequence[Params]) -> None:
-        self._cursor.executemany(_with_question_marks(sql), rows)
+        self._cursor.executemany(sql.replace("%s", "?"), rows)
 
     @property
     def row_count(self) -> int:
         return self._cursor.rowcount
 
+    def lock(self, number: int, timeout: float | None = None) -> None:
+        pass
+
+    def try_lock(self, number: int) -> bool:
+        return True
+
     def allow(self, seconds: int) -> None:
-        """SQLite has no time limit for a statement."""
+        deadline = time.monotonic() + seconds
+        self._connection.set_progress_handler(lambda: time.monotonic() > deadline, 100_000)
 
     def notify(self, topic: str, detail: str = "") -> None:
-        pass
+        self.notices.append((topic, detail))
 
 
 class SqliteDatabase:
-    """The file is made when it is first used, its folder is there already. Each thread has a connection of its own."""
+    """Connections are opened as threads need them, and kept for the next one."""
 
     clock = "((julianday('now') - 2440587.5) * 86400.0)"
     is_away = False
+    dialect: Mapping[str, str] = DIALECT
 
     def __init__(self, file: Path) -> None:
-        self._file = file
-        self._own = threading.local()
-        self._all: list[sqlite3.Connection] = []
+        self.file = file
+        self._idle: list[sqlite3.Connection] = []
         self._lock = threading.Lock()
+        self._inode: tuple[int, int] | None = None  # of the file that the connections have open
+        self._watching: sqlite3.Connection | None = None
+        self._seen: Hashable = None  # the last stamp
+        self._listeners = _Listeners(self)
 
-    def read(self, job: Callable[[Transaction], T]) -> T:
+    def read(self, job: Callable[[Transaction], T], *, snapshot: bool = False) -> T:
+        if self._file_id() is None:
+            return _read_empty(job, self)
         return self._run(job, "BEGIN")
 
-    def write(self, job: Callable[[Transaction], T]) -> T:
-        return self._run(job, "BEGIN IMMEDIATE")
+    def write(self, job: Callable[[Transaction], T], *, durable: bool = False) -> T:
+        return self._run(job, "BEGIN IMMEDIATE", durable)
+
+    def stamp(self) -> Hashable:
+        file = self._file_id()
+        if file is None:
+            return None, 0
+        with self._lock, self._translated():
+            if self._watching is None or file != self._inode:
+                self._watching = self._open()
+                self._watching.execute("PRAGMA busy_timeout = 0")
+            try:
+                self._seen = file, self._watching.execute("PRAGMA data_version").fetchone()[0]
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode & 0xFF not in BUSY_CODES:  # while another process locks it, nothing changes
+                    raise
+            return self._seen
+
+    def on_change(self, topic: str, call: Callable[[str], None]) -> Forget:
+        return self._listeners.add(topic, call)
+
+    def lock(self, name: str) -> "SqliteLock":
+        return SqliteLock(self.file, name)
+
+    @property
+    def was_damaged(self) -> bool:
+        """Whether this file replaces a damaged one. Nobody knows what that has said."""
+        return bool(self.read(lambda work: work.execute("SELECT 1 FROM counters WHERE name = 'damaged'")))
+
+    def describe(self) -> str:
+        return str(self.file)
+
+    def shrink(self) -> None:
+        if self._file_id() is not None:
+            with self._translated():
+                connection = self._take()
+                connection.execute("PRAGMA incremental_vacuum").fetchall()
+                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+                self._give_back(connection, durable=False)
 
     def close(self) -> None:
+        self._listeners.close()
         with self._lock:
-            for connection in self._all:
-                connection.close()
-            self._all.clear()
+            self._drop_connections()
 
-    def _run(self, job: Callable[[Transaction], T], begin: str) -> T:
-        try:
-            connection = self._connection()
-            connection.execute(begin)
+    # Connections
+
+    def _run(self, job: Callable[[Transaction], T], begin: str, durable: bool = False) -> T:
+        with self._translated():
+            connection = self._take()
+            work = SqliteTransaction(connection)
             try:
-                result = job(SqliteTransaction(connection))
+                if durable:
+                    connection.execute(FULL_SYNC)
+                connection.execute(begin)
+                result = job(work)
                 connection.execute("COMMIT")
-            except BaseException:
+            except BaseException as error:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
+                if isinstance(error, sqlite3.Error):
+                    connection.close()
+                else:
+                    self._give_back(connection, durable)
                 raise
-        except sqlite3.Error as error:
-            if getattr(error, "sqlite_errorcode", 0) & 0xFF in AWAY:  # the primary code, of an extended one
-                raise DatabaseAwayError(f"{self._file}: {error}") from error
-            raise DatabaseError(f"{self._file} refused this: {error}") from error
+            self._give_back(connection, durable)
+        if work.notices:
+            self._listeners.tell(work.notices)
         return result
 
-    def _connection(self) -> sqlite3.Connection:
-        found: sqlite3.Connection | None = getattr(self._own, "connection", None)
-        if found is None:
-            # Only `close` uses it in another thread, when nobody else does.
-            found = sqlite3.connect(self._file, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
-            found.execute("PRAGMA journal_mode = WAL")
-            found.execute("PRAGMA synchronous = NORMAL")
-            self._own.connection = found
-            with self._lock:
-                self._all.append(found)
-        return found
+    def _take(self) -> sqlite3.Connection:
+        with self._lock:
+            if self._idle and self._file_id() == self._inode:
+                return self._idle.pop()
+            return self._open()
+
+    def _give_back(self, connection: sqlite3.Connection, durable: bool) -> None:
+        connection.set_progress_handler(None, 0)
+        if durable:
+            connection.execute(USUAL_SYNC)
+        with self._lock:
+            if len(self._idle) < MAX_IDLE:
+                self._idle.append(connection)
+                return
+        connection.close()
+
+    def _open(self) -> sqlite3.Connection:
+        """Open the file; make it, and its tables, where they are missing. Raises OSError, sqlite3.Error."""
+        make_home(self.file.parent)
+        self._check_file()
+        make_private(self.file)
+        connection = self._connect()
+        if self._file_id() != self._inode:  # another process has replaced it
+            self._drop_connections()
+            self._inode = self._file_id()
+        return connection
+
+    def _connect(self) -> sqlite3.Connection:
+        from onetool.database.migrations import migrate_connection
+
+        # A connection is used by one thread at a time.
+        connection = sqlite3.connect(self.file, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
+        try:
+            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # counts for a new file
+            _use_log(connection)
+            connection.execute(USUAL_SYNC)
+            connection.execute("PRAGMA foreign_keys = ON")
+            connection.execute("PRAGMA trusted_schema = OFF")
+            migrate_connection(connection, SqliteTransaction(connection), self)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _file_id(self) -> tuple[int, int] | None:
+        try:
+            found = os.lstat(self.file)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return found.st_dev, found.st_ino
+
+    def _check_file(self) -> None:
+        """Raise DatabaseError for a file that somebody else could have put there."""
+        with suppress(FileNotFoundError, NotADirectoryError):
+            found = os.lstat(self.file)
+            if not stat.S_ISREG(found.st_mode):
+                raise DatabaseError(f"{self.file} is not used: it is not a regular file")
+            if HAS_OWNERS and found.st_uid != os.geteuid():
+                raise DatabaseError(f"{self.file} is not used: it belongs to another user")
+            if HAS_OWNERS and found.st_mode & 0o022:
+                raise DatabaseError(f"{self.file} is not used: other users can write it (fix: chmod 600 {self.file})")
+
+    def _drop_connections(self) -> None:
+        for connection in [*self._idle, *([self._watching] if self._watching else [])]:
+            connection.close()
+        self._idle.clear()
+        self._watching = None
+
+    @contextmanager
+    def _translated(self) -> Generator[None]:
+        """Raise what SQLite or the system says as a DatabaseError."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the primary code
+            if code in BUSY_CODES:
+                raise DatabaseAwayError(str(error), f"{self.file} is locked by another process") from error
+            if code in DAMAGE_CODES:
+                self._set_aside()
+                raise DamagedDatabaseError(f"{self.file} is damaged ({error}); it was set aside") from error
+            raise DatabaseError(f"{self.file} can't be used: {error}") from error
+        except OSError as error:
+            raise DatabaseError(f"{self.file} can't be used: {error.strerror or error}") from error
+
+    def _set_aside(self) -> None:
+        """Rename a damaged file, and make an empty one that knows of it."""
+        with flock.lock_beside(self.file):
+            if not _is_damaged(self.file):  # another process was quicker
+                return
+            aside = self.file.with_name(f"{self.file.name}.damaged-{time.time_ns() // 10**9}")
+            for suffix in ("-wal", "-shm", "-journal", ""):
+                with suppress(FileNotFoundError):
+                    os.rename(f"{self.file}{suffix}", f"{aside}{suffix}")
+            sync_folder(self.file.parent)
+            log.error("%s is damaged; it is now called %s, and an empty one takes its place", self.file, aside.name)
+            fresh = SqliteDatabase(self.file)
+            fresh.write(lambda work: work.execute("INSERT INTO counters VALUES ('damaged', 1)"), durable=True)
+            fresh.close()
 
 
-def _with_question_marks(sql: str) -> str:
-    """SQLite writes parameters as `?`."""
-    return sql.replace("%s", "?")
+class SqliteLock:
+    """A lock file beside the database, one for each name. It is never deleted: a new file would be another lock."""
+
+    def __init__(self, database: Path, name: str) -> None:
+        self._path = database.with_name(f".{database.name}.{sha256(name.encode()).hexdigest()[:16]}.lock")
+        self._file: int | None = None
+
+    def take(self) -> bool:
+        if self._file is None:
+            try:
+                make_home(self._path.parent)
+                file = private(self._path, os.O_RDWR | os.O_CREAT)
+                if flock.take(file):
+                    self._file = file
+                else:
+                    os.close(file)
+            except OSError as error:
+                raise DatabaseError(f"{self._path} can't be locked: {error.strerror or error}") from error
+        return self._file is not None
+
+    def check(self) -> None:
+        """The system takes a lock from nobody."""
+
+    def release(self) -> None:
+        file, self._file = self._file, None
+        if file is not None:
+            flock.give_back(file)
+
+
+class _Listeners:
+    """Functions to call after a change: at once for a change by this process, else when a thread notices it."""
+
+    def __init__(self, database: SqliteDatabase) -> None:
+        self._database = database
+        self._calls: dict[object, tuple[str, Callable[[str], None]]] = {}
+        self._thread: threading.Thread | None = None
+        self._closed = threading.Event()
+
+    def add(self, topic: str, call: Callable[[str], None]) -> Forget:
+        key = object()
+        self._calls = {**self._calls, key: (topic, call)}
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._watch, name="onetool-state", daemon=True)
+            self._thread.start()
+        return lambda: self._remove(key)
+
+    def _remove(self, key: object) -> None:
+        self._calls = {one: call for one, call in self._calls.items() if one is not key}
+
+    def tell(self, notices: Sequence[tuple[str, str]]) -> None:
+        for topic, detail in notices:
+            for wanted, call in self._calls.values():
+                if wanted == topic:
+                    _call(call, detail)
+
+    def close(self) -> None:
+        self._closed.set()
+
+    def _watch(self) -> None:
+        seen: Hashable = None
+        while not self._closed.wait(POLL_S):
+            with suppress(DatabaseError):
+                stamp = self._database.stamp()
+                if stamp != seen:
+                    seen = stamp
+                    for _, call in self._calls.values():
+                        _call(call, "")
+
+
+def _call(call: Callable[[str], None], detail: str) -> None:
+    try:
+        call(detail)
+    except Exception as error:  # noqa: BLE001 - one that fails must not keep the others from knowing
+        log.warning("a change in the database could not be followed: %s: %s", type(error).__name__, error)
+
+
+def _use_log(connection: sqlite3.Connection) -> None:
+    """Use a write-ahead log where the file system can: it lets others read while one writes."""
+    if connection.execute("PRAGMA journal_mode").fetchone()[0] == "wal":
+        return
+    deadline = time.monotonic() + BUSY_S
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            code = error.sqlite_errorcode & 0xFF
+            if code in BUSY_CODES and time.monotonic() < deadline:
+                time.sleep(0.01)  # SQLite doesn't wait here for others that do the same
+            elif code in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN):
+                return
+            else:
+                raise
+
+
+def _is_damaged(file: Path) -> bool:
+    connection = sqlite3.connect(file, timeout=BUSY_S, isolation_level=None)
+    try:
+        return connection.execute("PRAGMA quick_check(1)").fetchone() != ("ok",)
+    except sqlite3.Error as error:
+        return getattr(error, "sqlite_errorcode", 0) & 0xFF in DAMAGE_CODES
+    finally:
+        connection.close()
+
+
+_empty: Final = threading.local()
+
+
+def _read_empty(job: Callable[[Transaction], T], database: SqliteDatabase) -> T:
+    """Run a job over the tables of a file that isn't there yet."""
+    from onetool.database.migrations import migrate_connection
+
+    connection: sqlite3.Connection | None = getattr(_empty, "connection", None)
+    if connection is None:
+        connection = sqlite3.connect(":memory:", isolation_level=None)
+        migrate_connection(connection, SqliteTransaction(connection), database)
+        _empty.connection = connection
+    connection.execute("BEGIN")
+    try:
+        return job(SqliteTransaction(connection))
+    finally:
+        connection.execute("ROLLBACK")

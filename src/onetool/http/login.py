@@ -24,7 +24,8 @@ from urllib.parse import parse_qs, urlsplit
 import msgspec
 
 from onetool.database import ChangeUnknownError, DatabaseAwayError, DatabaseError
-from onetool.database.documents import Documents, FileDocuments, HeldDocument, StoredDocument, Version
+from onetool.database.documents import Documents, HeldDocument, StoredDocument, Version
+from onetool.database.file_documents import FileDocuments
 from onetool.http.errors import AuthError
 
 T = TypeVar("T")

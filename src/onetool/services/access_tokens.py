@@ -39,7 +39,8 @@ from onetool.core.flock import key_in
 from onetool.core.os_files import UnsafeFileError
 from onetool.core.principal import Principal, Rate, Role
 from onetool.database import DatabaseError
-from onetool.database.documents import Documents, FileDocuments, Version
+from onetool.database.documents import Documents, Version
+from onetool.database.file_documents import FileDocuments
 from onetool.database.moving import LeftBehind, Moved
 from onetool.services.secrets import UNMISTAKABLE
 

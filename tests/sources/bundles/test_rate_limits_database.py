@@ -8,7 +8,6 @@ import pytest
 from postgres import database, database_url, postgres
 
 from onetool.core.errors import ToolFailure
-from onetool.database.migrations import migrate_shared
 from onetool.database.postgres import Postgres
 from onetool.database.shared_rates import SharedWindows
 from onetool.database.sqlite import SqliteDatabase
@@ -22,7 +21,7 @@ def limiters(request, tmp_path):
     """Of two processes, each with a database of its own: the same one."""
     if request.param == "sqlite":
         both = [SqliteDatabase(tmp_path / "shared.db") for _ in range(2)]
-        migrate_shared(both[0])
+        both[0].write(lambda work: None)  # makes the tables
     else:
         both = [request.getfixturevalue("database"), Postgres(request.getfixturevalue("database_url"))]
     with closing(both[0]), closing(both[1]):

@@ -92,9 +92,9 @@ def test_what_is_known_of_it_is_found_from_another_folder_if_they_share_a_databa
 
 def test_each_block_has_a_memory_of_its_own_in_a_database(server, database, request):
     from onetool.app.documents import KINDS
-    from onetool.database.database_documents import DatabaseDocuments
+    from onetool.database.documents import Documents
 
-    place = DatabaseDocuments(database, "servers", None, KINDS["servers"].follow)
+    place = Documents(database, "servers", None, KINDS["servers"].follow)
     one, two = server("a", "command: x"), server("b", "command: y")
     remembered(place, one)
     cache = ServerCache(place, "ok", two)
@@ -104,10 +104,10 @@ def test_each_block_has_a_memory_of_its_own_in_a_database(server, database, requ
 
 
 def test_what_was_moved_to_a_database_and_back_is_found(server, database, tmp_path):
-    from onetool.database.database_documents import DatabaseDocuments
+    from onetool.database.documents import Documents
     from onetool.sources.mcp_servers.server_cache import server_documents
 
-    files, rows = server_documents(tmp_path / "servers"), DatabaseDocuments(database, "servers")
+    files, rows = server_documents(tmp_path / "servers"), Documents(database, "servers")
     settings = server("a", "command: x")
     remembered(files, settings)
     move(files, rows)

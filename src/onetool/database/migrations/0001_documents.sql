@@ -7,4 +7,5 @@ CREATE TABLE documents (
     modified_at double precision NOT NULL,
     PRIMARY KEY (kind, key)
 );
+-- postgresql
 CREATE SEQUENCE document_versions;

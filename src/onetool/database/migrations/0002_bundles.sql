@@ -8,9 +8,9 @@ CREATE TABLE bundle_store (
 );
 INSERT INTO bundle_store (is_only, born, revision, key) VALUES (
     true,
-    gen_random_uuid()::text,
+    {random_id},
     0,
-    decode(replace(gen_random_uuid()::text || gen_random_uuid()::text, '-', ''), 'hex')
+    {random_key}
 );
 CREATE TABLE bundles (
     id text PRIMARY KEY,

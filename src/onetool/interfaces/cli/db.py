@@ -26,7 +26,7 @@ from onetool.interfaces.cli.output import (
 
 if TYPE_CHECKING:
     from onetool.config import Config
-    from onetool.database import ReplicaDatabase
+    from onetool.database import Database
     from onetool.database.moving import Moved
 
 MOST_LEFT = 20  # that are listed for a person
@@ -199,7 +199,7 @@ def _print_moved(found: "Iterable[tuple[str, Moved]]", as_json: bool, title: str
 # The state
 
 
-def _state(database: "ReplicaDatabase", config: "Config") -> dict[str, Any]:
+def _state(database: "Database", config: "Config") -> dict[str, Any]:
     from onetool.app.database_move import count_stores
     from onetool.app.database_state import database_state
 
@@ -243,7 +243,7 @@ class UnreachedError(click.ClickException):
 
 
 @contextmanager
-def _reached(config: "Config") -> "Generator[ReplicaDatabase]":
+def _reached(config: "Config") -> "Generator[Database]":
     """The database of the config, without any tables being made. What goes wrong with it is told in words."""
     import logging
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from onetool.ask.errors import AskError
     from onetool.ask.messages import SessionMessage
     from onetool.ask.sessions import AskSessions, SessionInfo, Transcript
-    from onetool.database import ReplicaDatabase
+    from onetool.database import Database
 
 DAY = 24 * 3600
 MOST_RESULT = 300  # characters of a tool's result that are shown
@@ -213,7 +213,7 @@ def _sessions(config: str | None) -> "AskSessions":
     return SessionStore(state_home(find_config(config), os.environ) / "sessions")
 
 
-def _state_database(explicit: str | None) -> "ReplicaDatabase | None":
+def _state_database(explicit: str | None) -> "Database | None":
     """It is closed when the command ends. A config that can't have one is not read.
 
     Raises ConfigError if it can't be used. One that is away is no error here.

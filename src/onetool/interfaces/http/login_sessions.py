@@ -26,7 +26,8 @@ import msgspec
 from onetool.config.model import OWN_TOKEN
 from onetool.core.os_files import UnsafeFileError
 from onetool.database import DatabaseError
-from onetool.database.documents import Documents, FileDocuments, HeldDocument, Version
+from onetool.database.documents import Documents, HeldDocument, Version
+from onetool.database.file_documents import FileDocuments
 from onetool.interfaces.signed import sign, verify
 from onetool.services.page_sessions import (
     DOCUMENT,

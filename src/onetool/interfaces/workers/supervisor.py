@@ -29,7 +29,6 @@ from msgspec.structs import replace
 
 from onetool.core.errors import OneToolError
 from onetool.database import DatabaseError
-from onetool.database.migrations import migrate_shared
 from onetool.database.sqlite import SqliteDatabase
 from onetool.interfaces.http.listen import BoundAddress
 from onetool.interfaces.workers import LAST, STOPPING, Reloaded, Serving, WorkerOrder, decode_report
@@ -158,7 +157,7 @@ class Supervisor:
     def run(self) -> int:
         """Serve until a signal says to stop; gives that signal. Raises WorkersFailedError."""
         try:
-            migrate_shared(self._database)
+            self._database.write(lambda work: None)  # makes the tables
             with asyncio.Runner() as runner:
                 runner.run(self._run())
         finally:

@@ -149,7 +149,7 @@ class DatabaseResults(Results):
             self.sweep()
 
     def _sweep(self, work: Transaction) -> None:
-        work.execute("SELECT pg_advisory_xact_lock(%s)", (LockNumber.RESULTS_ROOM,))
+        work.execute("SELECT pg_advisory_xact_lock(%s)", (LockNumber.RESULTS_SWEEP,))
         [(now,)] = work.execute(f"SELECT {self._database.clock}")
         expire = "UPDATE results SET ended_at = at + %s, note = '' WHERE ended_at IS NULL AND at <= %s RETURNING key"
         over = [key for (key,) in work.execute(expire, (self._ttl, now - self._ttl))]

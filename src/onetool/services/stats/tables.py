@@ -257,7 +257,7 @@ def _add_missing(work: Transaction, table: str, rows: Sequence[Row]) -> int:
     """Insert those that are not there; gives how many. Two imports at a time would both find them missing."""
     if not rows:
         return 0
-    work.execute("SELECT pg_advisory_xact_lock(%s)", (LockNumber.STATS_IMPORT,))
+    work.execute("SELECT pg_advisory_xact_lock(%s)", (LockNumber.STATS_SWEEP,))
     between = f"SELECT {COLUMNS[table]} FROM {DIALECT[table]} WHERE at BETWEEN %s AND %s"  # noqa: S608 - our own words
     there = Counter(work.execute(between, (rows[0][0], rows[-1][0])))
     missing = list((Counter(rows) - there).elements())

@@ -17,7 +17,8 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from onetool.core.text import did_you_mean
-from onetool.database.documents import Documents, FileDocuments
+from onetool.database.documents import Documents
+from onetool.database.file_documents import FileDocuments
 from onetool.http.definition import below
 from onetool.sources.bundles.errors import InvalidError, UnavailableError
 from onetool.sources.bundles.model import ToolExample

@@ -18,7 +18,8 @@ import msgspec
 from msgspec.structs import replace
 
 from onetool.database import DatabaseError
-from onetool.database.documents import Documents, FileDocuments, Version
+from onetool.database.documents import Documents, Version
+from onetool.database.file_documents import FileDocuments
 from onetool.sources.mcp_servers.settings import ServerSettings
 
 Definition = Mapping[str, Any]

@@ -24,7 +24,6 @@ from onetool.database import (
     Database,
     DatabaseAwayError,
     DatabaseError,
-    ReplicaDatabase,
     Transaction,
 )
 from onetool.sources.bundles.database.tables import (
@@ -73,7 +72,7 @@ class DatabaseStore(StoreRules):
 
     def __init__(
         self,
-        database: ReplicaDatabase,
+        database: Database,
         state: Path | None = None,
         built_in: Sequence[tuple[Bundle, Sequence[Tool]]] = (),
         now: Callable[[], float] | None = None,
@@ -306,7 +305,7 @@ class DatabaseCatalogueStore(WithDerived, DatabaseStore):
     """With the bundles that are derived from the catalogue."""
 
     def __init__(
-        self, database: ReplicaDatabase, state: Path | None, built_in: BuiltIn, derived: DerivedBundles, **options: Any
+        self, database: Database, state: Path | None, built_in: BuiltIn, derived: DerivedBundles, **options: Any
     ) -> None:
         super().__init__(database, state, built_in, **options)
         self.add_derived(derived)

@@ -1,0 +1,81 @@
+"""`Seal` encrypts what nobody may read who has only the database, or a backup of it: AES-256-GCM.
+
+The key is derived (HKDF) from a secret of the replicas. Each sealed text names its key by a number, so that a text of
+another key is told apart from a damaged one. It is bound to its place: nobody can move the login of one server to
+another.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from os import urandom
+
+from onetool.database.connection import DatabaseError
+
+MARK = b"OT1"  # the form, and its version
+ID_BYTES = 8
+NONCE_BYTES = 12
+KEY_BYTES = 32
+
+
+class SealError(DatabaseError):
+    """What is kept can't be decrypted."""
+
+
+class DamagedSealError(SealError):
+    """What is kept is damaged: no key decrypts it."""
+
+    is_damaged = True
+
+
+class Seal:
+    """`secrets` is called once, when a key is first needed. The first secret encrypts, all of them decrypt."""
+
+    def __init__(self, secrets: Callable[[], Sequence[bytes]]) -> None:
+        self._secrets = secrets
+
+    @cached_property
+    def _keys(self) -> dict[bytes, bytes]:
+        """The keys by their number."""
+        return {
+            _derived(secret, b"number", ID_BYTES): _derived(secret, b"key", KEY_BYTES) for secret in self._secrets()
+        }
+
+    def close(self, about: str, body: bytes) -> bytes:
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+        number, key = next(iter(self._keys.items()))
+        nonce = urandom(NONCE_BYTES)
+        return MARK + number + nonce + AESGCM(key).encrypt(nonce, body, about.encode())
+
+    def is_of_other_key(self, sealed: bytes) -> bool:
+        """Whether we can open it, and would encrypt it with another key now."""
+        number = sealed[len(MARK) : len(MARK) + ID_BYTES]
+        return sealed.startswith(MARK) and number in self._keys and number != next(iter(self._keys))
+
+    def open(self, about: str, sealed: bytes) -> bytes:
+        """Raises SealError."""
+        from cryptography.exceptions import InvalidTag
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+        start = len(MARK) + ID_BYTES
+        if not sealed.startswith(MARK) or len(sealed) < start + NONCE_BYTES:
+            raise DamagedSealError(f"{about} in the database is damaged, or a newer version has written it")
+        key = self._keys.get(sealed[len(MARK) : start])
+        if key is None:
+            raise SealError(
+                f"{about} in the database was encrypted with another cluster.key than the one in the config: put that "
+                "one back, or make it anew; if there was no cluster.key, run `onetool db init` with this config on the "
+                "machine that has written it"
+            )
+        nonce, text = sealed[start : start + NONCE_BYTES], sealed[start + NONCE_BYTES :]
+        try:
+            return AESGCM(key).decrypt(nonce, text, about.encode())
+        except InvalidTag:
+            raise DamagedSealError(f"{about} in the database is damaged: it can't be decrypted") from None
+
+
+def _derived(secret: bytes, what: bytes, size: int) -> bytes:
+    from cryptography.hazmat.primitives.hashes import SHA256
+    from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+    return HKDF(SHA256(), size, salt=None, info=b"onetool documents " + what).derive(secret)
