@@ -114,7 +114,7 @@ def open_state(config: "Config") -> "Iterator[Database]":
 def open_state_file(config: "Config") -> "Database":
     from onetool.database.sqlite import SqliteDatabase
 
-    return SqliteDatabase(config.home / STATE_FILE)
+    return SqliteDatabase(config.home / STATE_FILE, makes_folder=True)
 
 
 def open_database(config: "Config", tables: Tables = "any") -> "Database":

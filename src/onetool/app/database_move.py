@@ -16,7 +16,6 @@ from onetool.app import bundles
 from onetool.app.access import token_key_file
 from onetool.app.bundle_runtime import foreign_file
 from onetool.app.documents import DocumentKind, documents_in
-from onetool.ask.sessions.moving import SessionMover
 from onetool.config.file_checks import STATE
 from onetool.core.errors import OneToolError
 from onetool.core.os_files import UnsafeFileError
@@ -29,10 +28,7 @@ from onetool.database.moving import LeftBehind, Moved, MoveOptions, StoreMover
 from onetool.http.login import StoredLogin, login_documents
 from onetool.services import access_tokens
 from onetool.services.access_tokens import TokenFileError, TokenStore
-from onetool.services.audit.table import AuditMover
 from onetool.services.page_sessions import read_session_state
-from onetool.services.results.database import ResultMover
-from onetool.services.stats.tables import StatsMover
 from onetool.sources.bundles.database import DatabaseStore
 from onetool.sources.bundles.editing import OwnLists, own_documents
 from onetool.sources.bundles.errors import BundleError
@@ -312,13 +308,9 @@ _PAGE_SESSIONS = DocumentMover(
 # `database` has the index of the bundles in the database, which each machine makes for itself.
 STORES: tuple[MovableStore, ...] = (
     MovableStore("bundles", ("bundles", "database"), BundleMover()),
-    MovableStore("results", ("results",), ResultMover()),
-    MovableStore("sessions", ("sessions",), SessionMover()),
     MovableStore("servers", ("servers",), _SERVERS),
     MovableStore("logins", ("servers",), _LOGINS),
     MovableStore("tokens", ("access_tokens",), TokenMover()),
     MovableStore("own_examples", ("own_examples",), _OWN_EXAMPLES),
     MovableStore("page_sessions", ("page_sessions",), _PAGE_SESSIONS),
-    MovableStore("stats", ("stats.db",), StatsMover()),
-    MovableStore("audit", ("audit",), AuditMover()),
 )

@@ -85,8 +85,9 @@ class SqliteDatabase:
     is_away = False
     dialect: Mapping[str, str] = DIALECT
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, file: Path, *, makes_folder: bool = False) -> None:
         self.file = file
+        self._makes_folder = makes_folder
         self._idle: list[sqlite3.Connection] = []
         self._lock = threading.Lock()
         self._inode: tuple[int, int] | None = None  # of the file that the connections have open
@@ -187,7 +188,8 @@ class SqliteDatabase:
 
     def _open(self) -> sqlite3.Connection:
         """Open the file; make it, and its tables, where they are missing. Raises OSError, sqlite3.Error."""
-        make_home(self.file.parent)
+        if self._makes_folder:
+            make_home(self.file.parent)
         self._check_file()
         make_private(self.file)
         connection = self._connect()
