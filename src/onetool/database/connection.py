@@ -111,8 +111,12 @@ class Database(Protocol):
         """Return a name of the database for messages, without its address."""
         ...
 
+    def spare_bytes(self) -> int:
+        """Return the bytes on disk that hold no rows: free pages, and the write-ahead log. 0 for PostgreSQL."""
+        ...
+
     def shrink(self) -> None:
-        """Give the space of deleted rows back to the system."""
+        """Give those bytes back to the system, in small steps. Not for every change."""
         ...
 
     def close(self) -> None: ...

@@ -16,7 +16,7 @@ from onetool.database.connection import Database, LockNumber, NewerDatabaseError
 if TYPE_CHECKING:
     from onetool.database.sqlite import SqliteDatabase
 
-NEWEST = 11  # the number of the last file
+NEWEST = 12  # the number of the last file
 MAX_SECONDS = 600
 POSTGRESQL = "-- postgresql\n"
 _TABLE = (

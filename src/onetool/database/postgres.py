@@ -114,6 +114,9 @@ class Postgres:
     def describe(self) -> str:
         return "the database"
 
+    def spare_bytes(self) -> int:
+        return 0
+
     def shrink(self) -> None:
         """PostgreSQL does so itself."""
 

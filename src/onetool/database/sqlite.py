@@ -12,7 +12,7 @@ import stat
 import threading
 import time
 from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Final, TypeVar
@@ -36,6 +36,7 @@ T = TypeVar("T")
 
 BUSY_S = 10.0  # to wait for other processes that write
 MAX_IDLE = 8  # connections that stay open
+VACUUM_PAGES = 1_000  # to give back at once: others can't write meanwhile
 POLL_S = 1.0  # between two looks for changes by other processes
 BUSY_CODES = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 DAMAGE_CODES = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
@@ -81,7 +82,7 @@ class SqliteTransaction:
 class SqliteDatabase:
     """Connections are opened as threads need them, and kept for the next one."""
 
-    clock = "((julianday('now') - 2440587.5) * 86400.0)"
+    clock = "unix_time()"  # SQLite's own has milliseconds only, in which several rows are written
     is_away = False
     dialect: Mapping[str, str] = DIALECT
 
@@ -134,11 +135,19 @@ class SqliteDatabase:
 
     def shrink(self) -> None:
         if self._file_id() is not None:
-            with self._translated():
-                connection = self._take()
-                connection.execute("PRAGMA incremental_vacuum").fetchall()
+            with self._translated(), closing(self._take()) as connection:
+                while connection.execute("PRAGMA freelist_count").fetchone()[0]:
+                    connection.executescript(f"PRAGMA incremental_vacuum({VACUUM_PAGES})")  # `execute`: one page
+                connection.execute("PRAGMA busy_timeout = 100")  # others can't write while this waits for readers
                 connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-                self._give_back(connection, durable=False)
+
+    def spare_bytes(self) -> int:
+        sql = "SELECT freelist_count * page_size FROM pragma_freelist_count, pragma_page_size"
+        [(free,)] = self.read(lambda work: work.execute(sql))
+        try:
+            return free + os.stat(f"{self.file}-wal").st_size
+        except FileNotFoundError:
+            return free
 
     def close(self) -> None:
         self._listeners.close()
@@ -203,8 +212,10 @@ class SqliteDatabase:
 
         # A connection is used by one thread at a time.
         connection = sqlite3.connect(self.file, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
+        connection.create_function("unix_time", 0, time.time)
         try:
-            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # counts for a new file
+            if not connection.execute("PRAGMA page_count").fetchone()[0]:
+                connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # which writes, and counts for a new file only
             _use_log(connection)
             connection.execute(USUAL_SYNC)
             connection.execute("PRAGMA foreign_keys = ON")
@@ -386,6 +397,7 @@ def _read_empty(job: Callable[[Transaction], T], database: SqliteDatabase) -> T:
     connection: sqlite3.Connection | None = getattr(_empty, "connection", None)
     if connection is None:
         connection = sqlite3.connect(":memory:", isolation_level=None)
+        connection.create_function("unix_time", 0, time.time)
         migrate_connection(connection, SqliteTransaction(connection), database)
         _empty.connection = connection
     connection.execute("BEGIN")
