@@ -19,7 +19,6 @@ from onetool.core.state_folders import (
     mark_home,
 )
 from onetool.database.file_documents import FileDocuments
-from onetool.services.results import ResultStore
 from onetool.sources.bundles.files.state_folder import make_state
 from onetool.sources.mcp_servers.server_log import ServerLog
 
@@ -43,15 +42,11 @@ def lock_folder(folder: Path) -> None:
         pass
 
 
-def store_result(folder: Path) -> None:
-    ResultStore(folder, 60, 1).put("text", "ada", "a.b")
-
-
 def write_log(folder: Path) -> None:
     ServerLog("one", folder / "one.log", lambda text: text).note("hi")
 
 
-WRITERS = [write_document, lock_document, read_document, lock_folder, store_result, write_log]
+WRITERS = [write_document, lock_document, read_document, lock_folder, write_log]
 
 
 @pytest.mark.attack("state")

@@ -198,7 +198,7 @@ class ResultStore:
             some = list(islice(rows, WRITTEN_AT_ONCE))
             is_last = len(some) < WRITTEN_AT_ONCE
             self._database.write(write_some)
-            is_first = False
+            some, is_first = [], False
 
     def _make_room(self) -> None:
         """Sweep if it may be needed. After a put, and not within it: the last process sees what the others have put."""
