@@ -300,7 +300,7 @@ def test_one_that_goes_while_it_is_read_is_told(harness, how, error):
     handle = results.put("line\n" * PIECE).handle
 
     def read():
-        pieces = results._pieces(handle, "")
+        pieces = results._pieces(results._find(handle, ""))
         next(pieces)
         if how == "removed":
             results.remove(handle)

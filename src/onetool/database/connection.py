@@ -127,7 +127,6 @@ class LockNumber:
 
     MIGRATIONS: Final = 7_307_199_513_280_411  # one replica makes tables at a time
     STATS_SWEEP: Final = 7_307_199_513_280_412
-    RESULTS_SWEEP: Final = 7_307_199_513_280_503
     AUDIT_APPEND: Final = 7_307_199_513_280_505  # one appends at a time
     AUDIT_SWEEP: Final = 7_307_199_513_280_506
 

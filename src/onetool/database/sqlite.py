@@ -146,7 +146,7 @@ class SqliteDatabase:
         [(free,)] = self.read(lambda work: work.execute(sql))
         try:
             return free + os.stat(f"{self.file}-wal").st_size
-        except FileNotFoundError:
+        except OSError:  # there is none
             return free
 
     def close(self) -> None:

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from hashlib import blake2b
 from itertools import islice
 from time import monotonic
+from typing import NamedTuple
 
 import msgspec
 
@@ -43,7 +44,7 @@ SWEEP_S = 60.0  # between two sweeps by a process that puts
 UNFINISHED_S = 600  # that a process may take to write a text
 MARGIN_S = 60  # before that time is up, so that no sweep deletes a text that is being finished
 WRITTEN_AT_ONCE = 16  # pieces, about 1 MB
-READ_AT_ONCE = 4  # pieces
+READ_AT_ONCE = 16  # pieces, by callers that read on
 LISTED_AT_ONCE = 200  # rows
 MAX_SPARE = 8 * MB  # free pages and log that may stay: they are used again
 MAX_HEAD = MAX_NAME = 200  # characters
@@ -107,16 +108,16 @@ class ResultStore:
         Raises HandleNotFoundError, ResultExpiredError, BadQueryError, ToolFailure.
         """
         check_query(offset, limit, column)  # first: it is wrong whatever the handle is
-        _, total = self._find(handle, owner)
-        lines = TextLines(total, lambda line, column: self._pieces(handle, owner, line, column))
+        found = self._find(handle, owner)
+        lines = TextLines(found.lines, lambda line, column: self._pieces(found, line, column))
         return page_of(lines, offset, limit, search, fuzzy, most_bytes, column)
 
     def read(self, handle: str, owner: str = "", most_bytes: int | None = None) -> str:
         """Return the whole text. Raises ResultTooLargeError if it has more bytes than that; else as `page` does."""
-        size, _ = self._find(handle, owner)
-        if most_bytes is not None and size > most_bytes:
-            raise ResultTooLargeError(handle, size, most_bytes)
-        return "".join(piece.text for piece in self._pieces(handle, owner))
+        found = self._find(handle, owner)
+        if most_bytes is not None and found.size > most_bytes:
+            raise ResultTooLargeError(handle, found.size, most_bytes)
+        return "".join(piece.text for piece in self._pieces(found))
 
     def remove(self, handle: str, owner: str = "") -> None:
         """Forget a result. Raises HandleNotFoundError, ResultExpiredError, ToolFailure."""
@@ -144,31 +145,35 @@ class ResultStore:
         with _translated():
             return self._database.read(lambda work: work.execute(sql, params))
 
-    def _find(self, handle: str, owner: str) -> tuple[int, int]:
-        """Return the size and the lines of a result. Raises HandleNotFoundError, ResultExpiredError, ToolFailure."""
+    def _find(self, handle: str, owner: str) -> "FoundResult":
+        """Raises HandleNotFoundError, ResultExpiredError, ToolFailure."""
         if not is_handle(handle):
             raise HandleNotFoundError(handle)
         end = "coalesce(ended_at, at + %s)"  # of an unfinished one nobody knows the handle
-        sql = f"SELECT size, lines, {end}, removed, {self._clock} FROM results WHERE key = %s"  # noqa: S608 - ours
-        for size, lines, ended_at, removed, now in self._read(sql, (self._ttl, _key(handle, owner))):
+        last = "coalesce((SELECT max(number) FROM result_pieces WHERE result_pieces.key = results.key), -1)"
+        sql = f"SELECT size, lines, {last}, {end}, removed, {self._clock} FROM results WHERE key = %s"  # noqa: S608 - ours
+        for size, lines, last_piece, ended_at, removed, now in self._read(sql, (self._ttl, _key(handle, owner))):
             if now < ended_at:
-                return size, lines
+                return FoundResult(handle, owner, size, lines, last_piece)
             if now < ended_at + DAY:
                 raise ResultExpiredError(handle, bool(removed))
         raise HandleNotFoundError(handle)
 
-    def _pieces(self, handle: str, owner: str, line: int = 0, column: int = 0) -> Iterator[Piece]:
-        """Yield the pieces of a text, beginning with the one that has this place."""
+    def _pieces(self, found: "FoundResult", line: int = 0, column: int = 0) -> Iterator[Piece]:
+        """Yield the pieces of a text, from the one on that has this place. Raises what `_find` does."""
         select = "SELECT number, first_line, first_column, text FROM result_pieces WHERE key = %s AND "
-        first = "(first_line, first_column) <= (%s, %s) ORDER BY first_line DESC, first_column DESC LIMIT 1"
-        further = f"number > %s ORDER BY number LIMIT {READ_AT_ONCE}"
-        key = _key(handle, owner)
-        rows = self._read(select + first, (key, line, min(column, sys.maxsize)))
-        while rows:
+        where = "(first_line, first_column) <= (%s, %s) ORDER BY first_line DESC, first_column DESC LIMIT %s"
+        key, count, number = _key(found.handle, found.owner), 1, -1
+        params: Params = (line, min(column, sys.maxsize))
+        while number < found.last_piece:
+            rows = self._read(select + where, (key, *params, count))
+            if not rows:
+                self._find(found.handle, found.owner)  # as a rule this says that it was removed meanwhile
+                raise ToolFailure("the result can't be read: a part of it is missing", reason="source_unavailable")
             for _, first_line, first_column, data in rows:
                 yield Piece(first_line, first_column, str(data, "utf-8", "surrogatepass"))
-            rows = self._read(select + further, (key, rows[-1][0]))
-        self._find(handle, owner)  # raises if the text was removed meanwhile
+            number, count = rows[-1][0], min(4 * count, READ_AT_ONCE)
+            where, params = "number > %s ORDER BY number LIMIT %s", (number,)
 
     def _write(self, facts: Params, text: str) -> None:
         key, clock = facts[0], self._clock
@@ -244,6 +249,14 @@ class ResultStore:
             database.write(lambda work: work.execute(f"DELETE {forgotten}"))
         if database.spare_bytes() > min(MAX_SPARE, self._max // 16):
             database.shrink()
+
+
+class FoundResult(NamedTuple):
+    handle: str
+    owner: str
+    size: int
+    lines: int
+    last_piece: int  # its number; -1: the text is empty
 
 
 class ResultNote(msgspec.Struct, frozen=True):
