@@ -43,3 +43,42 @@ def test_a_folder_that_is_gone_is_not_made_again(database, tmp_path):
     with pytest.raises(DatabaseAwayError):
         again.read(lambda work: work.execute("SELECT * FROM things"))
     assert not (tmp_path / "run").exists()
+
+
+def free(database, rows):
+    """Write and delete rows of a megabyte."""
+    database.write(lambda work: work.execute_many("INSERT INTO things VALUES (%s)", [("x" * 2**20,)] * rows))
+    database.write(lambda work: work.execute("DELETE FROM things"))
+
+
+def test_space_of_deleted_rows_is_given_back(database):
+    free(database, 8)
+    assert database.spare_bytes() > 16 * 2**20  # as free pages, and in the log
+    database.shrink()
+    assert database.spare_bytes() == 0
+    assert database.file.stat().st_size < 2**20
+
+
+def test_a_file_that_can_not_shrink_stays_as_it_is(database):
+    """As one that was made from a dump."""
+    database.close()
+    with sqlite3.connect(database.file, isolation_level=None) as other:
+        other.execute("PRAGMA journal_mode = DELETE")
+        other.execute("PRAGMA auto_vacuum = NONE")
+        other.execute("VACUUM")
+    other.close()
+    again = SqliteDatabase(database.file)
+    free(again, 4)
+    again.shrink()
+    assert again.spare_bytes() > 4 * 2**20
+    again.close()
+
+
+def test_a_new_connection_reads_while_another_process_writes(database, monkeypatch):
+    monkeypatch.setattr(sqlite, "BUSY_S", 0.01)
+    database.write(lambda work: work.execute("INSERT INTO things VALUES ('one')"))
+    again, other = SqliteDatabase(database.file), sqlite3.connect(database.file, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    assert again.read(lambda work: work.execute("SELECT * FROM things")) == [("one",)]
+    other.close()
+    again.close()

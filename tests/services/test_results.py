@@ -294,7 +294,15 @@ def test_what_one_replica_keeps_all_of_them_read_list_and_remove(database, other
 
 
 @BOTH
-@pytest.mark.parametrize(("how", "error"), [("removed", HandleNotFoundError), ("expired", ResultExpiredError)])
+@pytest.mark.parametrize(
+    ("how", "error"),
+    [
+        ("removed", HandleNotFoundError),
+        ("expired", ResultExpiredError),
+        ("being deleted", ResultExpiredError),
+        ("damaged", ToolFailure),
+    ],
+)
 def test_one_that_goes_while_it_is_read_is_told(harness, how, error):
     results = harness.open(max_total_mb=100)
     handle = results.put("line\n" * PIECE).handle
@@ -304,13 +312,17 @@ def test_one_that_goes_while_it_is_read_is_told(harness, how, error):
         next(pieces)
         if how == "removed":
             results.remove(handle)
-        else:
+        elif how == "expired":
             harness.clock.now += 3601
             results.sweep()
+        else:
+            harness.database.write(lambda work: work.execute("DELETE FROM result_pieces WHERE number < 3"))
+            harness.clock.now += 3601 if how == "being deleted" else 0
         list(pieces)
 
-    with pytest.raises(error):
+    with pytest.raises(error) as caught:
         read()
+    assert type(caught.value) is error
 
 
 @BOTH

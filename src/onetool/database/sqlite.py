@@ -136,7 +136,9 @@ class SqliteDatabase:
     def shrink(self) -> None:
         if self._file_id() is not None:
             with self._translated(), closing(self._take()) as connection:
-                while connection.execute("PRAGMA freelist_count").fetchone()[0]:
+                before = None
+                while (free := connection.execute("PRAGMA freelist_count").fetchone()[0]) and free != before:
+                    before = free
                     connection.executescript(f"PRAGMA incremental_vacuum({VACUUM_PAGES})")  # `execute`: one page
                 connection.execute("PRAGMA busy_timeout = 100")  # others can't write while this waits for readers
                 connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()

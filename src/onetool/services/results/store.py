@@ -167,7 +167,7 @@ class ResultStore:
         params: Params = (line, min(column, sys.maxsize))
         while number < found.last_piece:
             rows = self._read(select + where, (key, *params, count))
-            if not rows:
+            if not rows or (number >= 0 and rows[0][0] != number + 1):
                 self._find(found.handle, found.owner)  # as a rule this says that it was removed meanwhile
                 raise ToolFailure("the result can't be read: a part of it is missing", reason="source_unavailable")
             for _, first_line, first_column, data in rows:
