@@ -301,7 +301,9 @@ class AskLoop:
         try:
             async with aclosing(self._rounds()) as rounds:
                 async for event in rounds:
-                    how = "answered" if isinstance(event, Done) else how
+                    if isinstance(event, Done):
+                        how = "answered"
+                        await session.settle()  # an answer that is shown is kept
                     yield event
         except AskError as error:
             how, why = "failed", self._backend.clean(str(error))
