@@ -45,6 +45,7 @@ DIALECT = {
     "random_id": "lower(hex(randomblob(16)))",
     "random_key": "randomblob(32)",
 }
+INCREMENTAL = 2  # an auto_vacuum that `shrink` does
 FULL_SYNC, USUAL_SYNC = "PRAGMA synchronous = FULL", "PRAGMA synchronous = NORMAL"
 
 
@@ -220,7 +221,8 @@ class SqliteDatabase:
         # A connection is used by one thread at a time.
         connection = sqlite3.connect(self.file, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
         try:
-            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # counts for a new file
+            if connection.execute("PRAGMA auto_vacuum").fetchone()[0] != INCREMENTAL:  # setting it always writes
+                connection.execute(f"PRAGMA auto_vacuum = {INCREMENTAL}")
             _use_log(connection)
             connection.execute(USUAL_SYNC)
             connection.execute("PRAGMA foreign_keys = ON")
