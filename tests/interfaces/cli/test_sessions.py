@@ -130,7 +130,7 @@ def test_nothing_that_stands_in_a_record_is_an_error(kept, at_a_terminal, at):
         assert result.exit_code == 0
         assert ("bye" in result.output) == (args[0] != "list")
     shown = run("show", "odd").output
-    assert ("You, ?\nhello" in shown) or ("3 lines can't be read, and are left out" in shown)
+    assert ("You, ?\nhello" in shown) or ("3 records can't be read, and are left out" in shown)
     if at == "1e300":
         assert json.loads(run("show", "odd", "--json").output)["created"] is None
 

@@ -115,6 +115,11 @@ class SessionStore:
 
         self._change(id, "then rename it", job)
 
+    def shrink(self) -> None:
+        """Give the space of deleted sessions back to the system, as far as that is possible now."""
+        with suppress(DatabaseError):
+            self._database.shrink()
+
     def has(self, id: str) -> bool:
         """Return whether there is such a session, with something in it."""
         if not SESSION_ID.fullmatch(id):

@@ -128,7 +128,7 @@ def show(ctx: click.Context, id: str, as_json: bool) -> None:
             echo(styled(f"  {NO_ANSWER}", dim=True))
     if transcript.damaged:
         are = "is" if transcript.damaged == 1 else "are"
-        click.echo(f"{counted(transcript.damaged, 'line')} can't be read, and {are} left out.", err=True)
+        click.echo(f"{counted(transcript.damaged, 'record')} can't be read, and {are} left out.", err=True)
 
 
 @sessions.command()
@@ -191,6 +191,8 @@ def _deleted(sessions: "SessionStore", ids: list[str]) -> bool:
             gone += 1
         except SessionError as error:
             click.echo(_words(error), err=True)
+    if gone:
+        sessions.shrink()
     click.echo(f"Deleted {counted(gone, 'session')}.", err=True)
     return gone == len(ids)
 
