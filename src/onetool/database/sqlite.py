@@ -128,10 +128,9 @@ class SqliteDatabase:
         return SqliteLock(self.file, name)
 
     def process_name(self) -> str:
-        with self._lock:
-            if self._alive is None:
-                lock = self.lock(f"process {self._process}")
-                lock.take()
+        if self._alive is None:
+            lock = self.lock(f"process {self._process}")
+            if lock.take():  # else another thread was quicker
                 self._alive = lock
         return self._process
 

@@ -1,8 +1,8 @@
 """The content of a session: its id, one record per line, how the lines are read and repaired, and what is told of them.
 
 Reading a damaged line is not an error; reading a later version of the format is. On reading, every call gets one
-result, right behind it and in the order of the calls: a call without a result may have run or not, and the model is told
-so; a result without its call is left out.
+result, right behind it and in the order of the calls: a call without a result may have run or not, and the model is
+told so; a result without its call is left out.
 """
 
 import re
