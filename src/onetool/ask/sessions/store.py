@@ -99,7 +99,7 @@ class SessionStore:
         return transcript(id, *found)
 
     def delete(self, id: str) -> None:
-        """Raise SessionError if there is no such session ("not_found"), or a turn is under way ("busy")."""
+        """Delete a session. Raises SessionError: "not_found", or "busy" while a turn is under way."""
 
         def job(work: Transaction, key: SessionKey, _before: SessionSummary) -> None:
             work.execute(f"DELETE FROM ask_sessions WHERE {WHERE}", key)  # noqa: S608 - ours
@@ -260,7 +260,7 @@ class SessionStore:
                 work.execute(f"DELETE FROM ask_sessions WHERE {WHERE}", key)  # noqa: S608 - ours
             return summary
 
-        summary = self._write(job, durable=True)
+        summary = self._write(job)
         if summary is None:
             raise self._busy_error(id, then)
         if not summary.size:
@@ -292,9 +292,9 @@ class SessionStore:
         except DatabaseError as error:
             raise session_error("sessions can't be used", error) from error
 
-    def _write(self, job: Callable[[Transaction], T], *, durable: bool = False) -> T:
+    def _write(self, job: Callable[[Transaction], T]) -> T:
         try:
-            return self._database.write(job, durable=durable)
+            return self._database.write(job)
         except DatabaseError as error:
             raise session_error("sessions can't be used", error) from error
 
