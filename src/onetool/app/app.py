@@ -33,7 +33,7 @@ from onetool.sources.packs import Registry
 if TYPE_CHECKING:
     from onetool.app.ask import AskService, ModelOverview, PendingAnswer
     from onetool.app.code_names import CodeNames
-    from onetool.ask.sessions import AskSessions
+    from onetool.ask.sessions import SessionStore
     from onetool.config.model import ServerSettings, Snippet
     from onetool.config.trust import Untrusted
     from onetool.core.call import ToolCall, ToolResult
@@ -261,7 +261,7 @@ class App:
         return await model_overview(self._ask_service, within)
 
     @property
-    def sessions(self) -> "AskSessions":
+    def sessions(self) -> "SessionStore":
         """What was asked and answered."""
         return self._ask_service.sessions
 
@@ -432,7 +432,7 @@ class App:
     def _ask_service(self) -> "AskService":
         from onetool.app.ask import AskService  # most never ask a model
 
-        return AskService(self, self.catalog)
+        return AskService(self, self.catalog, self._database)
 
     @cached_property
     def _background(self) -> "LoopThread":

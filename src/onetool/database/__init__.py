@@ -15,7 +15,8 @@ from onetool.database.connection import (
     DatabaseAwayError,
     DatabaseError,
     LockNumber,
+    Row,
     Transaction,
 )
 
-__all__ = ["ChangeUnknownError", "Database", "DatabaseAwayError", "DatabaseError", "LockNumber", "Transaction"]
+__all__ = ["ChangeUnknownError", "Database", "DatabaseAwayError", "DatabaseError", "LockNumber", "Row", "Transaction"]

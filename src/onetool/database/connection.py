@@ -102,6 +102,14 @@ class Database(Protocol):
         """Return a lock that nobody holds yet. It ends with its process."""
         ...
 
+    def process_name(self) -> str:
+        """Return a name of this process, by which others find it with `find_process`. Raises DatabaseError."""
+        ...
+
+    def find_process(self, name: str) -> str | None:
+        """Return the process of that name in words for people; None if it has certainly ended. Never raises."""
+        ...
+
     @property
     def is_away(self) -> bool:
         """Whether the database was not reached when it was last needed. Never blocks."""

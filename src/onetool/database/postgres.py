@@ -12,7 +12,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from os import dup
+from os import dup, urandom
 from socket import SHUT_RDWR, socket
 from time import monotonic
 from typing import Any, TypeVar
@@ -89,6 +89,7 @@ class Postgres:
         self._away_why = ""
         self._closed = threading.Event()
         self._listener: Listener | None = None
+        self._process = urandom(8).hex()
 
     def connect(self, **options: Any) -> "psycopg.Connection[Row]":
         """A connection of its own. Raises psycopg.Error."""
@@ -128,6 +129,13 @@ class Postgres:
 
     def lock(self, name: str) -> "PostgresLock":
         return PostgresLock(self, name)
+
+    def process_name(self) -> str:
+        return self._process
+
+    def find_process(self, name: str) -> str:
+        """Return words for the process. PostgreSQL can't tell whether it has ended."""
+        return "this process" if name == self._process else "another process"
 
     @property
     def is_away(self) -> bool:

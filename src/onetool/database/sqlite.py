@@ -46,6 +46,7 @@ DIALECT = {
     "random_id": "lower(hex(randomblob(16)))",
     "random_key": "randomblob(32)",
 }
+INCREMENTAL = 2  # an auto_vacuum that `shrink` does
 FULL_SYNC, USUAL_SYNC = "PRAGMA synchronous = FULL", "PRAGMA synchronous = NORMAL"
 
 
@@ -95,6 +96,8 @@ class SqliteDatabase:
         self._watching: sqlite3.Connection | None = None
         self._seen: Hashable = None  # the last stamp
         self._listeners = _Listeners(self)
+        self._process = os.urandom(8).hex()
+        self._alive: SqliteLock | None = None  # held for as long as this process lives
 
     def read(self, job: Callable[[Transaction], T], *, snapshot: bool = False) -> T:
         if self._file_id() is None:
@@ -124,6 +127,16 @@ class SqliteDatabase:
 
     def lock(self, name: str) -> "SqliteLock":
         return SqliteLock(self.file, name)
+
+    def process_name(self) -> str:
+        if self._alive is None:
+            lock = self.lock(f"process {self._process}")
+            if lock.take():  # else another thread was quicker
+                self._alive = lock
+        return self._process
+
+    def find_process(self, name: str) -> str | None:
+        return "this process" if name == self._process else self.lock(f"process {name}").find_holder()
 
     @property
     def was_damaged(self) -> bool:
@@ -155,6 +168,9 @@ class SqliteDatabase:
         self._listeners.close()
         with self._lock:
             self._drop_connections()
+            alive, self._alive = self._alive, None
+        if alive is not None:
+            alive.remove()
 
     # Connections
 
@@ -311,6 +327,23 @@ class SqliteLock:
         file, self._file = self._file, None
         if file is not None:
             flock.give_back(file)
+
+    def remove(self) -> None:
+        """Release the lock and delete its file: for a name that is never used again. Never raises."""
+        file, self._file = self._file, None
+        if file is not None:
+            with suppress(OSError):
+                flock.remove(self._path, file)
+
+    def find_holder(self) -> str | None:
+        """Return the process that holds the lock, in words; if there is none, remove what it has left."""
+        if not os.path.lexists(self._path):
+            return None
+        with suppress(DatabaseError):
+            if self.take():
+                self.remove()
+                return None
+        return flock.holder(self._path) or flock.UNKNOWN
 
 
 class _Listeners:
