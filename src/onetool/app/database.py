@@ -129,8 +129,8 @@ def open_database(config: "Config", tables: Tables = "any") -> "Database":
         from onetool.database.migrations import require_tables
         from onetool.database.postgres import Postgres, is_url
     except ImportError:
-        message = "a database needs the package psycopg, which is not installed"
-        raise _mistake(config, message, "pip install 'psycopg[binary]'") from None
+        message = "a database needs the packages psycopg and psycopg_pool"
+        raise _mistake(config, message, "pip install 'psycopg[binary,pool]'") from None
     if not is_url(url):
         hint = "write postgresql://user:password@host:5432/name, with %40 for @ and %2F for / in a password"
         raise _mistake(config, "PostgreSQL does not understand the address of the database", hint)

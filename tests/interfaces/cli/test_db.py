@@ -248,7 +248,7 @@ def test_without_psycopg(tmp_path):
     done = db(folder, "init", env={"PYTHONPATH": path}, cold=True)
     assert done.returncode == 2
     assert "psycopg" in done.stderr
-    assert "pip install 'psycopg[binary]'" in done.stderr
+    assert "pip install 'psycopg[binary,pool]'" in done.stderr
     assert "hunter2" not in done.stderr
 
 
