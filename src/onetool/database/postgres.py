@@ -81,6 +81,7 @@ class Postgres:
 
     # With its schema, so that no function of that name in another schema, by search_path, tells the time.
     clock = "pg_catalog.date_part('epoch', pg_catalog.clock_timestamp())"
+    is_shared = True
     dialect: Mapping[str, str] = DIALECT
 
     def __init__(self, url: str, prepare: "Callable[[Postgres], object] | None" = None) -> None:
