@@ -237,7 +237,8 @@ class SqliteDatabase:
 
         connection = self._connect_with()
         try:
-            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # counts for a new file
+            if not connection.execute("PRAGMA auto_vacuum").fetchone()[0]:  # a new file; setting it waits for others
+                connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
             _use_log(connection)
             connection.execute(USUAL_SYNC)
             connection.execute("PRAGMA foreign_keys = ON")
