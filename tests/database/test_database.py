@@ -203,5 +203,5 @@ def test_a_newer_schema_is_refused(database, opened):
             work.execute("PRAGMA user_version = 99")
 
     database.write(job)
-    with pytest.raises(DatabaseError, match="schema 99; this version knows .*: update OneTool"):
+    with pytest.raises(DatabaseError, match=r"schema 99; this version knows .*: update OneTool"):
         names(opened())

@@ -86,7 +86,7 @@ def test_one_that_another_process_holds_is_away(opened, file, monkeypatch):
     database.close()
     other = sqlite3.connect(file, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
-    with pytest.raises(DatabaseAwayError, match="locked by another process; nothing has changed"):
+    with pytest.raises(DatabaseAwayError, match=r"locked by another process; nothing has changed"):
         database.write(put("two"))
     assert names(database) == ["one"]
     other.close()
@@ -144,12 +144,12 @@ def test_a_read_only_folder_can_be_read(opened, file):
     with as_nobody(file.parent):
         database = SqliteDatabase(file)
         assert (names(database), database.is_read_only) == (["one"], True)
-        with pytest.raises(DatabaseError, match="readonly database .fix: let this user write the file and its folder"):
+        with pytest.raises(DatabaseError, match=r"readonly database .fix: let this user write the file and its folder"):
             database.write(put("two"))
         assert names(database) == ["one"]
         database.close()
         absent = SqliteDatabase(file.with_name("none.db"))
-        with pytest.raises(DatabaseError, match="Permission denied .fix: let this user write"):
+        with pytest.raises(DatabaseError, match=r"Permission denied .fix: let this user write"):
             absent.write(put("two"))
     assert os.listdir(file.parent) == ["state.db"]
 
@@ -162,7 +162,7 @@ def test_a_full_disk_is_told_and_loses_nothing(opened, file):
         work.execute("PRAGMA max_page_count = 1")
         work.execute("INSERT INTO results SELECT %s, '', zeroblob(1000000), 0, 0, 0, NULL, false", ("key",))
 
-    with pytest.raises(DatabaseError, match="disk is full .fix: free some space"):
+    with pytest.raises(DatabaseError, match=r"disk is full .fix: free some space"):
         database.write(fill)
     assert names(opened()) == ["one"]
 
@@ -173,7 +173,7 @@ def test_a_full_disk_is_told_and_loses_nothing(opened, file):
 def test_a_link_is_refused(opened, file, tmp_path):
     (tmp_path / "elsewhere.db").touch(0o600)
     file.symlink_to(tmp_path / "elsewhere.db")
-    with pytest.raises(DatabaseError, match="is not used: it is a symbolic link .fix:"):
+    with pytest.raises(DatabaseError, match=r"is not used: it is a symbolic link .fix:"):
         names(opened())
     assert (tmp_path / "elsewhere.db").stat().st_size == 0
 
@@ -182,7 +182,7 @@ def test_a_link_is_refused(opened, file, tmp_path):
 def test_a_file_that_others_can_write_is_refused(opened, file):
     opened().write(put("one"))
     file.chmod(0o622)
-    with pytest.raises(DatabaseError, match="other users can write it .fix: chmod 600"):
+    with pytest.raises(DatabaseError, match=r"other users can write it .fix: chmod 600"):
         names(SqliteDatabase(file))
 
 
@@ -190,7 +190,7 @@ def test_a_file_that_others_can_write_is_refused(opened, file):
 def test_a_file_of_another_user_is_refused(opened, file):
     opened().write(put("one"))
     os.chown(file, NOBODY, NOBODY)
-    with pytest.raises(DatabaseError, match="it belongs to another user .fix:"):
+    with pytest.raises(DatabaseError, match=r"it belongs to another user .fix:"):
         names(SqliteDatabase(file))
 
 
@@ -208,7 +208,7 @@ def test_a_damaged_file_is_set_aside(opened, file, damage):
             stream.write(b"x" * (file.stat().st_size - 4096))
     else:
         file.write_bytes(b"no database" * 1000)
-    with pytest.raises(DamagedDatabaseError, match="is damaged .* it was set aside"):
+    with pytest.raises(DamagedDatabaseError, match=r"is damaged .* it was set aside"):
         names(opened())
     again = opened()
     assert (names(again), again.was_damaged) == (["damaged"], True)

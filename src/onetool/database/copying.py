@@ -62,13 +62,13 @@ def all_tables() -> list[Table]:
     def describe(work: Transaction, name: str) -> Table:
         columns = work.execute(f"PRAGMA table_info({name})")  # rows: place, name, type, …, place in the key
         references = work.execute(f"PRAGMA foreign_key_list({name})")  # rows: id, place, table, column, …
-        number = next((one[1] for one in columns if one[5] and one[2] == "integer"), None)
+        number = next((one[1] for one in columns if one[5] and one[2].lower() == "integer"), None)
         kept = [one for one in columns if one[1] != number]
         return Table(
             name,
             columns=tuple(one[1] for one in kept),
             key=tuple(one[1] for one in sorted(kept, key=lambda one: one[5]) if one[5]),
-            booleans=frozenset(place for place, one in enumerate(kept) if one[2] == "boolean"),
+            booleans=frozenset(place for place, one in enumerate(kept) if one[2].lower() == "boolean"),
             number=number,
             parent=references[0][2] if references else None,
             refers_by=tuple(one[3] for one in sorted(references, key=lambda one: one[1])),
