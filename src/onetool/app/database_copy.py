@@ -75,13 +75,15 @@ class Place(NamedTuple):
         return FileStore(self.folder / bundles.FOLDER, max_tools=most, foreign=foreign_file)
 
 
+def has_state(folder: Path) -> bool:
+    """Return whether a folder is a home with something in it, or an export."""
+    return (folder / STATE_FILE).exists() or (folder / bundles.FOLDER).is_dir()
+
+
 @contextmanager
 def open_folder(folder: Path) -> Iterator[Place]:
-    """Open the state of a home, or of an export. Raises CopyError if there is none."""
-    file = folder / STATE_FILE
-    if not file.exists() and not (folder / bundles.FOLDER).is_dir():
-        raise CopyError(f"{folder} has neither {STATE_FILE} nor {bundles.FOLDER}: name a home or an export")
-    with closing(SqliteDatabase(file)) as database:
+    """Open the state of a home, or of an export."""
+    with closing(SqliteDatabase(folder / STATE_FILE)) as database:
         yield Place(database, folder)
 
 
@@ -97,9 +99,9 @@ def open_export(folder: Path) -> Iterator[Place]:
         raise CopyError(f"{folder} can't be used: {error.strerror or error}") from None
     if not is_empty:
         raise CopyError(f"{folder} is not empty: name a folder that is, or that is not there yet")
-    with closing(SqliteDatabase(folder / STATE_FILE)) as database:
-        database.write(lambda work: None)  # there may be nothing to copy
-        yield Place(database, folder)
+    with open_folder(folder) as place:
+        place.database.write(lambda work: None)  # there may be nothing to copy
+        yield place
     for lock in folder.glob(f".{STATE_FILE}.*.lock"):  # nobody else has used the folder yet
         lock.unlink()
 

@@ -136,7 +136,7 @@ def import_command(ctx: click.Context, folder: Path | None, force: bool, as_json
     folder before. Exit code 1 if something could not be copied.
     """
     from onetool.app.audit import noted_command
-    from onetool.app.database_copy import copy_state, open_folder
+    from onetool.app.database_copy import copy_state, has_state, open_folder
     from onetool.database.migrations import migrate
 
     config = _config(ctx)
@@ -146,6 +146,8 @@ def import_command(ctx: click.Context, folder: Path | None, force: bool, as_json
             f"{config.home} is where everything is already. Name another folder (onetool db import FOLDER), or a "
             "database in the config:\ndatabase: ${DATABASE_URL}    # postgresql://user:password@host/name"
         )
+    if folder is not None and not has_state(source):
+        raise click.ClickException(f"{folder} has neither state.db nor bundles: name a home or an export.")
     with _reached(config) as database, open_folder(source) as place:
         if config.database is not None:
             migrate(database)  # with the table of the audit log
