@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 from onetool.database.connection import Database, LockNumber, NewerDatabaseError, TablesMissingError, Transaction
 
-
 NEWEST = 11  # the number of the last file
 MAX_SECONDS = 600
 POSTGRESQL = "-- postgresql\n"
