@@ -154,6 +154,12 @@ def test_names_that_are_made_of_others(name: str, expected: bool) -> None:
         ("stats.db-wal", "onetool.yaml"),
         ("run_history", "onetool.yaml"),
         ("database.key", "onetool.yaml"),
+        ("state.db", "onetool.yaml"),
+        ("state.db-wal", "secrets.yaml"),
+        ("state.db.damaged-1700000000", "onetool.yaml"),
+        ("state.db", ".state.db.0123456789abcdef.lock"),
+        ("state.db-wal", ".state.db.0123456789abcdef.lock"),
+        (".state.db.0123456789abcdef.lock", "onetool.yaml"),
     ],
 )
 def test_files_of_state_are_known_by_what_lies_beside_them(tmp_path: Path, name: str, beside: str) -> None:
@@ -170,6 +176,7 @@ def test_files_of_state_are_known_by_what_lies_beside_them(tmp_path: Path, name:
         ("secrets.yaml", "secrets.yaml.bak"),
         ("secrets.yaml.bak", "secrets.yaml"),
         ("stats.db", "stats.db-wal"),
+        ("state.db", "state.db-wal"),
         ("secrets.yaml", "database/schema.sql"),
         ("README.md", "onetool.yaml"),
     ],

@@ -418,6 +418,10 @@ class App:
         """The database that replicas share; None: files and SQLite."""
         return self._database.get()
 
+    def require_state(self) -> None:
+        """Raise DatabaseError if `state.db` can't be used. For servers: others find out when they need it."""
+        self._database.require_file()
+
     def keep_database(self) -> None:
         """From now on a reload that changes `database` or `cluster` is refused. For servers: their sessions, members
         and rates stay with what they began with.

@@ -19,7 +19,7 @@ from onetool.core.state_folders import STATE_FILES, STATE_FOLDERS
 CONFIG_FILE = "onetool.yaml"
 SECRETS_FILE = "secrets.yaml"  # beside the config, unless it says otherwise
 
-STATE = (*STATE_FOLDERS, "bundles", "stats.db")  # what we make ourselves, and so never a link
+STATE = (*STATE_FOLDERS, "bundles", "state.db", "stats.db")  # what we make ourselves, and so never a link
 
 Accepted = Mapping[str, Mapping[str, Any]]  # places by their real path, and how they were when they were accepted
 
@@ -42,7 +42,7 @@ def require_no_links(state: Path, is_ours_alone: bool) -> None:
     if links:
         hint = "remove the link; ONETOOL_HOME moves all state elsewhere"
         raise ConfigError(
-            [Mistake(message="it is a link, which state is not", file=str(it), hint=hint) for it in links]
+            [Mistake(message="a symbolic link; refusing to use it", file=str(it), hint=hint) for it in links]
         )
 
 

@@ -73,6 +73,9 @@ class Database(Protocol):
     dialect: Mapping[str, str]
     """The words in braces that migrations use."""
 
+    is_shared: bool
+    """Whether others than this machine's user may read it: secrets in it are encrypted."""
+
     def read(self, job: Callable[[Transaction], T], *, snapshot: bool = False) -> T:
         """Run `job` in a transaction that changes nothing. It may run twice. With `snapshot`, all of its statements see
         the same moment.
