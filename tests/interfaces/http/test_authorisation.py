@@ -170,7 +170,7 @@ FOR_TOOLS = {(path, method) for path in _READING for method in READ} | {(f"{_A_T
 FOR_TOOLS |= {(path, "POST") for path in ("/call", "/call/nothing.here")}
 # What has no data, describes the API, or is for programs that speak MCP.
 FOR_TOOLS |= {case for case in OPEN if case != ("/login", "POST")}
-FOR_TOOLS |= {(path, method) for path in ("/docs", "/openapi.json") for method in READ}
+FOR_TOOLS |= {("/openapi.json", method) for method in READ}
 FOR_TOOLS |= {("/mcp", method) for method in OWN_METHODS["/mcp"]}
 
 

@@ -16,7 +16,6 @@ ROUTES = [
     "/ask",
     "/call/time.now",
     "/openapi.json",
-    "/docs",
     "/healthz",
     "/login",
     "/assets/index.js",
@@ -63,9 +62,8 @@ def test_our_own_pages_and_what_a_person_typed_are_let_in(server):
 def test_a_link_on_another_page_leads_to_our_pages_and_nowhere_else(server):
     for path in ROUTES:
         for said in ("cross-site", "same-site"):
-            expected = 200 if path in ("/", "/docs") else 403
+            expected = 200 if path == "/" else 403
             assert server.ask(path, headers=[site(said), *NAVIGATION]).status == expected, path
-    assert server.ask("/docs/", headers=[site("cross-site"), *NAVIGATION]).status == 200
 
 
 @pytest.mark.parametrize(
@@ -81,14 +79,12 @@ def test_a_link_on_another_page_leads_to_our_pages_and_nowhere_else(server):
         [*NAVIGATION, ("Origin", "null")],
     ],
 )
-@pytest.mark.parametrize("path", ["/", "/docs"])
-def test_what_is_no_such_link_is_refused_there_too(server, path, more):
-    assert server.ask(path, headers=[site("cross-site"), *more]).status == 403
+def test_what_is_no_such_link_is_refused_there_too(server, more):
+    assert server.ask("/", headers=[site("cross-site"), *more]).status == 403
 
 
 def test_a_form_that_leads_to_our_pages_is_no_link(server):
-    for path in ("/", "/docs"):
-        assert server.ask(path, "POST", [site("cross-site"), *NAVIGATION, JSON]).status in (403, 405)
+    assert server.ask("/", "POST", [site("cross-site"), *NAVIGATION, JSON]).status in (403, 405)
 
 
 def test_a_page_of_the_config_may_whatever_its_browser_calls_it(guarded):
@@ -169,11 +165,16 @@ def test_no_route_takes_a_body_of_another_kind(server, method):
     check_each(ROUTES, is_refused)
 
 
+def test_docs_is_an_address_like_any_other_unknown_one(server):
+    known, unknown = server.ask("/docs"), server.ask("/nothing")
+    assert (known.status, known.code) == (unknown.status, unknown.code) == (404, "not_found")
+
+
 @pytest.mark.parametrize("method", CHANGING)
 def test_where_there_is_nothing_that_is_told_first(server, method):
     assert server.ask("/nothing", method, body=b"x", kind=None).status == 404
     assert server.ask(f"{ROOT}/nothing", method, body=b"x", kind=None).status == 404
-    assert server.ask("/docs", method, body=b"x", kind=None).status == 405
+    assert server.ask("/openapi.json", method, body=b"x", kind=None).status == 405
     assert server.ask(f"{ROOT}/bundles", method, body=b"x", kind=None).status == 405
 
 

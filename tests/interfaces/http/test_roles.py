@@ -88,7 +88,6 @@ NEEDS = {
     "GET /status": "call",
     "GET /events": "call",
     "GET /openapi.json": "call",
-    "GET /docs": "call",
 }
 _INFO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "tests", "version": "1"}}
 MCP_METHODS = {

@@ -40,7 +40,7 @@ def test_it_says_where_it_is_and_what_to_try(serve):
     assert server.greeting.startswith(f"OneTool listens on {url} with ")
     assert f"claude mcp add --transport http onetool {url}/mcp\n" in server.greeting
     assert f'{{"mcpServers": {{"onetool": {{"type": "http", "url": "{url}/mcp"}}}}}}' in server.greeting
-    assert f"  {url}/docs\n" in server.greeting
+    assert f"  {url}/openapi.json\n" in server.greeting
     assert f"The page for people:\n  {url}/\n" in server.greeting
     assert server.ask("/healthz").json["status"] == "ok"
 

@@ -32,7 +32,6 @@ openapi_imports     imports, exports, editing, servers, trust
 openapi_console     what is not below /tools: code, results, statistics
 openapi_insight     the status
 openapi_ask         /ask and what is below
-docs                /docs, the same for people
 """
 
 from onetool.core.text import lazy_pattern
