@@ -12,10 +12,10 @@ from base64 import b64decode
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Generator, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Meta, UnsetType
 
 from onetool.app.describe import run_tool
 from onetool.app.provider_keys import keys_for
@@ -308,18 +308,18 @@ class KnownProvider(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A provider. `missing` is what has to be set before it can be asked."""
 
     id: str
-    models: tuple[str, ...]
-    is_configured: bool
-    missing: str | UnsetType = UNSET
+    models: Annotated[tuple[str, ...], Meta(description="The known ones; others can be named as well.")]
+    is_configured: Annotated[bool, Meta(description="Whether it can be asked: its key is there, or its server.")]
+    missing: Annotated[str | UnsetType, Meta(description="What has to be set first.")] = UNSET
 
 
 class ModelOverview(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """`provider` and `model` answer where a question names none; null: there is none."""
 
-    provider: str | None
+    provider: Annotated[str | None, Meta(description="The default; null: none is configured.")]
     model: str | None
     providers: tuple[KnownProvider, ...]
-    tool_tokens: int
+    tool_tokens: Annotated[int, Meta(description="About how many tokens the list of tools costs in each request.")]
 
 
 async def model_overview(service: AskService, within: Collection[str] | None) -> ModelOverview:

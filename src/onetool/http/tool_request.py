@@ -7,9 +7,10 @@ earlier steps, are filled in as words that no escaping changes, and those are re
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from secrets import token_hex
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
 from onetool.core.errors import ToolFailure
 from onetool.core.redaction import MASK
@@ -146,9 +147,9 @@ class PreviewRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     method: str
     url: str
     headers: dict[str, str]
-    body: str | None
-    step: str = ""
-    notes: tuple[str, ...] = ()
+    body: Annotated[str | None, Meta(description="As text; null where there is none, or where it is no text.")]
+    step: Annotated[str, Meta(description="Its name, where a tool sends several.")] = ""
+    notes: Annotated[tuple[str, ...], Meta(description="What is not known yet, or would keep it from being sent.")] = ()
 
 
 class _Words:

@@ -5,12 +5,15 @@ from itertools import product
 import pytest
 from helpers import check_each
 
-from onetool.interfaces.rest.routing import ROOT, ROUTES
+from onetool.interfaces.rest.routing import API_ROUTES
 
 pytestmark = pytest.mark.attack("other origins")
 
 ID = "01890a5d-0000-7000-8000-000000000001"
-PLAIN = [place.path.format(bundleID=ID, toolSlug="now", version="1", server="s", handle="h") for place in ROUTES]
+PLAIN = [
+    place.path.format(bundleID=ID, toolSlug="now", version="1", server="s", handle="h")
+    for place in API_ROUTES.resources
+]
 ROUTES = [
     "/mcp",
     "/ask",
@@ -173,13 +176,13 @@ def test_docs_is_an_address_like_any_other_unknown_one(server):
 @pytest.mark.parametrize("method", CHANGING)
 def test_where_there_is_nothing_that_is_told_first(server, method):
     assert server.ask("/nothing", method, body=b"x", kind=None).status == 404
-    assert server.ask(f"{ROOT}/nothing", method, body=b"x", kind=None).status == 404
+    assert server.ask("/tools/nothing", method, body=b"x", kind=None).status == 404
     assert server.ask("/openapi.json", method, body=b"x", kind=None).status == 405
-    assert server.ask(f"{ROOT}/bundles", method, body=b"x", kind=None).status == 405
+    assert server.ask("/tools/bundles", method, body=b"x", kind=None).status == 405
 
 
 def test_what_has_no_body_needs_no_kind_unless_a_page_could_send_it_unasked(server):
-    path = f"{ROOT}/bundles/{ID}"
+    path = f"/tools/bundles/{ID}"
     assert server.ask(path, "DELETE").status == 404
     assert server.ask(path, "DELETE", body=b"x", kind=None).status == 415
     assert server.ask(path).status == 404
