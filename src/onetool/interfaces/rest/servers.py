@@ -57,8 +57,8 @@ class ServerEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
     transport: str
     changed: Annotated[int, Meta(description="How many of its tools are not as they were approved.")]
     needs_login: Annotated[bool, Meta(description="A person has to log in: POST `login`.")]
-    refused: Annotated[bool, Meta(description="Because of that, its tools can't be called.")]
-    since: Annotated[str | None, Meta(description="It is connected, or is not.")]
+    refused: Annotated[bool, Meta(description="Whether its tools can't be called because of that.")]
+    since: Annotated[str | None, Meta(description="When its state last changed.")]
     version: str | UnsetType = UNSET
     error: str | UnsetType = UNSET
     hints: Annotated[list[str] | UnsetType, Meta(description="Commands that help.")] = UNSET

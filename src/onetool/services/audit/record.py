@@ -70,12 +70,12 @@ _REFUSALS = ("audit_unavailable", "role_needed")  # reasons why nothing was done
 class AuditRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One line. What is empty is left out."""
 
-    time: Annotated[str, Meta(description="In UTC.")]
+    time: Annotated[str, Meta(description="UTC, with milliseconds.")]
     kind: AuditKind
-    what: Annotated[str, Meta(description="The tool, or what was changed.")]
+    what: Annotated[str, Meta(description="The tool, or a request: PUT /tools/bundles/…")]
     outcome: Annotated[str, Meta(description="ok, approved, declined, begun (see a later line), or the error's code.")]
     reason: Annotated[str, Meta(description="The finer cause of an error.")] = ""
-    status: Annotated[int | None, Meta(description="The status of the response, of a request.")] = None
+    status: Annotated[int | None, Meta(description="The HTTP status of a request.")] = None
     who: Annotated[str, Meta(description="The principal; empty for the person who runs the process.")] = ""
     owner: Annotated[str, Meta(description="Whose things are meant, if not those of `who`.")] = ""
     role: str = ""
@@ -84,7 +84,7 @@ class AuditRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     client: Annotated[str, Meta(description="The program, as it calls itself.")] = ""
     ms: float | None = None
     args: Annotated[str, Meta(description="A keyed hash of the arguments: equal ones have equal hashes.")] = ""
-    id: Annotated[str, Meta(description="Of the call.")] = ""
+    id: Annotated[str, Meta(description="The id of the call.")] = ""
     run: Annotated[str, Meta(description="The run whose code called.")] = ""
 
     @property
