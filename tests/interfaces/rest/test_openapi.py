@@ -72,8 +72,13 @@ def test_a_route_is_declared_at_its_handler_and_nowhere_else():
         """
         return RestResponse(200, msgspec.json.encode(Greeting(f"{request.path[0]} {request.query['days']}")))
 
+    @Route("GET", "/tools/greetings/best", "Greetings")
+    async def get_best_greeting(request):
+        """Get the best greeting."""
+        return RestResponse(204)
+
     class GreetingApp(RestApp):
-        routes = RouteTable([get_greeting])
+        routes = RouteTable([get_greeting, get_best_greeting])
 
     async def ask():
         async with httpx.AsyncClient(transport=httpx.ASGITransport(GreetingApp(app)), base_url="http://x") as client:
@@ -81,6 +86,7 @@ def test_a_route_is_declared_at_its_handler_and_nowhere_else():
 
     app = SimpleNamespace(audit=SimpleNamespace(), runtime=SimpleNamespace(), catalog=SimpleNamespace())
     assert asyncio.run(ask()).json() == {"text": "hello 3"}
+    assert GreetingApp.routes.match(b"/tools/greetings/best", "GET").route is get_best_greeting
     tags, paths, schemas = describe_routes((*TABLES, GreetingApp.routes))
     told = paths["/tools/greetings/{handle}"]
     assert ("Greetings" in tags, [one["name"] for one in told["parameters"]]) == (True, ["handle"])

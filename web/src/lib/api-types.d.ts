@@ -4,143 +4,6 @@
  */
 
 export interface paths {
-    "/servers": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /** List the MCP servers */
-        get: operations["listServers"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/check": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * Get what is wrong with the config and the tools
-         * @description What `onetool check` says, and what keeps a changed config from being used. It needs the role edit.
-         */
-        get: operations["getCheck"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/trust": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * Get whether the project's folder is trusted, and what it reaches
-         * @description It needs the role edit.
-         */
-        get: operations["getTrust"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/run": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Run code over all tools
-         * @description In the sandbox. A value that is too large to send is stored, and its beginning sent. With `Accept: text/event-stream` the response is a stream of events: `started` {id}, `call` {id, name, args, at} and `called` {id, ok, durationMs, preview, error} for each call, `progress` {progress, total, message}, `chunk` {data}, `print` {text}, and at the end `result` {value, type, size, stored, calls, durationMs} or `error` {message, code, reason, hints, calls, line, column, endLine, endColumn}. A client that disconnects stops the run. At most 16 run at once; others get 503.
-         */
-        post: operations["runCode"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/stats": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * Get how often tools were called, and how that went
-         * @description As far as calls are kept (`stats` in the config); arguments and values are not. The series has hours for up to two days, else days, also those without a call. Only admins see the calls of other callers. Under an allow-list, only the tools that lists show are counted.
-         */
-        get: operations["getStats"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/audit": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * List who called what, and how it went, newest first
-         * @description `tool` may be a pattern such as `web.*`. A page may have fewer lines than were asked for, and still not be the last. It needs the role admin.
-         */
-        get: operations["listAudit"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/results": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * List stored results, newest first
-         * @description Only those of this client, whichever process of this state folder has stored them.
-         */
-        get: operations["listResults"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
     "/tools/bundles": {
         parameters: {
             query?: never;
@@ -152,223 +15,6 @@ export interface paths {
         get: operations["listBundles"];
         put?: never;
         post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/tools/tools": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /** List tools of all bundles */
-        get: operations["listTools"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/tools/validate": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Check a tool or a bundle before it is stored
-         * @description Nothing is stored. Pointers lead into the tool or the bundle. With `bundleID`, `slug` and `version` it is also checked whether it could be put there. It needs the role edit.
-         */
-        post: operations["validateDraft"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/tools/preview": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Preview what a tool would send, before it is stored
-         * @description Nothing is stored or sent, and secrets are `***`. Pointers of errors begin with `/tool` or `/args`. It needs the role edit.
-         */
-        post: operations["previewDraft"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/tools/trust": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Trust the folder of a project
-         * @description With `digest` of a dry run, what has changed since is refused with 409. With `dryRun=true` nothing is changed, and the response is what the real one would be. No tool can call this. It needs the role admin.
-         */
-        post: operations["trustFolder"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/run/check": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Check code before it runs
-         * @description Nothing runs. Calls are checked against the tools and their schemas, as before every run.
-         */
-        post: operations["checkCode"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/run/names": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * List the names that code can use
-         * @description For editors that complete code: packs and their tools with parameters, functions, builtins, modules, snippets and aliases. Under an allow-list only what may be called.
-         */
-        get: operations["listNames"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/tools/tools/search": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * Search tools
-         * @description Prefixes of names come before whole words, and these before similar words; then the newest first.
-         */
-        get: operations["searchTools"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/tools/imports/zip": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Import a ZIP archive of a bundle
-         * @description As `onetool bundles import` does: all of it, or nothing. With `dryRun=true` nothing is changed, and the response is what the real one would be. It needs the role edit.
-         */
-        post: operations["importZip"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/tools/imports/openapi": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Make tools of an OpenAPI 3 document
-         * @description Each operation becomes a tool; `skipped` has those that can't. The document is the body, in JSON or YAML, or at `url`. `only`, `tag` and `operation` choose a part; each narrows down the others. All of it is imported, or nothing; with `dryRun=true` nothing is changed, and the response is what the real one would be. It needs the role edit.
-         */
-        post: operations["importOpenapi"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/tools/imports/curl": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Make a tool of a curl command
-         * @description The command is not run. What may differ from call to call becomes arguments; credentials go into the secrets file of the server, and only their names into the tool. With `dryRun=true` nothing is changed, and the response is what the real one would be. It needs the role edit.
-         */
-        post: operations["importCurl"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/tools/imports/servers": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Add MCP servers to the config
-         * @description Blocks as other clients have them, by their names: all of them, or nothing. Secrets go into the secrets file. With `dryRun=true` nothing is changed, and the response is what the real one would be. No tool can call this. It needs the role admin.
-         */
-        post: operations["importServers"];
         delete?: never;
         options?: never;
         head?: never;
@@ -407,21 +53,15 @@ export interface paths {
         patch: operations["patchBundle"];
         trace?: never;
     };
-    "/tools/bundles/{bundleID}/export": {
+    "/tools/tools": {
         parameters: {
             query?: never;
             header?: never;
-            path: {
-                /** @example 01890a5d-ac96-774b-bcce-b302099a8057 */
-                bundleID: string;
-            };
+            path?: never;
             cookie?: never;
         };
-        /**
-         * Get a bundle with its tools as a ZIP archive
-         * @description Secrets are not in it: tools have only their names.
-         */
-        get: operations["exportBundle"];
+        /** List tools of all bundles */
+        get: operations["listTools"];
         put?: never;
         post?: never;
         delete?: never;
@@ -430,46 +70,18 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/tools/servers/{server}/approve": {
+    "/tools/tools/search": {
         parameters: {
             query?: never;
             header?: never;
-            path: {
-                /**
-                 * @description The name of an MCP server in the config.
-                 * @example docs
-                 */
-                server: string;
-            };
+            path?: never;
             cookie?: never;
         };
-        get?: never;
-        put?: never;
         /**
-         * Trust a server's tools as they are now
-         * @description With `digest` of a dry run, what has changed since is refused with 409. With `dryRun=true` nothing is changed, and the response is what the real one would be. No tool can call this. It needs the role admin.
+         * Search tools
+         * @description Prefixes of names come before whole words, and these before similar words; then the newest first.
          */
-        post: operations["approveServer"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/tools/bundles/{bundleID}/tools/{toolSlug}/versions": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /** @example 01890a5d-ac96-774b-bcce-b302099a8057 */
-                bundleID: string;
-                /** @example forecast */
-                toolSlug: string;
-            };
-            cookie?: never;
-        };
-        /** List the versions of a tool, newest first */
-        get: operations["listVersions"];
+        get: operations["searchTools"];
         put?: never;
         post?: never;
         delete?: never;
@@ -506,6 +118,28 @@ export interface paths {
         head?: never;
         /** Enable or disable a tool */
         patch: operations["patchTool"];
+        trace?: never;
+    };
+    "/tools/bundles/{bundleID}/tools/{toolSlug}/versions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @example 01890a5d-ac96-774b-bcce-b302099a8057 */
+                bundleID: string;
+                /** @example forecast */
+                toolSlug: string;
+            };
+            cookie?: never;
+        };
+        /** List the versions of a tool, newest first */
+        get: operations["listVersions"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
         trace?: never;
     };
     "/tools/bundles/{bundleID}/tools/{toolSlug}/version/{version}/invoke": {
@@ -620,6 +254,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/tools/validate": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Check a tool or a bundle before it is stored
+         * @description Nothing is stored. Pointers lead into the tool or the bundle. With `bundleID`, `slug` and `version` it is also checked whether it could be put there. It needs the role edit.
+         */
+        post: operations["validateDraft"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/tools/bundles/{bundleID}/tools/{toolSlug}/version/{version}/validate": {
         parameters: {
             query?: never;
@@ -674,25 +328,118 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/tools/bundles/{bundleID}/tools/{toolSlug}/version/{version}/usage": {
+    "/tools/preview": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Preview what a tool would send, before it is stored
+         * @description Nothing is stored or sent, and secrets are `***`. Pointers of errors begin with `/tool` or `/args`. It needs the role edit.
+         */
+        post: operations["previewDraft"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/tools/imports/zip": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Import a ZIP archive of a bundle
+         * @description As `onetool bundles import` does: all of it, or nothing. With `dryRun=true` nothing is changed, and the response is what the real one would be. It needs the role edit.
+         */
+        post: operations["importZip"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/tools/imports/openapi": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Make tools of an OpenAPI 3 document
+         * @description Each operation becomes a tool; `skipped` has those that can't. The document is the body, in JSON or YAML, or at `url`. `only`, `tag` and `operation` choose a part; each narrows down the others. All of it is imported, or nothing; with `dryRun=true` nothing is changed, and the response is what the real one would be. It needs the role edit.
+         */
+        post: operations["importOpenapi"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/tools/imports/curl": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Make a tool of a curl command
+         * @description The command is not run. What may differ from call to call becomes arguments; credentials go into the secrets file of the server, and only their names into the tool. With `dryRun=true` nothing is changed, and the response is what the real one would be. It needs the role edit.
+         */
+        post: operations["importCurl"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/tools/bundles/{bundleID}/export": {
         parameters: {
             query?: never;
             header?: never;
             path: {
                 /** @example 01890a5d-ac96-774b-bcce-b302099a8057 */
                 bundleID: string;
-                /** @example forecast */
-                toolSlug: string;
-                /** @example 1.0 */
-                version: string;
             };
             cookie?: never;
         };
         /**
-         * Get how often a tool was called, and how that went
-         * @description As far as calls are kept (`stats` in the config); arguments and values are not. The series has hours for up to two days, else days, also those without a call. Only admins see the calls of other callers.
+         * Get a bundle with its tools as a ZIP archive
+         * @description Secrets are not in it: tools have only their names.
          */
-        get: operations["getUsage"];
+        get: operations["exportBundle"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/servers": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List the MCP servers */
+        get: operations["listServers"];
         put?: never;
         post?: never;
         delete?: never;
@@ -719,29 +466,6 @@ export interface paths {
         put?: never;
         post?: never;
         delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/results/{handle}": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                handle: string;
-            };
-            cookie?: never;
-        };
-        /**
-         * Read lines of a stored result
-         * @description With `q`, a regular expression, only lines that match.
-         */
-        get: operations["readResult"];
-        put?: never;
-        post?: never;
-        /** Delete a stored result */
-        delete: operations["deleteResult"];
         options?: never;
         head?: never;
         patch?: never;
@@ -877,6 +601,282 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/tools/servers/{server}/approve": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The name of an MCP server in the config.
+                 * @example docs
+                 */
+                server: string;
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Trust a server's tools as they are now
+         * @description With `digest` of a dry run, what has changed since is refused with 409. With `dryRun=true` nothing is changed, and the response is what the real one would be. No tool can call this. It needs the role admin.
+         */
+        post: operations["approveServer"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/tools/imports/servers": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Add MCP servers to the config
+         * @description Blocks as other clients have them, by their names: all of them, or nothing. Secrets go into the secrets file. With `dryRun=true` nothing is changed, and the response is what the real one would be. No tool can call this. It needs the role admin.
+         */
+        post: operations["importServers"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/check": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get what is wrong with the config and the tools
+         * @description What `onetool check` says, and what keeps a changed config from being used. It needs the role edit.
+         */
+        get: operations["getCheck"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/trust": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get whether the project's folder is trusted, and what it reaches
+         * @description It needs the role edit.
+         */
+        get: operations["getTrust"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/tools/trust": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Trust the folder of a project
+         * @description With `digest` of a dry run, what has changed since is refused with 409. With `dryRun=true` nothing is changed, and the response is what the real one would be. No tool can call this. It needs the role admin.
+         */
+        post: operations["trustFolder"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/run": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Run code over all tools
+         * @description In the sandbox. A value that is too large to send is stored, and its beginning sent. With `Accept: text/event-stream` the response is a stream of events: `started` {id}, `call` {id, name, args, at} and `called` {id, ok, durationMs, preview, error} for each call, `progress` {progress, total, message}, `chunk` {data}, `print` {text}, and at the end `result` {value, type, size, stored, calls, durationMs} or `error` {message, code, reason, hints, calls, line, column, endLine, endColumn}. A client that disconnects stops the run. At most 16 run at once; others get 503.
+         */
+        post: operations["runCode"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/run/check": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Check code before it runs
+         * @description Nothing runs. Calls are checked against the tools and their schemas, as before every run.
+         */
+        post: operations["checkCode"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/run/names": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the names that code can use
+         * @description For editors that complete code: packs and their tools with parameters, functions, builtins, modules, snippets and aliases. Under an allow-list only what may be called.
+         */
+        get: operations["listNames"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/tools/bundles/{bundleID}/tools/{toolSlug}/version/{version}/usage": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @example 01890a5d-ac96-774b-bcce-b302099a8057 */
+                bundleID: string;
+                /** @example forecast */
+                toolSlug: string;
+                /** @example 1.0 */
+                version: string;
+            };
+            cookie?: never;
+        };
+        /**
+         * Get how often a tool was called, and how that went
+         * @description As far as calls are kept (`stats` in the config); arguments and values are not. The series has hours for up to two days, else days, also those without a call. Only admins see the calls of other callers.
+         */
+        get: operations["getUsage"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/stats": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get how often tools were called, and how that went
+         * @description As far as calls are kept (`stats` in the config); arguments and values are not. The series has hours for up to two days, else days, also those without a call. Only admins see the calls of other callers. Under an allow-list, only the tools that lists show are counted.
+         */
+        get: operations["getStats"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/audit": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List who called what, and how it went, newest first
+         * @description `tool` may be a pattern such as `web.*`. A page may have fewer lines than were asked for, and still not be the last. It needs the role admin.
+         */
+        get: operations["listAudit"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/results": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List stored results, newest first
+         * @description Only those of this client, whichever process of this state folder has stored them.
+         */
+        get: operations["listResults"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/results/{handle}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                handle: string;
+            };
+            cookie?: never;
+        };
+        /**
+         * Read lines of a stored result
+         * @description With `q`, a regular expression, only lines that match.
+         */
+        get: operations["readResult"];
+        put?: never;
+        post?: never;
+        /** Delete a stored result */
+        delete: operations["deleteResult"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/ask": {
         parameters: {
             query?: never;
@@ -928,23 +928,6 @@ export interface paths {
         get: operations["listSessions"];
         put?: never;
         post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/ask/calls": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /** Begin a conversation with a call of a tool, as `callInSession` */
-        post: operations["callInNewSession"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1031,27 +1014,18 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/ask/{question}": {
+    "/ask/calls": {
         parameters: {
             query?: never;
             header?: never;
-            path: {
-                /**
-                 * @description From the events of its stream.
-                 * @example 0123456789abcdef0123456789abcdef
-                 */
-                question: string;
-            };
+            path?: never;
             cookie?: never;
         };
         get?: never;
         put?: never;
-        post?: never;
-        /**
-         * Cancel a question that is being answered
-         * @description Nothing more is approved, and its stream ends with `error` (interrupted). Only for the client that asked; to all others there is no such question.
-         */
-        delete: operations["cancelQuestion"];
+        /** Begin a conversation with a call of a tool, as `callInSession` */
+        post: operations["callInNewSession"];
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -1082,6 +1056,55 @@ export interface paths {
          * @description For questions with `approve: ask`. Only for the client that asked; to all others there is no such question. Five minutes without an answer are a no.
          */
         post: operations["approveCall"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/ask/{question}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description From the events of its stream.
+                 * @example 0123456789abcdef0123456789abcdef
+                 */
+                question: string;
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Cancel a question that is being answered
+         * @description Nothing more is approved, and its stream ends with `error` (interrupted). Only for the client that asked; to all others there is no such question.
+         */
+        delete: operations["cancelQuestion"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/call/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description As code says it: `time.now`, `bundle.tool`, `bundle.tool@version`, or an alias. */
+                name: string;
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Call a tool by its name
+         * @description The body is the arguments, an object; without any, it may be left out, together with its Content-Type, unless a browser asks. The response is the value itself. Errors, limits and streams are those of `invokeTool`; but a tool that ran and failed is 424. A stream ends with `result`, which is the envelope.
+         */
+        post: operations["callTool"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1125,310 +1148,72 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/call/{name}": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /** @description As code says it: `time.now`, `bundle.tool`, `bundle.tool@version`, or an alias. */
-                name: string;
-            };
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Call a tool by its name
-         * @description The body is the arguments, an object; without any, it may be left out, together with its Content-Type, unless a browser asks. The response is the value itself. Errors, limits and streams are those of `invokeTool`; but a tool that ran and failed is 424. A stream ends with `result`, which is the envelope.
-         */
-        post: operations["callTool"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
 }
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
-        /** @description A curl command, and the tool that is made of it. */
-        CurlRequest: {
-            /** @description As it is typed: `curl https://…`. */
-            command: string;
-            /** @description A slug or an id; a missing bundle is created. */
-            bundle: string;
-            /** @description Letters, digits, dashes, in NFC. */
-            tool: string;
-            /**
-             * @description Letters, digits, dashes, dots, in NFC.
-             * @default 1
-             */
-            version?: string;
-            /** @description What it does. */
-            description?: string | null;
-        };
-        /** @description `provider` and `model` answer where a question names none; null: there is none. */
-        ModelOverview: {
-            /** @description The default; null: none is configured. */
-            provider: string | null;
-            model: string | null;
-            providers: components["schemas"]["KnownProvider"][];
-            /** @description About how many tokens the list of tools costs in each request. */
-            toolTokens: number;
-        };
-        /** @description A provider. `missing` is what has to be set before it can be asked. */
-        KnownProvider: {
-            id: string;
-            /** @description The known ones; others can be named as well. */
-            models: string[];
-            /** @description Whether it can be asked: its key is there, or its server. */
-            isConfigured: boolean;
-            /** @description What has to be set first. */
-            missing?: string;
-        };
-        /** @description A ZIP archive in Base64, for clients that send nothing but JSON. */
-        ArchiveRequest: {
-            archive: string;
-        };
-        /** @description How a run went. Of a value that is stored, `value` is its beginning as text. */
-        RunAnswer: {
-            ok: boolean;
-            /** @description What the code has printed. */
-            prints?: string;
-            /** @description At most 1,000, in order; in a stream, how many. */
-            calls: components["schemas"]["RunCall"][] | number;
-            durationMs: number;
-            /** @description Of the last expression; its beginning as text, if it is stored. */
-            value?: unknown;
-            /** @description The type of the value in JSON. */
-            type?: string;
-            /** @description Bytes of the value. */
-            size?: number;
-            /** @description The handle of a large value: see `/results`. */
-            stored?: string;
-            error?: components["schemas"]["RunFault"];
-        };
-        /** @description A call that the code has made. Without `ok`: it had not ended. */
-        RunCall: {
-            id: string;
-            name: string;
-            /** @description Without secrets; what is long is cut. */
-            args: Record<string, never>;
-            at: string;
-            ok?: boolean;
-            durationMs?: number;
-            /** @description The beginning of what it gave, as text. */
-            preview?: string;
-            error?: string;
-        };
-        /** @description Why a run has failed, and where in its code, if that is known. */
-        RunFault: {
-            message: string;
-            /** @description One of three. The finer cause is in `reason`. */
+        /** @description The body of every error response (RFC 9457). */
+        Problem: {
+            type: string;
+            title: string;
+            status: number;
+            detail: string;
+            /** @description Why, for programs: one word that stays the same, whatever `detail` says. */
             code: string;
-            /** @description check, syntax, timeout, memory … */
+            /** @description The part that is wrong. */
+            in?: ("body" | "header" | "path" | "query") | null;
+            /** @description JSON pointer (RFC 6901) into what `in` names. */
+            pointer?: string | null;
+            /**
+             * @description Where several things are wrong: each of them.
+             * @default []
+             */
+            errors?: components["schemas"]["Fault"][];
+            /** @description Why a tool failed. */
             reason?: string | null;
-            /** @default [] */
-            hints?: string[];
-            /** @description How many calls had been made. */
-            calls?: number;
-            /** @description In the text that was sent, from 1. */
-            line?: number;
-            column?: number;
-            endLine?: number;
-            endColumn?: number;
-        };
-        /** @description Code, and the names that it finds bound. */
-        RunRequest: {
-            /** @description Python, as `run` takes it. */
-            code: string;
             /**
-             * @description Names that the code finds bound, and their values.
-             * @default {}
+             * @description What could be done about it.
+             * @default []
              */
-            variables?: Record<string, never>;
+            hints?: string[];
         };
-        /** @description How a server is doing. `command` or `url` is how it is reached. */
-        ServerEntry: {
-            name: string;
-            /** @description connected, connecting, disconnected, idle (not used yet) or disabled. */
-            state: string;
+        /** @description One of several errors in a request. */
+        Fault: {
+            /** @description JSON pointer (RFC 6901) into what `in` of the problem names. */
+            pointer: string;
+            message: string;
+        };
+        Bundle: {
+            /** @description Letters, digits, dashes, in NFC. */
+            slug: string;
+            /** @description What people see. No part of any name. */
+            displayName: string;
+            /** @description What it is good for, for people and models. */
+            description: string;
+            /** @description What is disabled can't be called; a disabled bundle can't be changed. */
             isEnabled: boolean;
-            tools: number;
-            transport: string;
-            /** @description How many of its tools are not as they were approved. */
-            changed: number;
-            /** @description A person has to log in: POST `login`. */
-            needsLogin: boolean;
-            /** @description Whether its tools can't be called because of that. */
-            refused: boolean;
-            /** @description When its state last changed. */
-            since: string | null;
-            version?: string;
-            error?: string;
-            /** @description Commands that help. */
-            hints?: string[];
-            /** @description For the role edit. Secrets are masked. */
-            command?: string;
-            /** @description For the role edit. Secrets are masked. */
-            url?: string;
-            /** @description The replica that runs it for all replicas. */
-            runsIn?: string;
-            /** @description Only of a single server. */
-            changes?: components["schemas"]["ServerChange"][];
-            /** @description For `approve`: approve only what was seen. */
-            digest?: string;
+            /** @description A UUIDv7 in lower case. */
+            readonly id: string;
+            /** @description Only isEnabled can be changed. */
+            readonly isBuiltIn: boolean;
+            /** Format: date-time */
+            readonly createdAt: string;
+            /**
+             * Format: date-time
+             * @description The last change of its content; enabling it is not a change.
+             */
+            readonly modifiedAt: string;
+            /** Format: date-time */
+            readonly softDeletedAt: string | null;
+            /** @description Only of a read-only bundle. */
+            readonly source?: components["schemas"]["BundleSource"];
         };
-        /** @description A tool that is not as it was approved: all that has changed, line by line. */
-        ServerChange: {
-            name: string;
-            lines: string[];
-        };
-        /** @description What is wrong with the config and the tools. `ok`: nothing is that has to be repaired. */
-        CheckReport: {
-            ok: boolean;
-            findings: components["schemas"]["CheckFinding"][];
-            /** @description Only where the config has one. */
-            database?: components["schemas"]["DatabaseReport"];
-            /** @description Only if several processes serve. */
-            replicas?: components["schemas"]["ReplicaReport"][];
-        };
-        /** @description One thing that is wrong. `where` is a file with its line, or what it is about. */
-        CheckFinding: {
+        /** @description Where a read-only bundle comes from: a pack, the tools that a config declares, or an MCP server. */
+        BundleSource: {
             /** @enum {unknown} */
-            level: "error" | "hint" | "warning";
-            /** @description A file with its line, or the tool or key that it is about. */
-            where: string;
-            message: string;
-            /** @description What to do: a command or a text to copy. */
-            fix?: string;
-        };
-        /** @description Whether the database is reached; if not, `why`. */
-        DatabaseReport: {
-            reached: boolean;
-            /** @description Tables that are missing: `onetool db migrate`. */
-            missingMigrations: string[];
-            why: string | null;
-        };
-        /** @description One of the processes that serve: a replica, or a worker of one machine. */
-        ReplicaReport: {
-            id: string;
-            /** @description Where the other ones reach it. */
-            address: string;
-            version: string;
-            since: string;
-            /** @description It stops in a moment, and balancers send it nothing new. */
-            isDraining: boolean;
-            /** @description It is the one that answers. */
-            isThis: boolean;
-        };
-        /** @description What a server is, and what this client may do here. */
-        StatusReport: {
-            version: string;
-            url: string;
-            /** @description Whether requests need a credential: a token, a session or a JWT. */
-            needsToken: boolean;
-            /** @description Whether this client has the role edit or admin. */
-            canChange: boolean;
-            /** @description Whether this client has the role admin. */
-            isAdmin: boolean;
-            /** @description Whether the server allows calls only, and the token allows more. */
-            isCapped: boolean;
-            /** @description How many there are. */
-            tools: number;
-            /** @description As `onetool health` has it. */
-            health: Record<string, never>;
-            /** @description The file in force; null: the defaults. */
-            config: string | null;
-        };
-        /** @description Where a person logs in, in a browser on the machine of the server. */
-        LoginPage: {
-            /** @description For a browser on the machine of the server, which then connects again. */
-            url: string;
-        };
-        /** @description What was counted of one tool. Nothing of arguments and values is. */
-        ToolUsage: {
-            /**
-             * @description false: nothing is counted (`stats.enabled` in the config).
-             * @default true
-             */
-            enabled?: boolean;
-            /** @default 0 */
-            calls?: number;
-            /** @default 0 */
-            errors?: number;
-            lastCalledAt?: string | null;
-            /**
-             * @default {
-             *       "p50": null,
-             *       "p95": null,
-             *       "p99": null
-             *     }
-             */
-            latency?: components["schemas"]["UsageLatency"];
-            /** @default [] */
-            series?: components["schemas"]["UsageBucket"][];
-            /**
-             * @description The newest first, at most 20.
-             * @default []
-             */
-            lastErrors?: components["schemas"]["UsageFailure"][];
-            /**
-             * @description The newest first, at most 20.
-             * @default []
-             */
-            recent?: components["schemas"]["UsageCall"][];
-        };
-        /** @description Milliseconds; null where there was no call. */
-        UsageLatency: {
-            p50?: number | null;
-            p95?: number | null;
-            p99?: number | null;
-        };
-        /** @description An hour or a day. `at` is its beginning. */
-        UsageBucket: {
-            at: string;
-            calls: number;
-            errors: number;
-            p50: number | null;
-            p95: number | null;
-        };
-        /** @description A call that failed. What its caller was told is not kept: it may quote what was sent. */
-        UsageFailure: {
-            at: string;
-            code: string;
-            /** @description The finer cause in a word, or the code again. */
-            message: string;
-            client: string | null;
-            caller: string | null;
-        };
-        UsageCall: {
-            at: string;
-            ok: boolean;
-            durationMs: number;
-            /** @description How it was called: rest, mcp, run, cli … */
-            source: string;
-            client: string | null;
-            /** @description The name of a token, or `iss|sub`; null if it has none. */
-            caller: string | null;
-        };
-        /** @description Whether the call may run. */
-        ApprovalAnswer: {
-            /** @description true: this one call runs, as the event told it. false: it does not. */
-            approve: boolean;
-        };
-        /** @description The folder of a project, or its `.onetool`. */
-        TrustRequest: {
-            /** @description Its absolute path. */
-            folder: string;
-            /** @description That of a dry run. */
-            digest?: string | null;
-        };
-        /** @description `digest` is that of a dry run: what has changed since is not approved. */
-        SeenDigest: {
-            /** @description That of a dry run. */
-            digest?: string | null;
+            kind: "config" | "pack" | "server";
+            /** @description The pack, the server, or the prefix of declared tools. */
+            name: string;
         };
         BundleContent: {
             /** @description Letters, digits, dashes, in NFC. */
@@ -1464,118 +1249,6 @@ export interface components {
             readonly softDeletedAt?: unknown;
             /** @description Known to the store: ignored when it is sent. */
             readonly source?: unknown;
-        };
-        /** @description A session in a list. */
-        SessionSummary: {
-            id: string;
-            /** @description The first words of the first question, or what it was renamed to. */
-            title: string;
-            createdAt: string | null;
-            modifiedAt: string | null;
-            /** @description Questions. */
-            turns: number;
-            /** @description Of the last turn that came to its end, as `provider`. */
-            model: string;
-            provider: string;
-        };
-        /** @description Whether it would be taken. Warnings do not keep it from being stored. */
-        DraftReport: {
-            /** @description Whether it would be taken. */
-            ok: boolean;
-            errors: components["schemas"]["DraftFault"][];
-            /** @description What keeps it from being called for now. */
-            warnings: components["schemas"]["DraftFault"][];
-        };
-        /** @description What is wrong with a draft, or with arguments, and where. */
-        DraftFault: {
-            /** @description JSON pointer (RFC 6901) to what is wrong. */
-            pointer: string;
-            message: string;
-        };
-        /** @description A page of the audit log. */
-        AuditList: {
-            /** @description Whether there is an audit log: `audit` in the config. */
-            enabled: boolean;
-            /**
-             * @description The newest first.
-             * @default []
-             */
-            records?: components["schemas"]["AuditRecord"][];
-            /** @description Null on the last page; others may be short, too. */
-            nextPageToken?: string | null;
-            /**
-             * @description Lines that can't be read.
-             * @default 0
-             */
-            skipped?: number;
-            /**
-             * @description Lines that this server could not write, and has lost.
-             * @default 0
-             */
-            lost?: number;
-            /** @description Why it can't be written at the moment. */
-            problem?: string | null;
-        };
-        /** @description One line. What is empty is left out. */
-        AuditRecord: {
-            /** @description UTC, with milliseconds. */
-            time: string;
-            /** @enum {unknown} */
-            kind: "admin" | "approval" | "call" | "change" | "gap" | "login" | "refusal";
-            /** @description The tool, or a request: PUT /tools/bundles/… */
-            what: string;
-            /** @description ok, approved, declined, begun (see a later line), or the error's code. */
-            outcome: string;
-            /**
-             * @description The finer cause of an error.
-             * @default
-             */
-            reason?: string;
-            /** @description The HTTP status of a request. */
-            status?: number | null;
-            /**
-             * @description The principal; empty for the person who runs the process.
-             * @default
-             */
-            who?: string;
-            /**
-             * @description Whose things are meant, if not those of `who`.
-             * @default
-             */
-            owner?: string;
-            /** @default  */
-            role?: string;
-            /**
-             * @description The address of the client.
-             * @default
-             */
-            from?: string;
-            /**
-             * @description The interface: mcp, rest, ask, run, http, cli.
-             * @default
-             */
-            via?: string;
-            /**
-             * @description The program, as it calls itself.
-             * @default
-             */
-            client?: string;
-            ms?: number | null;
-            /**
-             * @description A keyed hash of the arguments: equal ones have equal hashes.
-             * @default
-             */
-            args?: string;
-            /**
-             * @description The id of the call.
-             * @default
-             */
-            id?: string;
-            /**
-             * @description The run whose code called.
-             * @default
-             */
-            run?: string;
         };
         Tool: {
             /** @enum {unknown} */
@@ -1668,12 +1341,497 @@ export interface components {
             /** @default  */
             description?: string;
         };
-        /** @description Where a read-only bundle comes from: a pack, the tools that a config declares, or an MCP server. */
-        BundleSource: {
-            /** @enum {unknown} */
-            kind: "config" | "pack" | "server";
-            /** @description The pack, the server, or the prefix of declared tools. */
+        ToolContent: components["schemas"]["PythonTool"] | components["schemas"]["GoTool"] | components["schemas"]["HttpTool"] | components["schemas"]["ScriptTool"];
+        /** @description The examples of a tool as somebody sees them: those of the tool first, then one's own. */
+        ShownExamples: {
+            examples: components["schemas"]["ToolExample"][];
+            /** @description Names of the caller's own examples. */
+            own?: string[];
+        };
+        /** @description All examples of a tool. */
+        ExampleList: {
+            examples: components["schemas"]["ToolExample"][];
+        };
+        /** @description Whether it would be taken. Warnings do not keep it from being stored. */
+        DraftReport: {
+            /** @description Whether it would be taken. */
+            ok: boolean;
+            errors: components["schemas"]["DraftFault"][];
+            /** @description What keeps it from being called for now. */
+            warnings: components["schemas"]["DraftFault"][];
+        };
+        /** @description What is wrong with a draft, or with arguments, and where. */
+        DraftFault: {
+            /** @description JSON pointer (RFC 6901) to what is wrong. */
+            pointer: string;
+            message: string;
+        };
+        /** @description Requests of an HTTP tool, the code of a script, the call of any other; or what is wrong with the arguments. */
+        PreviewReport: {
+            /** @description Empty if something is wrong. */
+            requests?: components["schemas"]["PreviewRequest"][];
+            /** @description Of a script: what would run. */
+            code?: string;
+            /** @description Of any other tool: the call, as code writes it. */
+            call?: string;
+            errors?: components["schemas"]["DraftFault"][];
+        };
+        /** @description One request as it would be sent, without secrets. */
+        PreviewRequest: {
+            method: string;
+            url: string;
+            headers: {
+                [key: string]: string;
+            };
+            /** @description As text; null where there is none, or where it is no text. */
+            body: string | null;
+            /**
+             * @description Its name, where a tool sends several.
+             * @default
+             */
+            step?: string;
+            /**
+             * @description What is not known yet, or would keep it from being sent.
+             * @default []
+             */
+            notes?: string[];
+        };
+        /** @description A tool as PUT takes it, and arguments for it. */
+        PreviewDraft: {
+            tool: Record<string, never>;
+            bundleID?: string | null;
+            /** @default {} */
+            args?: Record<string, never>;
+        };
+        /** @description A ZIP archive in Base64, for clients that send nothing but JSON. */
+        ArchiveRequest: {
+            archive: string;
+        };
+        /** @description A curl command, and the tool that is made of it. */
+        CurlRequest: {
+            /** @description As it is typed: `curl https://…`. */
+            command: string;
+            /** @description A slug or an id; a missing bundle is created. */
+            bundle: string;
+            /** @description Letters, digits, dashes, in NFC. */
+            tool: string;
+            /**
+             * @description Letters, digits, dashes, dots, in NFC.
+             * @default 1
+             */
+            version?: string;
+            /** @description What it does. */
+            description?: string | null;
+        };
+        /** @description The MCP servers of the config. */
+        ServerList: {
+            servers: components["schemas"]["ServerEntry"][];
+        };
+        /** @description How a server is doing. `command` or `url` is how it is reached. */
+        ServerEntry: {
             name: string;
+            /** @description connected, connecting, disconnected, idle (not used yet) or disabled. */
+            state: string;
+            isEnabled: boolean;
+            tools: number;
+            transport: string;
+            /** @description How many of its tools are not as they were approved. */
+            changed: number;
+            /** @description A person has to log in: POST `login`. */
+            needsLogin: boolean;
+            /** @description Whether its tools can't be called because of that. */
+            refused: boolean;
+            /** @description When its state last changed. */
+            since: string | null;
+            version?: string;
+            error?: string;
+            /** @description Commands that help. */
+            hints?: string[];
+            /** @description For the role edit. Secrets are masked. */
+            command?: string;
+            /** @description For the role edit. Secrets are masked. */
+            url?: string;
+            /** @description The replica that runs it for all replicas. */
+            runsIn?: string;
+            /** @description Only of a single server. */
+            changes?: components["schemas"]["ServerChange"][];
+            /** @description For `approve`: approve only what was seen. */
+            digest?: string;
+        };
+        /** @description A tool that is not as it was approved: all that has changed, line by line. */
+        ServerChange: {
+            name: string;
+            lines: string[];
+        };
+        /** @description Lines of a log. `next` is what `after` takes for what comes later. */
+        ServerLogPage: {
+            lines: string[];
+            /** @description `after` of the next request. */
+            next: string;
+        };
+        /** @description Nothing: the address says it all. */
+        NoOptions: Record<string, never>;
+        /** @description Where a person logs in, in a browser on the machine of the server. */
+        LoginPage: {
+            /** @description For a browser on the machine of the server, which then connects again. */
+            url: string;
+        };
+        /** @description `digest` is that of a dry run: what has changed since is not approved. */
+        SeenDigest: {
+            /** @description That of a dry run. */
+            digest?: string | null;
+        };
+        /** @description What is wrong with the config and the tools. `ok`: nothing is that has to be repaired. */
+        CheckReport: {
+            ok: boolean;
+            findings: components["schemas"]["CheckFinding"][];
+            /** @description Only where the config has one. */
+            database?: components["schemas"]["DatabaseReport"];
+            /** @description Only if several processes serve. */
+            replicas?: components["schemas"]["ReplicaReport"][];
+        };
+        /** @description One thing that is wrong. `where` is a file with its line, or what it is about. */
+        CheckFinding: {
+            /** @enum {unknown} */
+            level: "error" | "hint" | "warning";
+            /** @description A file with its line, or the tool or key that it is about. */
+            where: string;
+            message: string;
+            /** @description What to do: a command or a text to copy. */
+            fix?: string;
+        };
+        /** @description Whether the database is reached; if not, `why`. */
+        DatabaseReport: {
+            reached: boolean;
+            /** @description Tables that are missing: `onetool db migrate`. */
+            missingMigrations: string[];
+            why: string | null;
+        };
+        /** @description One of the processes that serve: a replica, or a worker of one machine. */
+        ReplicaReport: {
+            id: string;
+            /** @description Where the other ones reach it. */
+            address: string;
+            version: string;
+            since: string;
+            /** @description It stops in a moment, and balancers send it nothing new. */
+            isDraining: boolean;
+            /** @description It is the one that answers. */
+            isThis: boolean;
+        };
+        /** @description The folder of the project that was found where the server runs; null where there is none. */
+        TrustState: {
+            folder: string | null;
+            /** @description Whether its config, packs, bundles and servers are used. */
+            trusted: boolean;
+            /** @description What it runs, dials and reads, and which secrets it names. */
+            reaches: string[];
+            message: string | null;
+            /** @description The command that changes it. */
+            command: string | null;
+            /** @description For `POST /tools/trust`: trust only what was seen. */
+            digest: string | null;
+        };
+        /** @description The folder of a project, or its `.onetool`. */
+        TrustRequest: {
+            /** @description Its absolute path. */
+            folder: string;
+            /** @description That of a dry run. */
+            digest?: string | null;
+        };
+        /** @description Code, and the names that it finds bound. */
+        RunRequest: {
+            /** @description Python, as `run` takes it. */
+            code: string;
+            /**
+             * @description Names that the code finds bound, and their values.
+             * @default {}
+             */
+            variables?: Record<string, never>;
+        };
+        /** @description How a run went. Of a value that is stored, `value` is its beginning as text. */
+        RunAnswer: {
+            ok: boolean;
+            /** @description What the code has printed. */
+            prints?: string;
+            /** @description At most 1,000, in order; in a stream, how many. */
+            calls: components["schemas"]["RunCall"][] | number;
+            durationMs: number;
+            /** @description Of the last expression; its beginning as text, if it is stored. */
+            value?: unknown;
+            /** @description The type of the value in JSON. */
+            type?: string;
+            /** @description Bytes of the value. */
+            size?: number;
+            /** @description The handle of a large value: see `/results`. */
+            stored?: string;
+            error?: components["schemas"]["RunFault"];
+        };
+        /** @description A call that the code has made. Without `ok`: it had not ended. */
+        RunCall: {
+            id: string;
+            name: string;
+            /** @description Without secrets; what is long is cut. */
+            args: Record<string, never>;
+            at: string;
+            ok?: boolean;
+            durationMs?: number;
+            /** @description The beginning of what it gave, as text. */
+            preview?: string;
+            error?: string;
+        };
+        /** @description Why a run has failed, and where in its code, if that is known. */
+        RunFault: {
+            message: string;
+            /** @description One of three. The finer cause is in `reason`. */
+            code: string;
+            /** @description check, syntax, timeout, memory … */
+            reason?: string | null;
+            /** @default [] */
+            hints?: string[];
+            /** @description How many calls had been made. */
+            calls?: number;
+            /** @description In the text that was sent, from 1. */
+            line?: number;
+            column?: number;
+            endLine?: number;
+            endColumn?: number;
+        };
+        /** @description What was counted of one tool. Nothing of arguments and values is. */
+        ToolUsage: {
+            /**
+             * @description false: nothing is counted (`stats.enabled` in the config).
+             * @default true
+             */
+            enabled?: boolean;
+            /** @default 0 */
+            calls?: number;
+            /** @default 0 */
+            errors?: number;
+            lastCalledAt?: string | null;
+            /**
+             * @default {
+             *       "p50": null,
+             *       "p95": null,
+             *       "p99": null
+             *     }
+             */
+            latency?: components["schemas"]["UsageLatency"];
+            /** @default [] */
+            series?: components["schemas"]["UsageBucket"][];
+            /**
+             * @description The newest first, at most 20.
+             * @default []
+             */
+            lastErrors?: components["schemas"]["UsageFailure"][];
+            /**
+             * @description The newest first, at most 20.
+             * @default []
+             */
+            recent?: components["schemas"]["UsageCall"][];
+        };
+        /** @description Milliseconds; null where there was no call. */
+        UsageLatency: {
+            p50?: number | null;
+            p95?: number | null;
+            p99?: number | null;
+        };
+        /** @description An hour or a day. `at` is its beginning. */
+        UsageBucket: {
+            at: string;
+            calls: number;
+            errors: number;
+            p50: number | null;
+            p95: number | null;
+        };
+        /** @description A call that failed. What its caller was told is not kept: it may quote what was sent. */
+        UsageFailure: {
+            at: string;
+            code: string;
+            /** @description The finer cause in a word, or the code again. */
+            message: string;
+            client: string | null;
+            caller: string | null;
+        };
+        UsageCall: {
+            at: string;
+            ok: boolean;
+            durationMs: number;
+            /** @description How it was called: rest, mcp, run, cli … */
+            source: string;
+            client: string | null;
+            /** @description The name of a token, or `iss|sub`; null if it has none. */
+            caller: string | null;
+        };
+        /** @description What was counted. Nothing of arguments and values is. */
+        StatsOverview: {
+            /**
+             * @description false: nothing is counted (`stats.enabled` in the config).
+             * @default true
+             */
+            enabled?: boolean;
+            /** @default 0 */
+            calls?: number;
+            /** @default 0 */
+            errors?: number;
+            /**
+             * @default {
+             *       "p50": null,
+             *       "p95": null,
+             *       "p99": null
+             *     }
+             */
+            latency?: components["schemas"]["UsageLatency"];
+            /** @description By runs and menus; null where calls are filtered. */
+            tokensSaved?: number | null;
+            /** @default [] */
+            series?: components["schemas"]["UsageBucket"][];
+            /** @default [] */
+            tools?: components["schemas"]["CountedTool"][];
+            /**
+             * @description Interfaces: rest, mcp, run, cli …
+             * @default []
+             */
+            sources?: components["schemas"]["CountedCalls"][];
+            /** @default [] */
+            clients?: components["schemas"]["CountedCalls"][];
+            /**
+             * @description Names of tokens, and `iss|sub`.
+             * @default []
+             */
+            callers?: components["schemas"]["CountedCalls"][];
+            /**
+             * @description How often and why tools failed.
+             * @default []
+             */
+            failures?: components["schemas"]["CountedFailure"][];
+        };
+        /** @description A tool. Times are in milliseconds. */
+        CountedTool: {
+            name: string;
+            calls: number;
+            errors: number;
+            p50: number | null;
+            p95: number | null;
+            p99: number | null;
+        };
+        /** @description How many calls came through an interface, or from a client or a caller. */
+        CountedCalls: {
+            name: string;
+            calls: number;
+        };
+        /** @description How often a tool has failed in one way. What callers were told is not kept. */
+        CountedFailure: {
+            name: string;
+            code: string;
+            /** @description The finer cause in a word, or the code again. */
+            message: string;
+            count: number;
+            lastAt: string;
+        };
+        /** @description A page of the audit log. */
+        AuditList: {
+            /** @description Whether there is an audit log: `audit` in the config. */
+            enabled: boolean;
+            /**
+             * @description The newest first.
+             * @default []
+             */
+            records?: components["schemas"]["AuditRecord"][];
+            /** @description Null on the last page; others may be short, too. */
+            nextPageToken?: string | null;
+            /**
+             * @description Lines that can't be read.
+             * @default 0
+             */
+            skipped?: number;
+            /**
+             * @description Lines that this server could not write, and has lost.
+             * @default 0
+             */
+            lost?: number;
+            /** @description Why it can't be written at the moment. */
+            problem?: string | null;
+        };
+        /** @description One line. What is empty is left out. */
+        AuditRecord: {
+            /** @description UTC, with milliseconds. */
+            time: string;
+            /** @enum {unknown} */
+            kind: "admin" | "approval" | "call" | "change" | "gap" | "login" | "refusal";
+            /** @description The tool, or a request: PUT /tools/bundles/… */
+            what: string;
+            /** @description ok, approved, declined, begun (see a later line), or the error's code. */
+            outcome: string;
+            /**
+             * @description The finer cause of an error.
+             * @default
+             */
+            reason?: string;
+            /** @description The HTTP status of a request. */
+            status?: number | null;
+            /**
+             * @description The principal; empty for the person who runs the process.
+             * @default
+             */
+            who?: string;
+            /**
+             * @description Whose things are meant, if not those of `who`.
+             * @default
+             */
+            owner?: string;
+            /** @default  */
+            role?: string;
+            /**
+             * @description The address of the client.
+             * @default
+             */
+            from?: string;
+            /**
+             * @description The interface: mcp, rest, ask, run, http, cli.
+             * @default
+             */
+            via?: string;
+            /**
+             * @description The program, as it calls itself.
+             * @default
+             */
+            client?: string;
+            ms?: number | null;
+            /**
+             * @description A keyed hash of the arguments: equal ones have equal hashes.
+             * @default
+             */
+            args?: string;
+            /**
+             * @description The id of the call.
+             * @default
+             */
+            id?: string;
+            /**
+             * @description The run whose code called.
+             * @default
+             */
+            run?: string;
+        };
+        /** @description Stored results, the newest first. */
+        ResultList: {
+            results: components["schemas"]["ResultEntry"][];
+            nextPageToken: string | null;
+        };
+        /** @description A result that is stored. */
+        ResultEntry: {
+            handle: string;
+            /** @description The tool that it came from, where it was one. */
+            name?: string;
+            createdAt: string;
+            expiresAt: string;
+            /** @description Bytes of UTF-8. */
+            size: number;
+            lines: number;
+            type: string;
+            /** @description How it begins. */
+            head: string;
         };
         /** @description Some lines of a result, or of those that match. */
         ResultLines: {
@@ -1693,39 +1851,40 @@ export interface components {
                 [key: string]: number;
             };
         };
-        /** @description A problem with what to do about it, and the answer as far as it had come. */
-        AskProblem: {
-            type: string;
-            title: string;
-            status: number;
-            detail: string;
-            /** @description Why, for programs: one word that stays the same, whatever `detail` says. */
-            code: string;
-            /** @description The part that is wrong. */
-            in?: ("body" | "header" | "path" | "query") | null;
-            /** @description JSON pointer (RFC 6901) into what `in` names. */
-            pointer?: string | null;
+        /** @description What is asked, and how it is to be answered. What is not said is as the server's config has it. */
+        Question: {
+            prompt: string;
+            /** @description An id, or `last`; null: a new one. */
+            session?: string | null;
             /**
-             * @description Where several things are wrong: each of them.
+             * @description Refuse a session that exists already.
+             * @default false
+             */
+            newSession?: boolean;
+            /** @description false: no tool can run. */
+            withTools?: boolean;
+            toolAllow?: string[] | null;
+            provider?: ("anthropic" | "gemini" | "ollama" | "openai") | null;
+            /** @description As the provider calls it. */
+            model?: string | null;
+            /** @description Replaces the server's system prompt. */
+            system?: string | null;
+            temperature?: number | null;
+            maxSteps?: number | null;
+            menu?: ("direct" | "run") | null;
+            /**
+             * @description For tools that change something; `ask` needs a stream.
+             * @default never
+             * @enum {unknown}
+             */
+            approve?: "always" | "ask" | "never";
+            /**
+             * @description Attached to the question.
              * @default []
              */
-            errors?: components["schemas"]["Fault"][];
-            /** @description Why a tool failed. */
-            reason?: string | null;
-            /**
-             * @description What could be done about it.
-             * @default []
-             */
-            hints?: string[];
-            /** @description What was done before it failed: tools may have run. */
-            answer?: components["schemas"]["Answer"] | null;
+            files?: components["schemas"]["QuestionFile"][];
         };
-        /** @description One of several errors in a request. */
-        Fault: {
-            /** @description JSON pointer (RFC 6901) into what `in` of the problem names. */
-            pointer: string;
-            message: string;
-        };
+        QuestionFile: components["schemas"]["QuestionText"] | components["schemas"]["QuestionPicture"];
         /** @description What came of one question. The members are always all there. */
         Answer: {
             /** @description null where there is none. */
@@ -1820,67 +1979,8 @@ export interface components {
             output: number;
             cached: number;
         };
-        /** @description What came of a tool that the person called. */
-        UserCallResult: {
-            /** @description For the next call or question. */
-            sessionId: string;
-            ok: boolean;
-            value?: unknown;
-            error?: components["schemas"]["ToolError"];
-        };
-        /** @description All examples of a tool. */
-        ExampleList: {
-            examples: components["schemas"]["ToolExample"][];
-        };
-        /** @description A tool as PUT takes it, and arguments for it. */
-        PreviewDraft: {
-            tool: Record<string, never>;
-            bundleID?: string | null;
-            /** @default {} */
-            args?: Record<string, never>;
-        };
-        /** @description Lines of a log. `next` is what `after` takes for what comes later. */
-        ServerLogPage: {
-            lines: string[];
-            /** @description `after` of the next request. */
-            next: string;
-        };
-        /** @description What is asked, and how it is to be answered. What is not said is as the server's config has it. */
-        Question: {
-            prompt: string;
-            /** @description An id, or `last`; null: a new one. */
-            session?: string | null;
-            /**
-             * @description Refuse a session that exists already.
-             * @default false
-             */
-            newSession?: boolean;
-            /** @description false: no tool can run. */
-            withTools?: boolean;
-            toolAllow?: string[] | null;
-            provider?: ("anthropic" | "gemini" | "ollama" | "openai") | null;
-            /** @description As the provider calls it. */
-            model?: string | null;
-            /** @description Replaces the server's system prompt. */
-            system?: string | null;
-            temperature?: number | null;
-            maxSteps?: number | null;
-            menu?: ("direct" | "run") | null;
-            /**
-             * @description For tools that change something; `ask` needs a stream.
-             * @default never
-             * @enum {unknown}
-             */
-            approve?: "always" | "ask" | "never";
-            /**
-             * @description Attached to the question.
-             * @default []
-             */
-            files?: components["schemas"]["QuestionFile"][];
-        };
-        QuestionFile: components["schemas"]["QuestionText"] | components["schemas"]["QuestionPicture"];
-        /** @description The body of every error response (RFC 9457). */
-        Problem: {
+        /** @description A problem with what to do about it, and the answer as far as it had come. */
+        AskProblem: {
             type: string;
             title: string;
             status: number;
@@ -1903,188 +2003,45 @@ export interface components {
              * @default []
              */
             hints?: string[];
+            /** @description What was done before it failed: tools may have run. */
+            answer?: components["schemas"]["Answer"] | null;
         };
-        Bundle: {
-            /** @description Letters, digits, dashes, in NFC. */
-            slug: string;
-            /** @description What people see. No part of any name. */
-            displayName: string;
-            /** @description What it is good for, for people and models. */
-            description: string;
-            /** @description What is disabled can't be called; a disabled bundle can't be changed. */
-            isEnabled: boolean;
-            /** @description A UUIDv7 in lower case. */
-            readonly id: string;
-            /** @description Only isEnabled can be changed. */
-            readonly isBuiltIn: boolean;
-            /** Format: date-time */
-            readonly createdAt: string;
-            /**
-             * Format: date-time
-             * @description The last change of its content; enabling it is not a change.
-             */
-            readonly modifiedAt: string;
-            /** Format: date-time */
-            readonly softDeletedAt: string | null;
-            /** @description Only of a read-only bundle. */
-            readonly source?: components["schemas"]["BundleSource"];
+        /** @description `provider` and `model` answer where a question names none; null: there is none. */
+        ModelOverview: {
+            /** @description The default; null: none is configured. */
+            provider: string | null;
+            model: string | null;
+            providers: components["schemas"]["KnownProvider"][];
+            /** @description About how many tokens the list of tools costs in each request. */
+            toolTokens: number;
         };
-        /** @description The examples of a tool as somebody sees them: those of the tool first, then one's own. */
-        ShownExamples: {
-            examples: components["schemas"]["ToolExample"][];
-            /** @description Names of the caller's own examples. */
-            own?: string[];
+        /** @description A provider. `missing` is what has to be set before it can be asked. */
+        KnownProvider: {
+            id: string;
+            /** @description The known ones; others can be named as well. */
+            models: string[];
+            /** @description Whether it can be asked: its key is there, or its server. */
+            isConfigured: boolean;
+            /** @description What has to be set first. */
+            missing?: string;
         };
-        /** @description Nothing: the address says it all. */
-        NoOptions: Record<string, never>;
         /** @description Sessions, the newest first. The token is null on the last page. */
         SessionPage: {
             sessions: components["schemas"]["SessionSummary"][];
             nextPageToken: string | null;
         };
-        /** @description Stored results, the newest first. */
-        ResultList: {
-            results: components["schemas"]["ResultEntry"][];
-            nextPageToken: string | null;
-        };
-        /** @description A result that is stored. */
-        ResultEntry: {
-            handle: string;
-            /** @description The tool that it came from, where it was one. */
-            name?: string;
-            createdAt: string;
-            expiresAt: string;
-            /** @description Bytes of UTF-8. */
-            size: number;
-            lines: number;
-            type: string;
-            /** @description How it begins. */
-            head: string;
-        };
-        /** @description The folder of the project that was found where the server runs; null where there is none. */
-        TrustState: {
-            folder: string | null;
-            /** @description Whether its config, packs, bundles and servers are used. */
-            trusted: boolean;
-            /** @description What it runs, dials and reads, and which secrets it names. */
-            reaches: string[];
-            message: string | null;
-            /** @description The command that changes it. */
-            command: string | null;
-            /** @description For `POST /tools/trust`: trust only what was seen. */
-            digest: string | null;
-        };
-        /** @description A tool that the person calls. */
-        UserCallRequest: {
-            /** @description As code says it: `time.now`, or an alias. */
-            name: string;
-            /** @default {} */
-            args?: Record<string, never>;
-        };
-        /** @description What was counted. Nothing of arguments and values is. */
-        StatsOverview: {
-            /**
-             * @description false: nothing is counted (`stats.enabled` in the config).
-             * @default true
-             */
-            enabled?: boolean;
-            /** @default 0 */
-            calls?: number;
-            /** @default 0 */
-            errors?: number;
-            /**
-             * @default {
-             *       "p50": null,
-             *       "p95": null,
-             *       "p99": null
-             *     }
-             */
-            latency?: components["schemas"]["UsageLatency"];
-            /** @description By runs and menus; null where calls are filtered. */
-            tokensSaved?: number | null;
-            /** @default [] */
-            series?: components["schemas"]["UsageBucket"][];
-            /** @default [] */
-            tools?: components["schemas"]["CountedTool"][];
-            /**
-             * @description Interfaces: rest, mcp, run, cli …
-             * @default []
-             */
-            sources?: components["schemas"]["CountedCalls"][];
-            /** @default [] */
-            clients?: components["schemas"]["CountedCalls"][];
-            /**
-             * @description Names of tokens, and `iss|sub`.
-             * @default []
-             */
-            callers?: components["schemas"]["CountedCalls"][];
-            /**
-             * @description How often and why tools failed.
-             * @default []
-             */
-            failures?: components["schemas"]["CountedFailure"][];
-        };
-        /** @description A tool. Times are in milliseconds. */
-        CountedTool: {
-            name: string;
-            calls: number;
-            errors: number;
-            p50: number | null;
-            p95: number | null;
-            p99: number | null;
-        };
-        /** @description How many calls came through an interface, or from a client or a caller. */
-        CountedCalls: {
-            name: string;
-            calls: number;
-        };
-        /** @description How often a tool has failed in one way. What callers were told is not kept. */
-        CountedFailure: {
-            name: string;
-            code: string;
-            /** @description The finer cause in a word, or the code again. */
-            message: string;
-            count: number;
-            lastAt: string;
-        };
-        /** @description The MCP servers of the config. */
-        ServerList: {
-            servers: components["schemas"]["ServerEntry"][];
-        };
-        ToolContent: components["schemas"]["PythonTool"] | components["schemas"]["GoTool"] | components["schemas"]["HttpTool"] | components["schemas"]["ScriptTool"];
-        /** @description Requests of an HTTP tool, the code of a script, the call of any other; or what is wrong with the arguments. */
-        PreviewReport: {
-            /** @description Empty if something is wrong. */
-            requests?: components["schemas"]["PreviewRequest"][];
-            /** @description Of a script: what would run. */
-            code?: string;
-            /** @description Of any other tool: the call, as code writes it. */
-            call?: string;
-            errors?: components["schemas"]["DraftFault"][];
-        };
-        /** @description One request as it would be sent, without secrets. */
-        PreviewRequest: {
-            method: string;
-            url: string;
-            headers: {
-                [key: string]: string;
-            };
-            /** @description As text; null where there is none, or where it is no text. */
-            body: string | null;
-            /**
-             * @description Its name, where a tool sends several.
-             * @default
-             */
-            step?: string;
-            /**
-             * @description What is not known yet, or would keep it from being sent.
-             * @default []
-             */
-            notes?: string[];
-        };
-        /** @description The title of a session. */
-        SessionTitle: {
+        /** @description A session in a list. */
+        SessionSummary: {
+            id: string;
+            /** @description The first words of the first question, or what it was renamed to. */
             title: string;
+            createdAt: string | null;
+            modifiedAt: string | null;
+            /** @description Questions. */
+            turns: number;
+            /** @description Of the last turn that came to its end, as `provider`. */
+            model: string;
+            provider: string;
         };
         /** @description A whole conversation. */
         SessionDocument: {
@@ -2159,6 +2116,49 @@ export interface components {
             argsText?: string;
             /** @default false */
             isCut?: boolean;
+        };
+        /** @description The title of a session. */
+        SessionTitle: {
+            title: string;
+        };
+        /** @description A tool that the person calls. */
+        UserCallRequest: {
+            /** @description As code says it: `time.now`, or an alias. */
+            name: string;
+            /** @default {} */
+            args?: Record<string, never>;
+        };
+        /** @description What came of a tool that the person called. */
+        UserCallResult: {
+            /** @description For the next call or question. */
+            sessionId: string;
+            ok: boolean;
+            value?: unknown;
+            error?: components["schemas"]["ToolError"];
+        };
+        /** @description Whether the call may run. */
+        ApprovalAnswer: {
+            /** @description true: this one call runs, as the event told it. false: it does not. */
+            approve: boolean;
+        };
+        /** @description What a server is, and what this client may do here. */
+        StatusReport: {
+            version: string;
+            url: string;
+            /** @description Whether requests need a credential: a token, a session or a JWT. */
+            needsToken: boolean;
+            /** @description Whether this client has the role edit or admin. */
+            canChange: boolean;
+            /** @description Whether this client has the role admin. */
+            isAdmin: boolean;
+            /** @description Whether the server allows calls only, and the token allows more. */
+            isCapped: boolean;
+            /** @description How many there are. */
+            tools: number;
+            /** @description As `onetool health` has it. */
+            health: Record<string, never>;
+            /** @description The file in force; null: the defaults. */
+            config: string | null;
         };
         /** @description One request, `request` with its `response`; or several, `requests`. */
         HttpImpl: {
@@ -3092,805 +3092,6 @@ export interface components {
 }
 export type $defs = Record<string, never>;
 export interface operations {
-    listServers: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description OK */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ServerList"];
-                };
-            };
-            /** @description Something in the request can't be used; `in` and `pointer` say where. */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This server needs a token. */
-            401: {
-                headers: {
-                    "WWW-Authenticate"?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This path takes other methods. */
-            405: {
-                headers: {
-                    Allow?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The body is larger than this server takes, or the question than the model takes. */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
-            415: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The Host is not a name of this server. */
-            421: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A bug in OneTool. */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
-            503: {
-                headers: {
-                    /** @description Seconds. */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    getCheck: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description OK */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["CheckReport"];
-                };
-            };
-            /** @description Something in the request can't be used; `in` and `pointer` say where. */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This server needs a token. */
-            401: {
-                headers: {
-                    "WWW-Authenticate"?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This path takes other methods. */
-            405: {
-                headers: {
-                    Allow?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The body is larger than this server takes, or the question than the model takes. */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
-            415: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The Host is not a name of this server. */
-            421: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A bug in OneTool. */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
-            503: {
-                headers: {
-                    /** @description Seconds. */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    getTrust: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description OK */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["TrustState"];
-                };
-            };
-            /** @description Something in the request can't be used; `in` and `pointer` say where. */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This server needs a token. */
-            401: {
-                headers: {
-                    "WWW-Authenticate"?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This path takes other methods. */
-            405: {
-                headers: {
-                    Allow?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The body is larger than this server takes, or the question than the model takes. */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
-            415: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The Host is not a name of this server. */
-            421: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A bug in OneTool. */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
-            503: {
-                headers: {
-                    /** @description Seconds. */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    runCode: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                /**
-                 * @example {
-                 *       "code": "tools.echo(message=word)",
-                 *       "variables": {
-                 *         "word": "hello"
-                 *       }
-                 *     }
-                 */
-                "application/json": components["schemas"]["RunRequest"];
-            };
-        };
-        responses: {
-            /** @description OK */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["RunAnswer"];
-                    "text/event-stream": string;
-                };
-            };
-            /** @description Something in the request can't be used; `in` and `pointer` say where. */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This server needs a token. */
-            401: {
-                headers: {
-                    "WWW-Authenticate"?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This path takes other methods. */
-            405: {
-                headers: {
-                    Allow?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The body is larger than this server takes, or the question than the model takes. */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
-            415: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The Host is not a name of this server. */
-            421: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A bug in OneTool. */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
-            503: {
-                headers: {
-                    /** @description Seconds. */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    getStats: {
-        parameters: {
-            query?: {
-                /** @description How many days, until now. */
-                days?: number;
-                /**
-                 * @description Only calls of this tool.
-                 * @example time.now
-                 */
-                tool?: string;
-                /** @description Only calls that came through this interface. */
-                source?: string;
-                /** @description Only calls of this client. */
-                client?: string;
-                /** @description For admins: only calls of this token or `iss|sub`; empty: of `http.token`. */
-                caller?: string;
-            };
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description OK */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["StatsOverview"];
-                };
-            };
-            /** @description Something in the request can't be used; `in` and `pointer` say where. */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This server needs a token. */
-            401: {
-                headers: {
-                    "WWW-Authenticate"?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This path takes other methods. */
-            405: {
-                headers: {
-                    Allow?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The body is larger than this server takes, or the question than the model takes. */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
-            415: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The Host is not a name of this server. */
-            421: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A bug in OneTool. */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
-            503: {
-                headers: {
-                    /** @description Seconds. */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    listAudit: {
-        parameters: {
-            query?: {
-                /**
-                 * @description A date, or so long ago.
-                 * @example 2h
-                 */
-                since?: string;
-                /**
-                 * @description A date, or so long ago.
-                 * @example 1h
-                 */
-                until?: string;
-                /** @description Only what this token or user did. */
-                who?: string;
-                /** @description Only lines of this kind. */
-                kind?: "call" | "change" | "login" | "approval" | "refusal" | "admin" | "gap";
-                /**
-                 * @description Only calls of this tool.
-                 * @example time.now
-                 */
-                tool?: string;
-                /**
-                 * @description ok, error, the code or reason of an error, or a status.
-                 * @example error
-                 */
-                outcome?: string;
-                /** @description How many at most. */
-                pageSize?: number;
-                /** @description `nextPageToken` of the previous page with the same query. */
-                pageToken?: string;
-            };
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description OK */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["AuditList"];
-                };
-            };
-            /** @description Something in the request can't be used; `in` and `pointer` say where. */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This server needs a token. */
-            401: {
-                headers: {
-                    "WWW-Authenticate"?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This path takes other methods. */
-            405: {
-                headers: {
-                    Allow?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The body is larger than this server takes, or the question than the model takes. */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
-            415: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The Host is not a name of this server. */
-            421: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A bug in OneTool. */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
-            503: {
-                headers: {
-                    /** @description Seconds. */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    listResults: {
-        parameters: {
-            query?: {
-                /**
-                 * @description What to search for: prefixes of names, whole words, or similar words. Empty: everything, newest first.
-                 * @example forecast
-                 */
-                q?: string;
-                /** @description `nextPageToken` of the previous page with the same query. */
-                pageToken?: string;
-            };
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description OK */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ResultList"];
-                };
-            };
-            /** @description Something in the request can't be used; `in` and `pointer` say where. */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This server needs a token. */
-            401: {
-                headers: {
-                    "WWW-Authenticate"?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This path takes other methods. */
-            405: {
-                headers: {
-                    Allow?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The body is larger than this server takes, or the question than the model takes. */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
-            415: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The Host is not a name of this server. */
-            421: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A bug in OneTool. */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
-            503: {
-                headers: {
-                    /** @description Seconds. */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
     listBundles: {
         parameters: {
             query?: {
@@ -3972,1440 +3173,6 @@ export interface operations {
             405: {
                 headers: {
                     Allow?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The body is larger than this server takes, or the question than the model takes. */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
-            415: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The Host is not a name of this server. */
-            421: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A bug in OneTool. */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
-            503: {
-                headers: {
-                    /** @description Seconds. */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    listTools: {
-        parameters: {
-            query?: {
-                /** @description Tools with any of these tags: `tags=a&tags=b` or `tags=a,b`. */
-                tags?: string[];
-                /** @description Only these bundles: `bundleIDs=…&bundleIDs=…` or `bundleIDs=…,…`. */
-                bundleIDs?: string[];
-                /** @description Also what is disabled. */
-                includeDisabled?: true | false | 1 | 0;
-                /** @description How many at most. More than 1000 means 1000. */
-                recommendedPageSize?: number;
-                /** @description `nextPageToken` of the previous page with the same query. */
-                pageToken?: string;
-                /**
-                 * @description Only these keys of each row: `fields=slug,version`. A key that a row does without is left out.
-                 * @example [
-                 *       "id",
-                 *       "slug"
-                 *     ]
-                 */
-                fields?: ("type" | "displayName" | "description" | "tags" | "isEnabled" | "parallel" | "argSchema" | "outputSchema" | "httpImpl" | "pythonImpl" | "goImpl" | "scriptImpl" | "limits" | "preProcessors" | "examples" | "id" | "bundleID" | "slug" | "version" | "isBuiltIn" | "createdAt" | "modifiedAt" | "schemaVersion" | "source" | "bundleSlug" | "callCount" | "disabledReason" | "health" | "inherited" | "lastCalledAt" | "name" | "origin")[];
-            };
-            header?: {
-                /** @description Only if it has another ETag; `*`: only if it doesn't exist yet. */
-                "If-None-Match"?: string;
-            };
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description OK */
-            200: {
-                headers: {
-                    /** @description Its state, for If-Match and If-None-Match. */
-                    ETag?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ToolPage"];
-                };
-            };
-            /** @description Not Modified */
-            304: {
-                headers: {
-                    /** @description Its state, for If-Match and If-None-Match. */
-                    ETag?: string;
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
-            /** @description Something in the request can't be used; `in` and `pointer` say where. */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This server needs a token. */
-            401: {
-                headers: {
-                    "WWW-Authenticate"?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This path takes other methods. */
-            405: {
-                headers: {
-                    Allow?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The body is larger than this server takes, or the question than the model takes. */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
-            415: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The Host is not a name of this server. */
-            421: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A bug in OneTool. */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
-            503: {
-                headers: {
-                    /** @description Seconds. */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    validateDraft: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                /**
-                 * @example {
-                 *       "tool": {
-                 *         "type": "script",
-                 *         "scriptImpl": {
-                 *           "code": "1 + 1"
-                 *         }
-                 *       }
-                 *     }
-                 */
-                "application/json": components["schemas"]["DraftRequest"];
-            };
-        };
-        responses: {
-            /** @description OK */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["DraftReport"];
-                };
-            };
-            /** @description Something in the request can't be used; `in` and `pointer` say where. */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This server needs a token. */
-            401: {
-                headers: {
-                    "WWW-Authenticate"?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This path takes other methods. */
-            405: {
-                headers: {
-                    Allow?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The body is larger than this server takes, or the question than the model takes. */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
-            415: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The Host is not a name of this server. */
-            421: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A bug in OneTool. */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
-            503: {
-                headers: {
-                    /** @description Seconds. */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    previewDraft: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                /**
-                 * @example {
-                 *       "tool": {
-                 *         "type": "script",
-                 *         "scriptImpl": {
-                 *           "code": "1 + 1"
-                 *         }
-                 *       },
-                 *       "args": {}
-                 *     }
-                 */
-                "application/json": components["schemas"]["PreviewDraft"];
-            };
-        };
-        responses: {
-            /** @description OK */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["PreviewReport"];
-                };
-            };
-            /** @description Something in the request can't be used; `in` and `pointer` say where. */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This server needs a token. */
-            401: {
-                headers: {
-                    "WWW-Authenticate"?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This path takes other methods. */
-            405: {
-                headers: {
-                    Allow?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The body is larger than this server takes, or the question than the model takes. */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
-            415: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The Host is not a name of this server. */
-            421: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A bug in OneTool. */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
-            503: {
-                headers: {
-                    /** @description Seconds. */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    trustFolder: {
-        parameters: {
-            query?: {
-                /** @description Report what would come, and change nothing. */
-                dryRun?: true | false | 1 | 0;
-            };
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                /**
-                 * @example {
-                 *       "folder": "/home/me/project"
-                 *     }
-                 */
-                "application/json": components["schemas"]["TrustRequest"];
-            };
-        };
-        responses: {
-            /** @description OK */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["TrustReport"];
-                };
-            };
-            /** @description Something in the request can't be used; `in` and `pointer` say where. */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This server needs a token. */
-            401: {
-                headers: {
-                    "WWW-Authenticate"?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This path takes other methods. */
-            405: {
-                headers: {
-                    Allow?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description It exists already, or something is in the way. */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The body is larger than this server takes, or the question than the model takes. */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
-            415: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The Host is not a name of this server. */
-            421: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A bug in OneTool. */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
-            503: {
-                headers: {
-                    /** @description Seconds. */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    checkCode: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                /**
-                 * @example {
-                 *       "code": "tools.echo(message=word)",
-                 *       "variables": {
-                 *         "word": "hello"
-                 *       }
-                 *     }
-                 */
-                "application/json": components["schemas"]["RunRequest"];
-            };
-        };
-        responses: {
-            /** @description OK */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["CodeReport"];
-                };
-            };
-            /** @description Something in the request can't be used; `in` and `pointer` say where. */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This server needs a token. */
-            401: {
-                headers: {
-                    "WWW-Authenticate"?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This path takes other methods. */
-            405: {
-                headers: {
-                    Allow?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The body is larger than this server takes, or the question than the model takes. */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
-            415: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The Host is not a name of this server. */
-            421: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A bug in OneTool. */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
-            503: {
-                headers: {
-                    /** @description Seconds. */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    listNames: {
-        parameters: {
-            query?: never;
-            header?: {
-                /** @description Only if it has another ETag; `*`: only if it doesn't exist yet. */
-                "If-None-Match"?: string;
-            };
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description OK */
-            200: {
-                headers: {
-                    /** @description Its state, for If-Match and If-None-Match. */
-                    ETag?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["CodeNames"];
-                };
-            };
-            /** @description Not Modified */
-            304: {
-                headers: {
-                    /** @description Its state, for If-Match and If-None-Match. */
-                    ETag?: string;
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
-            /** @description Something in the request can't be used; `in` and `pointer` say where. */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This server needs a token. */
-            401: {
-                headers: {
-                    "WWW-Authenticate"?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This path takes other methods. */
-            405: {
-                headers: {
-                    Allow?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The body is larger than this server takes, or the question than the model takes. */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
-            415: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The Host is not a name of this server. */
-            421: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A bug in OneTool. */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
-            503: {
-                headers: {
-                    /** @description Seconds. */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    searchTools: {
-        parameters: {
-            query?: {
-                /**
-                 * @description What to search for: prefixes of names, whole words, or similar words. Empty: everything, newest first.
-                 * @example forecast
-                 */
-                q?: string;
-                /** @description Also what is disabled. */
-                includeDisabled?: true | false | 1 | 0;
-                /** @description How many at most. */
-                pageSize?: number;
-                /** @description `nextPageToken` of the previous page with the same query. */
-                pageToken?: string;
-                /**
-                 * @description Only these keys of each row: `fields=slug,version`. A key that a row does without is left out.
-                 * @example [
-                 *       "id",
-                 *       "slug"
-                 *     ]
-                 */
-                fields?: ("type" | "displayName" | "description" | "tags" | "isEnabled" | "parallel" | "argSchema" | "outputSchema" | "httpImpl" | "pythonImpl" | "goImpl" | "scriptImpl" | "limits" | "preProcessors" | "examples" | "id" | "bundleID" | "slug" | "version" | "isBuiltIn" | "createdAt" | "modifiedAt" | "schemaVersion" | "source" | "bundleSlug" | "callCount" | "disabledReason" | "health" | "inherited" | "lastCalledAt" | "name" | "origin")[];
-            };
-            header?: {
-                /** @description Only if it has another ETag; `*`: only if it doesn't exist yet. */
-                "If-None-Match"?: string;
-            };
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description OK */
-            200: {
-                headers: {
-                    /** @description Its state, for If-Match and If-None-Match. */
-                    ETag?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ToolPage"];
-                };
-            };
-            /** @description Not Modified */
-            304: {
-                headers: {
-                    /** @description Its state, for If-Match and If-None-Match. */
-                    ETag?: string;
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
-            /** @description Something in the request can't be used; `in` and `pointer` say where. */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This server needs a token. */
-            401: {
-                headers: {
-                    "WWW-Authenticate"?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This path takes other methods. */
-            405: {
-                headers: {
-                    Allow?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The body is larger than this server takes, or the question than the model takes. */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
-            415: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The Host is not a name of this server. */
-            421: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A bug in OneTool. */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
-            503: {
-                headers: {
-                    /** @description Seconds. */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    importZip: {
-        parameters: {
-            query?: {
-                /** @description The slug of the bundle, instead of its own. */
-                as?: string;
-                /** @description Report what would come, and change nothing. */
-                dryRun?: true | false | 1 | 0;
-            };
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                /**
-                 * @example {
-                 *       "archive": "UEsDBA=="
-                 *     }
-                 */
-                "application/json": components["schemas"]["ArchiveRequest"];
-                "application/zip": string;
-            };
-        };
-        responses: {
-            /** @description OK */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ImportReport"];
-                };
-            };
-            /** @description Something in the request can't be used; `in` and `pointer` say where. */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This server needs a token. */
-            401: {
-                headers: {
-                    "WWW-Authenticate"?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This path takes other methods. */
-            405: {
-                headers: {
-                    Allow?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description It exists already, or something is in the way. */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The body is larger than this server takes, or the question than the model takes. */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
-            415: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The Host is not a name of this server. */
-            421: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A bug in OneTool. */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
-            503: {
-                headers: {
-                    /** @description Seconds. */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    importOpenapi: {
-        parameters: {
-            query?: {
-                /** @description The slug of the bundle, instead of its own. */
-                as?: string;
-                /** @description Where the API is, if the document doesn't say. */
-                baseUrl?: string;
-                /** @description Send a bearer token, if the document says nothing about that. */
-                token?: true | false | 1 | 0;
-                /** @description Where the document is, on an allowed host; then the body is `{}`. */
-                url?: string;
-                /** @description Only operations whose path (`/users/*`) or tool name (`list-*`) matches. */
-                only?: string[];
-                /** @description Only operations with one of these tags. */
-                tag?: string[];
-                /**
-                 * @description Only these operations: an operationId, or a method and a path.
-                 * @example [
-                 *       "GET /users/{id}"
-                 *     ]
-                 */
-                operation?: string[];
-                /** @description Report what would come, and change nothing. */
-                dryRun?: true | false | 1 | 0;
-            };
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                /**
-                 * @example {
-                 *       "openapi": "3.1.0",
-                 *       "info": {
-                 *         "title": "Weather",
-                 *         "version": "1"
-                 *       },
-                 *       "servers": [
-                 *         {
-                 *           "url": "https://api.example.com"
-                 *         }
-                 *       ],
-                 *       "paths": {
-                 *         "/v1/forecast": {
-                 *           "get": {
-                 *             "operationId": "forecast",
-                 *             "responses": {
-                 *               "200": {
-                 *                 "description": "It."
-                 *               }
-                 *             }
-                 *           }
-                 *         }
-                 *       }
-                 *     }
-                 */
-                "application/json": Record<string, never>;
-                "application/yaml": Record<string, never>;
-            };
-        };
-        responses: {
-            /** @description OK */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ImportReport"];
-                };
-            };
-            /** @description Something in the request can't be used; `in` and `pointer` say where. */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This server needs a token. */
-            401: {
-                headers: {
-                    "WWW-Authenticate"?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This path takes other methods. */
-            405: {
-                headers: {
-                    Allow?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description It exists already, or something is in the way. */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The body is larger than this server takes, or the question than the model takes. */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
-            415: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The Host is not a name of this server. */
-            421: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A bug in OneTool. */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
-            503: {
-                headers: {
-                    /** @description Seconds. */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    importCurl: {
-        parameters: {
-            query?: {
-                /** @description Report what would come, and change nothing. */
-                dryRun?: true | false | 1 | 0;
-            };
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                /**
-                 * @example {
-                 *       "command": "curl https://api.example.com/v1/forecast?city=Oslo",
-                 *       "bundle": "weather",
-                 *       "tool": "forecast"
-                 *     }
-                 */
-                "application/json": components["schemas"]["CurlRequest"];
-            };
-        };
-        responses: {
-            /** @description OK */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ImportReport"];
-                };
-            };
-            /** @description Something in the request can't be used; `in` and `pointer` say where. */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This server needs a token. */
-            401: {
-                headers: {
-                    "WWW-Authenticate"?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This path takes other methods. */
-            405: {
-                headers: {
-                    Allow?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description It exists already, or something is in the way. */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The body is larger than this server takes, or the question than the model takes. */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
-            415: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The Host is not a name of this server. */
-            421: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A bug in OneTool. */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
-            503: {
-                headers: {
-                    /** @description Seconds. */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    importServers: {
-        parameters: {
-            query?: {
-                /** @description Replace servers of the same name instead of keeping them. */
-                replace?: true | false | 1 | 0;
-                /** @description Report what would come, and change nothing. */
-                dryRun?: true | false | 1 | 0;
-            };
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                /**
-                 * @example {
-                 *       "mcpServers": {
-                 *         "docs": {
-                 *           "url": "http://127.0.0.1:9000/mcp"
-                 *         }
-                 *       }
-                 *     }
-                 */
-                "application/json": Record<string, never>;
-            };
-        };
-        responses: {
-            /** @description OK */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ImportReport"];
-                };
-            };
-            /** @description Something in the request can't be used; `in` and `pointer` say where. */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This server needs a token. */
-            401: {
-                headers: {
-                    "WWW-Authenticate"?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This path takes other methods. */
-            405: {
-                headers: {
-                    Allow?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description It exists already, or something is in the way. */
-            409: {
-                headers: {
                     [name: string]: unknown;
                 };
                 content: {
@@ -6039,17 +3806,33 @@ export interface operations {
             };
         };
     };
-    exportBundle: {
+    listTools: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Tools with any of these tags: `tags=a&tags=b` or `tags=a,b`. */
+                tags?: string[];
+                /** @description Only these bundles: `bundleIDs=…&bundleIDs=…` or `bundleIDs=…,…`. */
+                bundleIDs?: string[];
+                /** @description Also what is disabled. */
+                includeDisabled?: true | false | 1 | 0;
+                /** @description How many at most. More than 1000 means 1000. */
+                recommendedPageSize?: number;
+                /** @description `nextPageToken` of the previous page with the same query. */
+                pageToken?: string;
+                /**
+                 * @description Only these keys of each row: `fields=slug,version`. A key that a row does without is left out.
+                 * @example [
+                 *       "id",
+                 *       "slug"
+                 *     ]
+                 */
+                fields?: ("type" | "displayName" | "description" | "tags" | "isEnabled" | "parallel" | "argSchema" | "outputSchema" | "httpImpl" | "pythonImpl" | "goImpl" | "scriptImpl" | "limits" | "preProcessors" | "examples" | "id" | "bundleID" | "slug" | "version" | "isBuiltIn" | "createdAt" | "modifiedAt" | "schemaVersion" | "source" | "bundleSlug" | "callCount" | "disabledReason" | "health" | "inherited" | "lastCalledAt" | "name" | "origin")[];
+            };
             header?: {
                 /** @description Only if it has another ETag; `*`: only if it doesn't exist yet. */
                 "If-None-Match"?: string;
             };
-            path: {
-                /** @example 01890a5d-ac96-774b-bcce-b302099a8057 */
-                bundleID: string;
-            };
+            path?: never;
             cookie?: never;
         };
         requestBody?: never;
@@ -6062,7 +3845,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/zip": string;
+                    "application/json": components["schemas"]["ToolPage"];
                 };
             };
             /** @description Not Modified */
@@ -6102,15 +3885,6 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description It doesn't exist. */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
             /** @description This path takes other methods. */
             405: {
                 headers: {
@@ -6170,153 +3944,34 @@ export interface operations {
             };
         };
     };
-    approveServer: {
+    searchTools: {
         parameters: {
             query?: {
-                /** @description Report what would come, and change nothing. */
-                dryRun?: true | false | 1 | 0;
-            };
-            header?: never;
-            path: {
                 /**
-                 * @description The name of an MCP server in the config.
-                 * @example docs
+                 * @description What to search for: prefixes of names, whole words, or similar words. Empty: everything, newest first.
+                 * @example forecast
                  */
-                server: string;
+                q?: string;
+                /** @description Also what is disabled. */
+                includeDisabled?: true | false | 1 | 0;
+                /** @description How many at most. */
+                pageSize?: number;
+                /** @description `nextPageToken` of the previous page with the same query. */
+                pageToken?: string;
+                /**
+                 * @description Only these keys of each row: `fields=slug,version`. A key that a row does without is left out.
+                 * @example [
+                 *       "id",
+                 *       "slug"
+                 *     ]
+                 */
+                fields?: ("type" | "displayName" | "description" | "tags" | "isEnabled" | "parallel" | "argSchema" | "outputSchema" | "httpImpl" | "pythonImpl" | "goImpl" | "scriptImpl" | "limits" | "preProcessors" | "examples" | "id" | "bundleID" | "slug" | "version" | "isBuiltIn" | "createdAt" | "modifiedAt" | "schemaVersion" | "source" | "bundleSlug" | "callCount" | "disabledReason" | "health" | "inherited" | "lastCalledAt" | "name" | "origin")[];
             };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                /** @example {} */
-                "application/json": components["schemas"]["SeenDigest"];
+            header?: {
+                /** @description Only if it has another ETag; `*`: only if it doesn't exist yet. */
+                "If-None-Match"?: string;
             };
-        };
-        responses: {
-            /** @description OK */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ServerChanges"];
-                };
-            };
-            /** @description Something in the request can't be used; `in` and `pointer` say where. */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This server needs a token. */
-            401: {
-                headers: {
-                    "WWW-Authenticate"?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description It doesn't exist. */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This path takes other methods. */
-            405: {
-                headers: {
-                    Allow?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description It exists already, or something is in the way. */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The body is larger than this server takes, or the question than the model takes. */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
-            415: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The Host is not a name of this server. */
-            421: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A bug in OneTool. */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
-            503: {
-                headers: {
-                    /** @description Seconds. */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    listVersions: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /** @example 01890a5d-ac96-774b-bcce-b302099a8057 */
-                bundleID: string;
-                /** @example forecast */
-                toolSlug: string;
-            };
+            path?: never;
             cookie?: never;
         };
         requestBody?: never;
@@ -6324,11 +3979,22 @@ export interface operations {
             /** @description OK */
             200: {
                 headers: {
+                    /** @description Its state, for If-Match and If-None-Match. */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["VersionList"];
+                    "application/json": components["schemas"]["ToolPage"];
                 };
+            };
+            /** @description Not Modified */
+            304: {
+                headers: {
+                    /** @description Its state, for If-Match and If-None-Match. */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             /** @description Something in the request can't be used; `in` and `pointer` say where. */
             400: {
@@ -6351,15 +4017,6 @@ export interface operations {
             };
             /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
             403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description It doesn't exist. */
-            404: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -6995,6 +4652,125 @@ export interface operations {
             /** @description It is not what If-Match or If-None-Match says. */
             412: {
                 headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is larger than this server takes, or the question than the model takes. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The Host is not a name of this server. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A bug in OneTool. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
+            503: {
+                headers: {
+                    /** @description Seconds. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    listVersions: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @example 01890a5d-ac96-774b-bcce-b302099a8057 */
+                bundleID: string;
+                /** @example forecast */
+                toolSlug: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["VersionList"];
+                };
+            };
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This server needs a token. */
+            401: {
+                headers: {
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description It doesn't exist. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path takes other methods. */
+            405: {
+                headers: {
+                    Allow?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -7828,6 +5604,125 @@ export interface operations {
             };
         };
     };
+    validateDraft: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "tool": {
+                 *         "type": "script",
+                 *         "scriptImpl": {
+                 *           "code": "1 + 1"
+                 *         }
+                 *       }
+                 *     }
+                 */
+                "application/json": components["schemas"]["DraftRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DraftReport"];
+                };
+            };
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This server needs a token. */
+            401: {
+                headers: {
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path takes other methods. */
+            405: {
+                headers: {
+                    Allow?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is larger than this server takes, or the question than the model takes. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The Host is not a name of this server. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A bug in OneTool. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
+            503: {
+                headers: {
+                    /** @description Seconds. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     validateArgs: {
         parameters: {
             query?: never;
@@ -8092,20 +5987,560 @@ export interface operations {
             };
         };
     };
-    getUsage: {
+    previewDraft: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "tool": {
+                 *         "type": "script",
+                 *         "scriptImpl": {
+                 *           "code": "1 + 1"
+                 *         }
+                 *       },
+                 *       "args": {}
+                 *     }
+                 */
+                "application/json": components["schemas"]["PreviewDraft"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PreviewReport"];
+                };
+            };
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This server needs a token. */
+            401: {
+                headers: {
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path takes other methods. */
+            405: {
+                headers: {
+                    Allow?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is larger than this server takes, or the question than the model takes. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The Host is not a name of this server. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A bug in OneTool. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
+            503: {
+                headers: {
+                    /** @description Seconds. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    importZip: {
         parameters: {
             query?: {
-                /** @description How many days, until now. */
-                days?: number;
+                /** @description The slug of the bundle, instead of its own. */
+                as?: string;
+                /** @description Report what would come, and change nothing. */
+                dryRun?: true | false | 1 | 0;
             };
             header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "archive": "UEsDBA=="
+                 *     }
+                 */
+                "application/json": components["schemas"]["ArchiveRequest"];
+                "application/zip": string;
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ImportReport"];
+                };
+            };
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This server needs a token. */
+            401: {
+                headers: {
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path takes other methods. */
+            405: {
+                headers: {
+                    Allow?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description It exists already, or something is in the way. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is larger than this server takes, or the question than the model takes. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The Host is not a name of this server. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A bug in OneTool. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
+            503: {
+                headers: {
+                    /** @description Seconds. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    importOpenapi: {
+        parameters: {
+            query?: {
+                /** @description The slug of the bundle, instead of its own. */
+                as?: string;
+                /** @description Where the API is, if the document doesn't say. */
+                baseUrl?: string;
+                /** @description Send a bearer token, if the document says nothing about that. */
+                token?: true | false | 1 | 0;
+                /** @description Where the document is, on an allowed host; then the body is `{}`. */
+                url?: string;
+                /** @description Only operations whose path (`/users/*`) or tool name (`list-*`) matches. */
+                only?: string[];
+                /** @description Only operations with one of these tags. */
+                tag?: string[];
+                /**
+                 * @description Only these operations: an operationId, or a method and a path.
+                 * @example [
+                 *       "GET /users/{id}"
+                 *     ]
+                 */
+                operation?: string[];
+                /** @description Report what would come, and change nothing. */
+                dryRun?: true | false | 1 | 0;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "openapi": "3.1.0",
+                 *       "info": {
+                 *         "title": "Weather",
+                 *         "version": "1"
+                 *       },
+                 *       "servers": [
+                 *         {
+                 *           "url": "https://api.example.com"
+                 *         }
+                 *       ],
+                 *       "paths": {
+                 *         "/v1/forecast": {
+                 *           "get": {
+                 *             "operationId": "forecast",
+                 *             "responses": {
+                 *               "200": {
+                 *                 "description": "It."
+                 *               }
+                 *             }
+                 *           }
+                 *         }
+                 *       }
+                 *     }
+                 */
+                "application/json": Record<string, never>;
+                "application/yaml": Record<string, never>;
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ImportReport"];
+                };
+            };
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This server needs a token. */
+            401: {
+                headers: {
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path takes other methods. */
+            405: {
+                headers: {
+                    Allow?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description It exists already, or something is in the way. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is larger than this server takes, or the question than the model takes. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The Host is not a name of this server. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A bug in OneTool. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
+            503: {
+                headers: {
+                    /** @description Seconds. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    importCurl: {
+        parameters: {
+            query?: {
+                /** @description Report what would come, and change nothing. */
+                dryRun?: true | false | 1 | 0;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "command": "curl https://api.example.com/v1/forecast?city=Oslo",
+                 *       "bundle": "weather",
+                 *       "tool": "forecast"
+                 *     }
+                 */
+                "application/json": components["schemas"]["CurlRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ImportReport"];
+                };
+            };
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This server needs a token. */
+            401: {
+                headers: {
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path takes other methods. */
+            405: {
+                headers: {
+                    Allow?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description It exists already, or something is in the way. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is larger than this server takes, or the question than the model takes. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The Host is not a name of this server. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A bug in OneTool. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
+            503: {
+                headers: {
+                    /** @description Seconds. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    exportBundle: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Only if it has another ETag; `*`: only if it doesn't exist yet. */
+                "If-None-Match"?: string;
+            };
             path: {
                 /** @example 01890a5d-ac96-774b-bcce-b302099a8057 */
                 bundleID: string;
-                /** @example forecast */
-                toolSlug: string;
-                /** @example 1.0 */
-                version: string;
             };
             cookie?: never;
         };
@@ -8114,11 +6549,22 @@ export interface operations {
             /** @description OK */
             200: {
                 headers: {
+                    /** @description Its state, for If-Match and If-None-Match. */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ToolUsage"];
+                    "application/zip": string;
                 };
+            };
+            /** @description Not Modified */
+            304: {
+                headers: {
+                    /** @description Its state, for If-Match and If-None-Match. */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             /** @description Something in the request can't be used; `in` and `pointer` say where. */
             400: {
@@ -8150,6 +6596,111 @@ export interface operations {
             };
             /** @description It doesn't exist. */
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path takes other methods. */
+            405: {
+                headers: {
+                    Allow?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is larger than this server takes, or the question than the model takes. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The Host is not a name of this server. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A bug in OneTool. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
+            503: {
+                headers: {
+                    /** @description Seconds. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    listServers: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ServerList"];
+                };
+            };
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This server needs a token. */
+            401: {
+                headers: {
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -8239,248 +6790,6 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["ServerEntry"];
                 };
-            };
-            /** @description Something in the request can't be used; `in` and `pointer` say where. */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This server needs a token. */
-            401: {
-                headers: {
-                    "WWW-Authenticate"?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description It doesn't exist. */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This path takes other methods. */
-            405: {
-                headers: {
-                    Allow?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The body is larger than this server takes, or the question than the model takes. */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
-            415: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The Host is not a name of this server. */
-            421: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A bug in OneTool. */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
-            503: {
-                headers: {
-                    /** @description Seconds. */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    readResult: {
-        parameters: {
-            query?: {
-                /** @description The first line, counted from 1. */
-                from?: number;
-                /** @description How many lines at most. */
-                limit?: number;
-                /** @description Where to begin in the first line, from 1. */
-                column?: number;
-                /**
-                 * @description What to search for: prefixes of names, whole words, or similar words. Empty: everything, newest first.
-                 * @example forecast
-                 */
-                q?: string;
-            };
-            header?: never;
-            path: {
-                handle: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description OK */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ResultLines"];
-                };
-            };
-            /** @description Something in the request can't be used; `in` and `pointer` say where. */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This server needs a token. */
-            401: {
-                headers: {
-                    "WWW-Authenticate"?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description It doesn't exist. */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This path takes other methods. */
-            405: {
-                headers: {
-                    Allow?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The body is larger than this server takes, or the question than the model takes. */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
-            415: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The Host is not a name of this server. */
-            421: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A bug in OneTool. */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
-            503: {
-                headers: {
-                    /** @description Seconds. */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    deleteResult: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                handle: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description No Content */
-            204: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content?: never;
             };
             /** @description Something in the request can't be used; `in` and `pointer` say where. */
             400: {
@@ -9237,6 +7546,1697 @@ export interface operations {
             };
         };
     };
+    approveServer: {
+        parameters: {
+            query?: {
+                /** @description Report what would come, and change nothing. */
+                dryRun?: true | false | 1 | 0;
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description The name of an MCP server in the config.
+                 * @example docs
+                 */
+                server: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /** @example {} */
+                "application/json": components["schemas"]["SeenDigest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ServerChanges"];
+                };
+            };
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This server needs a token. */
+            401: {
+                headers: {
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description It doesn't exist. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path takes other methods. */
+            405: {
+                headers: {
+                    Allow?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description It exists already, or something is in the way. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is larger than this server takes, or the question than the model takes. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The Host is not a name of this server. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A bug in OneTool. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
+            503: {
+                headers: {
+                    /** @description Seconds. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    importServers: {
+        parameters: {
+            query?: {
+                /** @description Replace servers of the same name instead of keeping them. */
+                replace?: true | false | 1 | 0;
+                /** @description Report what would come, and change nothing. */
+                dryRun?: true | false | 1 | 0;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "mcpServers": {
+                 *         "docs": {
+                 *           "url": "http://127.0.0.1:9000/mcp"
+                 *         }
+                 *       }
+                 *     }
+                 */
+                "application/json": Record<string, never>;
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ImportReport"];
+                };
+            };
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This server needs a token. */
+            401: {
+                headers: {
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path takes other methods. */
+            405: {
+                headers: {
+                    Allow?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description It exists already, or something is in the way. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is larger than this server takes, or the question than the model takes. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The Host is not a name of this server. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A bug in OneTool. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
+            503: {
+                headers: {
+                    /** @description Seconds. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    getCheck: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CheckReport"];
+                };
+            };
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This server needs a token. */
+            401: {
+                headers: {
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path takes other methods. */
+            405: {
+                headers: {
+                    Allow?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is larger than this server takes, or the question than the model takes. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The Host is not a name of this server. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A bug in OneTool. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
+            503: {
+                headers: {
+                    /** @description Seconds. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    getTrust: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TrustState"];
+                };
+            };
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This server needs a token. */
+            401: {
+                headers: {
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path takes other methods. */
+            405: {
+                headers: {
+                    Allow?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is larger than this server takes, or the question than the model takes. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The Host is not a name of this server. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A bug in OneTool. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
+            503: {
+                headers: {
+                    /** @description Seconds. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    trustFolder: {
+        parameters: {
+            query?: {
+                /** @description Report what would come, and change nothing. */
+                dryRun?: true | false | 1 | 0;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "folder": "/home/me/project"
+                 *     }
+                 */
+                "application/json": components["schemas"]["TrustRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TrustReport"];
+                };
+            };
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This server needs a token. */
+            401: {
+                headers: {
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path takes other methods. */
+            405: {
+                headers: {
+                    Allow?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description It exists already, or something is in the way. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is larger than this server takes, or the question than the model takes. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The Host is not a name of this server. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A bug in OneTool. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
+            503: {
+                headers: {
+                    /** @description Seconds. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    runCode: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "code": "tools.echo(message=word)",
+                 *       "variables": {
+                 *         "word": "hello"
+                 *       }
+                 *     }
+                 */
+                "application/json": components["schemas"]["RunRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RunAnswer"];
+                    "text/event-stream": string;
+                };
+            };
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This server needs a token. */
+            401: {
+                headers: {
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path takes other methods. */
+            405: {
+                headers: {
+                    Allow?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is larger than this server takes, or the question than the model takes. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The Host is not a name of this server. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A bug in OneTool. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
+            503: {
+                headers: {
+                    /** @description Seconds. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    checkCode: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "code": "tools.echo(message=word)",
+                 *       "variables": {
+                 *         "word": "hello"
+                 *       }
+                 *     }
+                 */
+                "application/json": components["schemas"]["RunRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CodeReport"];
+                };
+            };
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This server needs a token. */
+            401: {
+                headers: {
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path takes other methods. */
+            405: {
+                headers: {
+                    Allow?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is larger than this server takes, or the question than the model takes. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The Host is not a name of this server. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A bug in OneTool. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
+            503: {
+                headers: {
+                    /** @description Seconds. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    listNames: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Only if it has another ETag; `*`: only if it doesn't exist yet. */
+                "If-None-Match"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    /** @description Its state, for If-Match and If-None-Match. */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CodeNames"];
+                };
+            };
+            /** @description Not Modified */
+            304: {
+                headers: {
+                    /** @description Its state, for If-Match and If-None-Match. */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This server needs a token. */
+            401: {
+                headers: {
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path takes other methods. */
+            405: {
+                headers: {
+                    Allow?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is larger than this server takes, or the question than the model takes. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The Host is not a name of this server. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A bug in OneTool. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
+            503: {
+                headers: {
+                    /** @description Seconds. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    getUsage: {
+        parameters: {
+            query?: {
+                /** @description How many days, until now. */
+                days?: number;
+            };
+            header?: never;
+            path: {
+                /** @example 01890a5d-ac96-774b-bcce-b302099a8057 */
+                bundleID: string;
+                /** @example forecast */
+                toolSlug: string;
+                /** @example 1.0 */
+                version: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ToolUsage"];
+                };
+            };
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This server needs a token. */
+            401: {
+                headers: {
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description It doesn't exist. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path takes other methods. */
+            405: {
+                headers: {
+                    Allow?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is larger than this server takes, or the question than the model takes. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The Host is not a name of this server. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A bug in OneTool. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
+            503: {
+                headers: {
+                    /** @description Seconds. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    getStats: {
+        parameters: {
+            query?: {
+                /** @description How many days, until now. */
+                days?: number;
+                /**
+                 * @description Only calls of this tool.
+                 * @example time.now
+                 */
+                tool?: string;
+                /** @description Only calls that came through this interface. */
+                source?: string;
+                /** @description Only calls of this client. */
+                client?: string;
+                /** @description For admins: only calls of this token or `iss|sub`; empty: of `http.token`. */
+                caller?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StatsOverview"];
+                };
+            };
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This server needs a token. */
+            401: {
+                headers: {
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path takes other methods. */
+            405: {
+                headers: {
+                    Allow?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is larger than this server takes, or the question than the model takes. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The Host is not a name of this server. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A bug in OneTool. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
+            503: {
+                headers: {
+                    /** @description Seconds. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    listAudit: {
+        parameters: {
+            query?: {
+                /**
+                 * @description A date, or so long ago.
+                 * @example 2h
+                 */
+                since?: string;
+                /**
+                 * @description A date, or so long ago.
+                 * @example 1h
+                 */
+                until?: string;
+                /** @description Only what this token or user did. */
+                who?: string;
+                /** @description Only lines of this kind. */
+                kind?: "call" | "change" | "login" | "approval" | "refusal" | "admin" | "gap";
+                /**
+                 * @description Only calls of this tool.
+                 * @example time.now
+                 */
+                tool?: string;
+                /**
+                 * @description ok, error, the code or reason of an error, or a status.
+                 * @example error
+                 */
+                outcome?: string;
+                /** @description How many at most. */
+                pageSize?: number;
+                /** @description `nextPageToken` of the previous page with the same query. */
+                pageToken?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AuditList"];
+                };
+            };
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This server needs a token. */
+            401: {
+                headers: {
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path takes other methods. */
+            405: {
+                headers: {
+                    Allow?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is larger than this server takes, or the question than the model takes. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The Host is not a name of this server. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A bug in OneTool. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
+            503: {
+                headers: {
+                    /** @description Seconds. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    listResults: {
+        parameters: {
+            query?: {
+                /**
+                 * @description What to search for: prefixes of names, whole words, or similar words. Empty: everything, newest first.
+                 * @example forecast
+                 */
+                q?: string;
+                /** @description `nextPageToken` of the previous page with the same query. */
+                pageToken?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ResultList"];
+                };
+            };
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This server needs a token. */
+            401: {
+                headers: {
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path takes other methods. */
+            405: {
+                headers: {
+                    Allow?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is larger than this server takes, or the question than the model takes. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The Host is not a name of this server. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A bug in OneTool. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
+            503: {
+                headers: {
+                    /** @description Seconds. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readResult: {
+        parameters: {
+            query?: {
+                /** @description The first line, counted from 1. */
+                from?: number;
+                /** @description How many lines at most. */
+                limit?: number;
+                /** @description Where to begin in the first line, from 1. */
+                column?: number;
+                /**
+                 * @description What to search for: prefixes of names, whole words, or similar words. Empty: everything, newest first.
+                 * @example forecast
+                 */
+                q?: string;
+            };
+            header?: never;
+            path: {
+                handle: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ResultLines"];
+                };
+            };
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This server needs a token. */
+            401: {
+                headers: {
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description It doesn't exist. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path takes other methods. */
+            405: {
+                headers: {
+                    Allow?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is larger than this server takes, or the question than the model takes. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The Host is not a name of this server. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A bug in OneTool. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
+            503: {
+                headers: {
+                    /** @description Seconds. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    deleteResult: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                handle: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No Content */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This server needs a token. */
+            401: {
+                headers: {
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description It doesn't exist. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path takes other methods. */
+            405: {
+                headers: {
+                    Allow?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is larger than this server takes, or the question than the model takes. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The Host is not a name of this server. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A bug in OneTool. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
+            503: {
+                headers: {
+                    /** @description Seconds. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     ask: {
         parameters: {
             query?: never;
@@ -9608,151 +9608,6 @@ export interface operations {
             /** @description The Host is not a name of this server. */
             421: {
                 headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A bug in OneTool. */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
-            503: {
-                headers: {
-                    /** @description Seconds. */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    callInNewSession: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                /**
-                 * @example {
-                 *       "name": "time.now",
-                 *       "args": {}
-                 *     }
-                 */
-                "application/json": components["schemas"]["UserCallRequest"];
-            };
-        };
-        responses: {
-            /** @description OK */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["UserCallResult"];
-                };
-            };
-            /** @description Something in the request can't be used; `in` and `pointer` say where. */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This server needs a token. */
-            401: {
-                headers: {
-                    "WWW-Authenticate"?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description It doesn't exist. */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This path takes other methods. */
-            405: {
-                headers: {
-                    Allow?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The body is larger than this server takes, or the question than the model takes. */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
-            415: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The Host is not a name of this server. */
-            421: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Called more often than the limit allows. */
-            429: {
-                headers: {
-                    /** @description Seconds. */
-                    "Retry-After"?: number;
-                    /** @description Of a tool with a limit: calls per minute. */
-                    "RateLimit-Limit"?: number;
-                    /** @description How many of them are left. */
-                    "RateLimit-Remaining"?: number;
-                    /** @description Seconds until there are more. */
-                    "RateLimit-Reset"?: number;
-                    /** @description The limit: `"minute";q=60;w=60`. */
-                    "RateLimit-Policy"?: string;
-                    /** @description What is left of it: `"minute";r=12;t=34`. */
-                    RateLimit?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -10450,27 +10305,33 @@ export interface operations {
             };
         };
     };
-    cancelQuestion: {
+    callInNewSession: {
         parameters: {
             query?: never;
             header?: never;
-            path: {
-                /**
-                 * @description From the events of its stream.
-                 * @example 0123456789abcdef0123456789abcdef
-                 */
-                question: string;
-            };
+            path?: never;
             cookie?: never;
         };
-        requestBody?: never;
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "name": "time.now",
+                 *       "args": {}
+                 *     }
+                 */
+                "application/json": components["schemas"]["UserCallRequest"];
+            };
+        };
         responses: {
-            /** @description No Content */
-            204: {
+            /** @description OK */
+            200: {
                 headers: {
                     [name: string]: unknown;
                 };
-                content?: never;
+                content: {
+                    "application/json": components["schemas"]["UserCallResult"];
+                };
             };
             /** @description Something in the request can't be used; `in` and `pointer` say where. */
             400: {
@@ -10540,6 +10401,27 @@ export interface operations {
             /** @description The Host is not a name of this server. */
             421: {
                 headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Called more often than the limit allows. */
+            429: {
+                headers: {
+                    /** @description Seconds. */
+                    "Retry-After"?: number;
+                    /** @description Of a tool with a limit: calls per minute. */
+                    "RateLimit-Limit"?: number;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: number;
+                    /** @description Seconds until there are more. */
+                    "RateLimit-Reset"?: number;
+                    /** @description The limit: `"minute";q=60;w=60`. */
+                    "RateLimit-Policy"?: string;
+                    /** @description What is left of it: `"minute";r=12;t=34`. */
+                    RateLimit?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -10681,6 +10563,277 @@ export interface operations {
             /** @description The Host is not a name of this server. */
             421: {
                 headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A bug in OneTool. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
+            503: {
+                headers: {
+                    /** @description Seconds. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    cancelQuestion: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description From the events of its stream.
+                 * @example 0123456789abcdef0123456789abcdef
+                 */
+                question: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No Content */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This server needs a token. */
+            401: {
+                headers: {
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description It doesn't exist. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path takes other methods. */
+            405: {
+                headers: {
+                    Allow?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is larger than this server takes, or the question than the model takes. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The Host is not a name of this server. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A bug in OneTool. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
+            503: {
+                headers: {
+                    /** @description Seconds. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    callTool: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description As code says it: `time.now`, `bundle.tool`, `bundle.tool@version`, or an alias. */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                /** @example {} */
+                "application/json": components["schemas"]["Arguments"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": unknown;
+                    "text/event-stream": string;
+                };
+            };
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This server needs a token. */
+            401: {
+                headers: {
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description It doesn't exist. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path takes other methods. */
+            405: {
+                headers: {
+                    Allow?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is larger than this server takes, or the question than the model takes. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The Host is not a name of this server. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The tool ran and failed: `code` and `reason` say why. */
+            424: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Called more often than the limit allows. */
+            429: {
+                headers: {
+                    /** @description Seconds. */
+                    "Retry-After"?: number;
+                    /** @description Of a tool with a limit: calls per minute. */
+                    "RateLimit-Limit"?: number;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: number;
+                    /** @description Seconds until there are more. */
+                    "RateLimit-Reset"?: number;
+                    /** @description The limit: `"minute";q=60;w=60`. */
+                    "RateLimit-Policy"?: string;
+                    /** @description What is left of it: `"minute";r=12;t=34`. */
+                    RateLimit?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -10900,159 +11053,6 @@ export interface operations {
             /** @description The Host is not a name of this server. */
             421: {
                 headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A bug in OneTool. */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
-            503: {
-                headers: {
-                    /** @description Seconds. */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    callTool: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /** @description As code says it: `time.now`, `bundle.tool`, `bundle.tool@version`, or an alias. */
-                name: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: {
-            content: {
-                /** @example {} */
-                "application/json": components["schemas"]["Arguments"];
-            };
-        };
-        responses: {
-            /** @description OK */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": unknown;
-                    "text/event-stream": string;
-                };
-            };
-            /** @description Something in the request can't be used; `in` and `pointer` say where. */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This server needs a token. */
-            401: {
-                headers: {
-                    "WWW-Authenticate"?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description It doesn't exist. */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This path takes other methods. */
-            405: {
-                headers: {
-                    Allow?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The body is larger than this server takes, or the question than the model takes. */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
-            415: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The Host is not a name of this server. */
-            421: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The tool ran and failed: `code` and `reason` say why. */
-            424: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Called more often than the limit allows. */
-            429: {
-                headers: {
-                    /** @description Seconds. */
-                    "Retry-After"?: number;
-                    /** @description Of a tool with a limit: calls per minute. */
-                    "RateLimit-Limit"?: number;
-                    /** @description How many of them are left. */
-                    "RateLimit-Remaining"?: number;
-                    /** @description Seconds until there are more. */
-                    "RateLimit-Reset"?: number;
-                    /** @description The limit: `"minute";q=60;w=60`. */
-                    "RateLimit-Policy"?: string;
-                    /** @description What is left of it: `"minute";r=12;t=34`. */
-                    RateLimit?: string;
                     [name: string]: unknown;
                 };
                 content: {

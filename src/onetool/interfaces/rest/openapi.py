@@ -130,8 +130,8 @@ def describe_routes(tables: tuple[RouteTable, ...]) -> tuple[list[str], Part, di
     """Return the tags, paths and schemas of all routes."""
     resources = [(one, table) for table in tables for one in table.resources]
     routes = [route for one, _ in resources for route in one.methods.values()]
-    shapes = {shape for one in routes for shape in (one.takes, one.gives, one.problem) if not isinstance(shape, str)}
-    known, schemas = describe(shapes - {None})
+    shapes = dict.fromkeys(shape for one in routes for shape in (one.takes, one.gives, one.problem))
+    known, schemas = describe(one for one in shapes if one is not None and not isinstance(one, str))
 
     def schema(shape: Shape) -> Schema:
         return schema_ref(shape) if isinstance(shape, str) else known[shape]

@@ -71,7 +71,8 @@ class RouteTable:
         for one in routes:
             resource = found.setdefault(one.path, Resource(one.path, one.path.split("/")[1:], {}))
             resource.methods[one.method] = one
-        self.resources = tuple(sorted(found.values(), key=lambda one: [part.startswith("{") for part in one.segments]))
+        self.resources = tuple(found.values())
+        self._tried = sorted(self.resources, key=lambda one: [part.startswith("{") for part in one.segments])
         self._cached_match = lru_cache(1024)(self._match)
 
     def match(self, raw: bytes, method: str) -> RouteMatch:
@@ -90,7 +91,7 @@ class RouteTable:
             segments = [percent_decoded(piece) for piece in raw.split(b"/")[1:]]
         except ValueError as error:
             raise RestError(400, "bad_path", f"The path can't be read: {error}.", part="path", pointer="") from None
-        resource = next((one for one in self.resources if _fits(one.segments, segments)), None)
+        resource = next((one for one in self._tried if _fits(one.segments, segments)), None)
         if resource is None:
             there = ", ".join(one.path for one in self.resources if one.segments[0] == segments[0])
             shown = raw[:100].decode("latin-1")
