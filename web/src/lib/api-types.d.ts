@@ -359,7 +359,7 @@ export interface paths {
         put?: never;
         /**
          * Import a ZIP archive of a bundle
-         * @description As `onetool bundles import` does: all of it, or nothing. With `dryRun=true` nothing is changed, and the response is what the real one would be. It needs the role edit.
+         * @description As `onetool bundles import` does: all of it, or nothing. It needs the role edit.
          */
         post: operations["importZip"];
         delete?: never;
@@ -379,7 +379,7 @@ export interface paths {
         put?: never;
         /**
          * Make tools of an OpenAPI 3 document
-         * @description Each operation becomes a tool; `skipped` has those that can't. The document is the body, in JSON or YAML, or at `url`. `only`, `tag` and `operation` choose a part; each narrows down the others. All of it is imported, or nothing; with `dryRun=true` nothing is changed, and the response is what the real one would be. It needs the role edit.
+         * @description Each operation becomes a tool; `skipped` has those that can't. The document is the body, in JSON or YAML, or at `url`. `only`, `tag` and `operation` choose a part; each narrows down the others. All of it is imported, or nothing. It needs the role edit.
          */
         post: operations["importOpenapi"];
         delete?: never;
@@ -399,7 +399,7 @@ export interface paths {
         put?: never;
         /**
          * Make a tool of a curl command
-         * @description The command is not run. What may differ from call to call becomes arguments; credentials go into the secrets file of the server, and only their names into the tool. With `dryRun=true` nothing is changed, and the response is what the real one would be. It needs the role edit.
+         * @description The command is not run. What may differ from call to call becomes arguments; credentials go into the secrets file of the server, and only their names into the tool. It needs the role edit.
          */
         post: operations["importCurl"];
         delete?: never;
@@ -618,7 +618,7 @@ export interface paths {
         put?: never;
         /**
          * Trust a server's tools as they are now
-         * @description With `digest` of a dry run, what has changed since is refused with 409. With `dryRun=true` nothing is changed, and the response is what the real one would be. No tool can call this. It needs the role admin.
+         * @description With `digest` of a dry run, what has changed since is refused with 409. No tool can call this. It needs the role admin.
          */
         post: operations["approveServer"];
         delete?: never;
@@ -638,7 +638,7 @@ export interface paths {
         put?: never;
         /**
          * Add MCP servers to the config
-         * @description Blocks as other clients have them, by their names: all of them, or nothing. Secrets go into the secrets file. With `dryRun=true` nothing is changed, and the response is what the real one would be. No tool can call this. It needs the role admin.
+         * @description Blocks as other clients have them, by their names: all of them, or nothing. Secrets go into the secrets file. No tool can call this. It needs the role admin.
          */
         post: operations["importServers"];
         delete?: never;
@@ -698,7 +698,7 @@ export interface paths {
         put?: never;
         /**
          * Trust the folder of a project
-         * @description With `digest` of a dry run, what has changed since is refused with 409. With `dryRun=true` nothing is changed, and the response is what the real one would be. No tool can call this. It needs the role admin.
+         * @description With `digest` of a dry run, what has changed since is refused with 409. No tool can call this. It needs the role admin.
          */
         post: operations["trustFolder"];
         delete?: never;
@@ -803,7 +803,7 @@ export interface paths {
         };
         /**
          * Get how often tools were called, and how that went
-         * @description As far as calls are kept (`stats` in the config); arguments and values are not. The series has hours for up to two days, else days, also those without a call. Only admins see the calls of other callers. Under an allow-list, only the tools that lists show are counted.
+         * @description As `getUsage`, over all tools; under an allow-list, over those that lists show.
          */
         get: operations["getStats"];
         put?: never;
@@ -6112,7 +6112,7 @@ export interface operations {
             query?: {
                 /** @description The slug of the bundle, instead of its own. */
                 as?: string;
-                /** @description Report what would come, and change nothing. */
+                /** @description Change nothing; the response is what the real one would be. */
                 dryRun?: true | false | 1 | 0;
             };
             header?: never;
@@ -6258,7 +6258,7 @@ export interface operations {
                  *     ]
                  */
                 operation?: string[];
-                /** @description Report what would come, and change nothing. */
+                /** @description Change nothing; the response is what the real one would be. */
                 dryRun?: true | false | 1 | 0;
             };
             header?: never;
@@ -6406,7 +6406,7 @@ export interface operations {
     importCurl: {
         parameters: {
             query?: {
-                /** @description Report what would come, and change nothing. */
+                /** @description Change nothing; the response is what the real one would be. */
                 dryRun?: true | false | 1 | 0;
             };
             header?: never;
@@ -7549,7 +7549,7 @@ export interface operations {
     approveServer: {
         parameters: {
             query?: {
-                /** @description Report what would come, and change nothing. */
+                /** @description Change nothing; the response is what the real one would be. */
                 dryRun?: true | false | 1 | 0;
             };
             header?: never;
@@ -7688,7 +7688,7 @@ export interface operations {
             query?: {
                 /** @description Replace servers of the same name instead of keeping them. */
                 replace?: true | false | 1 | 0;
-                /** @description Report what would come, and change nothing. */
+                /** @description Change nothing; the response is what the real one would be. */
                 dryRun?: true | false | 1 | 0;
             };
             header?: never;
@@ -8028,7 +8028,7 @@ export interface operations {
     trustFolder: {
         parameters: {
             query?: {
-                /** @description Report what would come, and change nothing. */
+                /** @description Change nothing; the response is what the real one would be. */
                 dryRun?: true | false | 1 | 0;
             };
             header?: never;

@@ -212,8 +212,7 @@ class TrustRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 async def trust_folder(request: RestRequest) -> RestResponse:
     """Trust the folder of a project.
 
-    With `digest` of a dry run, what has changed since is refused with 409. With `dryRun=true` nothing is changed, and
-    the response is what the real one would be. No tool can call this.
+    With `digest` of a dry run, what has changed since is refused with 409. No tool can call this.
     """
     asked = converted(await json_body(request.headers, request.receive), TrustRequest)
     return await asyncio.to_thread(_trust, request.context.app, asked, request.query["dryRun"])

@@ -66,8 +66,7 @@ class CurlRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 async def import_zip(request: RestRequest) -> RestResponse:
     """Import a ZIP archive of a bundle.
 
-    As `onetool bundles import` does: all of it, or nothing. With `dryRun=true` nothing is changed, and the response is
-    what the real one would be.
+    As `onetool bundles import` does: all of it, or nothing.
     """
     from onetool.app.bundle_import import ImportOptions
 
@@ -108,8 +107,7 @@ async def import_openapi(request: RestRequest) -> RestResponse:
     """Make tools of an OpenAPI 3 document.
 
     Each operation becomes a tool; `skipped` has those that can't. The document is the body, in JSON or YAML, or at
-    `url`. `only`, `tag` and `operation` choose a part; each narrows down the others. All of it is imported, or nothing;
-    with `dryRun=true` nothing is changed, and the response is what the real one would be.
+    `url`. `only`, `tag` and `operation` choose a part; each narrows down the others. All of it is imported, or nothing.
     """
     from onetool.app.bundle_import import ImportOptions, fetch_document
 
@@ -152,8 +150,7 @@ async def import_curl(request: RestRequest) -> RestResponse:
     """Make a tool of a curl command.
 
     The command is not run. What may differ from call to call becomes arguments; credentials go into the secrets file
-    of the server, and only their names into the tool. With `dryRun=true` nothing is changed, and the response is what
-    the real one would be.
+    of the server, and only their names into the tool.
     """
     asked = converted(await json_body(request.headers, request.receive), CurlRequest)
     return await asyncio.to_thread(_curl, request.context.app, asked, request.query["dryRun"])

@@ -72,9 +72,7 @@ async def get_usage(request: RestRequest) -> RestResponse:
 async def get_stats(request: RestRequest) -> RestResponse:
     """Get how often tools were called, and how that went.
 
-    As far as calls are kept (`stats` in the config); arguments and values are not. The series has hours for up to two
-    days, else days, also those without a call. Only admins see the calls of other callers. Under an allow-list, only
-    the tools that lists show are counted.
+    As `getUsage`, over all tools; under an allow-list, over those that lists show.
     """
     context, query = request.context, request.query
     caller = stats_caller(query["caller"])

@@ -290,7 +290,7 @@ Q = QueryParameter(
 )
 OF_BUNDLES = _fields(*BUNDLE_FIELDS)
 OF_TOOLS = _fields(*TOOL_FIELDS)
-DRY_RUN = QueryParameter("dryRun", _BOOLEAN, "Report what would come, and change nothing.", False)
+DRY_RUN = QueryParameter("dryRun", _BOOLEAN, "Change nothing; the response is what the real one would be.", False)
 REPLACE = QueryParameter("replace", _BOOLEAN, "Replace servers of the same name instead of keeping them.", False)
 AS = QueryParameter("as", QueryType(_slug, SLUG_SCHEMA), "The slug of the bundle, instead of its own.")
 BASE_URL = QueryParameter("baseUrl", _URL, "Where the API is, if the document doesn't say.")

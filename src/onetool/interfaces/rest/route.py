@@ -31,6 +31,7 @@ EVENT_STREAM = "text/event-stream"
 LIMIT_HEADERS = ("RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset", "RateLimit-Policy", "RateLimit")
 
 Handler = Callable[[RestRequest], Awaitable[RestResponse | None]]
+"""Answers a request. None: the response was streamed, or the client has disconnected."""
 Shape = Any
 """A type that msgspec describes, or the name of a schema or a type in `openapi_schemas`."""
 

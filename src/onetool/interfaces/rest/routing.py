@@ -70,7 +70,8 @@ class RouteTable:
         found: dict[str, Resource] = {}
         for one in routes:
             resource = found.setdefault(one.path, Resource(one.path, one.path.split("/")[1:], {}))
-            resource.methods[one.method] = one
+            if resource.methods.setdefault(one.method, one) is not one:
+                raise ValueError(f"{one.method} {one.path} is declared twice: {one.id}")
         self.resources = tuple(found.values())
         self._tried = sorted(self.resources, key=lambda one: [part.startswith("{") for part in one.segments])
         self._cached_match = lru_cache(1024)(self._match)

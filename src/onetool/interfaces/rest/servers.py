@@ -284,8 +284,7 @@ class SeenDigest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 async def approve_server(request: RestRequest) -> RestResponse:
     """Trust a server's tools as they are now.
 
-    With `digest` of a dry run, what has changed since is refused with 409. With `dryRun=true` nothing is changed, and
-    the response is what the real one would be. No tool can call this.
+    With `digest` of a dry run, what has changed since is refused with 409. No tool can call this.
     """
     from onetool.sources.mcp_servers.proxy import ChangedSinceSeenError
 
@@ -338,8 +337,8 @@ def digest_of(data: Any) -> str:
 async def import_servers(request: RestRequest) -> RestResponse:
     """Add MCP servers to the config.
 
-    Blocks as other clients have them, by their names: all of them, or nothing. Secrets go into the secrets file. With
-    `dryRun=true` nothing is changed, and the response is what the real one would be. No tool can call this.
+    Blocks as other clients have them, by their names: all of them, or nothing. Secrets go into the secrets file. No
+    tool can call this.
     """
     data = await json_body(request.headers, request.receive)
     return await asyncio.to_thread(_import_servers, request, data)
