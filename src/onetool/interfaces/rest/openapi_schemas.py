@@ -1,6 +1,6 @@
 """The schemas of the OpenAPI document: made by msgspec of the types of the routes, and some by hand.
 
-By hand are the shapes that no type has (`SCHEMAS`), and what the types don't say (`_refine`): which keys of a tool
+By hand are the shapes that no type has (`SCHEMAS`), and what the types don't say (`_refined`): which keys of a tool
 belong to which type of tool, and which keys are always there.
 """
 
