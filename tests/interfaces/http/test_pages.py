@@ -137,7 +137,7 @@ WRONG = ["", "text/plain", "text/plain;charset=UTF-8", "multipart/form-data; bou
          "text/plain; application/json", "application/json, text/plain", "text/plain, application/json"]  # fmt: skip
 
 
-@pytest.mark.parametrize("path", ["/mcp", "/ask", PLAIN[3]])
+@pytest.mark.parametrize("path", ["/mcp", "/ask", f"/tools/bundles/{ID}/tools/now/version/1/invoke"])
 @pytest.mark.parametrize("body", [b"", b"{}"])
 def test_a_post_says_that_it_is_json_or_is_not_taken(server, path, body):
     for kind in (None, *WRONG):
