@@ -13,6 +13,7 @@ from upstream import Reply, Upstream
 from onetool.ask import model_choice
 from onetool.ask.errors import ModelError, NoModelError
 from onetool.ask.model_choice import ModelChoice, choose_model, ollama_url
+from onetool.core.model_providers import PROVIDERS
 from onetool.http.client import HttpClient
 
 NOWHERE = "http://127.0.0.1:9"  # nobody listens there
@@ -26,7 +27,7 @@ def upstream():
 
 @pytest.fixture
 def adapters(monkeypatch):
-    made = {name: Fake(name, base_url=f"https://{name}.example/v1", model=f"{name}-0") for name in model_choice.NAMES}
+    made = {name: Fake(name, base_url=f"https://{name}.example/v1", model=f"{name}-0") for name in PROVIDERS}
     made["ollama"] = Fake("ollama", "lines", "http://127.0.0.1:11434", None)
     monkeypatch.setattr(model_choice, "adapter", made.__getitem__)
     return made
@@ -102,7 +103,7 @@ def test_a_provider_that_is_none(refused):
     error = refused(provider="opnai")
     assert error.reason == "no_provider"
     assert "did you mean openai?" in str(error)
-    assert "openai, ollama, gemini, anthropic" in error.hints[0]
+    assert ", ".join(PROVIDERS) in error.hints[0]
 
 
 @pytest.mark.parametrize("base_url", [None, "https://openai.example/v1/"])

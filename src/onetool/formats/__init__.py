@@ -11,6 +11,7 @@ from functools import cached_property
 from itertools import count
 from typing import Any, NamedTuple
 
+from onetool.core import model_providers
 from onetool.core.errors import UnknownProviderError
 from onetool.core.spec import ToolSpec
 from onetool.core.structured_content import may_be_content, wrapped_schema
@@ -99,14 +100,14 @@ def _mcp_schema(schema: Any) -> dict[str, Any]:
     return {**thaw(schema), "type": "object"} if isinstance(schema, dict) else {"type": "object"}
 
 
-PROVIDERS: dict[str, Provider] = {
-    "openai": Provider(_function),
-    "ollama": Provider(_function),
+# Providers that are not named here take OpenAI's format, as most do.
+_OWN_FORMATS = {
     "gemini": Provider(_gemini, merged=_gemini_merged, letter_first=True),
     "anthropic": Provider(_anthropic),
     # MCP itself allows dots, but its clients hand the names on to models whose APIs do not.
     "mcp": Provider(_mcp),
 }
+PROVIDERS = dict.fromkeys(model_providers.PROVIDERS, Provider(_function)) | _OWN_FORMATS
 
 
 # Names that a provider accepts

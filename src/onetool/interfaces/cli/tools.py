@@ -15,6 +15,7 @@ import msgspec
 
 from onetool.core.call import ToolCall, ToolResult
 from onetool.core.json_data import StrictJsonError, strict_decoder
+from onetool.core.model_providers import PROVIDERS
 from onetool.core.redaction import mask_arguments
 from onetool.core.signature import is_text, signature, takes_others
 from onetool.core.spec import ToolSpec
@@ -157,7 +158,7 @@ def search(ctx: click.Context, query: tuple[str, ...], limit: int, allowed: list
     required=True,
     metavar="NAME",
     shell_complete=complete_provider,
-    help="openai, ollama, gemini, anthropic or mcp.",
+    help=f"{', '.join(PROVIDERS)} or mcp.",
 )
 @click.option("--merge", is_flag=True, help="gemini: all declarations in one object.")
 @allow_option

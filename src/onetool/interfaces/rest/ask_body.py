@@ -15,6 +15,7 @@ from onetool.ask.errors import AskError, SessionError
 from onetool.ask.events import Answer
 from onetool.ask.messages import File
 from onetool.ask.sessions.records import LAST, check_id
+from onetool.core.model_providers import ProviderName
 from onetool.core.principal import is_pattern
 from onetool.interfaces.asgi import HttpError, encode
 from onetool.interfaces.rest.problem import RETRY_S, Problem, RestError, error_from_store, problem_body
@@ -51,7 +52,7 @@ class AskQuestion(msgspec.Struct, frozen=True, kw_only=True, rename="camel", for
     new_session: bool = False
     with_tools: bool | UnsetType = UNSET
     tool_allow: Annotated[tuple[Name, ...], Meta(max_length=MOST_NAMES)] | None = None
-    provider: Literal["openai", "ollama", "gemini", "anthropic"] | None = None
+    provider: ProviderName | None = None
     model: Word | None = None
     system: str | None = None
     temperature: Annotated[float, Meta(ge=0, le=2)] | None = None

@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 import click
 
 from onetool.core.errors import cut
+from onetool.core.model_providers import PROVIDERS
 from onetool.interfaces.cli.options import allow_option, config_option, data_options, open_app
 from onetool.interfaces.cli.output import printable
 
@@ -75,8 +76,7 @@ def _with_value(following: str | None, rest: Iterator[str]) -> Iterator[str]:
 # `onetool ask`: the command and its options.
 
 
-# Said here again, for ask.providers and the config take longer to load than all of --help; a test compares them.
-PROVIDERS = ("openai", "ollama", "gemini", "anthropic")
+# Said here again, for the config takes longer to load than all of --help; a test compares them.
 MENUS = ("direct", "run")
 MAX_TEMPERATURE = 2.0
 
