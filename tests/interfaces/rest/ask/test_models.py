@@ -84,7 +84,7 @@ def test_what_the_tools_cost_depends_on_which_there_are(tmp_path):
 # Files
 
 
-@pytest.mark.parametrize("provider", ["openai", "ollama", "gemini", "anthropic"])
+@pytest.mark.parametrize("provider", PROVIDERS)
 def test_each_provider_gets_pictures_and_texts(tmp_path, provider):
     files = [
         {"name": "plan.png", "kind": "image/png", "data": PICTURE},
