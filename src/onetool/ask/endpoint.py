@@ -209,16 +209,16 @@ class ProviderErrors:
         from onetool.core.text import did_you_mean
 
         wanted = self._model
-        families = {family: name for name in PROVIDERS if (family := adapter(name).family)}
-        family = next((name for begin, name in families.items() if wanted.startswith(begin)), None)
+        family = f"{wanted.partition('-')[0]}-"  # gpt-, claude-: as the provider's default model
+        provider = next((name for name in PROVIDERS if (adapter(name).model or "").startswith(family)), None)
         if models:
             question = did_you_mean(wanted, models)
             some = ", ".join(models[:MOST_NAMES]) + (", …" if len(models) > MOST_NAMES else "")
             yield f"--model names another one: {question or f'there are {some}'}"
         else:
             yield "--model, or ask.model in the config, names another one"
-        if family is not None and family != self._adapter.name and self._is_own:
-            yield f"{wanted} is a model of another provider: --provider {family}"
+        if provider is not None and provider != self._adapter.name and self._is_own:
+            yield f"{wanted} is a model of another provider: --provider {provider}"
 
     def _about_endpoint(self) -> str:
         name, place = self._adapter.name, self._endpoint

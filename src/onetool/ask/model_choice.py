@@ -25,6 +25,7 @@ OLLAMA_SETTING = "OLLAMA_HOST"
 OLLAMA_PORT = 11434
 MOST_PROBED = 6  # models that are asked whether they can call tools …
 PROBE_TOTAL = 1.0  # … and seconds for all of these
+VERSION = re.compile(r"/v1(beta)?$")  # people write it at the end of any base URL, as with OpenAI's
 WILDCARD_HOSTS = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - where a server listens, not a place
 
 _PORT = re.compile(r"[0-9]{1,5}")
@@ -78,8 +79,8 @@ def _place(
 ) -> tuple[str | None, str | None, str]:
     """Where it is (None: the provider's own address), the key that goes there, and the setting that says where."""
     key, base_url, setting = _key(chosen.name, secret), choice.base_url, SETTING
-    if base_url is not None and chosen.version:
-        base_url = base_url.strip().rstrip("/").removesuffix(chosen.version)
+    if base_url is not None and not VERSION.search(chosen.base_url):
+        base_url = VERSION.sub("", base_url.strip().rstrip("/"))
     if base_url is None and chosen.name == "ollama":
         base_url, setting = ollama_url(env), OLLAMA_SETTING
         key = key if _host(env) else None
@@ -136,13 +137,12 @@ def _no_key_error(chosen: Adapter) -> NoModelError:
 
 async def _local_model(choice: ModelChoice, secret: Secret, client: HttpClient, env: Mapping[str, str]) -> ModelClient:
     ollama = adapter("ollama")
-    base_url = ollama_url(env)
-    key = _key(ollama.name, secret) if _host(env) else None
-    make = _maker(ollama, base_url, key, client, choice.timeout, OLLAMA_SETTING)
+    base_url, key, setting = _place(ollama, choice, secret, env)
+    make = _maker(ollama, base_url or ollama.base_url, key, client, choice.timeout, setting)
     try:
         names = await make("").names(PROBE)
     except ModelError:
-        raise _no_provider_error(base_url) from None
+        raise _no_provider_error(ollama_url(env)) from None
     return make(choice.model) if choice.model else await _first_model(make, names)
 
 

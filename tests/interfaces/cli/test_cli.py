@@ -508,7 +508,7 @@ def test_every_outcome_is_one_structured_event(tmp_path):
         (["tolls"], "Did you mean 'tools'?"),
         (["tools", "lst"], "Did you mean 'list'?"),
         (["tools", "info", "time.nwo"], "did you mean time.now?"),
-        (["tools", "export", "--provider", "opnai"], "did you mean openai?"),
+        (["tools", "export", "--provider", "opnai"], "Did you mean openai?"),
         (["tools", "invoke"], "NAME"),
         (["tools", "list", "--tool-allow", " , "], "empty"),
         (["tools", "invoke", "time.now", "--timeout", "0"], "--timeout"),

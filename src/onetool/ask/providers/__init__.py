@@ -48,8 +48,6 @@ class Adapter(Protocol):
     base_url: str  # where it is, unless the config says otherwise; without a slash at the end
     model: str | None  # the one that is used where nobody names one
     rank: int | None  # its turn among the stored keys where nobody names a provider; None: it needs no key
-    version: str  # an end of a configured base URL that is dropped, as the paths of requests begin with it
-    family: str | None  # what the names of its models begin with, if nobody else's do
     stream: Literal["events", "lines"]  # Server-Sent Events, or a JSON object in each line
 
     def headers(self, key: str | None) -> list[tuple[str, str]]:

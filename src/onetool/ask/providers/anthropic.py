@@ -401,8 +401,6 @@ class Anthropic:
     base_url = "https://api.anthropic.com"
     model = "claude-sonnet-5-5"
     rank = 2
-    version = "/v1"
-    family = "claude"
     stream: Literal["events", "lines"] = "events"
 
     def headers(self, key: str | None) -> list[tuple[str, str]]:

@@ -298,8 +298,6 @@ class Gemini:
     base_url = "https://generativelanguage.googleapis.com"
     model = "gemini-flash-latest"
     rank = 3
-    version = "/v1beta"
-    family = "gemini"
     stream: Literal["events", "lines"] = "events"
 
     def headers(self, key: str | None) -> list[tuple[str, str]]:

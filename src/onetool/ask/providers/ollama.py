@@ -61,8 +61,6 @@ class Ollama:
     base_url = "http://127.0.0.1:11434"
     model = None  # whatever is there
     rank = None
-    version = "/v1"
-    family = None
     stream = "lines"
 
     def headers(self, key: str | None) -> list[tuple[str, str]]:

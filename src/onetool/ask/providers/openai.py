@@ -49,8 +49,6 @@ class OpenAI:
     base_url = "https://api.openai.com/v1"
     model = "gpt-5.4-mini"  # small, general, and it calls tools over this API, as newer ones do in part only
     rank = 1
-    version = ""
-    family = "gpt"
     stream = "events"
 
     def headers(self, key: str | None) -> list[tuple[str, str]]:
